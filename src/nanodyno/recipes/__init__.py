@@ -1,0 +1,7 @@
+"""Named starting points, and reading settings from files and command lines."""
+
+from nanodyno.recipes.commandline import parse_overrides
+from nanodyno.recipes.reading import load_settings, recipe_names
+from nanodyno.recipes.settings import Settings, override
+
+__all__ = ["Settings", "load_settings", "override", "parse_overrides", "recipe_names"]

@@ -1,0 +1,36 @@
+"""How long a run still has to go."""
+
+from nanodyno.config import RunConfig
+
+
+def remaining_iterations(config: RunConfig, iterations_done: int) -> int:
+    return max(0, _last_iteration(config) - iterations_done)
+
+
+def remaining_evaluations(config: RunConfig, iterations_done: int, last_eval_iteration: int | None) -> int:
+    """Evaluations fall on every eval_interval-th iteration, 0 included, and after the last one."""
+    last = _last_iteration(config)
+    first = max(iterations_done, 0 if last_eval_iteration is None else last_eval_iteration + 1)
+    if first > last:
+        return 0
+    before_last = (last - 1) // config.eval_interval - (first - 1) // config.eval_interval
+    return before_last + 1
+
+
+def eta_seconds(
+    config: RunConfig,
+    iterations_done: int,
+    last_eval_iteration: int | None,
+    step_seconds: float | None,
+    eval_seconds: float | None,
+) -> float | None:
+    """Seconds of training and evaluation ahead; None while the time of either is not known, 0 at the end."""
+    iterations = remaining_iterations(config, iterations_done)
+    evaluations = remaining_evaluations(config, iterations_done, last_eval_iteration)
+    if (iterations and step_seconds is None) or (evaluations and eval_seconds is None):
+        return None
+    return iterations * (step_seconds or 0.0) + evaluations * (eval_seconds or 0.0)
+
+
+def _last_iteration(config: RunConfig) -> int:
+    return 0 if config.eval_only else config.max_iters

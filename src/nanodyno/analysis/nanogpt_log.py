@@ -1,0 +1,37 @@
+"""nanoGPT's own two log lines, so that scripts which read them go on working."""
+
+from nanodyno.analysis.throughput import Yardstick
+from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS
+from nanodyno.records.types import EvalRecord, RunRecord, StepRecord
+
+SETTLING_ITERATIONS = 5
+
+
+class NanogptLog:
+    """Fed every step of one process in order: nanoGPT's mfu is a running mean over its logged iterations."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self._log_interval = record.config.log_interval
+        self._flops_per_token = Yardstick.of(record).nanogpt_flops_per_token
+        self._local_iteration = 0
+        self._mfu = -1.0  # nanoGPT's sign for "not yet": it prints -100.00%
+
+    def step_line(self, step: StepRecord) -> str | None:
+        """`iter 0: loss 10.9861, time 1234.56ms, mfu -100.00%`; None between two logged iterations."""
+        local_iteration = self._local_iteration
+        self._local_iteration += 1
+        if step.iteration % self._log_interval:
+            return None
+        if local_iteration >= SETTLING_ITERATIONS:
+            self._average(step)
+        time, mfu = f"{step.step_seconds * 1000:.2f}ms", f"{self._mfu * 100:.2f}%"
+        return f"iter {step.iteration}: loss {step.loss:.4f}, time {time}, mfu {mfu}"
+
+    def _average(self, step: StepRecord) -> None:
+        current = self._flops_per_token * step.tokens / step.step_seconds / NANOGPT_PEAK_FLOPS
+        self._mfu = current if self._mfu == -1.0 else 0.9 * self._mfu + 0.1 * current
+
+
+def eval_line(entry: EvalRecord) -> str:
+    """`step 0: train loss 10.9872, val loss 10.9881`."""
+    return f"step {entry.iteration}: train loss {entry.train_loss:.4f}, val loss {entry.val_loss:.4f}"

@@ -1,0 +1,143 @@
+"""A run in one value: what it did, how fast, how well, and how long it still has to go."""
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from nanodyno.analysis.eta import eta_seconds
+from nanodyno.analysis.statistics import Interval
+from nanodyno.analysis.throughput import Yardstick, steady_steps, step_seconds, tokens_per_second
+from nanodyno.costs.parameters import ParameterCount, parameters
+from nanodyno.records.store import Run
+from nanodyno.records.types import EvalRecord, StepRecord
+
+LAST_STEPS = 10
+"""One iteration's loss is noisy; the mean over this many is what is called the last train loss."""
+
+
+@dataclass(frozen=True)
+class ValLoss:
+    """An evaluation's result, in nats per token."""
+
+    iteration: int
+    loss: float
+    perplexity: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Everything derived from one run's records; None means not measured or not known."""
+
+    name: str
+    parameters: ParameterCount
+    iterations_done: int
+    iterations_planned: int
+    finished: bool
+    tokens_seen: int
+
+    step_seconds: Interval | None
+    """Over the steady steps, as are all rates and shares below."""
+    micro_step_seconds: float | None
+    tokens_per_second: Interval | None
+    flops_per_token: int
+    flops_per_second: float | None
+    card_name: str | None
+    peak_flops: float | None
+    """The card's datasheet peak for the dtype that the run used."""
+    card_share: float | None
+    nanogpt_mfu: float | None
+    """nanoGPT's formula against an A100, whatever the card."""
+    data_wait_share: float | None
+
+    peak_allocated_bytes: int | None
+    peak_reserved_bytes: int | None
+    peak_host_bytes: int | None
+
+    last_train_loss: float | None
+    """Mean over the last 10 iterations; NaN if one of them was."""
+    best_val: ValLoss | None
+    """The lowest; NaN is never the best."""
+    last_val: ValLoss | None
+
+    training_seconds: float
+    evaluation_seconds: float
+    eta_seconds: float | None
+
+
+def summarise(run: Run) -> Summary:
+    """Derives a summary from what is on disk; a run without any step has one too, with little in it."""
+    record, config = run.record, run.record.config
+    yardstick = Yardstick.of(record)
+    resumed = record.resumed_at_iterations
+    seconds = step_seconds(run.steps, resumed)
+    speed = tokens_per_second(run.steps, resumed)
+    return Summary(
+        name=run.name,
+        parameters=parameters(config.model_shape(record.vocab_size)),
+        iterations_done=run.iterations_done,
+        iterations_planned=0 if config.eval_only else config.max_iters,
+        finished=run.finished,
+        tokens_seen=sum(step.tokens for step in run.steps),
+        step_seconds=seconds,
+        micro_step_seconds=seconds.estimate / yardstick.micro_steps if seconds else None,
+        tokens_per_second=speed,
+        flops_per_token=yardstick.flops_per_token,
+        flops_per_second=speed.estimate * yardstick.flops_per_token if speed else None,
+        card_name=yardstick.card_name,
+        peak_flops=yardstick.peak_flops,
+        card_share=yardstick.card_share(speed.estimate) if speed else None,
+        nanogpt_mfu=yardstick.nanogpt_mfu(speed.estimate) if speed else None,
+        data_wait_share=_data_wait_share(steady_steps(run.steps, resumed)),
+        peak_allocated_bytes=_highest(step.peak_allocated_bytes for step in run.steps),
+        peak_reserved_bytes=_highest(step.peak_reserved_bytes for step in run.steps),
+        peak_host_bytes=_highest(step.peak_host_bytes for step in run.steps),
+        last_train_loss=_last_train_loss(run.steps),
+        best_val=_best_val(run.evals),
+        last_val=_val_loss(run.evals[-1]) if run.evals else None,
+        training_seconds=sum(step.step_seconds for step in run.steps),
+        evaluation_seconds=sum(entry.eval_seconds for entry in run.evals),
+        eta_seconds=_eta(run, seconds),
+    )
+
+
+def perplexity(loss: float) -> float:
+    """exp of a loss in nats; infinite where a float cannot hold it."""
+    try:
+        return math.exp(loss)
+    except OverflowError:
+        return math.inf
+
+
+def _eta(run: Run, seconds: Interval | None) -> float | None:
+    eval_seconds = [entry.eval_seconds for entry in run.evals]
+    return eta_seconds(
+        run.record.config,
+        run.iterations_done,
+        run.evals[-1].iteration if run.evals else None,
+        seconds.estimate if seconds else None,
+        statistics.median(eval_seconds) if eval_seconds else None,
+    )
+
+
+def _data_wait_share(steady: Sequence[StepRecord]) -> float | None:
+    if not steady:
+        return None
+    return sum(step.data_seconds for step in steady) / sum(step.step_seconds for step in steady)
+
+
+def _highest(values: Iterable[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _last_train_loss(steps: Sequence[StepRecord]) -> float | None:
+    return statistics.fmean(step.loss for step in steps[-LAST_STEPS:]) if steps else None
+
+
+def _best_val(evals: Sequence[EvalRecord]) -> ValLoss | None:
+    numbers = [entry for entry in evals if not math.isnan(entry.val_loss)]
+    return _val_loss(min(numbers, key=lambda entry: entry.val_loss)) if numbers else None
+
+
+def _val_loss(entry: EvalRecord) -> ValLoss:
+    return ValLoss(entry.iteration, entry.val_loss, perplexity(entry.val_loss))

@@ -1,0 +1,123 @@
+"""How fast a run went: medians over its steady steps, and the yardsticks to hold a rate against."""
+
+import statistics
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Self
+
+from nanodyno.analysis.statistics import Interval, median_interval
+from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, flops_per_token, nanogpt_flops_per_token
+from nanodyno.hardware.cards import find_card
+from nanodyno.records.types import RunRecord, StepRecord
+
+WARMUP_STEPS = 3
+ENOUGH_STEPS = 8
+
+
+def steady_steps(steps: Sequence[StepRecord], resumed_at_iterations: Sequence[int] = ()) -> list[StepRecord]:
+    """The steps whose time counts: without the first three of the run and of every resumed stretch.
+
+    In those the allocator finds its blocks, the optimiser creates its state and kernels are loaded. When that
+    leaves fewer than eight in all, only the first of each stretch is dropped, so that a short run still has a
+    rate. Empty when the run ended inside its warm-up.
+    """
+    resumed = sorted(resumed_at_iterations)
+    grouped = groupby(steps, key=lambda step: bisect_right(resumed, step.iteration))
+    stretches = [list(stretch) for _, stretch in grouped]
+    steady = [step for stretch in stretches for step in stretch[WARMUP_STEPS:]]
+    if len(steady) < ENOUGH_STEPS:
+        steady = [step for stretch in stretches for step in stretch[1:]]
+    return steady
+
+
+def step_seconds(steps: Sequence[StepRecord], resumed_at_iterations: Sequence[int] = ()) -> Interval | None:
+    """Median over steady steps with its interval; None when the run ended inside its warm-up."""
+    return median_interval([step.step_seconds for step in steady_steps(steps, resumed_at_iterations)])
+
+
+def tokens_per_second(
+    steps: Sequence[StepRecord], resumed_at_iterations: Sequence[int] = ()
+) -> Interval | None:
+    """Median over steady steps with its interval; None when the run ended inside its warm-up."""
+    steady = steady_steps(steps, resumed_at_iterations)
+    return median_interval([step.tokens / step.step_seconds for step in steady])
+
+
+def mfu(tokens_per_second: float, flops_per_token: float, peak_flops: float) -> float:
+    """A rate as a fraction of a peak; name the peak and the FLOP formula wherever it is shown."""
+    return tokens_per_second * flops_per_token / peak_flops
+
+
+@dataclass(frozen=True)
+class Yardstick:
+    """What a run's speed is held against; it stays the same for the whole run."""
+
+    flops_per_token: int
+    """Exact and causal, with the tokenizer's own vocabulary."""
+    nanogpt_flops_per_token: int
+    micro_steps: int
+    """Per iteration."""
+    card_name: str | None
+    """None, as is peak_flops, on a CPU, for a card not in the table and for a dtype its tensor cores lack."""
+    peak_flops: float | None
+
+    @classmethod
+    def of(cls, record: RunRecord) -> Self:
+        shape = record.config.model_shape(record.vocab_size)
+        machine = record.machine
+        on_card = machine.device_type == "cuda"
+        card = find_card(machine.device_name, machine.device_memory_bytes) if on_card else None
+        peak = card.peak_flops(record.arithmetic.dtype) if card else None
+        return cls(
+            flops_per_token=flops_per_token(shape, record.data.vocab_size),
+            nanogpt_flops_per_token=nanogpt_flops_per_token(shape),
+            micro_steps=record.config.gradient_accumulation_steps,
+            card_name=card.name if card and peak else None,
+            peak_flops=peak,
+        )
+
+    def card_share(self, tokens_per_second: float) -> float | None:
+        """The exact rate of work as a fraction of the card's datasheet peak."""
+        if self.peak_flops is None:
+            return None
+        return mfu(tokens_per_second, self.flops_per_token, self.peak_flops)
+
+    def nanogpt_mfu(self, tokens_per_second: float) -> float:
+        """What nanoGPT would print, as a fraction: its own formula against an A100, whatever the card."""
+        return mfu(tokens_per_second, self.nanogpt_flops_per_token, NANOGPT_PEAK_FLOPS)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The speed of the last few steps, for a display."""
+
+    step_seconds: float
+    micro_step_seconds: float
+    tokens_per_second: float
+    flops_per_second: float
+    card_share: float | None
+    card_name: str | None
+    nanogpt_mfu: float
+
+
+def rates(recent_steps: Sequence[StepRecord], yardstick: Yardstick) -> Rates | None:
+    """Medians over a short window that the caller keeps (a deque); None while it is empty.
+
+    Cheap enough for every iteration. At the start of a run the window holds its warm-up, which the median
+    forgets after a few steps.
+    """
+    if not recent_steps:
+        return None
+    seconds = statistics.median([step.step_seconds for step in recent_steps])
+    rate = recent_steps[-1].tokens / seconds
+    return Rates(
+        step_seconds=seconds,
+        micro_step_seconds=seconds / yardstick.micro_steps,
+        tokens_per_second=rate,
+        flops_per_second=rate * yardstick.flops_per_token,
+        card_share=yardstick.card_share(rate),
+        card_name=yardstick.card_name,
+        nanogpt_mfu=yardstick.nanogpt_mfu(rate),
+    )

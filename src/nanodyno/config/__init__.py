@@ -1,0 +1,14 @@
+"""What a run is: its settings, frozen and explicit, and how they are built from what a user gave."""
+
+from nanodyno.config.build import ConfigError, build_config
+from nanodyno.config.fields import IGNORED_KEYS, ModelShape, RunConfig, is_ignored, padded_vocab_size
+
+__all__ = [
+    "IGNORED_KEYS",
+    "ConfigError",
+    "ModelShape",
+    "RunConfig",
+    "build_config",
+    "is_ignored",
+    "padded_vocab_size",
+]

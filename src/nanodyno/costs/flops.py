@@ -1,0 +1,29 @@
+"""How much work a token is, forward and backward: exactly, and by nanoGPT's formula.
+
+A product of an m x k by a k x n matrix is 2 m k n FLOP, and training takes three of them: one forward, two
+backward. Recomputation and element-wise work are not counted.
+"""
+
+from dataclasses import replace
+
+from nanodyno.config import ModelShape
+from nanodyno.costs.parameters import parameters
+
+NANOGPT_PEAK_FLOPS = 312e12
+"""An A100's bf16 peak: what nanoGPT divides by, whatever the card."""
+
+
+def flops_per_token(shape: ModelShape, vocab_size: int | None = None) -> int:
+    """6 x matmul weights + 6 L C (T + 1): causal attention looks at (T + 1) / 2 positions on average.
+
+    Give the tokenizer's own vocabulary as vocab_size, since work on padded rows of the head serves nothing.
+    """
+    useful = shape if vocab_size is None else replace(shape, vocab_size=vocab_size)
+    attention = 6 * shape.n_layer * shape.n_embd * (shape.block_size + 1)
+    return 6 * parameters(useful).matmul_weights + attention
+
+
+def nanogpt_flops_per_token(shape: ModelShape) -> int:
+    """6 (N - wpe) + 12 L H Q T: nanoGPT counts attention to the future, norms and the padded head as well."""
+    attention = 12 * shape.n_layer * shape.n_embd * shape.block_size
+    return 6 * parameters(shape).nanogpt + attention

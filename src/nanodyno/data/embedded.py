@@ -1,0 +1,33 @@
+"""The embedded corpus as a dataset, prepared on first use and again when Python has changed."""
+
+import platform
+from collections.abc import Callable
+from pathlib import Path
+
+from nanodyno.data.corpus import CORPUS_VERSION, stdlib_documents
+from nanodyno.data.shards import MANIFEST, SPLITS, Dataset, open_dataset
+from nanodyno.data.tokenizers import get_tokenizer
+from nanodyno.data.writer import write_dataset
+
+Progress = Callable[[str], None]
+
+
+def embedded_dataset(data_dir: Path, tokenizer_name: str, progress: Progress | None = None) -> Dataset:
+    """data_dir/python-TOKENIZER, opened; prepared first when missing or made from another Python."""
+    folder = data_dir / f"python-{tokenizer_name}"
+    source = {
+        "corpus": "python-stdlib",
+        "corpus_version": CORPUS_VERSION,
+        "python": platform.python_version(),
+        "implementation": platform.python_implementation(),
+    }
+    if (folder / MANIFEST).exists():
+        dataset = open_dataset(folder)
+        if dataset.source == source:
+            return dataset
+    tokenizer = get_tokenizer(tokenizer_name)
+    tell = progress or (lambda _: None)
+    tell(f"preparing {folder} from the source of Python {source['python']}'s standard library")
+    dataset = write_dataset(folder, tokenizer, {split: stdlib_documents(split) for split in SPLITS}, source)
+    tell(f"prepared {folder}: {dataset.tokens('train'):,} train and {dataset.tokens('val'):,} val tokens")
+    return dataset

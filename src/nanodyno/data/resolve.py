@@ -1,0 +1,36 @@
+"""From the name a user typed to an opened dataset."""
+
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from nanodyno.data.embedded import Progress, embedded_dataset
+from nanodyno.data.shards import Dataset, check_vocabulary, datasets_in, is_dataset, open_dataset
+from nanodyno.errors import NanodynoError
+
+EMBEDDED = "python"
+
+
+def resolve_dataset(
+    name: str, data_dir: Path, tokenizer: str, vocab_size: int | None, progress: Progress | None = None
+) -> Dataset:
+    """A dataset in data_dir, else a folder by its path; "python" is the embedded corpus in the tokenizer.
+
+    A folder's own manifest says its tokenizer; the tokenizer given here chooses for the embedded corpus only.
+    """
+    if name == EMBEDDED and not is_dataset(data_dir / name):
+        dataset = embedded_dataset(data_dir, tokenizer, progress)
+        check_vocabulary(dataset, vocab_size)
+        return dataset
+    for folder in (data_dir / name, Path(name)):
+        if folder.is_dir():
+            return open_dataset(folder, vocab_size)
+    there = sorted({EMBEDDED, *datasets_in(data_dir)}, key=lambda other: _distance(name, other))
+    raise NanodynoError(
+        f"no dataset {name!r} in {data_dir}, nor a folder of that path",
+        hint=f"there is: {', '.join(there)} (python is the embedded corpus, always there). A folder with "
+        "nanoGPT's train.bin and val.bin will do: give its path and vocab_size",
+    )
+
+
+def _distance(typed: str, known: str) -> float:
+    return 1.0 - SequenceMatcher(None, typed, known).ratio()

@@ -1,0 +1,116 @@
+"""GPT-2 as published: learned positions, pre-norm blocks, output head tied to the token embedding.
+
+Shapes by suffix: B batch, T positions, C width (n_embd), H heads, K head size, V vocabulary.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nanodyno.config import ModelShape
+
+INIT_STD = 0.02
+NORM_EPS = 1e-5
+GELU_FORMS = {"exact": "none", "tanh": "tanh"}
+
+
+class Norm(nn.Module):
+    """LayerNorm with an optional bias."""
+
+    def __init__(self, width: int, bias: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width)) if bias else None
+
+    def forward(self, x_BTC: Tensor) -> Tensor:
+        return F.layer_norm(x_BTC, self.weight.shape, self.weight, self.bias, NORM_EPS)
+
+
+class Attention(nn.Module):
+    """Causal self-attention over all heads at once."""
+
+    def __init__(self, shape: ModelShape) -> None:
+        super().__init__()
+        self.n_head = shape.n_head
+        self.dropout = shape.dropout
+        self.qkv = nn.Linear(shape.n_embd, 3 * shape.n_embd, bias=shape.bias)
+        self.out = nn.Linear(shape.n_embd, shape.n_embd, bias=shape.bias)
+
+    def forward(self, x_BTC: Tensor) -> Tensor:
+        B, T, C = x_BTC.shape
+        q_BHTK, k_BHTK, v_BHTK = (
+            part.view(B, T, self.n_head, -1).transpose(1, 2) for part in self.qkv(x_BTC).split(C, dim=2)
+        )
+        y_BHTK = F.scaled_dot_product_attention(
+            q_BHTK, k_BHTK, v_BHTK, dropout_p=self.dropout if self.training else 0.0, is_causal=True
+        )
+        y_BTC = y_BHTK.transpose(1, 2).reshape(B, T, C)
+        return F.dropout(self.out(y_BTC), self.dropout, self.training)
+
+
+class Mlp(nn.Module):
+    def __init__(self, shape: ModelShape) -> None:
+        super().__init__()
+        self.dropout = shape.dropout
+        self.gelu_form = GELU_FORMS[shape.gelu]
+        self.up = nn.Linear(shape.n_embd, 4 * shape.n_embd, bias=shape.bias)
+        self.down = nn.Linear(4 * shape.n_embd, shape.n_embd, bias=shape.bias)
+
+    def forward(self, x_BTC: Tensor) -> Tensor:
+        hidden = F.gelu(self.up(x_BTC), approximate=self.gelu_form)
+        return F.dropout(self.down(hidden), self.dropout, self.training)
+
+
+class Block(nn.Module):
+    def __init__(self, shape: ModelShape) -> None:
+        super().__init__()
+        self.norm_attention = Norm(shape.n_embd, shape.bias)
+        self.attention = Attention(shape)
+        self.norm_mlp = Norm(shape.n_embd, shape.bias)
+        self.mlp = Mlp(shape)
+
+    def forward(self, x_BTC: Tensor) -> Tensor:
+        x_BTC = x_BTC + self.attention(self.norm_attention(x_BTC))
+        return x_BTC + self.mlp(self.norm_mlp(x_BTC))
+
+
+class GPT(nn.Module):
+    """Training calls `forward` (the mean loss and nothing else, so that no graph keeps the logits as an output)."""
+
+    def __init__(self, shape: ModelShape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.tokens = nn.Embedding(shape.vocab_size, shape.n_embd)
+        self.positions = nn.Embedding(shape.block_size, shape.n_embd)
+        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.n_layer))
+        self.norm = Norm(shape.n_embd, shape.bias)
+        self._initialise()
+
+    def forward(self, inputs_BT: Tensor, targets_BT: Tensor) -> Tensor:
+        """Mean cross-entropy in nats per token."""
+        logits_BTV = self.logits(self.hidden(inputs_BT))
+        return F.cross_entropy(logits_BTV.flatten(0, 1), targets_BT.flatten())
+
+    def hidden(self, inputs_BT: Tensor) -> Tensor:
+        """The residual stream after the last norm."""
+        positions_T = torch.arange(inputs_BT.shape[1], device=inputs_BT.device)
+        x_BTC = self.tokens(inputs_BT) + self.positions(positions_T)
+        x_BTC = F.dropout(x_BTC, self.shape.dropout, self.training)
+        for block in self.blocks:
+            x_BTC = block(x_BTC)
+        return self.norm(x_BTC)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return F.linear(hidden, self.tokens.weight)
+
+    def _initialise(self) -> None:
+        """Normal(0, 0.02); what writes into the residual stream is scaled by its depth, 1/sqrt(2 L)."""
+        for name, parameter in self.named_parameters():
+            if parameter.ndim >= 2:
+                into_residual = name.endswith(("attention.out.weight", "mlp.down.weight"))
+                scale = 1 / math.sqrt(2 * self.shape.n_layer) if into_residual else 1.0
+                nn.init.normal_(parameter, std=INIT_STD * scale)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)

@@ -1,0 +1,71 @@
+"""Settings from where a user keeps them: a recipe, a TOML file, a nanoGPT config file."""
+
+import difflib
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+
+from nanodyno.config import ConfigError, is_ignored
+from nanodyno.errors import NanodynoError
+from nanodyno.recipes.nanogpt import read_nanogpt
+from nanodyno.recipes.settings import Settings
+
+
+def recipe_names() -> tuple[str, ...]:
+    """The recipes that come with nanodyno, in alphabetical order."""
+    found = (Path(entry.name) for entry in files("nanodyno.recipes").iterdir())
+    return tuple(sorted(path.stem for path in found if path.suffix == ".toml"))
+
+
+def load_settings(source: str) -> Settings:
+    """The settings of a recipe (by its name), of a .toml file, or of a nanoGPT .py, which is never run."""
+    path = Path(source)
+    if path.suffix == ".toml":
+        return _read_toml(path.stem, _read_text(path), source)
+    if path.suffix == ".py":
+        return read_nanogpt(path.stem, _read_text(path), source)
+    if source in recipe_names():
+        text = files("nanodyno.recipes").joinpath(f"{source}.toml").read_text(encoding="utf-8")
+        return _read_toml(source, text, source)
+    raise _no_such(source)
+
+
+def _no_such(source: str) -> NanodynoError:
+    recipes = f"recipes: {', '.join(recipe_names())}; or give a .toml file or a nanoGPT .py file"
+    if Path(source).exists():
+        return NanodynoError(f"{source}: neither a recipe nor a .toml or .py file", recipes)
+    near = difflib.get_close_matches(source.lower(), recipe_names(), n=1, cutoff=0.4)
+    question = f"; did you mean {near[0]}?" if near else ""
+    return NanodynoError(f"{source}: no such recipe{question}", recipes)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        recipes = ", ".join(recipe_names())
+        raise NanodynoError(f"{path}: no such file", f"a recipe needs no file: {recipes}") from None
+    except OSError as error:
+        raise NanodynoError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise NanodynoError(f"{path}: not a text file in UTF-8") from None
+
+
+def _read_toml(name: str, text: str, where: str) -> Settings:
+    try:
+        values = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        hint = "one setting a line, such as n_layer = 12; text needs quotes"
+        raise NanodynoError(f"{where}: not valid TOML: {error}", hint) from None
+    tables = [key for key, value in values.items() if _is_table(value)]
+    if tables:
+        raise ConfigError(
+            (f"{key}: is a table in {where}, and settings are flat" for key in tables),
+            "put every setting at the top, with no [table] line and no dot in its name",
+        )
+    kept = {key: value for key, value in values.items() if not is_ignored(key)}
+    return Settings(name, kept, tuple(filter(is_ignored, values)))
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(v, dict) for v in value))

@@ -1,0 +1,123 @@
+"""What happened in a run: raw facts with units in their names; None means not measured.
+
+Rates, MFU and verdicts are never stored: readers derive them, so that a corrected peak corrects old runs.
+"""
+
+from datetime import UTC, datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from nanodyno.config import RunConfig
+
+FORMAT_VERSION = 1
+
+
+class Record(BaseModel):
+    """Frozen, strict about its keys; NaN and infinity survive JSON as strings."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+class StepRecord(Record):
+    """One iteration: accumulation micro-steps and one optimiser update, timed between two synchronisations."""
+
+    iteration: int
+    """Counted from 0; the update it made is number iteration + 1."""
+    loss: float
+    """Mean over all micro-steps, before the update."""
+    grad_norm: float | None
+    """Before clipping; None when grad_clip is off."""
+    learning_rate: float
+    tokens: int
+    step_seconds: float
+    data_seconds: float
+    """The part of step_seconds spent waiting for a batch."""
+    update_skipped: bool = False
+    """True when the fp16 scaler found an overflow and left the weights alone."""
+    peak_allocated_bytes: int | None = None
+    peak_reserved_bytes: int | None = None
+    peak_host_bytes: int | None = None
+    wall_time: float
+    """Unix time at the end of the iteration."""
+
+
+class EvalRecord(Record):
+    """One evaluation, on the same tokens every time."""
+
+    iteration: int
+    """Updates made before it: nanoGPT's "step N"."""
+    val_loss: float
+    train_loss: float
+    val_tokens: int
+    train_tokens: int
+    eval_seconds: float
+    wall_time: float
+
+
+class MachineRecord(Record):
+    """The machine as the driver and the operating system name it."""
+
+    device_type: Literal["cpu", "cuda", "mps"]
+    device_name: str
+    device_memory_bytes: int | None = None
+    multiprocessors: int | None = None
+    compute_capability: str | None = None
+    driver: str | None = None
+    cpu_name: str
+    cpu_count: int
+    cpu_threads: int
+    """Threads torch computes with on the CPU."""
+    platform: str
+
+
+class VersionsRecord(Record):
+    nanodyno: str
+    python: str
+    torch: str
+    cuda: str | None = None
+    git_commit: str | None = None
+    git_dirty: bool | None = None
+
+
+class DataRecord(Record):
+    dataset: str
+    tokenizer: str | None
+    vocab_size: int
+    """Of the tokenizer; the model's own (padded) is RunRecord.vocab_size."""
+    train_tokens: int
+    val_tokens: int
+    fingerprint: str
+
+
+class ArithmeticRecord(Record):
+    """What the run really used, after fallbacks."""
+
+    device: str
+    dtype: Literal["float32", "bfloat16", "float16"]
+    compiled: bool
+    compile_seconds: float | None = None
+    """Wall time of the first compiled micro-step, compilation included."""
+
+
+class RunRecord(Record):
+    """run.json: everything that is known before the first iteration ends."""
+
+    format: Literal["nanodyno-run"] = "nanodyno-run"
+    version: int = FORMAT_VERSION
+    name: str
+    started_at: datetime
+    command: tuple[str, ...]
+    config: RunConfig
+    vocab_size: int
+    machine: MachineRecord
+    versions: VersionsRecord
+    data: DataRecord
+    arithmetic: ArithmeticRecord
+    notes: tuple[str, ...] = ()
+    """Fallbacks and ignored settings, in the words shown to the user."""
+    resumed_at_iterations: tuple[int, ...] = ()
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)

@@ -1,0 +1,33 @@
+"""The learning rate at an iteration. Pure arithmetic, since a forecast needs it as much as the trainer."""
+
+import math
+
+from nanodyno.config import RunConfig
+
+
+def learning_rate_at(config: RunConfig, iteration: int) -> float:
+    """Linear warm-up, then the schedule down to min_lr at lr_decay_iters, then min_lr.
+
+    As nanoGPT, iteration 0 has a learning rate above zero: warm-up climbs in warmup_iters + 1 steps.
+    """
+    peak, floor = config.learning_rate, config.min_lr
+    if not config.decay_lr:
+        return peak
+    if iteration < config.warmup_iters:
+        return peak * (iteration + 1) / (config.warmup_iters + 1)
+    if config.schedule == "constant":
+        return peak
+    if iteration > config.lr_decay_iters:
+        return floor
+    return floor + _share_left(config, iteration) * (peak - floor)
+
+
+def _share_left(config: RunConfig, iteration: int) -> float:
+    """How much of the way from min_lr to learning_rate remains: 1 at the end of warm-up, 0 at lr_decay_iters."""
+    start = config.warmup_iters
+    if config.schedule == "wsd":
+        start = max(start, round(config.lr_decay_iters * (1 - config.wsd_decay_fraction)))
+    if iteration <= start:
+        return 1.0
+    progress = (iteration - start) / (config.lr_decay_iters - start)
+    return 0.5 * (1 + math.cos(math.pi * progress)) if config.schedule == "cosine" else 1 - progress

@@ -1,0 +1,168 @@
+"""The device a run uses: chosen from the config, named for the record, synchronised before the clock is read."""
+
+import os
+import platform
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from nanodyno.config import RunConfig
+from nanodyno.errors import NanodynoError
+from nanodyno.records.types import MachineRecord
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the config's device and dtype come to on this machine, with what had to change."""
+
+    device: torch.device
+    dtype: str
+    notes: tuple[str, ...] = ()
+
+
+def choose(config: RunConfig) -> Choice:
+    device = choose_device(config.device)
+    if config.dtype == "auto":
+        return Choice(device, _best_dtype(device))
+    if config.dtype == "bfloat16" and device.type == "cuda" and not _has_bfloat16(device):
+        note = (
+            f"{torch.cuda.get_device_name(device)} has no bfloat16: "
+            "training in float16 with a loss scaler instead"
+        )
+        return Choice(device, "float16", (note,))
+    return Choice(device, config.dtype)
+
+
+def choose_device(wanted: str) -> torch.device:
+    """The device asked for; `auto` takes a GPU where there is one."""
+    if wanted == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda", torch.cuda.current_device())
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    device = torch.device(wanted)
+    if device.type == "cuda":
+        return _cuda_device(device)
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise NanodynoError("device=mps, but torch finds no Apple GPU here", "use --device=cpu or --device=auto")
+    return device
+
+
+def _cuda_device(device: torch.device) -> torch.device:
+    if not torch.cuda.is_available():
+        built = torch.version.cuda or torch.version.hip
+        hint = (
+            "the driver may be missing or too old for this torch: `nvidia-smi` tells; or use --device=cpu"
+            if built
+            else "this torch was built for the CPU: install a CUDA build, or use --device=cpu"
+        )
+        raise NanodynoError(f"device={device}, but torch finds no CUDA device here", hint)
+    if device.index is not None and device.index >= torch.cuda.device_count():
+        raise NanodynoError(
+            f"device={device}, but this machine has {torch.cuda.device_count()} CUDA device(s), counted from 0"
+        )
+    return torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
+
+
+def _has_bfloat16(device: torch.device) -> bool:
+    """Emulation does not count: Turing and Volta would run it, far slower than float16."""
+    with torch.cuda.device(device):
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+def _best_dtype(device: torch.device) -> str:
+    if device.type != "cuda":
+        return "float32"
+    return "bfloat16" if _has_bfloat16(device) else "float16"
+
+
+class Clock:
+    """Seconds, read only after the device has finished what it was given."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def seconds(self) -> float:
+        synchronise(self.device)
+        return time.perf_counter()
+
+
+def synchronise(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+
+
+@dataclass(frozen=True)
+class PeakMemory:
+    """Bytes since the last reset; the host's since the process began."""
+
+    allocated: int | None
+    reserved: int | None
+    host: int | None
+
+
+def peak_memory(device: torch.device) -> PeakMemory:
+    if device.type != "cuda":
+        return PeakMemory(None, None, _peak_host_bytes())
+    return PeakMemory(
+        torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device), _peak_host_bytes()
+    )
+
+
+def reset_peak_memory(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def _peak_host_bytes() -> int | None:
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def describe_machine(device: torch.device) -> MachineRecord:
+    cpu = _cpu_name()
+    facts: dict[str, object] = {"device_name": cpu}
+    if device.type == "cuda":
+        properties = torch.cuda.get_device_properties(device)
+        facts = {
+            "device_name": properties.name,
+            "device_memory_bytes": properties.total_memory,
+            "multiprocessors": properties.multi_processor_count,
+            "compute_capability": f"{properties.major}.{properties.minor}",
+            "driver": _nvidia_driver(),
+        }
+    return MachineRecord.model_validate(
+        {
+            "device_type": device.type,
+            "cpu_name": cpu,
+            "cpu_count": os.cpu_count() or 1,
+            "cpu_threads": torch.get_num_threads(),
+            "platform": platform.platform(),
+            **facts,
+        }
+    )
+
+
+def _cpu_name() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _nvidia_driver() -> str | None:
+    """The kernel module's own word; absent on Windows and under WSL."""
+    version = Path("/sys/module/nvidia/version")
+    return version.read_text().strip() if version.exists() else None

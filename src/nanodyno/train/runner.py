@@ -1,0 +1,157 @@
+"""A run from its config to its folder: opens the data and the device, trains, and writes every record."""
+
+import platform
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from nanodyno import __version__
+from nanodyno.config import ModelShape, RunConfig, padded_vocab_size
+from nanodyno.data.resolve import resolve_dataset
+from nanodyno.data.shards import Dataset
+from nanodyno.errors import NanodynoError
+from nanodyno.records.store import CHECKPOINTS_FOLDER, RunWriter, read_run_record, refuse_foreign_folder
+from nanodyno.records.types import (
+    ArithmeticRecord,
+    DataRecord,
+    EvalRecord,
+    RunRecord,
+    StepRecord,
+    VersionsRecord,
+    utc_now,
+)
+from nanodyno.train import checkpoint
+from nanodyno.train.checkpoint import Checkpoint
+from nanodyno.train.device import Choice, choose, describe_machine
+from nanodyno.train.events import Message, Started, Watch
+from nanodyno.train.trainer import Trainer
+
+DATA_FOLDER = Path("data")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to train and where."""
+
+    config: RunConfig
+    name: str
+    folder: Path
+    command: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    data_folder: Path = DATA_FOLDER
+
+
+def run_training(job: Job, watch: Watch) -> None:
+    """Trains to the end of the config; every record is on disk before it is shown."""
+    config = job.config
+    resuming = config.init_from == "resume"
+    if not resuming:
+        refuse_foreign_folder(job.folder)
+    old = read_run_record(job.folder) if resuming else None
+    saved = checkpoint.newest(job.folder / CHECKPOINTS_FOLDER) if resuming else None
+    choice = choose(config)
+    dataset = resolve_dataset(
+        config.dataset, job.data_folder, config.tokenizer, config.vocab_size, lambda text: watch(Message(text))
+    )
+    vocab_size = config.vocab_size or padded_vocab_size(dataset.vocab_size)
+    record = _describe(job, choice, dataset, vocab_size)
+    if saved is not None and old is not None:
+        _refuse_other_model(saved.shape, config.model_shape(vocab_size), job.folder)
+        resumed = (*old.resumed_at_iterations, saved.progress.iteration)
+        record = record.model_copy(
+            update={"name": old.name, "started_at": old.started_at, "resumed_at_iterations": resumed}
+        )
+    trainer = Trainer(config, dataset, vocab_size, choice, job.folder / CHECKPOINTS_FOLDER)
+    with _writer(job.folder, record, saved) as writer:
+        if saved is not None:
+            trainer.restore(saved)
+        record = _warm_up(trainer, record, watch)
+        writer.replace_run(record)
+        watch(Started(record, job.folder, trainer.iteration))
+        for event in trainer.events():
+            if isinstance(event, StepRecord | EvalRecord):
+                writer.append(event)
+            watch(event)
+
+
+def _writer(folder: Path, record: RunRecord, saved: Checkpoint | None) -> RunWriter:
+    if saved is None:
+        return RunWriter.create(folder, record)
+    return RunWriter.resume(folder, record, saved.progress.iteration)
+
+
+def _warm_up(trainer: Trainer, record: RunRecord, watch: Watch) -> RunRecord:
+    """Compiles where asked, and puts how that went into the record."""
+    if trainer.config.compile:
+        watch(Message("compiling the model (up to a minute, less the next time)"))
+    compiled = trainer.warm_up()
+    if compiled is None:
+        return record
+    arithmetic = record.arithmetic.model_copy(
+        update={"compiled": compiled.worked, "compile_seconds": compiled.seconds if compiled.worked else None}
+    )
+    notes = record.notes
+    if not compiled.worked:
+        note = f"torch.compile failed, training without it (slower): {compiled.reason}"
+        watch(Message(note))
+        notes = (*notes, note)
+    return record.model_copy(update={"arithmetic": arithmetic, "notes": notes})
+
+
+def _describe(job: Job, choice: Choice, dataset: Dataset, vocab_size: int) -> RunRecord:
+    return RunRecord(
+        name=job.name,
+        started_at=utc_now(),
+        command=job.command,
+        config=job.config,
+        vocab_size=vocab_size,
+        machine=describe_machine(choice.device),
+        versions=_versions(),
+        data=DataRecord(
+            dataset=dataset.name,
+            tokenizer=dataset.tokenizer,
+            vocab_size=dataset.vocab_size,
+            train_tokens=dataset.tokens("train"),
+            val_tokens=dataset.tokens("val"),
+            fingerprint=dataset.fingerprint,
+        ),
+        arithmetic=ArithmeticRecord(device=str(choice.device), dtype=choice.dtype, compiled=False),
+        notes=(*job.notes, *choice.notes),
+    )
+
+
+def _versions() -> VersionsRecord:
+    commit = _git("rev-parse", "HEAD")
+    status = _git("status", "--porcelain")
+    return VersionsRecord(
+        nanodyno=__version__,
+        python=platform.python_version(),
+        torch=torch.__version__,
+        cuda=torch.version.cuda,
+        git_commit=commit or None,
+        git_dirty=None if status is None else bool(status),
+    )
+
+
+def _git(*arguments: str) -> str | None:
+    """Of the folder the run was started in, which is where a user's own changes are; None outside a repository."""
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _refuse_other_model(saved: ModelShape, wanted: ModelShape, folder: Path) -> None:
+    differing = [
+        f"{key} is {getattr(saved, key)} there and {getattr(wanted, key)} here"
+        for key in ("n_layer", "n_head", "n_embd", "block_size", "vocab_size", "bias", "gelu")
+        if getattr(saved, key) != getattr(wanted, key)
+    ]
+    if differing:
+        raise NanodynoError(
+            f"{folder} holds another model: {'; '.join(differing)}",
+            "resume it with the settings it was started with, or start a new run with another --name",
+        )

@@ -1,0 +1,65 @@
+import pytest
+
+from nanodyno.analysis.eta import eta_seconds, remaining_evaluations, remaining_iterations
+from nanodyno.config import build_config
+
+
+@pytest.fixture
+def config():
+    """100 iterations with evaluations at 0, 30, 60, 90 and 100."""
+    return build_config({"max_iters": 100, "eval_interval": 30, "warmup_iters": 10})
+
+
+@pytest.mark.parametrize(
+    ("done", "last_eval", "left"),
+    [
+        (0, None, 5),
+        (0, 0, 4),
+        (29, 0, 4),
+        (30, 0, 4),
+        (30, 30, 3),
+        (31, 30, 3),
+        (95, 90, 1),
+        (100, 90, 1),
+        (100, 100, 0),
+    ],
+)
+def test_evaluations_left_are_those_at_the_interval_and_the_one_at_the_end(config, done, last_eval, left):
+    assert remaining_evaluations(config, done, last_eval) == left
+
+
+def test_an_end_on_the_interval_is_one_evaluation_and_not_two():
+    config = build_config({"max_iters": 60, "eval_interval": 30, "warmup_iters": 10})
+    assert remaining_evaluations(config, 30, 30) == 1
+
+
+def test_the_time_left_counts_iterations_and_evaluations(config):
+    assert eta_seconds(config, 40, 30, 2.0, 7.0) == 60 * 2.0 + 3 * 7.0
+
+
+def test_the_time_left_is_unknown_while_a_step_or_an_evaluation_has_no_time(config):
+    assert eta_seconds(config, 0, 0, None, 7.0) is None
+    assert eta_seconds(config, 40, None, 2.0, None) is None
+
+
+def test_a_finished_run_has_no_time_left(config):
+    assert eta_seconds(config, 100, 100, None, None) == 0.0
+    assert remaining_iterations(config, 100) == 0
+
+
+def test_only_the_last_evaluation_is_left_after_the_last_iteration(config):
+    assert eta_seconds(config, 100, 90, None, 7.0) == 7.0
+
+
+def test_a_run_that_only_evaluates_has_one_evaluation_to_do():
+    config = build_config({"max_iters": 100, "eval_only": True, "warmup_iters": 10})
+    assert remaining_iterations(config, 0) == 0
+    assert eta_seconds(config, 0, None, None, 7.0) == 7.0
+    assert eta_seconds(config, 0, 0, None, None) == 0.0
+
+
+def test_ten_billion_tokens_of_the_case_take_49_5_hours():
+    config = build_config({"max_iters": 19_073, "eval_interval": 20_000})
+    eta = eta_seconds(config, 0, 0, 9.34, 0.0)
+    assert eta is not None
+    assert eta / 3600 == pytest.approx(49.5, abs=0.05)

@@ -1,0 +1,77 @@
+"""Overriding a setting drops what it makes stale, and nothing else."""
+
+from nanodyno.config import build_config
+from nanodyno.recipes import Settings, override
+
+
+def overridden(
+    base: dict[str, object], assumed: set[str] | None = None, **overrides: object
+) -> dict[str, object]:
+    return override(Settings("base", base, assumed=frozenset(assumed or ())), overrides).values
+
+
+def test_the_base_is_left_as_it_was():
+    base = Settings("base", {"n_layer": 2})
+    assert override(base, {"n_layer": 3}) == Settings("base", {"n_layer": 3})
+    assert base.values == {"n_layer": 2}
+
+
+def test_tokens_per_iter_and_accumulation_replace_each_other():
+    assert overridden({"gradient_accumulation_steps": 40}, tokens_per_iter=8) == {"tokens_per_iter": 8}
+    assert overridden({"tokens_per_iter": 8}, gradient_accumulation_steps=2) == {
+        "gradient_accumulation_steps": 2
+    }
+    both = override(
+        Settings("base", {"tokens_per_iter": 1}), {"tokens_per_iter": 8, "gradient_accumulation_steps": 2}
+    )
+    assert both.values == {"tokens_per_iter": 8, "gradient_accumulation_steps": 2}
+
+
+def test_eval_tokens_and_eval_iters_replace_each_other():
+    assert overridden({"eval_iters": 200}, eval_tokens=8) == {"eval_tokens": 8}
+    assert overridden({"eval_tokens": 8}, eval_iters=2) == {"eval_iters": 2}
+
+
+def test_heads_of_64_follow_an_overridden_width_and_chosen_heads_stay():
+    assert overridden({"n_embd": 384, "n_head": 6}, n_embd=512) == {"n_embd": 512}
+    assert overridden({"n_head": 12}, n_embd=512) == {"n_embd": 512}  # 12 is 768 / 64
+    assert overridden({"n_embd": 384, "n_head": 12}, n_embd=768) == {"n_embd": 768, "n_head": 12}
+    assert overridden({"n_embd": 384, "n_head": 12}, {"n_head"}, n_embd=768) == {"n_embd": 768}
+    assert overridden({"n_head": 12}, n_embd=512, n_head=4) == {"n_embd": 512, "n_head": 4}
+
+
+def test_a_decay_as_long_as_the_run_follows_it():
+    assert overridden({"max_iters": 50, "lr_decay_iters": 50}, max_iters=9) == {"max_iters": 9}
+    assert overridden({"lr_decay_iters": 600_000}, max_iters=9) == {"max_iters": 9}
+    kept = {"max_iters": 9, "lr_decay_iters": 40}
+    assert overridden({"max_iters": 50, "lr_decay_iters": 40}, max_iters=9) == kept
+
+
+def test_a_lowest_rate_of_a_tenth_follows_the_peak():
+    assert overridden({"min_lr": 6e-5}, learning_rate=1e-3) == {"learning_rate": 1e-3}
+    assert overridden({"min_lr": 1e-5}, learning_rate=1e-3) == {"learning_rate": 1e-3, "min_lr": 1e-5}
+
+
+def test_a_base_value_of_the_wrong_type_is_left_for_the_build_to_tell():
+    assert overridden({"n_embd": "wide", "n_head": 6}, n_embd=512) == {"n_embd": 512, "n_head": 6}
+
+
+def test_keys_without_effect_are_noted_once_and_not_stored():
+    base = Settings("base", {}, ("wandb_log",))
+    result = override(base, {"wandb_log": True, "backend": "gloo", "n_layer": 2})
+    assert result.values == {"n_layer": 2}
+    assert result.ignored == ("wandb_log", "backend")
+
+
+def test_an_overridden_key_is_assumed_no_longer():
+    base = Settings(
+        "base", {"n_head": 12, "dataset": "openwebtext"}, assumed=frozenset({"n_head", "dataset"})
+    )
+    assert override(base, {"dataset": "python"}).assumed == {"n_head"}
+    assert override(base, {"n_embd": 512}).assumed == {"dataset"}
+
+
+def test_an_override_wins_over_a_base_instead_of_conflicting_with_it():
+    base = Settings("base", {"gradient_accumulation_steps": 5, "eval_iters": 200})
+    config = build_config(override(base, {"tokens_per_iter": 24_576, "eval_tokens": 4096}).values)
+    assert (config.gradient_accumulation_steps, config.eval_tokens) == (2, 4096)
