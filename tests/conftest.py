@@ -2,12 +2,27 @@
 
 import hashlib
 import inspect
+import os
 import re
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
+
+# Read by torch when it first compiles: compiled tests are quick from their second run on.
+os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(__file__).parents[1] / ".compile-cache"))
+
+# Some virtual machines name AMX among their features and then stop at it with an illegal instruction.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """Sums in one order and no quarrel over the cores of a shared machine."""
+    import torch
+
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ def learning_rate_at(config: RunConfig, iteration: int) -> float:
 
 
 def _share_left(config: RunConfig, iteration: int) -> float:
-    """How much of the way from min_lr to learning_rate remains: 1 at the end of warm-up, 0 at lr_decay_iters."""
+    """How far above min_lr: 1 is learning_rate, held until the decay starts; 0 comes at lr_decay_iters."""
     start = config.warmup_iters
     if config.schedule == "wsd":
         start = max(start, round(config.lr_decay_iters * (1 - config.wsd_decay_fraction)))

@@ -77,7 +77,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """Training calls `forward` (the mean loss and nothing else, so that no graph keeps the logits as an output)."""
+    """Training calls `forward`: the mean loss alone, so that no compiled graph keeps logits as an output."""
 
     def __init__(self, shape: ModelShape) -> None:
         super().__init__()

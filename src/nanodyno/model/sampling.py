@@ -31,7 +31,9 @@ def generate(  # noqa: PLR0913 - each is one dial of sampling
         yield int(token)
 
 
-def _draw(logits: torch.Tensor, temperature: float, top_k: int | None, generator: torch.Generator) -> torch.Tensor:
+def _draw(
+    logits: torch.Tensor, temperature: float, top_k: int | None, generator: torch.Generator
+) -> torch.Tensor:
     if temperature == 0:
         return logits.argmax()
     logits = logits / temperature

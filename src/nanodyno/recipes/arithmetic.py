@@ -22,7 +22,7 @@ OPERATORS: dict[type[ast.operator], Callable[[int | float, int | float], object]
 }
 
 
-class Unreadable(Exception):  # noqa: N818 - an answer, not an error
+class Unreadable(Exception):
     """Why an expression has no value without running it, in words that follow "it"."""
 
 

@@ -5,6 +5,7 @@ line; a kill can only cut the last line, and readers drop a last line that has n
 """
 
 import json
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -118,7 +119,7 @@ def refuse_foreign_folder(folder: Path) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes aside, flushes to disk and renames, so that a reader sees the old file or the new one, never half."""
+    """Writes aside, flushes to disk and renames: a reader sees the old file or the new one, never half."""
     aside = path.with_name(path.name + ".new")
     with aside.open("w", encoding="utf-8") as file:
         file.write(text)
@@ -130,15 +131,18 @@ def write_whole(path: Path, text: str) -> None:
 def read_run_record(folder: Path) -> RunRecord:
     path = folder / RUN_FILE
     try:
-        text = path.read_text(encoding="utf-8")
+        content = path.read_bytes()
     except FileNotFoundError:
-        raise NanodynoError(f"{folder} is no run: it has no {RUN_FILE}", "`nanodyno runs` lists them") from None
+        raise NanodynoError(
+            f"{folder} is no run: it has no {RUN_FILE}", "`nanodyno runs` lists them"
+        ) from None
     try:
-        raw = json.loads(text)
-        if isinstance(raw, dict) and raw.get("version", 0) > FORMAT_VERSION:
+        raw = json.loads(content)
+        version = raw.get("version") if isinstance(raw, dict) else None
+        if isinstance(version, int) and version > FORMAT_VERSION:
             raise NanodynoError(f"{path} was written by a newer nanodyno", "upgrade nanodyno to read it")
         return RunRecord.model_validate(raw)
-    except (ValidationError, json.JSONDecodeError) as error:
+    except ValueError as error:  # not UTF-8, not JSON or not a run
         raise NanodynoError(f"{path} is damaged: {_first_line(error)}", "restore it from a copy") from error
 
 
@@ -160,16 +164,28 @@ def find_run(name: str, root: Path) -> Path:
         if (folder / RUN_FILE).exists():
             return folder
     known = [folder.name for folder in run_folders(root)]
-    hint = f"there are: {', '.join(known[-12:])}" if known else "start one with `nanodyno train` or `nanodyno demo`"
+    hint = (
+        f"there are: {', '.join(known[-12:])}"
+        if known
+        else "start one with `nanodyno train` or `nanodyno demo`"
+    )
     raise NanodynoError(f"there is no run {name!r} under {root} and no run folder at that path", hint)
 
 
 def run_folders(root: Path) -> list[Path]:
-    """Every run under a folder, oldest first."""
+    """Every run under a folder by its start, oldest first; one with a damaged run.json comes last."""
     if not root.is_dir():
         return []
-    folders = [path.parent for path in root.glob(f"*/{RUN_FILE}")]
-    return sorted(folders, key=lambda folder: (folder.stat().st_ctime_ns, folder.name))
+    return sorted((path.parent for path in root.glob(f"*/{RUN_FILE}")), key=_start)
+
+
+def _start(folder: Path) -> tuple[float, int, str]:
+    """Starts are recorded to the second; the folder's last change tells runs of the same second apart."""
+    try:
+        started = read_run_record(folder).started_at.timestamp()
+    except NanodynoError:
+        started = math.inf
+    return started, folder.stat().st_ctime_ns, folder.name
 
 
 def _append_line(file: IO[str], record: Record) -> None:

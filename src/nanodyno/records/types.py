@@ -13,6 +13,10 @@ from nanodyno.config import RunConfig
 FORMAT_VERSION = 1
 
 
+Dtype = Literal["float32", "bfloat16", "float16"]
+"""Of the matrix products; weights, gradients and moments are float32 in every run."""
+
+
 class Record(BaseModel):
     """Frozen, strict about its keys; NaN and infinity survive JSON as strings."""
 
@@ -20,7 +24,7 @@ class Record(BaseModel):
 
 
 class StepRecord(Record):
-    """One iteration: accumulation micro-steps and one optimiser update, timed between two synchronisations."""
+    """One iteration: its micro-steps and one optimiser update, timed between two synchronisations."""
 
     iteration: int
     """Counted from 0; the update it made is number iteration + 1."""
@@ -94,7 +98,7 @@ class ArithmeticRecord(Record):
     """What the run really used, after fallbacks."""
 
     device: str
-    dtype: Literal["float32", "bfloat16", "float16"]
+    dtype: Dtype
     compiled: bool
     compile_seconds: float | None = None
     """Wall time of the first compiled micro-step, compilation included."""

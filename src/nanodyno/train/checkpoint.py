@@ -8,8 +8,10 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -106,7 +108,9 @@ def load_optimizer(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.op
     tensors = _load_tensors(checkpoint.folder / OPTIMIZER_FILE)
     for name, parameter in model.named_parameters():
         prefix = f"{name}/"
-        entries = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+        entries = {
+            key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)
+        }
         # The fused kernels want the step count beside the parameter.
         optimizer.state[parameter] = {key: value.to(parameter.device) for key, value in entries.items()}
 
@@ -159,7 +163,7 @@ def _load_tensors(path: Path) -> dict[str, Tensor]:
         raise NanodynoError(f"{path} is damaged: {error}", "restore it from a copy") from error
 
 
-def _optimizer_tensors(optimizer: torch.optim.Optimizer, names: dict[Tensor, str]) -> dict[str, Tensor]:
+def _optimizer_tensors(optimizer: torch.optim.Optimizer, names: Mapping[Any, str]) -> dict[str, Tensor]:
     return {
         f"{names[parameter]}/{key}": value
         for parameter, entries in optimizer.state.items()

@@ -1,4 +1,4 @@
-"""The device a run uses: chosen from the config, named for the record, synchronised before the clock is read."""
+"""The device of a run: chosen from the config, named for the record, synchronised before a clock is read."""
 
 import os
 import platform
@@ -11,7 +11,7 @@ import torch
 
 from nanodyno.config import RunConfig
 from nanodyno.errors import NanodynoError
-from nanodyno.records.types import MachineRecord
+from nanodyno.records.types import Dtype, MachineRecord
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -21,7 +21,7 @@ class Choice:
     """What the config's device and dtype come to on this machine, with what had to change."""
 
     device: torch.device
-    dtype: str
+    dtype: Dtype
     notes: tuple[str, ...] = ()
 
 
@@ -48,7 +48,9 @@ def choose_device(wanted: str) -> torch.device:
     if device.type == "cuda":
         return _cuda_device(device)
     if device.type == "mps" and not torch.backends.mps.is_available():
-        raise NanodynoError("device=mps, but torch finds no Apple GPU here", "use --device=cpu or --device=auto")
+        raise NanodynoError(
+            "device=mps, but torch finds no Apple GPU here", "use --device=cpu or --device=auto"
+        )
     return device
 
 
@@ -63,7 +65,7 @@ def _cuda_device(device: torch.device) -> torch.device:
         raise NanodynoError(f"device={device}, but torch finds no CUDA device here", hint)
     if device.index is not None and device.index >= torch.cuda.device_count():
         raise NanodynoError(
-            f"device={device}, but this machine has {torch.cuda.device_count()} CUDA device(s), counted from 0"
+            f"device={device}, but this machine has {torch.cuda.device_count()} of them, from cuda:0 on"
         )
     return torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
 
@@ -74,7 +76,7 @@ def _has_bfloat16(device: torch.device) -> bool:
         return torch.cuda.is_bf16_supported(including_emulation=False)
 
 
-def _best_dtype(device: torch.device) -> str:
+def _best_dtype(device: torch.device) -> Dtype:
     if device.type != "cuda":
         return "float32"
     return "bfloat16" if _has_bfloat16(device) else "float16"

@@ -1,5 +1,6 @@
 """A run from its config to its folder: opens the data and the device, trains, and writes every record."""
 
+import errno
 import platform
 import subprocess
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from nanodyno import __version__
 from nanodyno.config import ModelShape, RunConfig, padded_vocab_size
 from nanodyno.data.resolve import resolve_dataset
 from nanodyno.data.shards import Dataset
-from nanodyno.errors import NanodynoError
+from nanodyno.errors import NanodynoError, RunFailed
+from nanodyno.records.events import Message, Started, Watch
 from nanodyno.records.store import CHECKPOINTS_FOLDER, RunWriter, read_run_record, refuse_foreign_folder
 from nanodyno.records.types import (
     ArithmeticRecord,
@@ -25,7 +27,6 @@ from nanodyno.records.types import (
 from nanodyno.train import checkpoint
 from nanodyno.train.checkpoint import Checkpoint
 from nanodyno.train.device import Choice, choose, describe_machine
-from nanodyno.train.events import Message, Started, Watch
 from nanodyno.train.trainer import Trainer
 
 DATA_FOLDER = Path("data")
@@ -45,6 +46,24 @@ class Job:
 
 def run_training(job: Job, watch: Watch) -> None:
     """Trains to the end of the config; every record is on disk before it is shown."""
+    try:
+        _run(job, watch)
+    except torch.OutOfMemoryError as error:
+        raise RunFailed(
+            f"out of memory: {str(error).splitlines()[0]}",
+            f"halve --batch_size (now {job.config.batch_size}) and keep --tokens_per_iter="
+            f"{job.config.tokens_per_iter}: the arithmetic stays the same",
+        ) from error
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise RunFailed(
+            f"the disk is full: {error.filename or job.folder}",
+            "make room; what was recorded and the last checkpoint are kept",
+        ) from error
+
+
+def _run(job: Job, watch: Watch) -> None:
     config = job.config
     resuming = config.init_from == "resume"
     if not resuming:
@@ -53,7 +72,11 @@ def run_training(job: Job, watch: Watch) -> None:
     saved = checkpoint.newest(job.folder / CHECKPOINTS_FOLDER) if resuming else None
     choice = choose(config)
     dataset = resolve_dataset(
-        config.dataset, job.data_folder, config.tokenizer, config.vocab_size, lambda text: watch(Message(text))
+        config.dataset,
+        job.data_folder,
+        config.tokenizer,
+        config.vocab_size,
+        lambda text: watch(Message(text)),
     )
     vocab_size = config.vocab_size or padded_vocab_size(dataset.vocab_size)
     record = _describe(job, choice, dataset, vocab_size)
@@ -136,7 +159,7 @@ def _versions() -> VersionsRecord:
 
 
 def _git(*arguments: str) -> str | None:
-    """Of the folder the run was started in, which is where a user's own changes are; None outside a repository."""
+    """Of the folder the run was started in, where a user's own changes are; None outside a repository."""
     try:
         done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -18,13 +18,13 @@ from nanodyno.data.shards import Dataset
 from nanodyno.errors import RunFailed
 from nanodyno.model.gpt import GPT
 from nanodyno.model.optimizer import make_optimizer, set_learning_rate
+from nanodyno.records.events import Saved
 from nanodyno.records.types import EvalRecord, StepRecord
 from nanodyno.schedule import learning_rate_at
 from nanodyno.train import checkpoint
 from nanodyno.train.checkpoint import Checkpoint, Progress
 from nanodyno.train.device import DTYPES, Choice, Clock, peak_memory, reset_peak_memory
 from nanodyno.train.evaluate import mean_loss
-from nanodyno.train.events import Saved
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ class Trainer:
         self.sequences = 0
         self.clock = Clock(self.device)
         self.train_windows, self.val_windows = (
-            Windows(dataset.split(split), config.block_size, vocab_size, config.seed) for split in ("train", "val")
+            Windows(dataset.split(split), config.block_size, vocab_size, config.seed)
+            for split in ("train", "val")
         )
         torch.manual_seed(config.seed)
         self.model = GPT(config.model_shape(vocab_size)).to(self.device)
@@ -79,13 +80,13 @@ class Trainer:
             return None
         rng = checkpoint.rng_state(self.device)
         began = self.clock.seconds()
-        self.loss = torch.compile(self.model, dynamic=False)
         reason = None
         try:
+            self.loss = torch.compile(self.model, dynamic=False)
             self._trial_micro_step()
         except torch.OutOfMemoryError:
             raise
-        except RuntimeError as error:  # torch's compile errors all are; the eager trial below tells ours apart
+        except RuntimeError as error:  # all compile errors are; the eager trial below tells ours apart
             reason = _last_words(error)
             self.loss = self.model
             self._trial_micro_step()
@@ -93,24 +94,34 @@ class Trainer:
         return Compiled(reason is None, self.clock.seconds() - began, reason)
 
     def events(self) -> Iterator[StepRecord | EvalRecord | Saved]:
-        """From where the run stands to its end. An evaluation comes before the iteration it is named after."""
+        """From where the run stands to its end; an evaluation precedes the iteration it is named after.
+
+        A checkpoint is saved after its evaluation, so a resumed run does not evaluate there again.
+        """
+        if self.config.eval_only:
+            yield self.evaluate()
+            return
         resumed_at = self.iteration if self.iteration else None
-        with Loader(self.train_windows, self.config.batch_size, self.device, self.sequences) as loader, _no_gc():
+        with (
+            Loader(self.train_windows, self.config.batch_size, self.device, self.sequences) as loader,
+            _no_gc(),
+        ):
             while self.iteration < self.config.max_iters:
                 if self.iteration % self.config.eval_interval == 0 and self.iteration != resumed_at:
                     yield from self._evaluate_and_save()
-                if self.config.eval_only:
-                    return
                 step = self._step(loader)
                 yield step
-                _refuse_broken_loss(step)
-            yield from self._evaluate_and_save()
+                _refuse_broken_loss(step.loss, step.iteration)
+            if self.iteration != resumed_at:
+                yield from self._evaluate_and_save()
 
     def evaluate(self) -> EvalRecord:
         config = self.config
         began = self.clock.seconds()
         with self._autocast():
-            val_loss, val_tokens = mean_loss(self.model, self.val_windows, config.eval_tokens, config.batch_size)
+            val_loss, val_tokens = mean_loss(
+                self.model, self.val_windows, config.eval_tokens, config.batch_size
+            )
             train_loss, train_tokens = mean_loss(
                 self.model, self.train_windows, config.eval_tokens, config.batch_size
             )
@@ -140,8 +151,10 @@ class Trainer:
         return Saved(folder, self.iteration, self.clock.seconds() - began)
 
     def _evaluate_and_save(self) -> Iterator[EvalRecord | Saved]:
-        yield self.evaluate()
-        if self.iteration and not self.config.eval_only:
+        record = self.evaluate()
+        yield record
+        _refuse_broken_loss(record.val_loss + record.train_loss, self.iteration)
+        if self.iteration:
             yield self.save()
         gc.collect()
 
@@ -201,7 +214,9 @@ class Trainer:
 
     def _trial_micro_step(self) -> None:
         positions = np.arange(self.sequences, self.sequences + self.config.batch_size)
-        inputs, targets = (torch.from_numpy(part).to(self.device) for part in self.train_windows.batch(positions))
+        inputs, targets = (
+            torch.from_numpy(part).to(self.device) for part in self.train_windows.batch(positions)
+        )
         with self._autocast():
             self.loss(inputs, targets).backward()
         self.optimizer.zero_grad(set_to_none=True)
@@ -210,12 +225,12 @@ class Trainer:
         return torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
 
 
-def _refuse_broken_loss(step: StepRecord) -> None:
+def _refuse_broken_loss(loss: float, iteration: int) -> None:
     """A loss that is not a number never comes back; what was saved before it is still good."""
-    if not math.isfinite(step.loss):
+    if not math.isfinite(loss):
         raise RunFailed(
-            f"the loss became {step.loss} at iteration {step.iteration}",
-            "the last checkpoint is good: lower --learning_rate, lengthen --warmup_iters or lower --grad_clip",
+            f"the loss became {loss} at iteration {iteration}",
+            "the last checkpoint is good; try a lower --learning_rate or a longer --warmup_iters",
         )
 
 

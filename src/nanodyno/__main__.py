@@ -1,0 +1,3 @@
+from nanodyno.cli.main import main
+
+main()

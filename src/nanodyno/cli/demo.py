@@ -1,0 +1,91 @@
+"""`nanodyno demo`: two small runs on the embedded corpus, side by side, on any machine and offline."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nanodyno.cli.options import RUNS_FOLDER, Json, console_for
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nanodyno.analysis.summary import Summary
+    from nanodyno.records.store import Run
+
+WIDTHS = {"demo-narrow": 128, "demo-wide": 256}
+SAMPLE_TOKENS = 240
+PROMPT = "def "
+
+
+def demo(
+    max_iters: Annotated[
+        int | None, typer.Option(min=1, help="Iterations of each run; fewer is quicker and learns less.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    json: Json = False,
+) -> None:
+    """Train a narrow and a wide GPT on Python's own source code, show both, and sample from the better one.
+
+    Needs no GPU, no network and no data: a few minutes on two CPU cores.
+    """
+    from nanodyno.report.document import run_document, to_json
+    from nanodyno.train.sampling import Dials, sample_text
+
+    console = console_for(json)
+    console.print(
+        "Two GPTs on the source code of Python's standard library, one twice as wide.", style="bold"
+    )
+    results = [_train(stem, width, max_iters, device, console) for stem, width in WIDTHS.items()]
+    better = min(results, key=lambda result: _val_loss(result[1]))[0]
+    dials = Dials(PROMPT, SAMPLE_TOKENS, temperature=0.7, top_k=40, seed=1337)
+    text = PROMPT + "".join(sample_text(better.folder / "checkpoints", dials, device))
+    if json:
+        documents = [run_document(run, summary) for run, summary in results]
+        typer.echo(to_json({"runs": documents, "better": better.name, "sample": text}))
+        return
+    _show(results, better, text, console)
+
+
+def _train(
+    stem: str, width: int, max_iters: int | None, device: str, console: "Console"
+) -> "tuple[Run, Summary]":
+    from nanodyno.analysis.summary import summarise
+    from nanodyno.cli.train import next_folder
+    from nanodyno.config import build_config
+    from nanodyno.recipes import load_settings, override
+    from nanodyno.records.store import read_run
+    from nanodyno.report.progress import make_display
+    from nanodyno.train.runner import Job, run_training
+
+    changes: dict[str, object] = {"n_embd": width, "device": device}
+    if max_iters is not None:
+        changes["max_iters"] = max_iters
+    config = build_config(override(load_settings("demo"), changes).values)
+    folder = next_folder(stem)
+    display = make_display("auto", console)
+    try:
+        run_training(Job(config, folder.name, folder, ("nanodyno", "demo")), display)
+    finally:
+        display.close()
+    run = read_run(folder)
+    return run, summarise(run)
+
+
+def _val_loss(summary: "Summary") -> float:
+    return summary.last_val.loss if summary.last_val else float("inf")
+
+
+def _show(results: "list[tuple[Run, Summary]]", better: "Run", text: str, console: "Console") -> None:
+    from rich.panel import Panel
+    from rich.text import Text
+
+    from nanodyno.report.runs import loss_plot, runs_table
+
+    console.print()
+    console.print(runs_table(results, console.width))
+    console.print()
+    console.print(loss_plot([run for run, _ in results], console.width))
+    console.print()
+    console.print(Panel(Text(text), title=f"{better.name} writes", title_align="left"))
+    console.print(f"Go on: `nanodyno show {better.name}`, `nanodyno sample {better.name}`, `nanodyno runs`.")
+    console.print(f"The runs are under {RUNS_FOLDER}/; `nanodyno train demo --max_iters=1000` trains longer.")

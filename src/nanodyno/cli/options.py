@@ -1,0 +1,23 @@
+"""Options and helpers that several commands share."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+RUNS_FOLDER = Path("runs")
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
+RunName = Annotated[
+    str, typer.Argument(metavar="RUN", help="A name under runs/, or the path of a run folder.")
+]
+
+
+def console_for(json: bool) -> "Console":
+    """Where people read: stdout, or stderr when stdout carries a document."""
+    from rich.console import Console
+
+    return Console(stderr=json)

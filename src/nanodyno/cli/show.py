@@ -1,0 +1,21 @@
+"""`nanodyno show`: one run on one screen."""
+
+from nanodyno.cli.options import RUNS_FOLDER, Json, RunName, console_for
+
+
+def show(run: RunName, json: Json = False) -> None:
+    """Show one run: model, machine, speed with its interval, share of the card's peak, losses, the curve."""
+    import typer
+
+    from nanodyno.analysis.summary import summarise
+    from nanodyno.records.store import find_run, read_run
+    from nanodyno.report.document import run_document, to_json
+    from nanodyno.report.runs import run_page
+
+    found = read_run(find_run(run, RUNS_FOLDER))
+    summary = summarise(found)
+    if json:
+        typer.echo(to_json(run_document(found, summary)))
+        return
+    console = console_for(json)
+    console.print(run_page(found, summary, console.width))

@@ -1,0 +1,92 @@
+"""A line plot in braille dots: two columns and four rows of dots in every character."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+
+DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+BRAILLE = 0x2800
+COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
+AXIS_WIDTH = 7
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points in order of x, all finite."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+
+
+def line_plot(series: Sequence[Series], width: int, height: int, x_label: str, y_label: str) -> Text:
+    """All series on common axes; where two share a character the later one gives its colour."""
+    drawn = [entry for entry in series if entry.x]
+    if not drawn:
+        return Text("(nothing to plot yet)", style="dim")
+    columns = max(10, width - AXIS_WIDTH - 1)
+    x_low, x_high = _range([x for entry in drawn for x in entry.x])
+    y_low, y_high = _range([y for entry in drawn for y in entry.y])
+    cells: dict[tuple[int, int], tuple[int, str]] = {}
+    for number, entry in enumerate(drawn):
+        colour = COLOURS[number % len(COLOURS)]
+        points = [
+            (
+                round((x - x_low) / (x_high - x_low) * (columns * 2 - 1)),
+                round((y_high - y) / (y_high - y_low) * (height * 4 - 1)),
+            )
+            for x, y in zip(entry.x, entry.y, strict=True)
+        ]
+        for column, row in _joined(points):
+            place = (row // 4, column // 2)
+            dots = cells.get(place, (0, colour))[0]
+            cells[place] = (dots | DOTS[row % 4][column % 2], colour)
+    text = _legend(drawn, y_label)
+    for row in range(height):
+        text.append(_tick(row, height, y_low, y_high) + "│", style="dim")
+        for column in range(columns):
+            dots, colour = cells.get((row, column), (0, ""))
+            text.append(chr(BRAILLE + dots) if dots else " ", style=colour)
+        text.append("\n")
+    text.append(" " * AXIS_WIDTH + "└" + "─" * columns + "\n", style="dim")
+    left, right = f"{x_low:g}", f"{x_high:g}"
+    text.append(
+        " " * (AXIS_WIDTH + 1) + left + x_label.center(columns - len(left) - len(right)) + right, style="dim"
+    )
+    return text
+
+
+def _legend(series: Sequence[Series], y_label: str) -> Text:
+    text = Text(y_label.rjust(AXIS_WIDTH) + "  ", style="dim")
+    for number, entry in enumerate(series):
+        text.append("━━ ", style=COLOURS[number % len(COLOURS)])
+        text.append(f"{entry.label}   ", style="default")
+    text.append("\n")
+    return text
+
+
+def _tick(row: int, height: int, low: float, high: float) -> str:
+    """A value at the top, the middle and the bottom row."""
+    if row not in (0, height // 2, height - 1):
+        return " " * AXIS_WIDTH
+    value = high - (high - low) * row / (height - 1)
+    return f"{value:{AXIS_WIDTH - 1}.3g} "
+
+
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    low, high = min(values), max(values)
+    return (low, high) if high > low else (low - 0.5, high + 0.5)
+
+
+def _joined(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Every dot on the straight lines between neighbouring points."""
+    dots = list(points[:1])
+    for (x0, y0), (x1, y1) in itertools.pairwise(points):
+        steps = max(abs(x1 - x0), abs(y1 - y0))
+        dots += [
+            (round(x0 + (x1 - x0) * step / steps), round(y0 + (y1 - y0) * step / steps))
+            for step in range(1, steps + 1)
+        ]
+    return dots

@@ -1,0 +1,55 @@
+"""Text from a checkpoint: opens it, encodes the prompt and decodes what the model draws."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from nanodyno.data.tokenizers import Tokenizer, get_tokenizer
+from nanodyno.errors import NanodynoError
+from nanodyno.model.gpt import GPT
+from nanodyno.model.sampling import generate
+from nanodyno.train import checkpoint
+from nanodyno.train.device import choose_device
+
+
+@dataclass(frozen=True)
+class Dials:
+    prompt: str
+    tokens: int
+    temperature: float
+    top_k: int | None
+    seed: int
+
+
+def sample_text(checkpoints: Path, dials: Dials, device: str) -> Iterator[str]:
+    """Yields pieces of text as they are drawn, up to the end of the document."""
+    saved = checkpoint.newest(checkpoints)
+    if saved.tokenizer is None:
+        raise NanodynoError(
+            "this run's dataset does not say which tokenizer made it, so its tokens are no text",
+            "train on a dataset that nanodyno prepared",
+        )
+    tokenizer = get_tokenizer(saved.tokenizer)
+    model = GPT(saved.shape).to(choose_device(device)).eval()
+    checkpoint.load_model(saved, model)
+    prompt = [tokenizer.end_of_text, *tokenizer.encode(dials.prompt).tolist()]
+    generator = torch.Generator().manual_seed(dials.seed)
+    drawn = generate(model, prompt, saved.vocab_size, dials.tokens, dials.temperature, dials.top_k, generator)
+    return _pieces(tokenizer, drawn)
+
+
+def _pieces(tokenizer: Tokenizer, drawn: Iterator[int]) -> Iterator[str]:
+    """Decodes token by token, holding back a character until all its bytes are there."""
+    pending: list[int] = []
+    for token in drawn:
+        if token == tokenizer.end_of_text:
+            break
+        pending.append(token)
+        text = tokenizer.decode(pending)
+        if not text.endswith("�") or len(pending) >= 4:
+            yield text
+            pending = []
+    if pending:
+        yield tokenizer.decode(pending)

@@ -1,0 +1,182 @@
+"""Runs on disk: what is refused, what is found, what a resumed run keeps."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nanodyno.errors import NanodynoError
+from nanodyno.records.store import RunWriter, find_run, read_run, read_run_record, run_folders
+from nanodyno.records.types import EvalRecord, RunRecord, StepRecord
+
+Records = Callable[..., RunRecord]
+Steps = Callable[..., StepRecord]
+Evals = Callable[..., EvalRecord]
+
+
+def test_what_was_written_is_read_back(folder: Path, record: Records, step: Steps, evaluation: Evals) -> None:
+    run = read_run(folder)
+    assert run.record == record()
+    assert run.steps == tuple(step(iteration) for iteration in range(4))
+    assert run.evals == (evaluation(0), evaluation(4))
+    assert (run.name, run.iterations_done, run.finished) == ("one", 4, True)
+
+
+def test_a_run_is_finished_only_with_the_evaluation_after_its_last_iteration(
+    tmp_path: Path, record: Records, step: Steps, evaluation: Evals
+) -> None:
+    with RunWriter.create(tmp_path / "new", record()) as writer:
+        assert read_run(tmp_path / "new").iterations_done == 0
+        writer.append(evaluation(0))
+        for iteration in range(4):
+            writer.append(step(iteration))
+        assert not read_run(tmp_path / "new").finished
+        writer.append(evaluation(4))
+        assert read_run(tmp_path / "new").finished
+
+
+def test_a_record_can_be_read_as_soon_as_it_was_appended(
+    tmp_path: Path, record: Records, step: Steps
+) -> None:
+    with RunWriter.create(tmp_path / "new", record()) as writer:
+        for iteration in range(3):
+            writer.append(step(iteration))
+            assert read_run(tmp_path / "new").iterations_done == iteration + 1
+
+
+@pytest.mark.parametrize("broken", [float("nan"), float("inf"), float("-inf")])
+def test_losses_that_are_no_numbers_survive_the_file(
+    tmp_path: Path, record: Records, step: Steps, evaluation: Evals, broken: float
+) -> None:
+    with RunWriter.create(tmp_path / "new", record()) as writer:
+        writer.append(step(0, loss=broken, grad_norm=broken))
+        writer.append(evaluation(0, val_loss=broken))
+    run = read_run(tmp_path / "new")
+    for value in (run.steps[0].loss, run.steps[0].grad_norm, run.evals[0].val_loss):
+        assert repr(value) == repr(broken)
+    # Other programs read these files too, and JSON has no NaN.
+    json.loads((run.folder / "steps.jsonl").read_text(), parse_constant=pytest.fail)
+
+
+def test_none_stays_none(tmp_path: Path, record: Records, step: Steps) -> None:
+    with RunWriter.create(tmp_path / "new", record()) as writer:
+        writer.append(step(0, grad_norm=None))
+    (read,) = read_run(tmp_path / "new").steps
+    assert (read.grad_norm, read.peak_allocated_bytes) == (None, None)
+
+
+def test_a_folder_of_another_run_is_refused_and_left_as_it_was(folder: Path, record: Records) -> None:
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(NanodynoError, match="belongs to another run") as caught:
+        RunWriter.create(folder, record("two"))
+    assert "resume" in (caught.value.hint or "")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_folder_with_other_files_is_refused(tmp_path: Path, record: Records) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(NanodynoError, match="is not empty and holds no run") as caught:
+        RunWriter.create(tmp_path, record())
+    assert caught.value.hint
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_file_where_the_folder_should_be_is_refused(tmp_path: Path, record: Records) -> None:
+    (tmp_path / "taken").write_text("")
+    for place in (tmp_path / "taken", tmp_path / "taken" / "below"):
+        with pytest.raises(NanodynoError, match="taken"):
+            RunWriter.create(place, record())
+
+
+def test_an_empty_folder_will_do(tmp_path: Path, record: Records) -> None:
+    RunWriter.create(tmp_path, record()).close()
+    assert read_run(tmp_path).record == record()
+
+
+def test_a_folder_without_run_json_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(NanodynoError, match=r"has no run\.json"):
+        read_run(tmp_path)
+
+
+def test_a_run_of_a_newer_nanodyno_is_refused_by_its_version(folder: Path) -> None:
+    raw = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    (folder / "run.json").write_text(json.dumps(raw | {"version": 2, "unheard_of": 1}), encoding="utf-8")
+    with pytest.raises(NanodynoError, match=r"run\.json was written by a newer nanodyno") as caught:
+        read_run_record(folder)
+    assert "upgrade" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[1]", b"\xff\xfe", b'{"version": "x"}', b'{"version": null}']
+)
+def test_a_damaged_run_json_is_an_error_that_names_it(folder: Path, content: bytes) -> None:
+    (folder / "run.json").write_bytes(content)
+    with pytest.raises(NanodynoError, match=r"run\.json is damaged"):
+        read_run_record(folder)
+
+
+def test_an_unknown_key_in_a_record_is_damage(folder: Path) -> None:
+    lines = (folder / "steps.jsonl").read_text().splitlines()
+    lines[1] = json.dumps(json.loads(lines[1]) | {"lost": 1})
+    (folder / "steps.jsonl").write_text("\n".join(lines) + "\n")
+    with pytest.raises(NanodynoError, match="line 2"):
+        read_run(folder)
+
+
+def test_a_run_is_found_by_its_name_or_by_its_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = folder.parent
+    assert find_run("one", root) == folder
+    assert find_run(str(folder), root / "elsewhere") == folder
+    monkeypatch.chdir(root.parent)
+    assert find_run("runs/one", Path("nowhere")) == Path("runs/one")
+
+
+def test_a_run_that_is_not_there_is_told_with_those_that_are(folder: Path) -> None:
+    with pytest.raises(NanodynoError, match="no run 'two'") as caught:
+        find_run("two", folder.parent)
+    assert "one" in (caught.value.hint or "")
+    with pytest.raises(NanodynoError) as caught:
+        find_run("two", folder / "nowhere")
+    assert "nanodyno train" in (caught.value.hint or "")
+
+
+def test_runs_are_listed_by_their_start_and_other_folders_are_not(tmp_path: Path, record: Records) -> None:
+    for day, name in enumerate(("c", "a", "b"), start=1):
+        started = record().started_at.replace(day=day)
+        RunWriter.create(tmp_path / name, record(name, started_at=started)).close()
+    # Going on with an old run, or copying a file into it, makes it no younger.
+    RunWriter.resume(tmp_path / "c", read_run_record(tmp_path / "c"), 0).close()
+    os.utime(tmp_path / "a")
+    (tmp_path / "no run").mkdir()
+    (tmp_path / "file").write_text("")
+    assert [path.name for path in run_folders(tmp_path)] == ["c", "a", "b"]
+    assert run_folders(tmp_path / "nowhere") == []
+
+
+def test_a_damaged_run_hides_no_other(tmp_path: Path, record: Records) -> None:
+    RunWriter.create(tmp_path / "good", record("good")).close()
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "run.json").write_text("{")
+    assert [path.name for path in run_folders(tmp_path)] == ["good", "bad"]
+
+
+def test_resuming_drops_the_records_of_work_that_is_done_again(
+    folder: Path, record: Records, step: Steps, evaluation: Evals
+) -> None:
+    again = record(resumed_at_iterations=(2,))
+    with RunWriter.resume(folder, again, 2) as writer:
+        run = read_run(folder)
+        assert run.record == again
+        assert [entry.iteration for entry in run.steps] == [0, 1]
+        assert [entry.iteration for entry in run.evals] == [0]
+        writer.append(step(2))
+        writer.append(evaluation(2))
+    assert read_run(folder).iterations_done == 3
+
+
+def test_resuming_keeps_the_evaluation_that_belongs_to_the_checkpoint(folder: Path, record: Records) -> None:
+    RunWriter.resume(folder, record(), 4).close()
+    assert [entry.iteration for entry in read_run(folder).evals] == [0, 4]
+    assert read_run(folder).iterations_done == 4
