@@ -28,7 +28,7 @@ from rich.console import Console
 from measure import Estimate, Interleaver, Plan, Segments, interleave
 from nanodyno.config import RunConfig, build_config, padded_vocab_size
 from nanodyno.data.corpus import Document
-from nanodyno.data.loader import Windows
+from nanodyno.data.loader import Batch, Windows
 from nanodyno.data.shards import Dataset
 from nanodyno.data.tokenizers import BytesTokenizer
 from nanodyno.data.writer import write_dataset
@@ -55,9 +55,10 @@ MODELS: dict[str, dict[str, object]] = {
 class BareLoop:
     """What anyone would write: forward, backward, clip, step."""
 
-    def __init__(self, config: RunConfig) -> None:
+    def __init__(self, config: RunConfig, windows: Windows) -> None:
         choice = choose(config)
         self.config = config
+        self.device = choice.device
         self.model = GPT(config.model_shape(VOCAB_SIZE)).to(choice.device)
         self.loss = torch.compile(self.model, dynamic=False) if config.compile else self.model
         self.optimizer = make_optimizer(self.model, config)
@@ -66,12 +67,15 @@ class BareLoop:
             if choice.dtype == "float32"
             else torch.autocast(choice.device.type, DTYPES[choice.dtype])
         )
-        shape = (config.batch_size, config.block_size)
-        rows = [torch.randint(VOCAB_SIZE, shape, device=choice.device) for _ in range(16)]
-        self.batches = itertools.cycle(zip(rows, rows[1:] + rows[:1], strict=True))
+        first = (
+            np.arange(config.batch_size) + start
+            for start in range(0, 16 * config.batch_size, config.batch_size)
+        )
+        self.batches = itertools.cycle([self._on_device(windows.batch(positions)) for positions in first])
 
     def iteration(self) -> float:
         steps = self.config.gradient_accumulation_steps
+        loss = torch.zeros(())
         for inputs, targets in itertools.islice(self.batches, steps):
             with self.context:
                 loss = self.loss(inputs, targets) / steps
@@ -80,6 +84,10 @@ class BareLoop:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return loss.item()
+
+    def _on_device(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        inputs, targets = (torch.from_numpy(part).to(self.device) for part in batch)
+        return inputs, targets
 
 
 def random_text(folder: Path, tokens: int) -> Dataset:
@@ -116,7 +124,8 @@ def measure_model(
                 **overrides,
             }
         )
-        bare = BareLoop(config)
+        windows = Windows(dataset.split("train"), config.block_size, VOCAB_SIZE, config.seed)
+        bare = BareLoop(config, windows)
         bare.iteration()  # compiles, where asked, before the run's own clock starts
         plan = Plan(options.quads, options.iterations, warmup=3, settle_seconds=0.02)
         clock = time.process_time if options.clock == "cpu" else Clock(choose(config).device).seconds
@@ -124,8 +133,7 @@ def measure_model(
         job = Job(config, "overhead", Path(scratch, "run"))
         segments = interleave(lambda watch: run_training(job, watch), watch)
         ready = min(PREFETCHED, options.iterations * config.gradient_accumulation_steps)
-        windows = Windows(dataset.split("train"), config.block_size, VOCAB_SIZE)
-        charge = ready * batch_seconds(windows, config)
+        charge = ready * batch_seconds(windows, config) if options.clock == "wall" else 0.0
         segments.ours[:] = [seconds + charge for seconds in segments.ours]
         return config, segments, charge
 

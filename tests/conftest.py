@@ -1,14 +1,28 @@
-"""What tests of several packages share."""
+"""What tests of several packages share: one builder per record, one thread, the tokenizer's files."""
 
 import hashlib
 import inspect
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from nanodyno.config import build_config
+from nanodyno.records.store import Run
+from nanodyno.records.types import (
+    ArithmeticRecord,
+    DataRecord,
+    EvalRecord,
+    MachineRecord,
+    RunRecord,
+    StepRecord,
+    VersionsRecord,
+)
 
 # Read by torch when it first compiles: compiled tests are quick from their second run on.
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(__file__).parents[1] / ".compile-cache"))
@@ -43,3 +57,112 @@ def gpt2_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TIKTOKEN_CACHE_DIR", str(cache))
         yield cache
+
+
+GIB = 2**30
+
+CASE_NARROW = {"n_embd": 384, "batch_size": 16, "gradient_accumulation_steps": 32, "max_iters": 19_073}
+CASE_WIDE = {"n_embd": 768, "batch_size": 8, "gradient_accumulation_steps": 64, "max_iters": 19_073}
+
+
+def build_step(iteration: int = 0, **changes: Any) -> StepRecord:
+    values: dict[str, Any] = {
+        "iteration": iteration,
+        "loss": 5.0,
+        "grad_norm": 1.0,
+        "learning_rate": 3e-4,
+        "tokens": 524_288,
+        "step_seconds": 4.0,
+        "data_seconds": 0.0,
+        "wall_time": 0.0,
+    }
+    return StepRecord(**(values | changes))
+
+
+def build_eval(iteration: int = 0, **changes: Any) -> EvalRecord:
+    values: dict[str, Any] = {
+        "iteration": iteration,
+        "val_loss": 5.0,
+        "train_loss": 5.0,
+        "val_tokens": 1_048_576,
+        "train_tokens": 1_048_576,
+        "eval_seconds": 10.0,
+        "wall_time": 0.0,
+    }
+    return EvalRecord(**(values | changes))
+
+
+def build_record(
+    settings: dict[str, Any] | None = None,
+    *,
+    card: tuple[str, float] | None = ("NVIDIA GeForce RTX 4070", 11.99),
+    dtype: Any = "bfloat16",
+    resumed_at: tuple[int, ...] = (),
+) -> RunRecord:
+    """The case's wide model on an RTX 4070 unless told otherwise; card=None is a CPU."""
+    name, gib = card or ("some CPU", 0)
+    return RunRecord(
+        name="case",
+        started_at=datetime(2026, 1, 1, tzinfo=UTC),
+        command=("nanodyno", "train"),
+        config=build_config(CASE_WIDE if settings is None else settings),
+        vocab_size=50304,
+        machine=MachineRecord(
+            device_type="cuda" if card else "cpu",
+            device_name=name,
+            device_memory_bytes=int(gib * GIB) if card else None,
+            cpu_name="some CPU",
+            cpu_count=8,
+            cpu_threads=8,
+            platform="Linux",
+        ),
+        versions=VersionsRecord(nanodyno="0", python="3.11", torch="2.13"),
+        data=DataRecord(
+            dataset="fineweb-edu",
+            tokenizer="gpt2",
+            vocab_size=50257,
+            train_tokens=10**10,
+            val_tokens=10**8,
+            fingerprint="0",
+        ),
+        arithmetic=ArithmeticRecord(device="cuda" if card else "cpu", dtype=dtype, compiled=True),
+        resumed_at_iterations=resumed_at,
+    )
+
+
+def build_run(
+    steps: list[StepRecord] | None = None,
+    evals: list[EvalRecord] | None = None,
+    record: RunRecord | None = None,
+) -> Run:
+    return Run(Path("runs/case"), record or build_record(), tuple(steps or ()), tuple(evals or ()))
+
+
+@pytest.fixture
+def step() -> Callable[..., StepRecord]:
+    return build_step
+
+
+@pytest.fixture
+def evaluation() -> Callable[..., EvalRecord]:
+    return build_eval
+
+
+@pytest.fixture
+def record() -> Callable[..., RunRecord]:
+    return build_record
+
+
+@pytest.fixture
+def run() -> Callable[..., Run]:
+    return build_run
+
+
+@pytest.fixture
+def narrow_settings() -> dict[str, Any]:
+    return dict(CASE_NARROW)
+
+
+@pytest.fixture
+def wide_settings() -> dict[str, Any]:
+    return dict(CASE_WIDE)

@@ -180,3 +180,12 @@ def test_resuming_keeps_the_evaluation_that_belongs_to_the_checkpoint(folder: Pa
     RunWriter.resume(folder, record(), 4).close()
     assert [entry.iteration for entry in read_run(folder).evals] == [0, 4]
     assert read_run(folder).iterations_done == 4
+
+
+def test_a_run_killed_in_its_first_moment_does_not_block_its_name(
+    tmp_path: Path, record: Callable[..., RunRecord]
+) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "run.json.new").write_text('{"format": "nanod')
+    RunWriter.create(tmp_path / "one", record()).close()
+    assert read_run_record(tmp_path / "one") == record()

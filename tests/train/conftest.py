@@ -10,7 +10,7 @@ import torch
 
 from nanodyno.config import RunConfig, build_config
 from nanodyno.data.corpus import Document
-from nanodyno.data.shards import Dataset
+from nanodyno.data.shards import Dataset, open_dataset
 from nanodyno.data.tokenizers import BytesTokenizer
 from nanodyno.data.writer import write_dataset
 from nanodyno.train.device import choose
@@ -52,8 +52,6 @@ def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def dataset(data_folder: Path) -> Dataset:
-    from nanodyno.data.shards import open_dataset
-
     return open_dataset(data_folder / "tiny")
 
 

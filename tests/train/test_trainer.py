@@ -3,6 +3,7 @@
 import gc
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from nanodyno.train import checkpoint
 from nanodyno.train.trainer import Trainer
 
 Trainers = Callable[..., Trainer]
+Weights = dict[str, Tensor]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -39,9 +41,7 @@ def rate(config: RunConfig, iteration: int) -> float:
     return config.min_lr + 0.5 * (1 + math.cos(math.pi * progress)) * (config.learning_rate - config.min_lr)
 
 
-def plain_training(
-    trainer: Trainer, dtype: torch.dtype
-) -> tuple[list[float], list[float], dict[str, Tensor]]:
+def plain_training(trainer: Trainer, dtype: torch.dtype) -> tuple[list[float], list[float], Weights]:
     """The same run as a bare torch loop: its losses, its gradient norms and its last weights."""
     config, windows = trainer.config, windows_of(trainer)
     torch.manual_seed(config.seed)
@@ -181,24 +181,25 @@ def test_the_seed_decides_the_losses(trainer: Trainers) -> None:
 
 
 def test_a_loss_that_is_not_a_number_ends_the_run_after_its_record(trainer: Trainers) -> None:
-    events, seen = trainer(learning_rate=1e30, decay_lr=False).events(), []
+    seen: list[Any] = []
     with pytest.raises(RunFailed, match="the loss became nan at iteration 1") as caught:
-        for event in events:
-            seen.append(event)
+        seen.extend(trainer(learning_rate=1e30, decay_lr=False).events())
     assert caught.value.exit_code == 1
     assert math.isnan(seen[-1].loss)
     assert gc.isenabled()
 
 
 def test_broken_weights_never_take_the_place_of_a_good_checkpoint(trainer: Trainers) -> None:
-    ours, seen = trainer(eval_interval=2), []
+    ours = trainer(eval_interval=2)
+    events = ours.events()
+    while not (isinstance(event := next(events), StepRecord) and event.iteration == 3):
+        pass
+    torch.nn.init.constant_(ours.model.norm.weight, math.nan)
+    event = next(events)
+    assert isinstance(event, EvalRecord)
+    assert math.isnan(event.val_loss)
     with pytest.raises(RunFailed, match="nan at iteration 4"):
-        for event in ours.events():
-            seen.append(event)
-            if isinstance(event, StepRecord) and event.iteration == 3:
-                torch.nn.init.constant_(ours.model.norm.weight, math.nan)
-    assert isinstance(seen[-1], EvalRecord)
-    assert math.isnan(seen[-1].val_loss)
+        next(events)
     good = checkpoint.newest(ours.checkpoints)
     assert good.progress.iteration == 2
     checkpoint.load_model(good, ours.model)

@@ -29,7 +29,7 @@ class ConfigError(NanodynoError):
     """Settings that make no run; each of `faults` begins with its key."""
 
     def __init__(
-        self, faults: Iterable[str], hint: str = "`nanodyno train --help` lists every setting"
+        self, faults: Iterable[str], hint: str = "`nanodyno train --keys` lists every setting"
     ) -> None:
         self.faults = tuple(faults)
         heading = f"the settings have {len(self.faults)} faults:\n" if len(self.faults) > 1 else ""

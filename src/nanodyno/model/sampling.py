@@ -17,9 +17,10 @@ def generate(  # noqa: PLR0913 - each is one dial of sampling
     top_k: int | None,
     generator: torch.Generator,
 ) -> Iterator[int]:
-    """Yields token ids below vocab_size (the padding rows of the head are never drawn).
+    """Goes on from a prompt of at least one token, with a model in eval mode.
 
-    Temperature 0 takes the likeliest token. The context is cut to the last block_size tokens.
+    Yields token ids below vocab_size (the padding rows of the head are never drawn). Temperature 0 takes the
+    likeliest token. The context is cut to the last block_size tokens.
     """
     device = model.tokens.weight.device
     tokens = torch.tensor([list(prompt)], dtype=torch.long, device=device)

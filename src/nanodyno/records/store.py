@@ -19,6 +19,8 @@ from nanodyno.errors import NanodynoError
 from nanodyno.records.types import FORMAT_VERSION, EvalRecord, Record, RunRecord, StepRecord
 
 RUN_FILE = "run.json"
+RUN_FILE_ASIDE = RUN_FILE + ".new"
+"""All that a run killed in its first moment leaves behind."""
 STEPS_FILE = "steps.jsonl"
 EVALS_FILE = "evals.jsonl"
 CHECKPOINTS_FOLDER = "checkpoints"
@@ -112,7 +114,7 @@ def refuse_foreign_folder(folder: Path) -> None:
             f"{folder} belongs to another run",
             "go on with that run with --init_from=resume, or choose another --name or --out_dir",
         )
-    if not folder.is_dir() or any(folder.iterdir()):
+    if not folder.is_dir() or any(path.name != RUN_FILE_ASIDE for path in folder.iterdir()):
         raise NanodynoError(
             f"{folder} is not empty and holds no run of nanodyno", "choose another --name or --out_dir"
         )

@@ -198,9 +198,7 @@ def header(started: Started) -> list[str]:
     shape = config.model_shape(record.vocab_size)
     size = quantities.count(parameters(shape).total)
     machine = record.machine
-    device = machine.device_name + (
-        f", {machine.cpu_threads} threads" if machine.device_type == "cpu" else ""
-    )
+    threads = f", {quantities.threads(machine.cpu_threads)}" if machine.device_type == "cpu" else ""
     compiled = "compiled" if record.arithmetic.compiled else "not compiled"
     if record.arithmetic.compile_seconds is not None:
         compiled += f" in {quantities.duration(record.arithmetic.compile_seconds)}"
@@ -210,7 +208,7 @@ def header(started: Started) -> list[str]:
     return [
         f"run {started.folder}: {size} parameters, {shape.n_layer} layers of {shape.n_embd}, "
         f"{shape.n_head} heads, context {shape.block_size}{resumed}",
-        f"on {device}: {record.arithmetic.dtype}, {compiled}; {known}",
+        f"on {machine.device_name}{threads}: {record.arithmetic.dtype}, {compiled}; {known}",
         f"data {record.data.dataset}: {quantities.count(record.data.train_tokens)} train tokens; "
         f"{config.tokens_per_iter:,} tokens/iteration = {config.batch_size} x {shape.block_size} "
         f"x {config.gradient_accumulation_steps} micro-batches",

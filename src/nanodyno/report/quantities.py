@@ -57,7 +57,9 @@ def duration(seconds: float | None) -> str:
 
 def clock(seconds: float | None) -> str:
     """Time left: whole seconds are enough."""
-    return f"{seconds:.0f} s" if seconds is not None and seconds < 59.5 else duration(seconds)
+    if seconds is None or not math.isfinite(seconds):
+        return duration(None)
+    return f"{seconds:.0f} s" if seconds < 59.5 else duration(round(seconds))
 
 
 def milliseconds(seconds: float) -> str:
@@ -71,6 +73,10 @@ def milliseconds(seconds: float) -> str:
 def rate(value: float) -> str:
     """Tokens per second: 463,292."""
     return f"{value:,.0f}"
+
+
+def threads(number: int) -> str:
+    return "1 thread" if number == 1 else f"{number} threads"
 
 
 def _three_digits(value: float) -> str:

@@ -109,7 +109,7 @@ def _facts(run: Run, summary: Summary) -> Table:
 
 def _machine(run: Run) -> str:
     machine, arithmetic, versions = run.record.machine, run.record.arithmetic, run.record.versions
-    threads = f" ({machine.cpu_threads} threads)" if machine.device_type == "cpu" else ""
+    threads = f", {quantities.threads(machine.cpu_threads)}" if machine.device_type == "cpu" else ""
     compiled = "compiled" if arithmetic.compiled else "not compiled"
     return f"{machine.device_name}{threads}, {arithmetic.dtype}, {compiled}, torch {versions.torch}"
 
@@ -124,11 +124,12 @@ def _speed(summary: Summary) -> list[tuple[str, str]]:
     ):
         return [("speed", "not known yet: the run ended inside its first iterations")]
     rows = [
-        ("speed", f"{_interval(speed, 1)} tokens/s"),
+        ("speed", _interval(speed, 1, "tokens/s")),
         (
             "time",
-            f"{_interval(seconds, 1000)} ms/iteration, {quantities.milliseconds(summary.micro_step_seconds)}"
-            f"/micro-batch; training {quantities.duration(summary.training_seconds)}, "
+            f"{_interval(seconds, 1000, 'ms/iteration')}, "
+            f"{quantities.milliseconds(summary.micro_step_seconds)}/micro-batch; "
+            f"training {quantities.duration(summary.training_seconds)}, "
             f"evaluation {quantities.duration(summary.evaluation_seconds)}",
         ),
         ("work", _work(summary)),
@@ -166,14 +167,14 @@ def _losses(summary: Summary) -> list[tuple[str, str]]:
     return rows
 
 
-def _interval(interval: Interval, scale: float) -> str:
+def _interval(interval: Interval, scale: float, unit: str) -> str:
     """The median with its 95% interval, where there are samples enough for one."""
-    value = f"{interval.estimate * scale:,.{0 if interval.estimate * scale >= 100 else 2}f}"
+    digits = 0 if interval.estimate * scale >= 1000 else 1 if interval.estimate * scale >= 10 else 2
+    value = f"{interval.estimate * scale:,.{digits}f} {unit}"
     if interval.low is None or interval.high is None:
         return f"{value} (median of {interval.n})"
-    digits = 0 if interval.estimate * scale >= 100 else 2
     low, high = (f"{bound * scale:,.{digits}f}" for bound in (interval.low, interval.high))
-    return f"{value} ({low} to {high}, {interval.level:.0%} interval of the median of {interval.n})"
+    return f"{value} (median of {interval.n}, {interval.level:.0%} interval {low} to {high})"
 
 
 def _share(summary: Summary) -> str:

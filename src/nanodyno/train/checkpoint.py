@@ -137,6 +137,8 @@ def _read(folder: Path) -> Checkpoint:
     path = folder / STATE_FILE
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
+        if state["version"] > VERSION:
+            raise NanodynoError(f"{path} was written by a newer nanodyno", "upgrade nanodyno to read it")
         checkpoint = Checkpoint(
             folder,
             ModelShape(**state["shape"]),
@@ -147,8 +149,6 @@ def _read(folder: Path) -> Checkpoint:
         sums = dict(state["sha256"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise NanodynoError(f"{path} is damaged or missing: {error}", "restore it from a copy") from error
-    if state["version"] > VERSION:
-        raise NanodynoError(f"{path} was written by a newer nanodyno", "upgrade nanodyno to read it")
     for name in (MODEL_FILE, OPTIMIZER_FILE):
         file = folder / name
         if not file.exists() or _sha256(file) != sums.get(name):

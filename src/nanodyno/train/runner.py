@@ -65,11 +65,7 @@ def run_training(job: Job, watch: Watch) -> None:
 
 def _run(job: Job, watch: Watch) -> None:
     config = job.config
-    resuming = config.init_from == "resume"
-    if not resuming:
-        refuse_foreign_folder(job.folder)
-    old = read_run_record(job.folder) if resuming else None
-    saved = checkpoint.newest(job.folder / CHECKPOINTS_FOLDER) if resuming else None
+    earlier = _earlier(job)
     choice = choose(config)
     dataset = resolve_dataset(
         config.dataset,
@@ -80,16 +76,16 @@ def _run(job: Job, watch: Watch) -> None:
     )
     vocab_size = config.vocab_size or padded_vocab_size(dataset.vocab_size)
     record = _describe(job, choice, dataset, vocab_size)
-    if saved is not None and old is not None:
-        _refuse_other_model(saved.shape, config.model_shape(vocab_size), job.folder)
-        resumed = (*old.resumed_at_iterations, saved.progress.iteration)
-        record = record.model_copy(
-            update={"name": old.name, "started_at": old.started_at, "resumed_at_iterations": resumed}
-        )
+    if earlier is not None:
+        _refuse_other_model(earlier.saved.shape, config.model_shape(vocab_size), job.folder)
+        record = _continued(record, earlier)
     trainer = Trainer(config, dataset, vocab_size, choice, job.folder / CHECKPOINTS_FOLDER)
-    with _writer(job.folder, record, saved) as writer:
-        if saved is not None:
-            trainer.restore(saved)
+    if earlier is not None:
+        trainer.restore(earlier.saved)
+        if config.eval_only:
+            _look_only(trainer, Started(earlier.record, job.folder, trainer.iteration), watch)
+            return
+    with _writer(job.folder, record, earlier) as writer:
         record = _warm_up(trainer, record, watch)
         writer.replace_run(record)
         watch(Started(record, job.folder, trainer.iteration))
@@ -99,10 +95,45 @@ def _run(job: Job, watch: Watch) -> None:
             watch(event)
 
 
-def _writer(folder: Path, record: RunRecord, saved: Checkpoint | None) -> RunWriter:
-    if saved is None:
+@dataclass(frozen=True)
+class _Earlier:
+    """The run that a resume goes on with."""
+
+    record: RunRecord
+    saved: Checkpoint
+
+
+def _earlier(job: Job) -> _Earlier | None:
+    if job.config.init_from == "scratch":
+        refuse_foreign_folder(job.folder)
+        return None
+    return _Earlier(read_run_record(job.folder), checkpoint.newest(job.folder / CHECKPOINTS_FOLDER))
+
+
+def _continued(record: RunRecord, earlier: _Earlier) -> RunRecord:
+    """The new stretch under the run's own name and start, with what was noted before."""
+    old = earlier.record
+    return record.model_copy(
+        update={
+            "name": old.name,
+            "started_at": old.started_at,
+            "notes": tuple(dict.fromkeys((*old.notes, *record.notes))),
+            "resumed_at_iterations": (*old.resumed_at_iterations, earlier.saved.progress.iteration),
+        }
+    )
+
+
+def _look_only(trainer: Trainer, started: Started, watch: Watch) -> None:
+    """Evaluates a saved run and leaves its records as they are."""
+    watch(started)
+    for event in trainer.events():
+        watch(event)
+
+
+def _writer(folder: Path, record: RunRecord, earlier: _Earlier | None) -> RunWriter:
+    if earlier is None:
         return RunWriter.create(folder, record)
-    return RunWriter.resume(folder, record, saved.progress.iteration)
+    return RunWriter.resume(folder, record, earlier.saved.progress.iteration)
 
 
 def _warm_up(trainer: Trainer, record: RunRecord, watch: Watch) -> RunRecord:

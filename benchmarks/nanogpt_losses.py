@@ -1,0 +1,204 @@
+"""Loss curves of ours and of nanoGPT from the same weights over the same batches.
+
+Both start from our seeded weights, copied by name, and read our stream of windows in the same order. The
+yardstick is what nanoGPT does to itself: between two runs of one seed only the order of atomic additions on
+a GPU differs. Where its reruns are equal to the bit (on a CPU, say), that yardstick is zero, and nanoGPT with
+half the micro-batch and twice the accumulation is a second one: the same sums in another order.
+"""
+
+import argparse
+import gc
+import itertools
+import statistics
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from measure import Enough
+from nanodyno.config import RunConfig, build_config, padded_vocab_size
+from nanodyno.data.loader import Loader, Windows
+from nanodyno.data.resolve import resolve_dataset
+from nanodyno.data.shards import Dataset
+from nanodyno.model.gpt import GPT
+from nanodyno.records.events import Event
+from nanodyno.records.types import StepRecord
+from nanodyno.train.device import choose
+from nanodyno.train.runner import Job, run_training
+from nanogpt_program import NanoGpt, load_checkout
+
+QUARTERS = 4
+Curve = list[float]
+Pairs = list[tuple[Curve, Curve]]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How far pairs of curves are apart, over all their iterations."""
+
+    mean: float
+    largest: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All curves, and per stretch of the run the gap between programs and within each."""
+
+    config: dict[str, object]
+    curves: dict[str, list[Curve]]
+    gaps: dict[str, dict[str, Gap]]
+    """By kind of pair, then by stretch: `whole`, then the quarters."""
+    reruns_bitwise_equal: dict[str, bool]
+
+
+def compare_losses(options: argparse.Namespace, scratch: Path) -> Comparison:
+    config = losses_config(options, options.micro_batches[0])
+    dataset = resolve_dataset(config.dataset, options.data_dir, config.tokenizer, config.vocab_size)
+    curves: dict[str, list[Curve]] = {"ours": [], "nanogpt": []}
+    for index in range(options.runs):
+        # Ours first, then last: what comes early or late on a machine falls on both.
+        for program in ("ours", "nanogpt") if index % 2 == 0 else ("nanogpt", "ours"):
+            runs = curves[program]
+            name = f"{program}-{index + 1}"
+            folder = scratch / name
+            runs.append(
+                our_curve(config, options, folder, name)
+                if program == "ours"
+                else nanogpt_curve(config, options, dataset, name)
+            )
+    equal = {program: all(run == runs[0] for run in runs[1:]) for program, runs in curves.items()}
+    if equal["nanogpt"] or options.split:
+        split = losses_config(options, max(1, config.batch_size // 2))
+        curves["nanogpt, half the micro-batch"] = [nanogpt_curve(split, options, dataset, "nanogpt-split")]
+    result = Comparison(config.model_dump(), curves, gaps_between(curves), equal)
+    print_comparison(result)
+    return result
+
+
+def losses_config(options: argparse.Namespace, micro_batch: int) -> RunConfig:
+    return build_config(
+        {
+            "n_layer": options.layers,
+            "n_embd": options.widths[0],
+            "block_size": options.block,
+            "batch_size": micro_batch,
+            "tokens_per_iter": options.tokens_per_iter,
+            "learning_rate": options.learning_rate,
+            "warmup_iters": options.warmup,
+            "max_iters": options.losses,
+            "eval_interval": options.losses,
+            "eval_tokens": micro_batch * options.block,
+            "dataset": options.dataset,
+            "tokenizer": options.tokenizer,
+            "vocab_size": options.vocab_size,
+            "device": options.device,
+            "dtype": options.dtype,
+            "compile": options.compile,
+        }
+    )
+
+
+def our_curve(config: RunConfig, options: argparse.Namespace, folder: Path, name: str) -> Curve:
+    """Mean loss of each iteration, as `run_training` records it; ended before the last checkpoint."""
+    began = time.perf_counter()
+    curve: Curve = []
+
+    def watch(event: Event) -> None:
+        if isinstance(event, StepRecord):
+            curve.append(event.loss)
+            if len(curve) == config.max_iters:
+                raise Enough
+
+    try:
+        run_training(Job(config, name, folder, data_folder=options.data_dir), watch)
+    except Enough:
+        tidy(name, curve, began)
+    return curve
+
+
+def nanogpt_curve(config: RunConfig, options: argparse.Namespace, dataset: Dataset, name: str) -> Curve:
+    """The same of nanoGPT's model in its own loop, fed from our stream."""
+    began = time.perf_counter()
+    choice = choose(config)
+    vocab_size = config.vocab_size or padded_vocab_size(dataset.vocab_size)
+    windows = Windows(dataset.split("train"), config.block_size, vocab_size, config.seed)
+    torch.manual_seed(config.seed)
+    weights = GPT(config.model_shape(vocab_size))
+    curve: Curve = []
+    with Loader(windows, config.batch_size, choice.device) as loader:
+        program = NanoGpt(load_checkout(options.nanogpt), config, vocab_size, choice, lambda: next(loader))
+        program.take_weights(weights)
+        for _ in range(config.max_iters):
+            shares: list[Tensor] = []
+            program.iteration(shares)
+            curve.append(sum(torch.stack(shares).tolist()))
+    tidy(name, curve, began)
+    return curve
+
+
+def tidy(name: str, curve: Curve, began: float) -> None:
+    """Says how it went and forgets what was compiled: each run compiles anew, from torch's cache."""
+    took = time.perf_counter() - began
+    print(f"  {name}: {curve[0]:.4f} to {curve[-1]:.4f} in {took:.0f} s", file=sys.stderr, flush=True)
+    torch.compiler.reset()
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def gaps_between(curves: dict[str, list[Curve]]) -> dict[str, dict[str, Gap]]:
+    ours, theirs, *others = curves.values()
+    kinds: dict[str, Pairs] = {
+        "ours and nanoGPT": list(itertools.product(ours, theirs)),
+        "nanoGPT's reruns": list(itertools.combinations(theirs, 2)),
+        "our reruns": list(itertools.combinations(ours, 2)),
+    }
+    if others:
+        kinds["nanoGPT and itself with half the micro-batch"] = list(itertools.product(theirs, others[0]))
+    return {kind: stretches(pairs) for kind, pairs in kinds.items() if pairs}
+
+
+def stretches(pairs: Pairs) -> dict[str, Gap]:
+    length = len(pairs[0][0])
+    edges = [round(length * quarter / QUARTERS) for quarter in range(QUARTERS + 1)]
+    found = {"whole": gap(pairs, 0, length)}
+    for number, (first, last) in enumerate(itertools.pairwise(edges), start=1):
+        if last > first:
+            found[f"quarter {number}"] = gap(pairs, first, last)
+    return found
+
+
+def gap(pairs: Pairs, first: int, last: int) -> Gap:
+    """The mean over iterations and pairs; the largest is the mean over pairs, lest many pairs weigh more."""
+    apart = [[abs(x - y) for x, y in zip(a[first:last], b[first:last], strict=True)] for a, b in pairs]
+    means, largest = [statistics.fmean(each) for each in apart], [max(each) for each in apart]
+    return Gap(statistics.fmean(means), statistics.fmean(largest))
+
+
+def print_comparison(result: Comparison) -> None:
+    kinds = list(result.gaps)
+    print("absolute difference of loss, mean / largest")
+    print("| stretch | " + " | ".join(kinds) + " |")
+    print("|---|" + "---|" * len(kinds))
+    for stretch in result.gaps[kinds[0]]:
+        cells = (f"{each[stretch].mean:.3g} / {each[stretch].largest:.3g}" for each in result.gaps.values())
+        print(f"| {stretch} | " + " | ".join(cells) + " |")
+    for program, equal in result.reruns_bitwise_equal.items():
+        print(f"{program}: the losses of its reruns are {'' if equal else 'not '}equal to the bit")
+    between = result.gaps[kinds[0]]
+    for kind in kinds[1:]:
+        if kind != "our reruns":
+            print_verdict(kind, between, result.gaps[kind])
+
+
+def print_verdict(kind: str, between: dict[str, Gap], yardstick: dict[str, Gap]) -> None:
+    print(f"ours and nanoGPT part no more than {kind} do:")
+    for stretch, found in between.items():
+        limit = yardstick[stretch]
+        yes = "yes" if found.mean <= limit.mean and found.largest <= limit.largest else "no"
+        twice = "yes" if found.mean <= 2 * limit.mean and found.largest <= 2 * limit.largest else "no"
+        times = f"{found.mean / limit.mean:.2f} / {found.largest / limit.largest:.2f}" if limit.mean else "-"
+        print(f"  {stretch}: {yes} (times the yardstick, mean / largest: {times}; within twice: {twice})")

@@ -1,0 +1,73 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Nanodyno = Callable[..., Any]
+
+
+@pytest.fixture
+def trained(nanodyno: Nanodyno, tiny: list[str]) -> Nanodyno:
+    assert nanodyno(*tiny, "--name=small").exit_code == 0
+    return nanodyno
+
+
+def test_no_runs_yet_is_said_with_what_to_do(nanodyno: Nanodyno) -> None:
+    result = nanodyno("runs")
+    assert result.exit_code == 0
+    assert "nanodyno demo" in result.output
+
+
+def test_runs_lists_a_run_with_its_state(trained: Nanodyno) -> None:
+    output = trained("runs").output
+    assert "small" in output
+    assert "done" in output
+
+
+def test_runs_goes_on_past_a_damaged_run(trained: Nanodyno) -> None:
+    Path("runs/broken").mkdir()
+    Path("runs/broken/run.json").write_text("{")
+    result = trained("runs")
+    assert result.exit_code == 0
+    assert "small" in result.stdout
+    assert "broken" in result.stderr
+
+
+def test_runs_as_json_is_a_list(trained: Nanodyno) -> None:
+    (document,) = json.loads(trained("runs", "--json").stdout)
+    assert document["summary"]["name"] == "small"
+
+
+def test_show_draws_the_curve_and_names_the_formula(trained: Nanodyno) -> None:
+    output = " ".join(trained("show", "small").output.split())
+    assert "exact causal FLOPs" in output
+    assert "nanoGPT's MFU (A100)" in output
+    assert "train loss" in output
+
+
+def test_show_takes_a_path(trained: Nanodyno) -> None:
+    assert trained("show", "runs/small").exit_code == 0
+
+
+def test_show_of_an_unknown_run_names_those_there_are(trained: Nanodyno) -> None:
+    result = trained("show", "smal")
+    assert result.exit_code == 2
+    assert "there are: small" in result.stderr
+
+
+def test_sample_repeats_itself_for_a_seed_and_starts_with_the_prompt(trained: Nanodyno) -> None:
+    texts = [trained("sample", "small", "--prompt", "def ", "--tokens", "20").output for _ in range(2)]
+    assert texts[0] == texts[1]
+    assert texts[0].startswith("def ")
+    assert trained("sample", "small", "--tokens", "20", "--seed", "2", "--prompt", "def ").output != texts[0]
+
+
+def test_sample_of_a_run_without_a_checkpoint_says_when_there_will_be_one(
+    nanodyno: Nanodyno, tiny: list[str]
+) -> None:
+    assert nanodyno(*tiny, "--name=none", "--eval_only=True").exit_code == 0
+    result = nanodyno("sample", "none")
+    assert result.exit_code == 2
+    assert "no checkpoint" in result.stderr

@@ -1,0 +1,150 @@
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nanodyno.records.store import read_run
+
+Nanodyno = Callable[..., Any]
+
+
+def test_a_run_lands_in_its_folder_with_every_record(nanodyno: Nanodyno, tiny: list[str]) -> None:
+    result = nanodyno(*tiny, "--name", "first")
+    assert result.exit_code == 0, result.output
+    run = read_run(Path("runs/first"))
+    assert [step.iteration for step in run.steps] == [0, 1, 2, 3]
+    assert [entry.iteration for entry in run.evals] == [0, 2, 4]
+    assert run.finished
+    assert [path.name for path in Path("runs/first/checkpoints").iterdir()] == ["iter-00000004"]
+
+
+def test_runs_without_a_name_are_numbered(nanodyno: Nanodyno, tiny: list[str]) -> None:
+    for _ in range(2):
+        assert nanodyno(*tiny).exit_code == 0
+    assert sorted(path.name for path in Path("runs").iterdir()) == ["demo-1", "demo-2"]
+
+
+def test_every_number_of_the_design_is_on_a_plain_line(nanodyno: Nanodyno, tiny: list[str]) -> None:
+    output = nanodyno(*tiny, "--log_interval=1").output
+    (line,) = (line for line in output.splitlines() if line.startswith("iter 2/4"))
+    wanted = (
+        "loss",
+        "lr",
+        "ms/iter",
+        "ms/micro-batch",
+        "tok/s",
+        "FLOP/s",
+        "nanoGPT's MFU (A100)",
+        "peak",
+        "ETA",
+    )
+    assert [word for word in wanted if word not in line] == []
+
+
+def test_json_is_one_document_on_stdout_and_the_rest_is_on_stderr(
+    nanodyno: Nanodyno, tiny: list[str]
+) -> None:
+    result = nanodyno(*tiny, "--json")
+    document = json.loads(result.stdout)
+    assert document["summary"]["iterations_done"] == 4
+    assert document["summary"]["finished"] is True
+    assert document["run"]["config"]["tokens_per_iter"] == 64
+    assert len(document["evals"]) == 3
+    assert "iter 1/4" in result.stderr
+
+
+def test_nanogpt_lines_match_what_scripts_look_for(nanodyno: Nanodyno, tiny: list[str]) -> None:
+    output = nanodyno(*tiny, "--log", "nanogpt", "--log_interval=1").output
+    assert re.search(r"^tokens per iteration will be: 64$", output, re.M)
+    assert re.search(r"^number of parameters: 0\.01M$", output, re.M)
+    assert re.search(r"^step 0: train loss \d+\.\d{4}, val loss \d+\.\d{4}$", output, re.M)
+    assert len(re.findall(r"^iter \d: loss \d+\.\d{4}, time \d+\.\d{2}ms, mfu -100\.00%$", output, re.M)) == 4
+
+
+def test_resume_goes_on_with_the_same_run(nanodyno: Nanodyno, tiny: list[str]) -> None:
+    whole = nanodyno(*tiny, "--name", "whole", "--max_iters=6", "--lr_decay_iters=6")
+    assert whole.exit_code == 0, whole.output
+    assert nanodyno(*tiny, "--name", "cut", "--lr_decay_iters=6").exit_code == 0
+    result = nanodyno(*tiny, "--name", "cut", "--max_iters=6", "--lr_decay_iters=6", "--init_from=resume")
+    assert result.exit_code == 0, result.output
+    cut, uncut = read_run(Path("runs/cut")), read_run(Path("runs/whole"))
+    assert [step.loss for step in cut.steps] == pytest.approx([step.loss for step in uncut.steps], abs=1e-6)
+    assert cut.record.resumed_at_iterations == (4,)
+
+
+def test_nanogpt_config_and_data_train_as_they_are(nanodyno: Nanodyno, tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "letters"
+    folder.mkdir(parents=True)
+    for split in ("train", "val"):
+        np.arange(3000, dtype=np.uint16).__mod__(60).tofile(folder / f"{split}.bin")
+    (tmp_path / "mine.py").write_text(
+        "dataset = 'letters'\nn_layer = 1\nn_head = 2\nn_embd = 16\nblock_size = 8 * 2\nbatch_size = 2\n"
+        "gradient_accumulation_steps = 2\nmax_iters = 3\neval_iters = 2\ncompile = False\ndevice = 'cpu'\n"
+        "wandb_log = True\n"
+    )
+    result = nanodyno("train", "mine.py", "--vocab_size=60")
+    assert result.exit_code == 0, result.output
+    run = read_run(Path("runs/mine-1"))
+    assert run.record.vocab_size == 60
+    assert run.record.notes == ("accepted and ignored: wandb_log",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--bach_size=8"], "did you mean batch_size"),
+        (["--n_embd=18", "--n_head=4"], "does not divide"),
+        (["--dataset=nothing-here"], "no dataset"),
+        (["--device=cuda"], "no CUDA device"),
+        (["--init_from=gpt2"], "not supported yet"),
+        (["--init_from=resume"], "which run"),
+        (["--name=a/b"], "not a plain name"),
+        (["--name=a", "--out_dir=b"], "both name"),
+        (["--gradient_accumulation_steps=1", "--tokens_per_iter=100"], "tokens_per_iter"),
+    ],
+)
+def test_a_mistake_is_told_with_exit_code_2(
+    nanodyno: Nanodyno, tiny: list[str], arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    result = nanodyno(*tiny, *arguments)
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert not Path("runs").exists()
+
+
+def test_all_faults_are_told_at_once(nanodyno: Nanodyno, tiny: list[str]) -> None:
+    stderr = nanodyno(*tiny, "--n_layer=0", "--dropout=2", "--lerning_rate=1").stderr
+    assert [key for key in ("n_layer", "dropout", "lerning_rate") if key not in stderr] == []
+
+
+def test_the_folder_of_another_run_is_left_alone(nanodyno: Nanodyno, tiny: list[str]) -> None:
+    assert nanodyno(*tiny, "--name=mine").exit_code == 0
+    before = Path("runs/mine/steps.jsonl").read_bytes()
+    result = nanodyno(*tiny, "--name=mine")
+    assert result.exit_code == 2
+    assert "belongs to another run" in result.stderr
+    assert Path("runs/mine/steps.jsonl").read_bytes() == before
+
+
+def test_the_recipe_comes_first(nanodyno: Nanodyno) -> None:
+    result = nanodyno("train", "--max_iters", "3", "demo")
+    assert result.exit_code == 2
+    assert "comes before" in result.stderr
+
+
+def test_a_broken_loss_ends_with_exit_code_1_and_its_records(nanodyno: Nanodyno, tiny: list[str]) -> None:
+    result = nanodyno(*tiny, "--name=bad", "--learning_rate=1e30", "--grad_clip=0", "--warmup_iters=0")
+    assert result.exit_code == 1
+    assert "the loss became" in result.stderr
+    assert len(read_run(Path("runs/bad")).steps) >= 1
+
+
+def test_every_key_is_listed_with_its_meaning(nanodyno: Nanodyno) -> None:
+    output = nanodyno("train", "--keys").output
+    assert "--gradient_accumulation_steps" in output
+    assert "--tokens_per_iter" in output

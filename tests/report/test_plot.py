@@ -1,0 +1,43 @@
+from nanodyno.report.plot import Series, line_plot
+
+
+def canvas(series: list[Series], width: int = 28, height: int = 4) -> list[str]:
+    """The rows of dots alone, without legend, ticks and the x axis."""
+    lines = line_plot(series, width, height, "x", "y").plain.split("\n")
+    return [line.split("│")[1] for line in lines[1 : 1 + height]]
+
+
+def test_a_falling_line_goes_from_the_first_corner_to_the_last() -> None:
+    rows = canvas([Series("a", [0, 1], [1, 0])])
+    assert rows[0][0] != " "
+    assert rows[-1][-1] != " "
+    assert rows[0][-1] == rows[-1][0] == " "
+
+
+def test_a_level_line_lies_in_one_row() -> None:
+    rows = canvas([Series("a", [0, 10], [2, 2])])
+    assert [row.strip() != "" for row in rows].count(True) == 1
+
+
+def test_every_column_between_two_points_has_a_dot() -> None:
+    rows = canvas([Series("a", [0, 100], [5, 1])])
+    assert all(any(row[column] != " " for row in rows) for column in range(len(rows[0])))
+
+
+def test_no_line_is_wider_than_asked() -> None:
+    text = line_plot([Series("loss", [0, 20_000], [11, 3])], 60, 8, "iterations", "loss").plain
+    assert max(len(line) for line in text.split("\n")) <= 60
+
+
+def test_the_axes_carry_the_ends_of_the_data() -> None:
+    text = line_plot([Series("a", [0, 250], [5.5, 2.0])], 60, 8, "iterations", "loss").plain
+    assert "5.5" in text
+    assert "250" in text
+
+
+def test_nothing_to_plot_is_said() -> None:
+    assert "nothing to plot" in line_plot([Series("a", [], [])], 60, 8, "x", "y").plain
+
+
+def test_a_single_point_is_drawn() -> None:
+    assert any(row.strip() for row in canvas([Series("a", [3], [7])]))

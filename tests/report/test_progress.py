@@ -1,0 +1,125 @@
+"""What is shown while a run trains, read off a console of 200 columns."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from nanodyno.records.events import Event, Message, Saved, Started
+from nanodyno.records.types import EvalRecord, RunRecord, StepRecord
+from nanodyno.report.progress import LiveDisplay, NanogptDisplay, PlainDisplay, make_display
+
+Builder = Callable[..., Any]
+GIB = 2**30
+
+
+def console(terminal: bool = False) -> Console:
+    return Console(file=io.StringIO(), width=200, force_terminal=terminal, color_system=None)
+
+
+def shown(display_of: Callable[[Console], Any], events: list[Event], terminal: bool = False) -> str:
+    screen = console(terminal)
+    display = display_of(screen)
+    for event in events:
+        display(event)
+    display.close()
+    assert isinstance(screen.file, io.StringIO)
+    return screen.file.getvalue()
+
+
+@pytest.fixture
+def h200(record: Builder) -> RunRecord:
+    """The wide model of the case on an H200, 64 micro-steps an iteration."""
+    return record(card=("NVIDIA H200", 139.8))
+
+
+@pytest.fixture
+def events(h200: RunRecord, step: Builder, evaluation: Builder) -> list[Event]:
+    """Four iterations of one second: 524,288 tokens/s."""
+    memory = {"peak_allocated_bytes": 7 * GIB, "peak_reserved_bytes": 8 * GIB}
+    steps: list[Event] = [step(i, step_seconds=1.0, **memory) for i in range(4)]
+    return [Started(h200, Path("runs/case"), 0), evaluation(0), *steps]
+
+
+def test_a_line_has_the_rates_of_a_known_card(events: list[Event]) -> None:
+    last = shown(PlainDisplay, events).splitlines()[-1]
+    # 524,288 tokens/s x 797.87 MFLOP = 418.3 TFLOP/s: 42.3% of 989; nanoGPT's formula: 143.6% of an A100.
+    assert "1,000 ms/iter | 15.6 ms/micro-batch | 524,288 tok/s | 42.3% of H200's peak" in last
+    assert "nanoGPT's MFU (A100) 143.6%" in last
+    assert "peak 7.00 GiB allocated, 8.00 GiB reserved" in last
+
+
+def test_the_time_left_counts_iterations_and_evaluations(events: list[Event]) -> None:
+    # 19,069 iterations of 1 s, and evaluations of 10 s at 2000, 4000 ... 18000 and 19073: 19,169 s.
+    assert "ETA 5 h 19 min" in shown(PlainDisplay, events).splitlines()[-1]
+
+
+def test_the_first_iterations_do_not_stay_in_the_rates(
+    h200: RunRecord, step: Builder, evaluation: Builder
+) -> None:
+    slow = [step(i, step_seconds=60.0) for i in range(3)]
+    steady = [step(3, step_seconds=1.0)]
+    last = shown(PlainDisplay, [Started(h200, Path("r"), 0), evaluation(0), *slow, *steady]).splitlines()[-1]
+    assert "1,000 ms/iter" in last
+
+
+def test_lines_come_at_the_log_interval_and_at_the_start(record: Builder, step: Builder) -> None:
+    started = Started(record({"log_interval": 5, "max_iters": 20}), Path("r"), 0)
+    lines = shown(PlainDisplay, [started, *(step(i) for i in range(12))]).splitlines()
+    assert [line.split(" |")[0].split() for line in lines if line.startswith("iter")] == [
+        ["iter", "1/20"],
+        ["iter", "5/20"],
+        ["iter", "10/20"],
+    ]
+
+
+def test_an_overflow_in_fp16_is_told(record: Builder, step: Builder) -> None:
+    started = Started(record(dtype="float16"), Path("r"), 0)
+    assert "update skipped (fp16 overflow)" in shown(PlainDisplay, [started, step(0, update_skipped=True)])
+
+
+def test_the_header_says_what_runs_on_what(h200: RunRecord) -> None:
+    noted = h200.model_copy(update={"notes": ("accepted and ignored: wandb_log",)})
+    text = shown(PlainDisplay, [Message("preparing"), Started(noted, Path("runs/case"), 7)])
+    assert "preparing" in text
+    assert "124.4M parameters, 12 layers of 768, 12 heads, context 1024, resumed at iteration 7" in text
+    assert "NVIDIA H200: bfloat16, compiled; datasheet peak 989.0 TFLOP/s dense" in text
+    assert "524,288 tokens/iteration = 8 x 1024 x 64 micro-batches" in text
+    assert "accepted and ignored: wandb_log" in text
+
+
+def test_an_evaluation_shows_loss_and_perplexity(evaluation: Builder, h200: RunRecord) -> None:
+    entry: EvalRecord = evaluation(500, val_loss=3.0910, train_loss=3.05)
+    text = shown(PlainDisplay, [Started(h200, Path("r"), 0), entry])
+    assert "eval at 500: val loss 3.0910 (perplexity 22.0), train loss 3.0500, 10.0 s" in text
+
+
+def test_a_terminal_gets_a_bar_and_keeps_the_evaluations(events: list[Event], evaluation: Builder) -> None:
+    text = shown(LiveDisplay, [*events, Saved(Path("c"), 4, 0.1), evaluation(4)], terminal=True)
+    assert "iter     4/19073" in text
+    assert "524,288 tok/s" in text
+    assert "eval at 4" in text
+
+
+def test_nanogpt_lines_are_nanogpts(h200: RunRecord, step: Builder, evaluation: Builder) -> None:
+    steps: list[StepRecord] = [step(i, loss=6.5, step_seconds=9.34) for i in range(6)]
+    events: list[Event] = [Started(h200, Path("out"), 0), evaluation(0), *steps, Saved(Path("out/c"), 6, 1.0)]
+    lines = shown(NanogptDisplay, events).splitlines()
+    assert lines[:3] == [
+        "tokens per iteration will be: 524,288",
+        "number of parameters: 123.59M",
+        "step 0: train loss 5.0000, val loss 5.0000",
+    ]
+    assert lines[3] == "iter 0: loss 6.5000, time 9340.00ms, mfu -100.00%"
+    assert lines[8] == "iter 5: loss 6.5000, time 9340.00ms, mfu 15.38%"
+    assert lines[9] == "saving checkpoint to out"
+
+
+def test_the_display_follows_where_it_is_shown() -> None:
+    assert isinstance(make_display("auto", console(terminal=True)), LiveDisplay)
+    assert isinstance(make_display("auto", console()), PlainDisplay)
+    assert isinstance(make_display("plain", console(terminal=True)), PlainDisplay)
+    assert isinstance(make_display("nanogpt", console(terminal=True)), NanogptDisplay)

@@ -1,0 +1,69 @@
+import pytest
+
+from nanodyno.report import quantities
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0, "0"),
+        (850, "850"),
+        (999.6, "1.00k"),
+        (844_928, "844.9k"),
+        (123_587_328, "123.6M"),
+        (9_999_220_736, "10.0B"),
+    ],
+)
+def test_counts_are_spoken_with_three_or_four_digits(value: float, words: str) -> None:
+    assert quantities.count(value) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(989e12, "989.0 TFLOP/s"), (51.6e9, "51.6 GFLOP/s"), (1.2e15, "1.20 PFLOP/s"), (40, "40 FLOP/s")],
+)
+def test_rates_of_work_take_the_nearest_prefix(value: float, words: str) -> None:
+    assert quantities.flop_rate(value) == words
+
+
+def test_memory_is_in_gib_of_two_to_the_thirty() -> None:
+    assert quantities.gib(12_863_427_051) == "11.98 GiB"
+    assert quantities.gib(50 * 2**20) == "50 MiB"
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [(0.458, "45.8%"), (1.88, "188.0%"), (0.00023, "0.023%"), (0, "0.0%"), (1e-9, "<0.0001%")],
+)
+def test_small_shares_keep_digits_that_say_something(share: float, words: str) -> None:
+    assert quantities.percent(share) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.58, "580 ms"),
+        (12.34, "12.3 s"),
+        (59.97, "1 min 00 s"),
+        (245, "4 min 05 s"),
+        (3599.8, "1 h 00 min"),
+        (178_200, "2 d 02 h"),
+        (None, "?"),
+        (float("inf"), "?"),
+    ],
+)
+def test_durations_show_their_two_largest_units(seconds: float | None, words: str) -> None:
+    assert quantities.duration(seconds) == words
+
+
+def test_the_time_left_needs_no_fractions_of_a_second() -> None:
+    assert quantities.clock(0.4) == "0 s"
+    assert quantities.clock(59.6) == "1 min 00 s"
+    assert quantities.clock(None) == "?"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(9.34, "9,340 ms"), (0.1219, "121.9 ms"), (0.00382, "3.82 ms")]
+)
+def test_milliseconds_keep_three_digits(seconds: float, words: str) -> None:
+    assert quantities.milliseconds(seconds) == words

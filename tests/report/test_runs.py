@@ -1,0 +1,76 @@
+"""Tables and pages, read off a console."""
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rich.console import Console, RenderableType
+
+from nanodyno.analysis.summary import summarise
+from nanodyno.records.store import Run
+from nanodyno.report.document import run_document, to_json
+from nanodyno.report.runs import loss_plot, run_page, runs_table
+
+Builder = Callable[..., Any]
+
+
+def text_of(renderable: RenderableType, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(renderable)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.fixture
+def on_card(run: Builder, step: Builder, evaluation: Builder) -> Run:
+    """The case's wide run on an RTX 4070: 9.34 s an iteration."""
+    steps = [step(i, step_seconds=9.34, loss=6 - i / 20) for i in range(20)]
+    return run(steps=steps, evals=[evaluation(0, val_loss=10.9), evaluation(10, val_loss=5.5194)])
+
+
+def test_a_page_holds_rate_against_the_named_peak_and_a100(on_card: Run) -> None:
+    page = " ".join(text_of(run_page(on_card, summarise(on_card), 100), 100).split())
+    assert "56,134 tokens/s (median of 17, 95% interval 56,134 to 56,134)" in page
+    # 56,134 x 797.87 MFLOP = 44.79 TFLOP/s: 76.8% of 58.3, and 15.4% by nanoGPT's formula.
+    assert "44.8 TFLOP/s (exact causal FLOPs, 797.9 MFLOP/token) = 76.8% of" in page
+    assert "RTX 4070's datasheet peak of 58.3 TFLOP/s (dense); nanoGPT's MFU (A100): 15.4%" in page
+    assert "5.5194 at 10 (perplexity 249.5)" in page
+
+
+def test_a_run_that_never_got_going_has_a_page(run: Builder) -> None:
+    page = text_of(run_page(run(), summarise(run()), 80), 80)
+    assert "not known yet" in page
+    assert "nothing to plot" in page
+
+
+def test_a_narrow_window_cuts_no_cell(on_card: Run) -> None:
+    table = text_of(runs_table([(on_card, summarise(on_card))], 80), 80)
+    assert "…" not in table
+    assert "5.5194" in table
+    assert "76.8%" in table
+
+
+def test_a_wide_window_shows_when_it_started(on_card: Run) -> None:
+    rows = [(on_card, summarise(on_card))]
+    assert "2026-01-01" in text_of(runs_table(rows, 140), 140)
+    assert "2026-01-01" not in text_of(runs_table(rows, 80), 80)
+
+
+def test_the_peak_column_needs_a_card(run: Builder, record: Builder, step: Builder) -> None:
+    on_cpu = run(steps=[step(i) for i in range(9)], record=record(card=None))
+    assert "% of peak" not in text_of(runs_table([(on_cpu, summarise(on_cpu))], 120), 120)
+
+
+def test_a_loss_that_is_not_a_number_does_not_break_the_plot(run: Builder, step: Builder) -> None:
+    broken = run(steps=[step(0, loss=5.0), step(1, loss=float("nan"))])
+    assert "train loss" in loss_plot([broken], 60).plain
+
+
+def test_the_document_is_standard_json_even_with_nan(run: Builder, step: Builder) -> None:
+    broken = run(steps=[step(0, loss=float("nan"))])
+    document = json.loads(to_json(run_document(broken, summarise(broken))))
+    assert document["summary"]["last_train_loss"] is None
+    assert document["summary"]["parameters"]["total"] == 124_373_760
+    assert document["summary"]["parameters"]["nanogpt"] == 123_587_328

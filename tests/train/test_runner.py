@@ -1,0 +1,214 @@
+"""A run from its config to its folder."""
+
+import errno
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nanodyno.config import RunConfig
+from nanodyno.errors import NanodynoError, RunFailed
+from nanodyno.records.events import Event, Message, Started
+from nanodyno.records.store import read_run, read_run_record
+from nanodyno.records.types import EvalRecord, StepRecord
+from nanodyno.train import checkpoint
+from nanodyno.train.runner import Job, run_training
+
+
+class Interrupted(Exception):
+    """What Ctrl-C would be."""
+
+
+@pytest.fixture
+def job(data_folder: Path, tmp_path: Path, config: Callable[..., RunConfig]) -> Callable[..., Job]:
+    def build(name: str = "one", **changes: Any) -> Job:
+        return Job(config(**changes), name, tmp_path / name, ("nanodyno", "train"), ("a note",), data_folder)
+
+    return build
+
+
+def stop_after(iteration: int) -> Callable[[Event], None]:
+    def watch(event: Event) -> None:
+        if isinstance(event, StepRecord) and event.iteration == iteration:
+            raise Interrupted
+
+    return watch
+
+
+def ignore(event: Event) -> None:
+    """For runs of which only the folder matters."""
+
+
+def test_a_run_writes_all_that_happened(job: Callable[..., Job]) -> None:
+    told: list[Event] = []
+    run_training(job(), told.append)
+    run = read_run(job().folder)
+    assert run.finished
+    assert [step.iteration for step in run.steps] == list(range(8))
+    assert [entry.iteration for entry in run.evals] == [0, 4, 8]
+    assert [event for event in told if isinstance(event, StepRecord)] == list(run.steps)
+    assert [event for event in told if isinstance(event, EvalRecord)] == list(run.evals)
+    (started,) = [event for event in told if isinstance(event, Started)]
+    assert (started.record, started.iteration) == (run.record, 0)
+    assert checkpoint.newest(job().folder / "checkpoints").progress.iteration == 8
+
+
+def test_run_json_tells_what_the_run_really_used(job: Callable[..., Job]) -> None:
+    run_training(job(eval_only=True, dtype="auto"), ignore)
+    record = read_run(job().folder).record
+    assert (record.name, record.command, record.notes) == ("one", ("nanodyno", "train"), ("a note",))
+    assert record.config.dtype == "auto"
+    assert (record.arithmetic.dtype, record.arithmetic.device, record.arithmetic.compiled) == (
+        "float32",
+        "cpu",
+        False,
+    )
+    assert (record.vocab_size, record.data.vocab_size, record.data.tokenizer) == (320, 257, "bytes")
+    assert (record.versions.torch, record.machine.device_type) == (torch.__version__, "cpu")
+    assert record.data.train_tokens > record.data.val_tokens > 1000
+
+
+def test_every_record_is_on_disk_before_it_is_shown(job: Callable[..., Job]) -> None:
+    def watch(event: Event) -> None:
+        if isinstance(event, StepRecord):
+            assert read_run(job().folder).steps[-1] == event
+        if isinstance(event, EvalRecord):
+            assert read_run(job().folder).evals[-1] == event
+
+    run_training(job(), watch)
+
+
+def test_a_resumed_run_has_the_record_of_one_that_never_stopped(job: Callable[..., Job]) -> None:
+    run_training(job("whole"), ignore)
+    with pytest.raises(Interrupted):
+        run_training(job("stopped"), stop_after(6))
+    first = read_run_record(job("stopped").folder)
+    again = replace(job("stopped", init_from="resume"), name="renamed")
+    run_training(again, ignore)
+    whole, run = read_run(job("whole").folder), read_run(again.folder)
+    assert [(step.iteration, step.loss) for step in run.steps] == [
+        (step.iteration, step.loss) for step in whole.steps
+    ]
+    assert [(entry.iteration, entry.val_loss) for entry in run.evals] == [
+        (entry.iteration, entry.val_loss) for entry in whole.evals
+    ]
+    assert run.record.resumed_at_iterations == (4,)
+    assert (run.record.name, run.record.started_at) == ("stopped", first.started_at)
+
+
+def test_a_finished_run_gains_nothing_by_resuming_but_can_be_lengthened(job: Callable[..., Job]) -> None:
+    run_training(job(), ignore)
+    before = read_run(job().folder)
+    run_training(job(init_from="resume"), ignore)
+    after = read_run(job().folder)
+    assert (after.steps, after.evals) == (before.steps, before.evals)
+    run_training(job(init_from="resume", max_iters=10), ignore)
+    assert [step.iteration for step in read_run(job().folder).steps] == list(range(10))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"), [({"n_embd": 64}, "n_embd is 32 there and 64 here"), ({"bias": True}, "bias")]
+)
+def test_resuming_another_model_is_refused_and_nothing_is_lost(
+    job: Callable[..., Job], change: dict[str, Any], words: str
+) -> None:
+    run_training(job(), ignore)
+    before = {path: path.read_bytes() for path in job().folder.rglob("*") if path.is_file()}
+    with pytest.raises(NanodynoError, match=words):
+        run_training(job(init_from="resume", **change), ignore)
+    assert {path: path.read_bytes() for path in job().folder.rglob("*") if path.is_file()} == before
+
+
+def test_resuming_what_is_no_run_or_has_no_checkpoint_is_an_error(job: Callable[..., Job]) -> None:
+    with pytest.raises(NanodynoError, match="is no run"):
+        run_training(job(init_from="resume"), ignore)
+    with pytest.raises(Interrupted):
+        run_training(job(), stop_after(1))
+    with pytest.raises(NanodynoError, match="no checkpoint"):
+        run_training(job(init_from="resume"), ignore)
+    assert read_run(job().folder).iterations_done == 2
+
+
+def test_a_folder_of_another_run_is_refused_before_anything_is_done(job: Callable[..., Job]) -> None:
+    run_training(job(eval_only=True), ignore)
+    told: list[Event] = []
+    with pytest.raises(NanodynoError, match="belongs to another run"):
+        run_training(job(), told.append)
+    assert told == []
+
+
+def test_a_bad_dataset_leaves_no_folder_behind(job: Callable[..., Job]) -> None:
+    with pytest.raises(NanodynoError, match="no dataset 'tyni'"):
+        run_training(job(dataset="tyni"), ignore)
+    with pytest.raises(NanodynoError, match="block_size"):
+        run_training(job(block_size=100_000), ignore)
+    assert not job().folder.exists()
+
+
+def test_a_loss_that_is_not_a_number_is_on_disk_when_the_run_fails(job: Callable[..., Job]) -> None:
+    with pytest.raises(RunFailed) as caught:
+        run_training(job(learning_rate=1e30, decay_lr=False), ignore)
+    assert (caught.value.exit_code, caught.value.hint is not None) == (1, True)
+    run = read_run(job().folder)
+    assert math.isnan(run.steps[-1].loss)
+    assert not run.finished
+
+
+def test_a_failed_compilation_is_told_and_recorded(
+    job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("no compiler here")
+
+    monkeypatch.setattr(torch, "compile", refuse)
+    told: list[Event] = []
+    run_training(job(compile=True, max_iters=1), told.append)
+    record = read_run(job().folder).record
+    assert (record.arithmetic.compiled, record.arithmetic.compile_seconds) == (False, None)
+    assert record.notes[0] == "a note"
+    assert "no compiler here" in record.notes[1]
+    assert record.notes[1] in [event.text for event in told if isinstance(event, Message)]
+
+
+def test_a_look_at_a_saved_run_leaves_its_records_alone(job: Callable[..., Job]) -> None:
+    run_training(job(), ignore)
+    before = {path.name: path.read_bytes() for path in job().folder.glob("*.json*")}
+    told: list[Event] = []
+    run_training(job(init_from="resume", eval_only=True), told.append)
+    assert [event.iteration for event in told if isinstance(event, EvalRecord)] == [job().config.max_iters]
+    assert {path.name: path.read_bytes() for path in job().folder.glob("*.json*")} == before
+
+
+def test_a_resume_keeps_what_was_noted_before(job: Callable[..., Job]) -> None:
+    run_training(job(), ignore)
+    longer = replace(job(init_from="resume", max_iters=8), notes=("another note",))
+    run_training(longer, ignore)
+    assert read_run(job().folder).record.notes == ("a note", "another note")
+
+
+def test_running_out_of_memory_is_told_with_what_to_change(
+    job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr(torch.Tensor, "backward", full)
+    with pytest.raises(RunFailed, match="out of memory") as raised:
+        run_training(job(), ignore)
+    assert "halve --batch_size" in (raised.value.hint or "")
+
+
+def test_a_full_disk_ends_the_run_and_keeps_what_was_recorded(
+    job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("nanodyno.train.checkpoint.save_file", full)
+    with pytest.raises(RunFailed, match="disk is full"):
+        run_training(job(), ignore)
+    assert read_run(job().folder).evals
