@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from nanodyno.data.loader import Loader, Windows, evaluation_batches
+from nanodyno.data.loader import Loader, Places, Windows, evaluation_batches
 from nanodyno.data.shards import TokenFiles
 from nanodyno.errors import NanodynoError
 
@@ -127,9 +127,9 @@ def test_closing_ends_the_thread_even_when_the_queue_is_full() -> None:
 
 def test_the_time_spent_waiting_for_data_is_told() -> None:
     class Slow(Windows):
-        def batch(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        def gather(self, places: Places, into: np.ndarray) -> None:
             time.sleep(0.02)
-            return super().batch(positions)
+            super().gather(places, into)
 
     with Loader(Slow(token_files(counting(41)), 4, 41), 2, CPU) as loader:
         list(islice(loader, 3))

@@ -9,16 +9,32 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from types import TracebackType
 
 import numpy as np
 import torch
+from numpy.lib.stride_tricks import sliding_window_view
 
 from nanodyno.data.order import random_words, shuffled
 from nanodyno.data.shards import TokenFiles
 from nanodyno.errors import NanodynoError
 
 Batch = tuple[np.ndarray, np.ndarray]
+
+LOCATED_AT_ONCE = 4096
+"""Sequences whose places are worked out in one go: the shuffle costs the same for one as for hundreds."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where windows begin: the file of each and its first token there."""
+
+    files: np.ndarray
+    starts: np.ndarray
+
+    def part(self, first: int, last: int) -> "Places":
+        return Places(self.files[first:last], self.starts[first:last])
 
 
 class Windows:
@@ -29,13 +45,11 @@ class Windows:
     """
 
     def __init__(self, files: TokenFiles, block_size: int, vocab_size: int, seed: int = 0) -> None:
-        # Plain views of the memory maps: numpy.memmap costs a Python call for every slice.
-        self._tokens = [np.asarray(tokens) for tokens in files]
         self._names = files.names
         self._seed = seed
         self.block_size = block_size
         self.vocab_size = vocab_size
-        lengths = np.array([len(tokens) for tokens in self._tokens], dtype=np.int64)
+        lengths = np.array([len(tokens) for tokens in files], dtype=np.int64)
         counts, self._tails = np.divmod(np.maximum(lengths - 1, 0), block_size)
         self._ends = np.cumsum(counts)
         self._firsts = self._ends - counts
@@ -46,21 +60,46 @@ class Windows:
                 f"block_size={block_size} needs (the longest has {lengths.max(initial=0)})",
                 hint="choose a smaller block_size or a larger dataset",
             )
+        # Row i of such a view is the window that begins at token i: a batch is gathered by one indexing.
+        self._views = [
+            sliding_window_view(np.asarray(tokens), block_size + 1) if len(tokens) > block_size else None
+            for tokens in files
+        ]
 
     def batch(self, positions: np.ndarray) -> Batch:
         """Inputs and targets (B x T, int64) of these positions of the endless shuffled stream."""
-        epochs, places = np.divmod(np.asarray(positions, dtype=np.int64), self.count)
-        windows = np.empty_like(places)
-        offsets = np.empty_like(places)
-        for epoch in np.unique(epochs).tolist():
-            here = epochs == epoch
-            windows[here] = shuffled(places[here], self.count, (self._seed, epoch))
-            offsets[here] = self._epoch_offsets(epoch)[self._file_of(windows[here])]
-        return self._gather(windows, offsets)
+        return self._new_batch(self.places(positions))
 
     def in_order(self, windows: np.ndarray) -> Batch:
         """Inputs and targets of windows by their index in range(count), unshuffled and without offset."""
-        return self._gather(windows, np.zeros_like(windows))
+        return self._new_batch(self._places_of(windows, np.zeros_like(windows)))
+
+    def places(self, positions: np.ndarray) -> Places:
+        """Where the windows of these positions of the endless shuffled stream lie."""
+        epochs, indices = np.divmod(np.asarray(positions, dtype=np.int64), self.count)
+        windows = np.empty_like(indices)
+        offsets = np.empty_like(indices)
+        for epoch in np.unique(epochs).tolist():
+            here = epochs == epoch
+            windows[here] = shuffled(indices[here], self.count, (self._seed, epoch))
+            offsets[here] = self._epoch_offsets(epoch)[self._file_of(windows[here])]
+        return self._places_of(windows, offsets)
+
+    def gather(self, places: Places, into: np.ndarray) -> None:
+        """Writes inputs and targets of these windows into an int64 array of 2 x B x T."""
+        for file in np.unique(places.files).tolist():
+            here = places.files == file
+            view = self._views[file]
+            assert view is not None
+            rows = view[places.starts[here]]
+            self._check_ids(rows, file)
+            into[0, here] = rows[:, :-1]
+            into[1, here] = rows[:, 1:]
+
+    def _new_batch(self, places: Places) -> Batch:
+        both = np.empty((2, len(places.files), self.block_size), dtype=np.int64)
+        self.gather(places, both)
+        return both[0], both[1]
 
     def _file_of(self, windows: np.ndarray) -> np.ndarray:
         return np.searchsorted(self._ends, windows, side="right")
@@ -69,25 +108,17 @@ class Windows:
         words = random_words(len(self._tails), (self._seed, epoch), stream=1)
         return (words % (self._tails + 1).astype(np.uint64)).astype(np.int64)
 
-    def _gather(self, windows: np.ndarray, offsets: np.ndarray) -> Batch:
-        T = self.block_size
+    def _places_of(self, windows: np.ndarray, offsets: np.ndarray) -> Places:
         files = self._file_of(windows)
-        starts = (windows - self._firsts[files]) * T + offsets
-        rows = np.empty((len(windows), T + 1), dtype=np.int64)
-        for row, file, start in zip(rows, files.tolist(), starts.tolist(), strict=True):
-            row[:] = self._tokens[file][start : start + T + 1]
-        self._check_ids(rows, files)
-        return rows[:, :-1].copy(), rows[:, 1:].copy()
+        return Places(files, (windows - self._firsts[files]) * self.block_size + offsets)
 
-    def _check_ids(self, rows: np.ndarray, files: np.ndarray) -> None:
+    def _check_ids(self, rows: np.ndarray, file: int) -> None:
         """On CUDA an id beyond the embedding is a device assert that names nothing and ends the process."""
-        if rows.max() < self.vocab_size:
-            return
-        row = int(rows.max(axis=1).argmax())
-        raise NanodynoError(
-            f"{self._names[files[row]]} holds token {rows[row].max()}, outside vocab_size={self.vocab_size}",
-            hint="the file has another vocabulary: set vocab_size to that one's, or prepare it again",
-        )
+        if (largest := rows.max()) >= self.vocab_size:
+            raise NanodynoError(
+                f"{self._names[file]} holds token {largest}, outside vocab_size={self.vocab_size}",
+                hint="the file has another vocabulary: set vocab_size to that one's, or prepare it again",
+            )
 
 
 def evaluation_batches(windows: Windows, tokens: int, batch_size: int) -> Iterator[Batch]:
@@ -115,7 +146,7 @@ class Loader:
         self._windows = windows
         self._batch_size = batch_size
         self._device = device
-        self._ready: queue.Queue[tuple[torch.Tensor, torch.Tensor] | BaseException] = queue.Queue(prefetch)
+        self._ready: queue.Queue[torch.Tensor | BaseException] = queue.Queue(prefetch)
         self._closed = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._fill, args=(start,), name="loader", daemon=True)
@@ -136,9 +167,9 @@ class Loader:
             self._failure = item
             raise item
         # The copy is queued on the caller's stream. Torch's pinned-memory allocator records it there and
-        # reuses the memory only once the copy is done, so the pinned tensors may be let go of here.
-        x, y = (part.to(self._device, non_blocking=True) for part in item)
-        return x, y
+        # reuses the memory only once the copy is done, so the pinned tensor may be let go of here.
+        inputs, targets = item.to(self._device, non_blocking=True)
+        return inputs, targets
 
     def close(self) -> None:
         """End the thread. A full queue is emptied, so that a thread waiting for room sees the end."""
@@ -160,13 +191,20 @@ class Loader:
             if self._device.type == "cuda":
                 torch.cuda.set_device(self._device)  # else pinning would open a context on card 0
             while not self._closed.is_set():
-                self._ready.put(self._prepared(start))
-                start += self._batch_size
+                start = self._fill_some(start)
         except BaseException as error:  # handed over: __next__ raises it where the run can answer
             self._ready.put(error)
 
-    def _prepared(self, start: int) -> tuple[torch.Tensor, torch.Tensor]:
-        x, y = self._windows.batch(np.arange(start, start + self._batch_size))
-        if self._device.type == "cuda":
-            return torch.from_numpy(x).pin_memory(), torch.from_numpy(y).pin_memory()
-        return torch.from_numpy(x), torch.from_numpy(y)
+    def _fill_some(self, start: int) -> int:
+        size = self._batch_size
+        count = max(1, LOCATED_AT_ONCE // size)
+        places = self._windows.places(np.arange(start, start + count * size))
+        for first in range(0, count * size, size):
+            if self._closed.is_set():
+                break
+            # Inputs and targets lie in one tensor, so that one copy brings both to the device.
+            shape = (2, size, self._windows.block_size)
+            both = torch.empty(shape, dtype=torch.int64, pin_memory=self._device.type == "cuda")
+            self._windows.gather(places.part(first, first + size), both.numpy())
+            self._ready.put(both)
+        return start + count * size
