@@ -1,23 +1,30 @@
 """What the trainer costs beyond the arithmetic: `run_training` against a bare torch loop over the same model.
 
-    python benchmarks/loop_overhead.py [--threads 1] [--quads 60] [--device cuda --dtype bfloat16 --compile]
+    python benchmarks/loop_overhead.py [--processes 10] [--quads 40] [--device cuda --compile]
 
 Ours is everything a user's run does per iteration: loader thread, schedule, synchronised clock, record on
 disk, display (its plain lines, formatted and thrown away). The bare loop has its batches on the device
-already, a fixed learning rate, no clock, no record, and one loss fetched per iteration. Both share the
-process, hence the trainer's switched-off garbage collector, which favours the bare loop if anything. The
-loader has up to eight batches ready before a segment of ours begins, so the time to prepare them, measured
-apart, is added to it. `--clock cpu` counts the process's own CPU seconds, the loader's included, instead of
-the wall's: steadier beside noisy neighbours, blind to waiting.
+already, no clock, no record, and one loss fetched per iteration. Weights and batches are the same on both
+sides. The two take turns in one process, A B B A, and share the trainer's switched-off garbage collector.
+Where memory happens to lie gives one of two equal loops an edge of a percent for as long as a process lives,
+so the process is the unit of repetition: each gives the median of its quads, every other one builds the bare
+loop first, and the interval is Student's t over processes. `--clock cpu` counts the process's own CPU
+seconds, the loader's included, instead of the wall's.
 """
 
 import argparse
+import dataclasses
+import functools
 import itertools
+import json
+import math
 import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -25,7 +32,7 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from measure import Estimate, Interleaver, Plan, Segments, interleave
+from measure import Estimate, Interleaver, Plan, Segments, exponential, interleave, t_interval
 from nanodyno.config import RunConfig, build_config, padded_vocab_size
 from nanodyno.data.corpus import Document
 from nanodyno.data.loader import Batch, Windows
@@ -41,7 +48,6 @@ from nanodyno.train.device import DTYPES, Clock, choose
 from nanodyno.train.runner import Job, run_training
 
 MARGIN = 0.02
-PREFETCHED = 8
 VOCAB_SIZE = padded_vocab_size(BytesTokenizer.vocab_size)
 FOREVER = 10**6
 
@@ -53,12 +59,13 @@ MODELS: dict[str, dict[str, object]] = {
 
 
 class BareLoop:
-    """What anyone would write: forward, backward, clip, step."""
+    """What anyone would write: forward, backward, clip, step. From the same weights over the same batches."""
 
-    def __init__(self, config: RunConfig, windows: Windows) -> None:
+    def __init__(self, config: RunConfig, windows: Windows, iterations: int) -> None:
         choice = choose(config)
         self.config = config
         self.device = choice.device
+        torch.manual_seed(config.seed)
         self.model = GPT(config.model_shape(VOCAB_SIZE)).to(choice.device)
         self.loss = torch.compile(self.model, dynamic=False) if config.compile else self.model
         self.optimizer = make_optimizer(self.model, config)
@@ -67,11 +74,13 @@ class BareLoop:
             if choice.dtype == "float32"
             else torch.autocast(choice.device.type, DTYPES[choice.dtype])
         )
-        first = (
-            np.arange(config.batch_size) + start
-            for start in range(0, 16 * config.batch_size, config.batch_size)
+        size = config.batch_size
+        self.batches = iter(
+            [
+                self._on_device(windows.batch(np.arange(start, start + size)))
+                for start in range(0, iterations * config.gradient_accumulation_steps * size, size)
+            ]
         )
-        self.batches = itertools.cycle([self._on_device(windows.batch(positions)) for positions in first])
 
     def iteration(self) -> float:
         steps = self.config.gradient_accumulation_steps
@@ -106,55 +115,69 @@ def plain_display() -> Iterator[Watch]:
         display.close()
 
 
-def measure_model(
-    overrides: Mapping[str, object], options: argparse.Namespace
-) -> tuple[RunConfig, Segments, float]:
-    """The config, its segments, and the seconds added to each of ours for batches made before it."""
+def measure_model(name: str, options: argparse.Namespace) -> Segments:
     with tempfile.TemporaryDirectory() as scratch, plain_display() as display:
         dataset = random_text(Path(scratch, "letters"), tokens=2**20)
-        config = build_config(
-            {
-                **load_settings("demo").values,
-                "max_iters": FOREVER,
-                "eval_interval": FOREVER,
-                "dataset": str(dataset.folder),
-                "device": options.device,
-                "dtype": options.dtype,
-                "compile": options.compile,
-                **overrides,
-            }
-        )
+        config = make_config(name, options, dataset.folder)
         windows = Windows(dataset.split("train"), config.block_size, VOCAB_SIZE, config.seed)
-        bare = BareLoop(config, windows)
-        bare.iteration()  # compiles, where asked, before the run's own clock starts
         plan = Plan(options.quads, options.iterations, warmup=3, settle_seconds=0.02)
+
+        @functools.cache
+        def bare() -> BareLoop:
+            return BareLoop(config, windows, 1 + plan.warmup + 2 * plan.quads * plan.iterations)
+
+        if options.bare_first:
+            bare().iteration()
         clock = time.process_time if options.clock == "cpu" else Clock(choose(config).device).seconds
-        watch = Interleaver(bare.iteration, plan, clock, display)
+        watch = Interleaver(lambda: bare().iteration(), plan, clock, display)
         job = Job(config, "overhead", Path(scratch, "run"))
-        segments = interleave(lambda watch: run_training(job, watch), watch)
-        ready = min(PREFETCHED, options.iterations * config.gradient_accumulation_steps)
-        charge = ready * batch_seconds(windows, config) if options.clock == "wall" else 0.0
-        segments.ours[:] = [seconds + charge for seconds in segments.ours]
-        return config, segments, charge
+        return interleave(lambda watch: run_training(job, watch), watch)
 
 
-def batch_seconds(windows: Windows, config: RunConfig, repeats: int = 64) -> float:
+def make_config(name: str, options: argparse.Namespace, dataset: Path) -> RunConfig:
+    return build_config(
+        {
+            **load_settings("demo").values,
+            "max_iters": FOREVER,
+            "eval_interval": FOREVER,
+            "decay_lr": False,
+            "dataset": str(dataset),
+            "device": options.device,
+            "dtype": options.dtype,
+            "compile": options.compile,
+            **MODELS[name],
+        }
+    )
+
+
+def in_a_process(name: str, options: argparse.Namespace, bare_first: bool) -> Segments:
+    """This script again, for one model and one process; it prints its segments."""
+    command = [
+        *(sys.executable, __file__, "--models", name, "--quads", str(options.quads)),
+        *("--iterations", str(options.iterations), "--threads", str(options.threads)),
+        *("--clock", options.clock, "--device", options.device, "--dtype", options.dtype),
+        *(["--compile"] if options.compile else []),
+        *("--child", "--bare-first" if bare_first else "--no-bare-first"),
+    ]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return Segments(**json.loads(done.stdout))
+
+
+def report(name: str, options: argparse.Namespace) -> None:
     began = time.perf_counter()
-    for start in range(repeats):
-        windows.batch(np.arange(config.batch_size) + start * config.batch_size)
-    return (time.perf_counter() - began) / repeats
-
-
-def report(name: str, config: RunConfig, segments: Segments, charge: float) -> None:
-    ours, bare = (statistics.median(side) / segments.iterations for side in (segments.ours, segments.rival))
+    processes = [in_a_process(name, options, index % 2 == 0) for index in range(options.processes)]
+    ours, bare = (
+        statistics.median(seconds for process in processes for seconds in getattr(process, side))
+        for side in ("ours", "rival")
+    )
+    medians = [statistics.median(process.log_ratios()) for process in processes]
     lines = (
-        f"{name}: {config.n_layer} layers of {config.n_embd}, context {config.block_size}, "
-        f"micro-batch {config.batch_size} x {config.gradient_accumulation_steps}",
-        f"  {len(segments.ours) // 2} quads A B B A of segments of {segments.iterations} iteration(s)",
-        f"  median iteration: ours {ours * 1e3:.2f} ms, bare {bare * 1e3:.2f} ms; "
-        f"ours holds {charge / segments.iterations * 1e3:.2f} ms for batches that were ready before it",
-        f"  mean ratio (t over quads): {verdict(segments.ratio())}",
-        f"  median ratio (order statistics of quads): {verdict(segments.median_ratio())}",
+        f"{name}: {MODELS[name] or 'as in the recipe'}",
+        f"  {options.processes} processes, {options.quads} quads A B B A, {options.iterations} iteration(s) a turn",
+        f"  median turn: ours {ours * 1e3:.2f} ms, bare {bare * 1e3:.2f} ms",
+        "  ratio in each process: " + " ".join(f"{math.exp(median):.4f}" for median in medians),
+        f"  ratio: {verdict(exponential(t_interval(medians)))}",
+        f"  took {time.perf_counter() - began:.0f} s",
     )
     print("\n".join(lines), flush=True)
 
@@ -172,22 +195,26 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
-    parser.add_argument("--quads", type=int, default=60, help="repetitions of A B B A")
-    parser.add_argument("--iterations", type=int, default=1, help="iterations per segment")
+    parser.add_argument("--processes", type=int, default=10)
+    parser.add_argument("--quads", type=int, default=40, help="repetitions of A B B A in a process")
+    parser.add_argument("--iterations", type=int, default=1, help="iterations per turn")
     parser.add_argument("--threads", type=int, default=1, help="torch threads; more meet noisy neighbours")
     parser.add_argument("--clock", default="wall", choices=["wall", "cpu"])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--bare-first", action=argparse.BooleanOptionalAction, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+    if options.child:
+        torch.set_num_threads(options.threads)
+        print(json.dumps(dataclasses.asdict(measure_model(options.models[0], options))))
+        return
     compiled = "compiled" if options.compile else "eager"
     threads = f"{options.threads} thread(s), {options.clock} clock"
     print(f"torch {torch.__version__}, {options.device}, {options.dtype}, {compiled}, {threads}")
     for name in options.models:
-        began = time.perf_counter()
-        report(name, *measure_model(MODELS[name], options))
-        print(f"  took {time.perf_counter() - began:.0f} s", flush=True)
+        report(name, options)
 
 
 if __name__ == "__main__":

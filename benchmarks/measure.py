@@ -1,9 +1,8 @@
 """Two programs timed against each other in one process, and what their times allow to be said.
 
 The order is A B B A, repeated: a machine that slows down steadily harms both alike, and neighbours in time
-share its mood. The ratio of a quad is the mean of its two adjacent pairs on the log scale. Over the quads,
-taken as independent, there are two intervals: Student's t for the mean, and order statistics for the median,
-which a noisy neighbour does not widen but which would also overlook a cost that comes seldom.
+share its mood. The ratio of a quad is the mean of its two adjacent pairs on the log scale, and Student's t
+over the quads, taken as independent, gives an interval.
 """
 
 import math
@@ -12,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from nanodyno.analysis.statistics import median_interval
 from nanodyno.records.events import Event, Watch
 from nanodyno.records.types import StepRecord
 
@@ -86,20 +84,10 @@ class Segments:
 
     def ratio(self) -> Estimate:
         """Time of ours over the rival's: the geometric mean over quads."""
-        return _exponential(t_interval(self.log_ratios()))
-
-    def median_ratio(self) -> Estimate:
-        """The same for the median quad."""
-        quads = self.log_ratios()
-        found = median_interval(quads, LEVEL)
-        assert found is not None
-        low, high = (
-            (-math.inf, math.inf) if found.low is None or found.high is None else (found.low, found.high)
-        )
-        return _exponential(Estimate(found.estimate, low, high, found.n))
+        return exponential(t_interval(self.log_ratios()))
 
 
-def _exponential(log: Estimate) -> Estimate:
+def exponential(log: Estimate) -> Estimate:
     return Estimate(math.exp(log.mean), math.exp(log.low), math.exp(log.high), log.n)
 
 

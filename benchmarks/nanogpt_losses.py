@@ -52,13 +52,15 @@ class Comparison:
     gaps: dict[str, dict[str, Gap]]
     """By kind of pair, then by stretch: `whole`, then the quarters."""
     reruns_bitwise_equal: dict[str, bool]
+    chance_of_labels: float
+    """Small when the curves tell which program they are of."""
 
 
 def compare_losses(options: argparse.Namespace, scratch: Path) -> Comparison:
     config = losses_config(options, options.micro_batches[0])
     dataset = resolve_dataset(config.dataset, options.data_dir, config.tokenizer, config.vocab_size)
     curves: dict[str, list[Curve]] = {"ours": [], "nanogpt": []}
-    for index in range(options.runs):
+    for index in range(max(2, options.runs)):
         # Ours first, then last: what comes early or late on a machine falls on both.
         for program in ("ours", "nanogpt") if index % 2 == 0 else ("nanogpt", "ours"):
             runs = curves[program]
@@ -72,8 +74,10 @@ def compare_losses(options: argparse.Namespace, scratch: Path) -> Comparison:
     equal = {program: all(run == runs[0] for run in runs[1:]) for program, runs in curves.items()}
     if equal["nanogpt"] or options.split:
         split = losses_config(options, max(1, config.batch_size // 2))
-        curves["nanogpt, half the micro-batch"] = [nanogpt_curve(split, options, dataset, "nanogpt-split")]
-    result = Comparison(config.model_dump(), curves, gaps_between(curves), equal)
+        curves["nanogpt, half"] = [nanogpt_curve(split, options, dataset, "nanogpt-half")]
+        curves["ours, half"] = [our_curve(split, options, scratch / "ours-half", "ours-half")]
+    chance = chance_of_labels(curves["ours"], curves["nanogpt"])
+    result = Comparison(config.model_dump(), curves, gaps_between(curves), equal, chance)
     print_comparison(result)
     return result
 
@@ -150,15 +154,42 @@ def tidy(name: str, curve: Curve, began: float) -> None:
 
 
 def gaps_between(curves: dict[str, list[Curve]]) -> dict[str, dict[str, Gap]]:
-    ours, theirs, *others = curves.values()
+    ours, theirs = curves["ours"], curves["nanogpt"]
     kinds: dict[str, Pairs] = {
         "ours and nanoGPT": list(itertools.product(ours, theirs)),
         "nanoGPT's reruns": list(itertools.combinations(theirs, 2)),
         "our reruns": list(itertools.combinations(ours, 2)),
     }
-    if others:
-        kinds["nanoGPT and itself with half the micro-batch"] = list(itertools.product(theirs, others[0]))
+    if "nanogpt, half" in curves:
+        their_half, our_half = curves["nanogpt, half"], curves["ours, half"]
+        kinds["nanoGPT and itself with half the micro-batch"] = list(itertools.product(theirs, their_half))
+        kinds["ours and itself with half the micro-batch"] = list(itertools.product(ours, our_half))
     return {kind: stretches(pairs) for kind, pairs in kinds.items() if pairs}
+
+
+def chance_of_labels(ours: list[Curve], theirs: list[Curve]) -> float:
+    """Exact permutation test: how often curves dealt to two heaps at random are as far apart as these.
+
+    Far apart: the mean distance between the heaps less the mean distance within them.
+    """
+    everything = [*ours, *theirs]
+    distance = {
+        frozenset((a, b)): statistics.fmean(
+            abs(x - y) for x, y in zip(everything[a], everything[b], strict=True)
+        )
+        for a, b in itertools.combinations(range(len(everything)), 2)
+    }
+
+    def separation(heap: frozenset[int]) -> float:
+        within = [d for pair, d in distance.items() if len(pair & heap) != 1]
+        between = [d for pair, d in distance.items() if len(pair & heap) == 1]
+        return statistics.fmean(between) - statistics.fmean(within) if within else 0.0
+
+    seen = separation(frozenset(range(len(ours))))
+    deals = [
+        separation(frozenset(heap)) for heap in itertools.combinations(range(len(everything)), len(ours))
+    ]
+    return sum(deal >= seen - 1e-12 for deal in deals) / len(deals)
 
 
 def stretches(pairs: Pairs) -> dict[str, Gap]:
@@ -188,10 +219,10 @@ def print_comparison(result: Comparison) -> None:
         print(f"| {stretch} | " + " | ".join(cells) + " |")
     for program, equal in result.reruns_bitwise_equal.items():
         print(f"{program}: the losses of its reruns are {'' if equal else 'not '}equal to the bit")
-    between = result.gaps[kinds[0]]
-    for kind in kinds[1:]:
-        if kind != "our reruns":
-            print_verdict(kind, between, result.gaps[kind])
+    print_verdict("nanoGPT's reruns", result.gaps[kinds[0]], result.gaps["nanoGPT's reruns"])
+    told = "the two are told apart" if result.chance_of_labels <= 0.05 else "no difference shown"
+    share = f"{result.chance_of_labels:.0%}"
+    print(f"dealt to two programs at random, the curves are as far apart in {share} of the deals: {told}")
 
 
 def print_verdict(kind: str, between: dict[str, Gap], yardstick: dict[str, Gap]) -> None:

@@ -1,8 +1,7 @@
 """Speed of ours and of nanoGPT in one process, in turns: A B B A, each between two synchronised readings.
 
 Ours is `run_training` with its loader and records; nanoGPT's loop is in nanogpt_program.py. The trainer
-switches the garbage collector off for the process, so nanoGPT has that too. Our loader has up to eight
-batches ready when a turn of ours begins, of as many as an iteration has micro-steps.
+switches the garbage collector off for the process, so nanoGPT has that too.
 """
 
 import argparse

@@ -44,7 +44,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="also write all numbers to this file")
     losses = parser.add_argument_group("loss curves, at the first of --widths and of --micro-batches")
     losses.add_argument("--losses", type=int, help="iterations of each run")
-    losses.add_argument("--runs", type=int, default=2, help="same-seed runs of each program")
+    losses.add_argument("--runs", type=int, default=2, help="same-seed runs of each program, 2 or more")
     losses.add_argument("--split", action="store_true", help="the second yardstick even if reruns differ")
     losses.add_argument("--dataset", default="python", help="real text: a folder of shards, or python")
     losses.add_argument("--data-dir", type=Path, default=Path("data"))

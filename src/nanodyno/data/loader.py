@@ -22,8 +22,11 @@ from nanodyno.errors import NanodynoError
 
 Batch = tuple[np.ndarray, np.ndarray]
 
-LOCATED_AT_ONCE = 4096
-"""Sequences whose places are worked out in one go: the shuffle costs the same for one as for hundreds."""
+TOKENS_AT_ONCE, BATCHES_AT_ONCE = 2**18, 64
+"""What the loader prepares in one go, at most: 4 MiB. Every return of its thread to the interpreter disturbs
+the one that trains, so many micro-batches share the few returns that a gathering needs."""
+READY = 2
+"""Such portions kept ahead."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +35,6 @@ class Places:
 
     files: np.ndarray
     starts: np.ndarray
-
-    def part(self, first: int, last: int) -> "Places":
-        return Places(self.files[first:last], self.starts[first:last])
 
 
 class Windows:
@@ -60,6 +60,7 @@ class Windows:
                 f"block_size={block_size} needs (the longest has {lengths.max(initial=0)})",
                 hint="choose a smaller block_size or a larger dataset",
             )
+        self._dtype = files[0].dtype
         # Row i of such a view is the window that begins at token i: a batch is gathered by one indexing.
         self._views = [
             sliding_window_view(np.asarray(tokens), block_size + 1) if len(tokens) > block_size else None
@@ -85,21 +86,20 @@ class Windows:
             offsets[here] = self._epoch_offsets(epoch)[self._file_of(windows[here])]
         return self._places_of(windows, offsets)
 
-    def gather(self, places: Places, into: np.ndarray) -> None:
-        """Writes inputs and targets of these windows into an int64 array of 2 x B x T."""
+    def gather(self, places: Places) -> np.ndarray:
+        """The tokens of these windows, T + 1 each, as the files hold them."""
+        rows = np.empty((len(places.files), self.block_size + 1), dtype=self._dtype)
         for file in np.unique(places.files).tolist():
             here = places.files == file
             view = self._views[file]
             assert view is not None
-            rows = view[places.starts[here]]
-            self._check_ids(rows, file)
-            into[0, here] = rows[:, :-1]
-            into[1, here] = rows[:, 1:]
+            rows[here] = view[places.starts[here]]
+            self._check_ids(rows[here], file)
+        return rows
 
     def _new_batch(self, places: Places) -> Batch:
-        both = np.empty((2, len(places.files), self.block_size), dtype=np.int64)
-        self.gather(places, both)
-        return both[0], both[1]
+        rows = self.gather(places).astype(np.int64)
+        return rows[:, :-1].copy(), rows[:, 1:].copy()
 
     def _file_of(self, windows: np.ndarray) -> np.ndarray:
         return np.searchsorted(self._ends, windows, side="right")
@@ -139,14 +139,13 @@ class Loader:
     wait_seconds is how long the consumer has stood waiting for data, all calls together.
     """
 
-    def __init__(
-        self, windows: Windows, batch_size: int, device: torch.device, start: int = 0, prefetch: int = 8
-    ) -> None:
+    def __init__(self, windows: Windows, batch_size: int, device: torch.device, start: int = 0) -> None:
         self.wait_seconds = 0.0
         self._windows = windows
         self._batch_size = batch_size
         self._device = device
-        self._ready: queue.Queue[torch.Tensor | BaseException] = queue.Queue(prefetch)
+        self._ready: queue.Queue[torch.Tensor | BaseException] = queue.Queue(READY)
+        self._portion: Iterator[torch.Tensor] = iter(())
         self._closed = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._fill, args=(start,), name="loader", daemon=True)
@@ -160,16 +159,23 @@ class Loader:
             raise self._failure
         if self._closed.is_set():
             raise StopIteration
+        both = next(self._portion, None)
+        if both is None:
+            self._portion = self._next_portion()
+            both = next(self._portion)
+        # The copy is queued on the caller's stream. Torch's pinned-memory allocator records it there and
+        # reuses the memory only once the copy is done, so the pinned tensor may be let go of here.
+        inputs, targets = both.to(self._device, non_blocking=True)
+        return inputs, targets
+
+    def _next_portion(self) -> Iterator[torch.Tensor]:
         began = time.perf_counter()
         item = self._ready.get()
         self.wait_seconds += time.perf_counter() - began
         if isinstance(item, BaseException):
             self._failure = item
             raise item
-        # The copy is queued on the caller's stream. Torch's pinned-memory allocator records it there and
-        # reuses the memory only once the copy is done, so the pinned tensor may be let go of here.
-        inputs, targets = item.to(self._device, non_blocking=True)
-        return inputs, targets
+        return iter(item)
 
     def close(self) -> None:
         """End the thread. A full queue is emptied, so that a thread waiting for room sees the end."""
@@ -190,21 +196,20 @@ class Loader:
         try:
             if self._device.type == "cuda":
                 torch.cuda.set_device(self._device)  # else pinning would open a context on card 0
+            size, T = self._batch_size, self._windows.block_size
+            count = max(1, min(BATCHES_AT_ONCE, TOKENS_AT_ONCE // (size * T)))
             while not self._closed.is_set():
-                start = self._fill_some(start)
+                self._ready.put(self._portion_from(start, count))
+                start += count * size
         except BaseException as error:  # handed over: __next__ raises it where the run can answer
             self._ready.put(error)
 
-    def _fill_some(self, start: int) -> int:
-        size = self._batch_size
-        count = max(1, LOCATED_AT_ONCE // size)
-        places = self._windows.places(np.arange(start, start + count * size))
-        for first in range(0, count * size, size):
-            if self._closed.is_set():
-                break
-            # Inputs and targets lie in one tensor, so that one copy brings both to the device.
-            shape = (2, size, self._windows.block_size)
-            both = torch.empty(shape, dtype=torch.int64, pin_memory=self._device.type == "cuda")
-            self._windows.gather(places.part(first, first + size), both.numpy())
-            self._ready.put(both)
-        return start + count * size
+    def _portion_from(self, start: int, count: int) -> torch.Tensor:
+        """count micro-batches as one tensor of count x 2 x B x T: one copy brings inputs and targets over."""
+        size, T = self._batch_size, self._windows.block_size
+        rows = self._windows.gather(self._windows.places(np.arange(start, start + count * size)))
+        rows = rows.reshape(count, size, T + 1)
+        portion = torch.empty((count, 2, size, T), dtype=torch.int64, pin_memory=self._device.type == "cuda")
+        portion.numpy()[:, 0] = rows[..., :-1]
+        portion.numpy()[:, 1] = rows[..., 1:]
+        return portion
