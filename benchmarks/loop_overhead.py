@@ -173,7 +173,7 @@ def report(name: str, options: argparse.Namespace) -> None:
     medians = [statistics.median(process.log_ratios()) for process in processes]
     lines = (
         f"{name}: {MODELS[name] or 'as in the recipe'}",
-        f"  {options.processes} processes, {options.quads} quads A B B A, {options.iterations} iteration(s) a turn",
+        f"  {options.processes} processes of {options.quads} quads A B B A",
         f"  median turn: ours {ours * 1e3:.2f} ms, bare {bare * 1e3:.2f} ms",
         "  ratio in each process: " + " ".join(f"{math.exp(median):.4f}" for median in medians),
         f"  ratio: {verdict(exponential(t_interval(medians)))}",

@@ -57,6 +57,13 @@ def test_the_time_left_counts_iterations_and_evaluations(events: list[Event]) ->
     assert "ETA 5 h 19 min" in shown(PlainDisplay, events).splitlines()[-1]
 
 
+def test_a_resumed_run_shows_the_time_left_before_its_first_evaluation(
+    h200: RunRecord, step: Builder
+) -> None:
+    resumed = [Started(h200, Path("r"), 19_071), step(19_071, step_seconds=7.0)]
+    assert "ETA 7 s" in shown(PlainDisplay, resumed).splitlines()[-1]
+
+
 def test_the_first_iterations_do_not_stay_in_the_rates(
     h200: RunRecord, step: Builder, evaluation: Builder
 ) -> None:

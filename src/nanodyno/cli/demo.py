@@ -28,6 +28,7 @@ def demo(
 
     Needs no GPU, no network and no data: a few minutes on two CPU cores.
     """
+    from nanodyno.records.store import CHECKPOINTS_FOLDER
     from nanodyno.report.document import run_document, to_json
     from nanodyno.train.sampling import Dials, sample_text
 
@@ -38,7 +39,7 @@ def demo(
     results = [_train(stem, width, max_iters, device, console) for stem, width in WIDTHS.items()]
     better = min(results, key=lambda result: _val_loss(result[1]))[0]
     dials = Dials(PROMPT, SAMPLE_TOKENS, temperature=0.7, top_k=40, seed=1337)
-    text = PROMPT + "".join(sample_text(better.folder / "checkpoints", dials, device))
+    text = PROMPT + "".join(sample_text(better.folder / CHECKPOINTS_FOLDER, dials, device))
     if json:
         documents = [run_document(run, summary) for run, summary in results]
         typer.echo(to_json({"runs": documents, "better": better.name, "sample": text}))
@@ -87,5 +88,8 @@ def _show(results: "list[tuple[Run, Summary]]", better: "Run", text: str, consol
     console.print(loss_plot([run for run, _ in results], console.width))
     console.print()
     console.print(Panel(Text(text), title=f"{better.name} writes", title_align="left"))
-    console.print(f"Go on: `nanodyno show {better.name}`, `nanodyno sample {better.name}`, `nanodyno runs`.")
-    console.print(f"The runs are under {RUNS_FOLDER}/; `nanodyno train demo --max_iters=1000` trains longer.")
+    hints = (
+        f"Go on: `nanodyno show {better.name}`, `nanodyno sample {better.name}`, `nanodyno runs`.",
+        f"The runs are under {RUNS_FOLDER}/; `nanodyno train demo --max_iters=1000` trains longer.",
+    )
+    console.print("\n".join(hints), highlight=False)

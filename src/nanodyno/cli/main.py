@@ -1,5 +1,6 @@
 """The command line: every command in a file of its own, and the one place where errors become exit codes."""
 
+import os
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -71,4 +72,7 @@ app.command(no_args_is_help=True)(sample)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    # Read by torch's OpenMP when it loads. Its threads spin while they wait for each other, for milliseconds,
+    # and a busy neighbour on one core then halves the speed of both (LOG.md).
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     app(arguments)

@@ -59,10 +59,11 @@ def line_plot(series: Sequence[Series], width: int, height: int, x_label: str, y
 
 
 def _legend(series: Sequence[Series], y_label: str) -> Text:
-    text = Text(y_label.rjust(AXIS_WIDTH) + "  ", style="dim")
+    text = Text()
+    text.append(y_label.rjust(AXIS_WIDTH) + "  ", style="dim")
     for number, entry in enumerate(series):
         text.append("━━ ", style=COLOURS[number % len(COLOURS)])
-        text.append(f"{entry.label}   ", style="default")
+        text.append(f"{entry.label}   ")
     text.append("\n")
     return text
 

@@ -67,7 +67,8 @@ class Meter:
         self._steps.append(step)
         speed = rates(self._steps, self.yardstick)
         assert speed is not None
-        eval_seconds = statistics.median(self._eval_seconds) if self._eval_seconds else None
+        # A resumed run has not evaluated yet; until it does, the time left is that of its iterations.
+        eval_seconds = statistics.median(self._eval_seconds) if self._eval_seconds else 0.0
         eta = eta_seconds(self.config, step.iteration + 1, self._last_eval, speed.step_seconds, eval_seconds)
         return Speed(speed, eta)
 

@@ -58,12 +58,15 @@ def run_page(run: Run, summary: Summary, width: int) -> RenderableType:
 
 
 def loss_plot(runs: Sequence[Run], width: int) -> Text:
-    """Training loss of one run with its evaluations, or the val loss of several."""
+    """Training loss of one run with its evaluations, or the val loss of several.
+
+    Several are shown without their first, untrained point, beside which all the rest would look level.
+    """
     width = min(width, PLOT_MAX_WIDTH)
     if len(runs) == 1:
         series = [_train_series(runs[0]), _val_series(runs[0], "val loss")]
     else:
-        series = [_val_series(run, run.name) for run in runs]
+        series = [_val_series(run, run.name, skip_untrained=True) for run in runs]
     return line_plot(series, width, PLOT_HEIGHT, "iterations", "loss" if len(runs) == 1 else "val loss")
 
 
@@ -200,8 +203,10 @@ def _train_series(run: Run) -> Series:
     )
 
 
-def _val_series(run: Run, label: str) -> Series:
+def _val_series(run: Run, label: str, skip_untrained: bool = False) -> Series:
     evals = [entry for entry in run.evals if math.isfinite(entry.val_loss)]
+    if skip_untrained and len(evals) > 2:
+        evals = [entry for entry in evals if entry.iteration > 0]
     return Series(label, [entry.iteration for entry in evals], [entry.val_loss for entry in evals])
 
 

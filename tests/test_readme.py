@@ -1,0 +1,51 @@
+"""What the README tells people to type exists and is understood."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from nanodyno.cli.main import app
+from nanodyno.config import build_config
+from nanodyno.recipes import load_settings, override, parse_overrides
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SHELL_LINES = [
+    line.split("#")[0].strip()
+    for block in re.findall(r"```sh\n(.*?)```", README, re.S)
+    for line in block.splitlines()
+]
+TRAININGS = [line for line in SHELL_LINES if line.startswith("nanodyno train")]
+GROUP: Any = typer.main.get_command(app)
+
+
+def test_the_table_of_commands_is_the_command_line() -> None:
+    listed = re.findall(r"^\| `nanodyno (\w+)", README, re.M)
+    assert sorted(listed) == sorted(GROUP.commands)
+
+
+def test_every_make_target_is_in_the_makefile() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = {line.split()[1] for line in SHELL_LINES if line.startswith("make ")}
+    assert targets == {"demo", "test"}
+    assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.M)] == []
+
+
+@pytest.mark.parametrize("line", TRAININGS)
+def test_every_training_in_the_readme_is_a_valid_config(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, _, source, *words = shlex.split(line)
+    if source.endswith(".py"):
+        Path(source).parent.mkdir(parents=True)
+        Path(source).write_text("batch_size = 12\ngradient_accumulation_steps = 5 * 8\nmax_iters = 600000\n")
+    build_config(override(load_settings(source), parse_overrides(words)).values)
+
+
+def test_there_are_trainings_to_check() -> None:
+    assert len(TRAININGS) >= 3
