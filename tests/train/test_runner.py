@@ -12,7 +12,7 @@ import torch
 
 from nanodyno.config import RunConfig
 from nanodyno.errors import NanodynoError, RunFailed
-from nanodyno.records.events import Event, Message, Started
+from nanodyno.records.events import Event, Started
 from nanodyno.records.store import read_run, read_run_record
 from nanodyno.records.types import EvalRecord, StepRecord
 from nanodyno.train import checkpoint
@@ -171,7 +171,8 @@ def test_a_failed_compilation_is_told_and_recorded(
     assert (record.arithmetic.compiled, record.arithmetic.compile_seconds) == (False, None)
     assert record.notes[0] == "a note"
     assert "no compiler here" in record.notes[1]
-    assert record.notes[1] in [event.text for event in told if isinstance(event, Message)]
+    (started,) = [event for event in told if isinstance(event, Started)]
+    assert started.record.notes == record.notes
 
 
 def test_a_look_at_a_saved_run_leaves_its_records_alone(job: Callable[..., Job]) -> None:

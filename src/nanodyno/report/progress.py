@@ -190,7 +190,7 @@ class NanogptDisplay:
 def nanogpt_header(record: RunRecord) -> str:
     size = parameters(record.config.model_shape(record.vocab_size)).nanogpt
     tokens = f"tokens per iteration will be: {record.config.tokens_per_iter:,}"
-    return f"{tokens}\nnumber of parameters: {size / 1e6:.2f}M"
+    return "\n".join((tokens, f"number of parameters: {size / 1e6:.2f}M", *record.notes))
 
 
 def header(started: Started) -> list[str]:

@@ -148,8 +148,10 @@ def _warm_up(trainer: Trainer, record: RunRecord, watch: Watch) -> RunRecord:
     )
     notes = record.notes
     if not compiled.worked:
-        note = f"torch.compile failed, training without it (slower): {compiled.reason}"
-        watch(Message(note))
+        note = (
+            f"torch.compile failed, so this runs without it, slower: {compiled.reason} "
+            "(it needs a C++ compiler and Python's headers; --compile=False asks for none)"
+        )
         notes = (*notes, note)
     return record.model_copy(update={"arithmetic": arithmetic, "notes": notes})
 
