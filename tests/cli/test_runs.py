@@ -71,3 +71,25 @@ def test_sample_of_a_run_without_a_checkpoint_says_when_there_will_be_one(
     result = nanodyno("sample", "none")
     assert result.exit_code == 2
     assert "no checkpoint" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "dial", [["--device", "foo"], ["--seed", "9" * 30], ["--tokenizer", "gpt2"], ["--temperature", "-1"]]
+)
+def test_sample_refuses_impossible_dials(trained: Nanodyno, dial: list[str]) -> None:
+    result = trained("sample", "small", "--tokens", "2", *dial)
+    assert result.exit_code == (0 if dial[0] == "--tokenizer" else 2)  # the run's own tokenizer wins
+
+
+def test_an_impossible_name_is_no_run(trained: Nanodyno) -> None:
+    assert trained("show", "x" * 300).exit_code == 2
+
+
+def test_runs_goes_on_past_a_run_json_of_another_program(trained: Nanodyno) -> None:
+    Path("runs/other").mkdir()
+    Path("runs/other/run.json").write_text('{"hello": 1}')
+    Path("runs/odd/run.json").mkdir(parents=True)
+    result = trained("runs")
+    assert result.exit_code == 0
+    assert "small" in result.stdout
+    assert "no run of nanodyno" in result.stderr

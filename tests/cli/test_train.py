@@ -1,5 +1,7 @@
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,7 +92,7 @@ def test_nanogpt_config_and_data_train_as_they_are(nanodyno: Nanodyno, tmp_path:
     assert result.exit_code == 0, result.output
     run = read_run(Path("runs/mine-1"))
     assert run.record.vocab_size == 60
-    assert run.record.notes == ("accepted and ignored: wandb_log",)
+    assert run.record.notes[0] == "accepted and ignored: wandb_log"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +105,7 @@ def test_nanogpt_config_and_data_train_as_they_are(nanodyno: Nanodyno, tmp_path:
         (["--init_from=gpt2"], "not supported yet"),
         (["--init_from=resume"], "which run"),
         (["--name=a/b"], "not a plain name"),
-        (["--name=a", "--out_dir=b"], "both name"),
+        (["--name=a", "--out_dir=b"], "two folders"),
         (["--gradient_accumulation_steps=1", "--tokens_per_iter=100"], "tokens_per_iter"),
     ],
 )
@@ -148,3 +150,80 @@ def test_every_key_is_listed_with_its_meaning(nanodyno: Nanodyno) -> None:
     output = nanodyno("train", "--keys").output
     assert "--gradient_accumulation_steps" in output
     assert "--tokens_per_iter" in output
+
+
+def test_a_name_and_its_own_folder_are_one(nanodyno: Nanodyno, tiny: list[str]) -> None:
+    assert nanodyno(*tiny, "--name=a", "--out_dir=runs/a").exit_code == 0
+
+
+def test_an_empty_name_is_refused(nanodyno: Nanodyno, tiny: list[str]) -> None:
+    assert nanodyno(*tiny, "--name=").exit_code == 2
+
+
+def test_a_start_that_fails_leaves_its_name_free(nanodyno: Nanodyno, tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "letters"
+    folder.mkdir(parents=True)
+    for split in ("train", "val"):
+        (np.arange(3000, dtype=np.uint16) % 60).tofile(folder / f"{split}.bin")
+    (tmp_path / "mine.py").write_text(
+        "dataset = 'letters'\nout_dir = 'out'\nn_layer = 1\nn_head = 2\nn_embd = 16\nblock_size = 16\n"
+        "batch_size = 2\ngradient_accumulation_steps = 1\nmax_iters = 1\neval_iters = 2\ncompile = False\n"
+    )
+    wrong = nanodyno("train", "mine.py", "--vocab_size=50", "--device=cpu")
+    assert wrong.exit_code == 2
+    assert "outside vocab_size=50" in wrong.stderr
+    assert not Path("out").exists()
+    assert nanodyno("train", "mine.py", "--vocab_size=60", "--device=cpu").exit_code == 0
+    assert "out" in nanodyno("runs").output
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [("--seed=7", "with seed 7"), ("--tokenizer=gpt2", "another model"), ("--n_layer=2", "n_layer")],
+)
+def test_a_resume_refuses_another_stream_or_model(
+    nanodyno: Nanodyno, tiny: list[str], change: str, words: str, gpt2_files: Path
+) -> None:
+    del gpt2_files
+    assert nanodyno(*tiny, "--name=mine").exit_code == 0
+    result = nanodyno(*tiny, "--name=mine", "--init_from=resume", change)
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+def test_a_resume_notes_what_it_does_differently(nanodyno: Nanodyno, tiny: list[str]) -> None:
+    assert nanodyno(*tiny, "--name=mine").exit_code == 0
+    result = nanodyno(*tiny, "--name=mine", "--init_from=resume", "--max_iters=6", "--learning_rate=1e-4")
+    assert result.exit_code == 0
+    notes = read_run(Path("runs/mine")).record.notes
+    assert "from iteration 4 on, max_iters is 6; it was 4" in notes
+    assert "from iteration 4 on, learning_rate is 0.0001; it was 0.002" in notes
+
+
+def test_a_warm_up_longer_than_the_run_is_noted(nanodyno: Nanodyno, tiny: list[str]) -> None:
+    assert "never reaches 2.00e-03" in " ".join(nanodyno(*tiny).output.split())
+
+
+def test_a_look_at_a_saved_run_is_in_the_document(nanodyno: Nanodyno, tiny: list[str]) -> None:
+    assert nanodyno(*tiny, "--name=mine").exit_code == 0
+    looked = nanodyno(
+        *tiny, "--name=mine", "--init_from=resume", "--eval_only=True", "--eval_tokens=128", "--json"
+    )
+    (entry,) = json.loads(looked.stdout)["evals"]
+    assert (entry["iteration"], entry["val_tokens"]) == (4, 128)
+
+
+def test_more_memory_than_there_is_ends_with_advice(nanodyno: Nanodyno, tiny: list[str]) -> None:
+    result = nanodyno(*tiny, "--vocab_size=99999999999999")
+    assert result.exit_code == 1
+    assert "out of memory" in result.stderr
+    assert "--batch_size" in result.stderr
+
+
+def test_training_goes_on_when_its_reader_goes_away(tmp_path: Path, tiny: list[str]) -> None:
+    command = [sys.executable, "-m", "nanodyno", *tiny, "--name=piped", "--log_interval=1"]
+    child = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.close()
+    assert child.wait(timeout=120) == 0
+    assert read_run(tmp_path / "runs" / "piped").finished

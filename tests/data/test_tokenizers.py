@@ -58,7 +58,7 @@ def test_gpt2_without_its_files_and_without_a_network_tells_the_ways_out(
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
     with pytest.raises(NanodynoError, match="gpt2 tokenizer's files") as caught:
         get_tokenizer("gpt2")
-    assert "tokenizer=bytes" in str(caught.value.hint)
+    assert "--tokenizer=bytes" in str(caught.value.hint)
     assert "TIKTOKEN_CACHE_DIR" in str(caught.value.hint)
 
 

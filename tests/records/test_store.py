@@ -109,7 +109,7 @@ def test_a_run_of_a_newer_nanodyno_is_refused_by_its_version(folder: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[1]", b"\xff\xfe", b'{"version": "x"}', b'{"version": null}']
+    "content", [b"", b"{", b"[1]", b"\xff\xfe", b'{"format": "nanodyno-run", "version": "x"}']
 )
 def test_a_damaged_run_json_is_an_error_that_names_it(folder: Path, content: bytes) -> None:
     (folder / "run.json").write_bytes(content)

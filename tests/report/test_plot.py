@@ -41,3 +41,23 @@ def test_nothing_to_plot_is_said() -> None:
 
 def test_a_single_point_is_drawn() -> None:
     assert any(row.strip() for row in canvas([Series("a", [3], [7])]))
+
+
+def test_the_second_line_is_dashed_and_the_third_is_not() -> None:
+    levels = [Series(str(y), [0, 1], [y, y]) for y in (2, 1, 0)]
+    rows = [row for row in canvas(levels, width=28, height=12) if row.strip()]
+    assert [" " in row for row in rows] == [False, True, False]
+    # 20 columns: the first is drawn, the next is not, and so on.
+    assert [column for column in range(20) if rows[1][column] != " "] == list(range(0, 20, 2))
+
+
+def test_the_legend_tells_solid_from_dashed() -> None:
+    legend = line_plot([Series("train", [0], [1]), Series("val", [0], [2])], 60, 8, "x", "y").plain
+    assert "━━ train   ╍╍ val" in legend
+
+
+def test_a_single_point_of_a_dashed_series_is_drawn() -> None:
+    # With x from 0 to 19 over 40 dots, x=5 lies at dot 10 and x=6 at 12: columns 5 and 6.
+    for x, column in ((5, 5), (6, 6)):
+        rows = canvas([Series("a", [0, 19], [1, 1]), Series("b", [x], [0])])
+        assert rows[-1][column] != " "

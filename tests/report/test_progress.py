@@ -94,8 +94,38 @@ def test_the_header_says_what_runs_on_what(h200: RunRecord) -> None:
     assert "preparing" in text
     assert "124.4M parameters, 12 layers of 768, 12 heads, context 1024, resumed at iteration 7" in text
     assert "NVIDIA H200: bfloat16, compiled; datasheet peak 989.0 TFLOP/s dense" in text
-    assert "524,288 tokens/iteration = 8 x 1024 x 64 micro-batches" in text
+    assert "524,288 tokens/iteration = 8 x 1024 x 64 micro-steps; " in text
     assert "accepted and ignored: wandb_log" in text
+
+
+@pytest.mark.parametrize(
+    ("eval_tokens", "val_tokens", "words"),
+    [
+        (8192, 10**8, "evaluated on 8,192 tokens of each split"),
+        # 1,999 targets fill 15 sequences of 128.
+        (8192, 2000, "evaluated on 1,920 val and 8,192 train tokens"),
+        (1, 10**8, "evaluated on 128 tokens of each split"),
+    ],
+)
+def test_the_header_says_on_how_many_tokens_it_evaluates(
+    record: Builder, eval_tokens: int, val_tokens: int, words: str
+) -> None:
+    plain: RunRecord = record({"block_size": 128, "eval_tokens": eval_tokens})
+    data = plain.data.model_copy(update={"val_tokens": val_tokens})
+    started = Started(plain.model_copy(update={"data": data}), Path("r"), 0)
+    assert words in shown(PlainDisplay, [started])
+
+
+@pytest.mark.parametrize("display", [PlainDisplay, LiveDisplay, NanogptDisplay])
+def test_what_looks_like_markup_is_shown_as_it_is(
+    display: Callable[[Console], Any], h200: RunRecord, evaluation: Builder
+) -> None:
+    noted = h200.model_copy(update={"notes": ("from [/b] and :smile:",)})
+    events: list[Event] = [Message("in x[/b]y"), Started(noted, Path("x[/b]y"), 0), evaluation(0)]
+    text = shown(display, [*events, Saved(Path("x[/b]y/c"), 0, 1.0)], terminal=True)
+    assert "in x[/b]y" in text
+    assert "from [/b] and :smile:" in text
+    assert ("to x[/b]y" if display is NanogptDisplay else "run x[/b]y:") in text
 
 
 def test_an_evaluation_shows_loss_and_perplexity(evaluation: Builder, h200: RunRecord) -> None:

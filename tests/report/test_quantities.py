@@ -33,10 +33,24 @@ def test_memory_is_in_gib_of_two_to_the_thirty() -> None:
 
 @pytest.mark.parametrize(
     ("share", "words"),
-    [(0.458, "45.8%"), (1.88, "188.0%"), (0.00023, "0.023%"), (0, "0.0%"), (1e-9, "<0.0001%")],
+    [
+        (0.458, "45.8%"),
+        (1.88, "188.0%"),
+        (0.00023, "0.023%"),
+        (0.0003, "0.030%"),
+        (0, "0.0%"),
+        (1e-9, "<0.0001%"),
+    ],
 )
 def test_small_shares_keep_digits_that_say_something(share: float, words: str) -> None:
     assert quantities.percent(share) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(0, "0.00"), (0.00529, "0.0053"), (0.5, "0.50"), (1.254, "1.25"), (1e-6, "<0.0001")]
+)
+def test_less_than_an_epoch_keeps_two_digits(value: float, words: str) -> None:
+    assert quantities.epochs(value) == words
 
 
 @pytest.mark.parametrize(

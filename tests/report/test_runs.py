@@ -1,5 +1,6 @@
 """Tables and pages, read off a console."""
 
+import dataclasses
 import io
 import json
 from collections.abc import Callable
@@ -50,6 +51,59 @@ def test_a_narrow_window_cuts_no_cell(on_card: Run) -> None:
     assert "…" not in table
     assert "5.5194" in table
     assert "76.8%" in table
+
+
+@pytest.mark.parametrize(
+    ("width", "titles"),
+    [
+        (60, "run state params val loss tok/s"),
+        (72, "run state params tokens val loss tok/s"),
+        (84, "run state params tokens val loss tok/s peak mem"),
+        (85, "run state params tokens val loss tok/s % of peak peak mem"),
+    ],
+)
+def test_columns_go_before_a_cell_is_cut(
+    run: Builder, step: Builder, evaluation: Builder, width: int, titles: str
+) -> None:
+    # The widest cells: 14 + 9 + 6 + 8 + 9 and four gaps of 2 are 54; tokens make it 62, memory 74, peak 85.
+    fast = run(
+        steps=[step(i, step_seconds=0.5, peak_allocated_bytes=100 * 2**30) for i in range(9)],
+        evals=[evaluation(0, val_loss=10.9881)],
+    )
+    named = fast.record.model_copy(update={"name": "fourteen-chars"})
+    rows = [dataclasses.replace(each, record=named) for each in (fast, run())]
+    table = text_of(runs_table([(each, summarise(each)) for each in rows], width), width)
+    assert "…" not in table
+    assert " ".join(table.splitlines()[0].split()) == titles
+    assert table.count("fourteen-chars") == 2
+
+
+def test_a_page_tells_where_the_run_was_resumed(run: Builder, record: Builder) -> None:
+    resumed = run(record=record(resumed_at=(500, 1200)))
+    assert "at iteration 500, 1,200" in text_of(run_page(resumed, summarise(resumed), 100), 100)
+    assert "resumed" not in text_of(run_page(run(), summarise(run()), 100), 100)
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        (1, "(of the only iteration)"),
+        (7, "(mean of the last 7 iterations)"),
+        (20, "of the last 10 iterations)"),
+    ],
+)
+def test_a_page_counts_the_iterations_behind_the_train_loss(
+    run: Builder, step: Builder, steps: int, words: str
+) -> None:
+    some = run(steps=[step(i) for i in range(steps)])
+    assert words in text_of(run_page(some, summarise(some), 100), 100)
+
+
+def test_a_page_says_how_much_was_read_and_evaluated_on(on_card: Run) -> None:
+    page = " ".join(text_of(run_page(on_card, summarise(on_card), 200), 200).split())
+    # 20 iterations of 524,288 tokens out of 10 billion.
+    assert "0.0010 epochs seen" in page
+    assert "5.5194 at 10 (perplexity 249.5), evaluated on 1,048,576 tokens" in page
 
 
 def test_a_wide_window_shows_when_it_started(on_card: Run) -> None:

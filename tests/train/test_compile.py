@@ -80,7 +80,3 @@ def test_an_error_that_is_not_the_compilers_is_raised(trainer: Trainers) -> None
     torch._dynamo.reset()
     with pytest.raises(RuntimeError, match="size of tensor"):
         ours.warm_up()
-
-
-def test_without_compile_there_is_no_warm_up(trainer: Trainers) -> None:
-    assert trainer().warm_up() is None

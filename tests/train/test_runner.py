@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from nanodyno.config import RunConfig
 from nanodyno.errors import NanodynoError, RunFailed
@@ -166,7 +167,7 @@ def test_a_failed_compilation_is_told_and_recorded(
 
     monkeypatch.setattr(torch, "compile", refuse)
     told: list[Event] = []
-    run_training(job(compile=True, max_iters=1), told.append)
+    run_training(job(compile=True, max_iters=1, warmup_iters=0), told.append)
     record = read_run(job().folder).record
     assert (record.arithmetic.compiled, record.arithmetic.compile_seconds) == (False, None)
     assert record.notes[0] == "a note"
@@ -203,13 +204,31 @@ def test_running_out_of_memory_is_told_with_what_to_change(
     assert "halve --batch_size" in (raised.value.hint or "")
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+    ],
+)
 def test_a_full_disk_ends_the_run_and_keeps_what_was_recorded(
-    job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+    job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise error
 
     monkeypatch.setattr("nanodyno.train.checkpoint.save_file", full)
-    with pytest.raises(RunFailed, match="disk is full"):
+    with pytest.raises(RunFailed, match="No space left on device"):
         run_training(job(), ignore)
     assert read_run(job().folder).evals
+    assert list((job().folder / "checkpoints").iterdir()) == []
+
+
+def test_an_evaluation_alone_compiles_nothing(
+    job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("compiled for nothing")
+
+    monkeypatch.setattr(torch, "compile", refuse)
+    run_training(job(compile=True, eval_only=True), ignore)

@@ -1,5 +1,6 @@
 """`nanodyno demo`: two small runs on the embedded corpus, side by side, on any machine and offline."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -65,7 +66,7 @@ def _train(
     folder = next_folder(stem)
     display = make_display("auto", console)
     try:
-        run_training(Job(config, folder.name, folder, ("nanodyno", "demo")), display)
+        run_training(Job(config, folder.name, folder, ("nanodyno", *sys.argv[1:])), display)
     finally:
         display.close()
     run = read_run(folder)

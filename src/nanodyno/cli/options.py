@@ -1,5 +1,6 @@
 """Options and helpers that several commands share."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,16 @@ RunName = Annotated[
 
 
 def console_for(json: bool) -> "Console":
-    """Where people read: stdout, or stderr when stdout carries a document."""
+    """Where people read: stdout, or stderr when stdout carries a document.
+
+    When its reader goes away (`| head`, a `tee` that died), it falls silent and the work goes on.
+    """
     from rich.console import Console
 
-    return Console(stderr=json)
+    class LastingConsole(Console):
+        def on_broken_pipe(self) -> None:
+            self.quiet = True
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.file.fileno())
+
+    return LastingConsole(stderr=json)

@@ -1,10 +1,12 @@
 """`nanodyno runs`: what there is."""
 
+from pathlib import Path
+
 from nanodyno.cli.options import RUNS_FOLDER, Json, console_for
 
 
 def runs(json: Json = False) -> None:
-    """List the runs under runs/, oldest first: state, size, loss, speed."""
+    """List the runs under runs/ and in this folder (out_dir), oldest first: state, size, loss, speed."""
     import typer
 
     from nanodyno.analysis.summary import summarise
@@ -15,7 +17,7 @@ def runs(json: Json = False) -> None:
 
     console = console_for(json)
     found, unreadable = [], []
-    for folder in run_folders(RUNS_FOLDER):
+    for folder in [*run_folders(RUNS_FOLDER), *run_folders(Path())]:
         try:
             run = read_run(folder)
         except NanodynoError as error:

@@ -1,6 +1,6 @@
 """`nanodyno sample`: text from a run's newest checkpoint."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -15,7 +15,13 @@ def sample(  # noqa: PLR0913 - one parameter per option
     tokens: Annotated[int, typer.Option(min=1, help="Tokens to draw.")] = 200,
     temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token each time.")] = 0.8,
     top_k: Annotated[int, typer.Option(min=0, help="Draw among the k likeliest only; 0 is no limit.")] = 200,
-    seed: Annotated[int, typer.Option(help="The same seed draws the same text.")] = 1337,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="The same seed draws the same text.")
+    ] = 1337,
+    tokenizer: Annotated[
+        Literal["bytes", "gpt2"] | None,
+        typer.Option(help="For a dataset that does not name its own, such as nanoGPT's train.bin."),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     json: Json = False,
 ) -> None:
@@ -29,7 +35,7 @@ def sample(  # noqa: PLR0913 - one parameter per option
 
     checkpoints = find_run(run, RUNS_FOLDER) / CHECKPOINTS_FOLDER
     dials = Dials(prompt, tokens, temperature, top_k or None, seed)
-    pieces = sample_text(checkpoints, dials, device)
+    pieces = sample_text(checkpoints, dials, device, tokenizer)
     if json:
         typer.echo(to_json({"run": run, "prompt": prompt, "text": "".join(pieces)}))
         return

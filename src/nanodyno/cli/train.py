@@ -1,6 +1,7 @@
 """`nanodyno train`: a run from a recipe, a TOML file or a nanoGPT config."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -10,7 +11,12 @@ from nanodyno.cli.options import RUNS_FOLDER, Json, console_for
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from nanodyno.config import RunConfig
+    from nanodyno.records.store import Run
+    from nanodyno.report.progress import LogStyle
+    from nanodyno.train.runner import Job
 
 
 def _show_keys(asked: bool) -> None:
@@ -64,28 +70,50 @@ def train(
     folder = run_folder(config, name, settings.name)
     notes = tuple(f"accepted and ignored: {key}" for key in settings.ignored)
 
-    from nanodyno.analysis.summary import summarise
-    from nanodyno.records.store import read_run
-    from nanodyno.report.document import run_document, to_json
-    from nanodyno.report.progress import make_display
-    from nanodyno.report.runs import run_page
-    from nanodyno.train.runner import Job, run_training
+    from nanodyno.train.runner import Job
 
-    console = console_for(json)
+    job = Job(config, folder.name, folder, ("nanodyno", *sys.argv[1:]), notes)
+    _show(_train(job, log, console_for(json)), log, json)
+
+
+def _train(job: "Job", log: "LogStyle", console: "Console") -> "Run":
+    """Trains and reads back; a look at a saved run, which records nothing, comes with what it just saw."""
+    from nanodyno.records.events import Event
+    from nanodyno.records.store import read_run
+    from nanodyno.records.types import EvalRecord
+    from nanodyno.report.progress import make_display
+    from nanodyno.train.runner import run_training
+
     display = make_display(log, console)
+    evals: list[EvalRecord] = []
+
+    def watch(event: Event) -> None:
+        if isinstance(event, EvalRecord):
+            evals.append(event)
+        display(event)
+
     try:
-        run_training(Job(config, folder.name, folder, ("nanodyno", *sys.argv[1:]), notes), display)
+        run_training(job, watch)
     except KeyboardInterrupt:
         display.close()
-        _say_stopped(folder)
+        console_for(json=True).print(_where_it_stands(job.folder), highlight=False, markup=False)
         raise
     finally:
         display.close()
-    run = read_run(folder)
+    run = read_run(job.folder)
+    return replace(run, evals=tuple(evals)) if job.config.eval_only else run
+
+
+def _show(run: "Run", log: "LogStyle", json: bool) -> None:
+    from nanodyno.analysis.summary import summarise
+    from nanodyno.report.document import run_document, to_json
+    from nanodyno.report.runs import run_page
+
     summary = summarise(run)
     if json:
         typer.echo(to_json(run_document(run, summary)))
     elif log != "nanogpt":
+        console = console_for(json)
         console.print()
         console.print(run_page(run, summary, console.width))
 
@@ -93,11 +121,11 @@ def train(
 def run_folder(config: "RunConfig", name: str | None, recipe: str) -> Path:
     """out_dir as in nanoGPT, else runs/NAME, else the recipe's name and the next free number."""
     if config.out_dir is not None:
-        if name is not None:
-            raise NanodynoError("--name and --out_dir both name the run's folder", "give one of them")
+        if name is not None and RUNS_FOLDER / name != Path(config.out_dir):
+            raise NanodynoError("--name and --out_dir name two folders", "give one of them")
         return Path(config.out_dir)
     if name is not None:
-        if Path(name).name != name or name in (".", ".."):
+        if Path(name).name != name or name in ("", ".", ".."):
             raise NanodynoError(f"--name={name} is not a plain name", "for a path use --out_dir")
         return RUNS_FOLDER / name
     if config.init_from == "resume":
@@ -112,9 +140,18 @@ def next_folder(stem: str) -> Path:
     return RUNS_FOLDER / f"{stem}-{number}"
 
 
-def _say_stopped(folder: Path) -> None:
-    typer.echo(
-        f"what was recorded is in {folder}; to go on from its last checkpoint, give the same command with "
-        f"--out_dir={folder} --init_from=resume",
-        err=True,
+def _where_it_stands(folder: Path) -> str:
+    """What Ctrl-C leaves behind, and how to go on."""
+    from nanodyno.records.store import CHECKPOINTS_FOLDER, RUN_FILE
+    from nanodyno.train import checkpoint
+
+    if not (folder / RUN_FILE).exists():
+        return "nothing was recorded yet"
+    try:
+        saved = checkpoint.newest(folder / CHECKPOINTS_FOLDER)
+    except NanodynoError:
+        return f"the records are in {folder}; no checkpoint was saved yet, so there is nothing to go on from"
+    return (
+        f"the records are in {folder}; to go on from its checkpoint at iteration {saved.progress.iteration}, "
+        f"give the same command with --out_dir={folder} --init_from=resume"
     )

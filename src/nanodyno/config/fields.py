@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 IGNORED_KEYS = frozenset({"always_save_checkpoint", "backend"})
 VOCABULARY_MULTIPLE = 64
 HEAD_SIZE = 64
+DEVICES = r"auto|cpu|mps|cuda(:[0-9]{1,4})?"
 LARGEST = 2**63 - 1
 DEFAULT_ACCUMULATION = 40
 DEFAULT_EVAL_TOKENS = 1_048_576
@@ -40,7 +41,7 @@ _Text = Annotated[str, Field(min_length=1), _Means("text that is not empty")]
 _MaybeText = Annotated[_Text | None, _Means("text that is not empty")]
 _Device = Annotated[
     str,
-    Field(pattern=r"^(auto|cpu|mps|cuda(:[0-9]+)?)$"),
+    Field(pattern=f"^({DEVICES})$"),
     _Means('"auto", "cpu", "cuda", "cuda:N" or "mps"'),
 ]
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nanodyno.data.corpus import CORPUS_VERSION, stdlib_documents
-from nanodyno.data.shards import MANIFEST, SPLITS, Dataset, open_dataset
+from nanodyno.data.manifest import MANIFEST, told_os_errors
+from nanodyno.data.shards import SPLITS, Dataset, open_dataset
 from nanodyno.data.tokenizers import get_tokenizer
 from nanodyno.data.writer import write_dataset
 
@@ -21,7 +22,9 @@ def embedded_dataset(data_dir: Path, tokenizer_name: str, progress: Progress | N
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
     }
-    if (folder / MANIFEST).exists():
+    with told_os_errors():
+        there = (folder / MANIFEST).exists()
+    if there:
         dataset = open_dataset(folder)
         if dataset.source == source:
             return dataset

@@ -1,29 +1,31 @@
 """Datasets on disk: a folder of raw little-endian token files with a manifest that says what they are.
 
 The token files have no header, so nanoGPT reads them too, and nanoGPT's own folders (train.bin and val.bin
-without a manifest) are read as they are. Everything is checked when a dataset is opened, before a run has
-spent anything on it.
+without a manifest) are read as they are. Opening a dataset checks its manifest and the size of every file,
+and up to 64 MiB the checksums too; above that `verify` computes them on request. Whether ids lie within the
+vocabulary is checked batch by batch, by the loader.
 """
 
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from nanodyno.data.manifest import MANIFEST, again_hint, checked_manifest, read_manifest, told_os_errors
 from nanodyno.errors import NanodynoError
 
-MANIFEST = "manifest.json"
-FORMAT = "nanodyno-shards"
-VERSION = 1
 SPLITS = ("train", "val")
 DTYPES = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
 
 # Up to this size a dataset's checksums are computed at every opening: well under a second.
 _VERIFIED_AT_OPENING_BYTES = 64 * 2**20
+# How far into a nanoGPT file its largest token is looked for, when its vocabulary is asked: milliseconds.
+_LOOKED_AT_TOKENS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class Dataset:
     def name(self) -> str:
         return self.folder.name
 
+    @told_os_errors()
     def split(self, name: str) -> TokenFiles:
         shards = self.splits[name]
         arrays = tuple(np.memmap(shard.path, dtype=DTYPES[self.dtype], mode="r") for shard in shards)
@@ -81,16 +84,17 @@ class Dataset:
             yield from shards
 
 
+@told_os_errors()
 def open_dataset(folder: Path, vocab_size: int | None = None) -> Dataset:
     """The dataset in folder, checked. vocab_size is the model's; nanoGPT's folders cannot do without it."""
     if not is_dataset(folder):
         raise NanodynoError(f"no dataset in {folder}", hint=_neighbours_hint(folder))
     if (folder / MANIFEST).exists():
-        dataset = dataset_from_manifest(folder, _read_manifest(folder))
+        dataset = dataset_from_manifest(folder, read_manifest(folder))
         check_vocabulary(dataset, vocab_size)
+        check_sizes(dataset)
     else:
         dataset = _nanogpt_dataset(folder, vocab_size)
-    check_sizes(dataset)
     item_bytes = DTYPES[dataset.dtype].itemsize
     if sum(shard.tokens for shard in dataset.shards()) * item_bytes <= _VERIFIED_AT_OPENING_BYTES:
         verify(dataset)
@@ -103,12 +107,16 @@ def is_dataset(folder: Path) -> bool:
 
 
 def datasets_in(data_dir: Path) -> list[str]:
-    """Names of the datasets directly in data_dir, sorted."""
-    if not data_dir.is_dir():
-        return []
-    return sorted(path.name for path in data_dir.iterdir() if is_dataset(path))
+    """Names of the datasets directly in data_dir, sorted; what cannot be read is left out."""
+    found: list[str] = []
+    with suppress(OSError):
+        for path in data_dir.iterdir():
+            with suppress(OSError):
+                found += [path.name] if is_dataset(path) else []
+    return sorted(found)
 
 
+@told_os_errors()
 def verify(dataset: Dataset) -> None:
     """Recompute every checksum that the manifest tells and name the first file that is not as it was."""
     for shard in dataset.shards():
@@ -120,75 +128,47 @@ def verify(dataset: Dataset) -> None:
             raise NanodynoError(
                 f"{shard.path} has changed since it was prepared (sha256 {found[:12]}, "
                 f"its manifest says {shard.sha256[:12]})",
-                hint=_again_hint(dataset.folder),
+                hint=again_hint(dataset.folder),
             )
 
 
+@told_os_errors()
 def check_sizes(dataset: Dataset) -> None:
     """Every file is there and holds exactly its tokens."""
     for shard in dataset.shards():
         if not shard.path.is_file():
-            raise NanodynoError(f"{shard.path} is missing", hint=_again_hint(dataset.folder))
+            raise NanodynoError(f"{shard.path} is missing", hint=again_hint(dataset.folder))
         expected = shard.tokens * DTYPES[dataset.dtype].itemsize
         found = shard.path.stat().st_size
         if found != expected:
             raise NanodynoError(
                 f"{shard.path} should have {expected} bytes ({shard.tokens} tokens) but has {found}",
-                hint=_again_hint(dataset.folder),
+                hint=again_hint(dataset.folder),
             )
     for split in SPLITS:
-        if not dataset.splits.get(split) or dataset.tokens(split) == 0:
-            raise NanodynoError(f"{dataset.folder} has no {split} tokens", hint=_again_hint(dataset.folder))
+        if not dataset.splits.get(split):
+            raise NanodynoError(f"{dataset.folder} has no {split} tokens", hint=again_hint(dataset.folder))
 
 
-def dataset_from_manifest(folder: Path, manifest: dict[str, Any]) -> Dataset:
+def dataset_from_manifest(folder: Path, told: dict[str, Any]) -> Dataset:
     """The dataset that a manifest describes, its files not yet looked at."""
-    path = folder / MANIFEST
-    if manifest.get("format") != FORMAT or manifest.get("version") != VERSION:
-        raise NanodynoError(
-            f"{path} is {manifest.get('format')!r} version {manifest.get('version')!r}; "
-            f"this nanodyno reads {FORMAT!r} version {VERSION}",
-            hint="prepare the dataset again, or use the nanodyno that wrote it",
+    manifest = checked_manifest(folder / MANIFEST, told)
+    splits = {
+        split: tuple(
+            Shard(folder / entry.file, entry.tokens, entry.documents, entry.sha256) for entry in entries
         )
-    try:
-        splits = {
-            split: tuple(_shard(folder, entry) for entry in entries)
-            for split, entries in manifest["splits"].items()
-        }
-        dataset = Dataset(
-            folder=folder,
-            tokenizer=manifest["tokenizer"],
-            vocab_size=int(manifest["vocab_size"]),
-            end_of_text=manifest["end_of_text"],
-            dtype=manifest["dtype"],
-            source=dict(manifest["source"]),
-            splits=splits,
-            fingerprint=_fingerprint(manifest),
-        )
-        DTYPES[dataset.dtype]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise NanodynoError(
-            f"{path} is damaged: {type(error).__name__} {error}", hint=_again_hint(folder)
-        ) from error
-    return dataset
-
-
-def _read_manifest(folder: Path) -> dict[str, Any]:
-    path = folder / MANIFEST
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise NanodynoError(f"{path} is not JSON: {error}", hint=_again_hint(folder)) from error
-    if not isinstance(manifest, dict):
-        raise NanodynoError(f"{path} is not a manifest", hint=_again_hint(folder))
-    return manifest
-
-
-def _shard(folder: Path, entry: dict[str, Any]) -> Shard:
-    name = entry["file"]
-    if Path(name).name != name:
-        raise ValueError(f"file {name!r} is not a plain name")
-    return Shard(folder / name, int(entry["tokens"]), entry["documents"], entry["sha256"])
+        for split, entries in manifest.splits.items()
+    }
+    return Dataset(
+        folder=folder,
+        tokenizer=manifest.tokenizer,
+        vocab_size=manifest.vocab_size,
+        end_of_text=manifest.end_of_text,
+        dtype=manifest.dtype,
+        source=manifest.source,
+        splits=splits,
+        fingerprint=_fingerprint(told),
+    )
 
 
 def check_vocabulary(dataset: Dataset, vocab_size: int | None) -> None:
@@ -203,28 +183,40 @@ def check_vocabulary(dataset: Dataset, vocab_size: int | None) -> None:
 
 def _nanogpt_dataset(folder: Path, vocab_size: int | None) -> Dataset:
     if any(folder.glob(f"{MANIFEST}.*.partial")):
-        raise NanodynoError(f"the preparation of {folder} was interrupted", hint=_again_hint(folder))
-    if vocab_size is None:
-        raise NanodynoError(f"{folder} does not say its vocabulary", hint=_vocabulary_hint(folder))
+        raise NanodynoError(f"the preparation of {folder} was interrupted", hint=again_hint(folder))
     dtype = "uint16"
-    splits: dict[str, tuple[Shard, ...]] = {}
-    for split in SPLITS:
-        path = folder / f"{split}.bin"
-        if not path.is_file():
-            raise NanodynoError(f"{path} is missing", hint="nanoGPT's prepare.py writes both files")
-        tokens, rest = divmod(path.stat().st_size, DTYPES[dtype].itemsize)
-        if rest:
-            raise NanodynoError(
-                f"{path} has an odd number of bytes ({path.stat().st_size}): no file of uint16 tokens",
-                hint="it may be cut off: write it again with nanoGPT's prepare.py",
-            )
-        splits[split] = (Shard(path, tokens),)
+    splits = {split: (_nanogpt_shard(folder / f"{split}.bin", dtype),) for split in SPLITS}
+    if vocab_size is None:
+        raise NanodynoError(f"{folder} does not say its vocabulary", hint=_vocabulary_hint(folder, dtype))
     sizes = {shard.path.name: shard.tokens for shards in splits.values() for shard in shards}
     return Dataset(folder, None, vocab_size, None, dtype, {}, splits, _fingerprint(sizes))
 
 
-def _vocabulary_hint(folder: Path) -> str:
-    hint = "give vocab_size, e.g. vocab_size=50304 for GPT-2's tokens"
+def _nanogpt_shard(path: Path, dtype: str) -> Shard:
+    if not path.is_file():
+        raise NanodynoError(f"{path} is missing", hint="nanoGPT's prepare.py writes both files")
+    size = path.stat().st_size
+    tokens, rest = divmod(size, DTYPES[dtype].itemsize)
+    if rest:
+        raise NanodynoError(
+            f"{path} has an odd number of bytes ({size}): no file of {dtype} tokens",
+            hint="it may be cut off: write it again with the program that made it",
+        )
+    if tokens == 0:
+        raise NanodynoError(
+            f"{path} is empty: there are no {path.stem} tokens",
+            hint="write it again with the program that made it",
+        )
+    return Shard(path, tokens)
+
+
+def _vocabulary_hint(folder: Path, dtype: str) -> str:
+    tokens = np.fromfile(folder / "train.bin", dtype=DTYPES[dtype], count=_LOOKED_AT_TOKENS)
+    largest = int(tokens.max())
+    hint = (
+        f"the first {len(tokens):,} tokens of train.bin go up to {largest}, "
+        f"so vocab_size={largest + 1} or more; 50304 for GPT-2's"
+    )
     if (folder / "meta.pkl").exists():
         hint += "; meta.pkl may hold it, but a pickle can run code when it is read, so it is never opened"
     return hint
@@ -238,7 +230,3 @@ def _fingerprint(told: Mapping[str, Any]) -> str:
 def _neighbours_hint(folder: Path) -> str:
     there = datasets_in(folder.parent)
     return f"datasets beside it: {', '.join(there)}" if there else f"there are none in {folder.parent}"
-
-
-def _again_hint(folder: Path) -> str:
-    return f"delete {folder} and prepare it again"

@@ -62,7 +62,7 @@ class Gpt2Tokenizer:
         except (OSError, ValueError) as error:
             raise NanodynoError(
                 "the gpt2 tokenizer's files are not on this machine and could not be downloaded",
-                hint="use tokenizer=bytes, which needs no files, or point TIKTOKEN_CACHE_DIR at a folder "
+                hint="use --tokenizer=bytes, which needs no files, or point TIKTOKEN_CACHE_DIR at a folder "
                 "that a machine with a network has filled",
             ) from error
 

@@ -6,6 +6,9 @@ import torch
 
 from nanodyno.model.gpt import GPT
 
+COLDEST = 1e-4
+"""Below it the division would overflow, and the likeliest token is all that is left."""
+
 
 @torch.inference_mode()
 def generate(  # noqa: PLR0913 - each is one dial of sampling
@@ -35,7 +38,7 @@ def generate(  # noqa: PLR0913 - each is one dial of sampling
 def _draw(
     logits: torch.Tensor, temperature: float, top_k: int | None, generator: torch.Generator
 ) -> torch.Tensor:
-    if temperature == 0:
+    if temperature < COLDEST:
         return logits.argmax()
     logits = logits / temperature
     if top_k is not None and top_k < logits.numel():

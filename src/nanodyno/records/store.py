@@ -16,7 +16,7 @@ from typing import IO, Self, TypeVar
 from pydantic import ValidationError
 
 from nanodyno.errors import NanodynoError
-from nanodyno.records.types import FORMAT_VERSION, EvalRecord, Record, RunRecord, StepRecord
+from nanodyno.records.types import FORMAT, FORMAT_VERSION, EvalRecord, Record, RunRecord, StepRecord
 
 RUN_FILE = "run.json"
 RUN_FILE_ASIDE = RUN_FILE + ".new"
@@ -67,8 +67,11 @@ class RunWriter:
         """Claims a folder for a new run; refuses one that holds anything already."""
         refuse_foreign_folder(folder)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_whole(folder / RUN_FILE, record.model_dump_json(indent=2) + "\n")
+            # Of two processes that start under one new name at once, one makes the folder.
+            folder.mkdir(parents=True, exist_ok=folder.exists())
+            _write_run(folder, record)
+        except FileExistsError:
+            raise _belongs_to_another(folder) from None
         except OSError as error:
             raise NanodynoError(
                 f"cannot write the run folder {folder}: {error.strerror}", "choose another with --out_dir"
@@ -82,11 +85,19 @@ class RunWriter:
         evals = [entry for entry in read_evals(folder) if entry.iteration <= iteration]
         write_whole(folder / STEPS_FILE, "".join(step.model_dump_json() + "\n" for step in steps))
         write_whole(folder / EVALS_FILE, "".join(entry.model_dump_json() + "\n" for entry in evals))
-        write_whole(folder / RUN_FILE, record.model_dump_json(indent=2) + "\n")
+        _write_run(folder, record)
         return cls(folder)
 
     def replace_run(self, record: RunRecord) -> None:
-        write_whole(self.folder / RUN_FILE, record.model_dump_json(indent=2) + "\n")
+        _write_run(self.folder, record)
+
+    def abandon(self) -> None:
+        """Takes back a run that ended before its first record, so that its name is free again."""
+        self.close()
+        for name in (RUN_FILE, STEPS_FILE, EVALS_FILE):
+            (self.folder / name).unlink(missing_ok=True)
+        if not any(self.folder.iterdir()):
+            self.folder.rmdir()
 
     def append(self, record: StepRecord | EvalRecord) -> None:
         file = self._steps if isinstance(record, StepRecord) else self._evals
@@ -107,17 +118,29 @@ class RunWriter:
 
 def refuse_foreign_folder(folder: Path) -> None:
     """A new run starts in an empty or absent folder, so that nobody's files are written over."""
-    if not folder.exists():
-        return
-    if (folder / RUN_FILE).exists():
-        raise NanodynoError(
-            f"{folder} belongs to another run",
-            "go on with that run with --init_from=resume, or choose another --name or --out_dir",
-        )
-    if not folder.is_dir() or any(path.name != RUN_FILE_ASIDE for path in folder.iterdir()):
-        raise NanodynoError(
-            f"{folder} is not empty and holds no run of nanodyno", "choose another --name or --out_dir"
-        )
+    elsewhere = "choose another --name or --out_dir"
+    try:
+        if not folder.exists():
+            return
+        if (folder / RUN_FILE).exists():
+            raise _belongs_to_another(folder)
+        if not folder.is_dir():
+            raise NanodynoError(f"{folder} is a file, and a run is a folder", elsewhere)
+        if any(path.name != RUN_FILE_ASIDE for path in folder.iterdir()):
+            raise NanodynoError(f"{folder} is not empty and holds no run of nanodyno", elsewhere)
+    except OSError as error:
+        raise NanodynoError(f"cannot use {folder}: {error.strerror}", elsewhere) from error
+
+
+def _belongs_to_another(folder: Path) -> NanodynoError:
+    return NanodynoError(
+        f"{folder} belongs to another run",
+        "go on with that run with --init_from=resume, or choose another --name or --out_dir",
+    )
+
+
+def _write_run(folder: Path, record: RunRecord) -> None:
+    write_whole(folder / RUN_FILE, record.model_dump_json(indent=2) + "\n")
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -138,8 +161,12 @@ def read_run_record(folder: Path) -> RunRecord:
         raise NanodynoError(
             f"{folder} is no run: it has no {RUN_FILE}", "`nanodyno runs` lists them"
         ) from None
+    except OSError as error:
+        raise NanodynoError(f"cannot read {path}: {error.strerror}") from error
     try:
         raw = json.loads(content)
+        if isinstance(raw, dict) and raw.get("format") != FORMAT:
+            raise NanodynoError(f"{path} is no run of nanodyno", "some other program wrote it")
         version = raw.get("version") if isinstance(raw, dict) else None
         if isinstance(version, int) and version > FORMAT_VERSION:
             raise NanodynoError(f"{path} was written by a newer nanodyno", "upgrade nanodyno to read it")
@@ -163,7 +190,7 @@ def read_run(folder: Path) -> Run:
 def find_run(name: str, root: Path) -> Path:
     """A name under the runs folder, or a path."""
     for folder in (root / name, Path(name)):
-        if (folder / RUN_FILE).exists():
+        if os.path.exists(folder / RUN_FILE):  # noqa: PTH110 - unlike Path's, false for an impossible name
             return folder
     known = [folder.name for folder in run_folders(root)]
     hint = (

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from nanodyno.config import RunConfig
 
+FORMAT = "nanodyno-run"
 FORMAT_VERSION = 1
 
 

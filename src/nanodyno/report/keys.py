@@ -1,8 +1,15 @@
 """Every setting of a run, for `train --keys`."""
 
+from typing import Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
 from rich.table import Table
+from rich.text import Text
 
 from nanodyno.config import RunConfig
+
+DEFAULTS_ELSEWHERE = {"vocab_size": "dataset's", "out_dir": "runs/NAME"}
+"""Settings left empty because the run takes them from somewhere else."""
 
 
 def keys_table() -> Table:
@@ -11,8 +18,19 @@ def keys_table() -> Table:
     table.add_column("default", no_wrap=True)
     table.add_column("what it is")
     for name, field in RunConfig.model_fields.items():
-        default = (
-            "derived" if field.is_required() else "none" if field.default is None else str(field.default)
-        )
-        table.add_row(f"--{name}", default, field.description or "")
+        table.add_row(Text(f"--{name}"), Text(_default(name, field)), Text(_meaning(field)))
     return table
+
+
+def _default(name: str, field: FieldInfo) -> str:
+    if field.is_required():
+        return "derived"
+    return DEFAULTS_ELSEWHERE.get(name, "none") if field.default is None else str(field.default)
+
+
+def _meaning(field: FieldInfo) -> str:
+    """The description, and the values to choose from where they are few."""
+    words = field.description or ""
+    if get_origin(field.annotation) is not Literal:
+        return words
+    return f"{words} ({' | '.join(map(str, get_args(field.annotation)))})"

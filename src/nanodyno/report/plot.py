@@ -10,6 +10,7 @@ DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 BRAILLE = 0x2800
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 AXIS_WIDTH = 7
+SOLID, DASHED = "━━", "╍╍"
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,10 @@ class Series:
 
 
 def line_plot(series: Sequence[Series], width: int, height: int, x_label: str, y_label: str) -> Text:
-    """All series on common axes; where two share a character the later one gives its colour."""
+    """All series on common axes; where two share a character the later one gives its colour.
+
+    Every second series is dashed, so that neighbours are told apart without colour too.
+    """
     drawn = [entry for entry in series if entry.x]
     if not drawn:
         return Text("(nothing to plot yet)", style="dim")
@@ -39,7 +43,7 @@ def line_plot(series: Sequence[Series], width: int, height: int, x_label: str, y
             )
             for x, y in zip(entry.x, entry.y, strict=True)
         ]
-        for column, row in _joined(points):
+        for column, row in _stroke(points, dashed=number % 2 == 1):
             place = (row // 4, column // 2)
             dots = cells.get(place, (0, colour))[0]
             cells[place] = (dots | DOTS[row % 4][column % 2], colour)
@@ -62,7 +66,7 @@ def _legend(series: Sequence[Series], y_label: str) -> Text:
     text = Text()
     text.append(y_label.rjust(AXIS_WIDTH) + "  ", style="dim")
     for number, entry in enumerate(series):
-        text.append("━━ ", style=COLOURS[number % len(COLOURS)])
+        text.append(f"{DASHED if number % 2 else SOLID} ", style=COLOURS[number % len(COLOURS)])
         text.append(f"{entry.label}   ")
     text.append("\n")
     return text
@@ -79,6 +83,13 @@ def _tick(row: int, height: int, low: float, high: float) -> str:
 def _range(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values), max(values)
     return (low, high) if high > low else (low - 0.5, high + 0.5)
+
+
+def _stroke(points: Sequence[tuple[int, int]], dashed: bool) -> list[tuple[int, int]]:
+    """The dots of a line; a dashed one leaves out every second character, never the one it begins in."""
+    dots = _joined(points)
+    begin = dots[0][0] // 2
+    return [dot for dot in dots if not dashed or (dot[0] // 2 - begin) % 2 == 0]
 
 
 def _joined(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

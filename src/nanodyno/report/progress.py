@@ -12,13 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from nanodyno.analysis.eta import eta_seconds
-from nanodyno.analysis.nanogpt_log import NanogptLog, eval_line
 from nanodyno.analysis.summary import perplexity
 from nanodyno.analysis.throughput import WARMUP_STEPS, Rates, Yardstick, rates
 from nanodyno.costs.parameters import parameters
 from nanodyno.records.events import Event, Message, Saved, Started
 from nanodyno.records.types import EvalRecord, RunRecord, StepRecord
 from nanodyno.report import quantities
+from nanodyno.report.nanogpt_log import NanogptLog, eval_line
 
 LogStyle = Literal["auto", "plain", "nanogpt"]
 WINDOW = 20
@@ -36,6 +36,11 @@ def make_display(style: LogStyle, console: Console) -> Display:
     if style == "nanogpt":
         return NanogptDisplay(console)
     return LiveDisplay(console) if style == "auto" and console.is_terminal else PlainDisplay(console)
+
+
+def say(console: Console, line: str, style: str = "", soft_wrap: bool = True) -> None:
+    """One line exactly as it is: folders and notes may hold what rich would read as markup or an emoji."""
+    console.print(Text(line, style=style), soft_wrap=soft_wrap)
 
 
 @dataclass(frozen=True)
@@ -105,7 +110,7 @@ class PlainDisplay:
         pass
 
     def _print(self, line: str) -> None:
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(self._console, line)
 
 
 class LiveDisplay:
@@ -119,20 +124,18 @@ class LiveDisplay:
     def __call__(self, event: Event) -> None:
         match event:
             case Message():
-                self._console.print(event.text, style="yellow", markup=False, highlight=False)
+                self._print(event.text, "yellow")
             case Started():
                 self._meter = Meter(event)
                 for line in header(event):
-                    self._console.print(
-                        line, style="bold" if line.startswith("run ") else "", highlight=False
-                    )
+                    self._print(line, "bold" if line.startswith("run ") else "")
                 self._live = Live(console=self._console, refresh_per_second=4, transient=True)
                 self._live.start()
             case StepRecord() if self._meter and self._live:
                 self._live.update(self._lines(event, self._meter.add_step(event), self._meter))
             case EvalRecord() if self._meter:
                 self._meter.add_eval(event)
-                self._console.print(eval_words(event), highlight=False)
+                self._print(eval_words(event))
             case Saved():
                 pass
             case _:
@@ -141,6 +144,10 @@ class LiveDisplay:
     def close(self) -> None:
         if self._live is not None:
             self._live.stop()
+
+    def _print(self, line: str, style: str = "") -> None:
+        # Rich draws the bar with the options of the line above it: unwrapped, a long bar would leave traces.
+        say(self._console, line, style, soft_wrap=False)
 
     def _lines(self, step: StepRecord, speed: Speed, meter: Meter) -> Group:
         where, *numbers = step_parts(step, speed, meter)
@@ -181,7 +188,7 @@ class NanogptDisplay:
             case _:
                 raise AssertionError(f"{event} came before the run started")
         if line is not None:
-            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+            say(self._console, line)
 
     def close(self) -> None:
         pass
@@ -212,9 +219,21 @@ def header(started: Started) -> list[str]:
         f"on {machine.device_name}{threads}: {record.arithmetic.dtype}, {compiled}; {known}",
         f"data {record.data.dataset}: {quantities.count(record.data.train_tokens)} train tokens; "
         f"{config.tokens_per_iter:,} tokens/iteration = {config.batch_size} x {shape.block_size} "
-        f"x {config.gradient_accumulation_steps} micro-batches",
+        f"x {config.gradient_accumulation_steps} micro-steps; {evaluation_words(record)}",
         *record.notes,
     ]
+
+
+def evaluation_words(record: RunRecord) -> str:
+    """What an evaluation reads of each split: whole sequences, and no more than there are."""
+    size = record.config.block_size
+    val, train = (
+        max(size, min(record.config.eval_tokens, tokens - 1) // size * size)
+        for tokens in (record.data.val_tokens, record.data.train_tokens)
+    )
+    if val == train:
+        return f"evaluated on {val:,} tokens of each split"
+    return f"evaluated on {val:,} val and {train:,} train tokens"
 
 
 def step_parts(step: StepRecord, speed: Speed, meter: Meter) -> list[str]:

@@ -33,7 +33,12 @@ def percent(share: float) -> str:
     value = share * 100
     if value == 0 or value >= 1:
         return f"{value:.1f}%"
-    return f"{value:.2g}%" if value >= 0.0001 else "<0.0001%"
+    return f"{_two_digits(value)}%"
+
+
+def epochs(value: float) -> str:
+    """Passes over the data: 1.25, 0.0053."""
+    return f"{value:.2f}" if value == 0 or value >= 1 else _two_digits(value)
 
 
 def duration(seconds: float | None) -> str:
@@ -77,6 +82,11 @@ def rate(value: float) -> str:
 
 def threads(number: int) -> str:
     return "1 thread" if number == 1 else f"{number} threads"
+
+
+def _two_digits(value: float) -> str:
+    """Of a value below 1, trailing zeros kept: 0.030 beside 0.031."""
+    return f"{value:#.2g}" if value >= 0.0001 else "<0.0001"
 
 
 def _three_digits(value: float) -> str:

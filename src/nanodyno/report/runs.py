@@ -5,12 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from nanodyno.analysis.statistics import Interval
-from nanodyno.analysis.summary import Summary
+from nanodyno.analysis.summary import LAST_STEPS, Summary
 from nanodyno.records.store import Run
 from nanodyno.report import quantities
 from nanodyno.report.plot import Series, line_plot
@@ -18,13 +19,16 @@ from nanodyno.report.plot import Series, line_plot
 PLOT_HEIGHT = 12
 PLOT_MAX_WIDTH = 100
 UNKNOWN = "-"
+GAP = 2
+"""Blanks between two columns of a table."""
 
 
 @dataclass(frozen=True)
 class Column:
     title: str
     cell: Callable[[Run, Summary], str]
-    from_width: int = 0
+    rank: int = 0
+    """0 is always shown; the others come in as long as they fit, lower ranks first."""
     justify: Literal["left", "right"] = "right"
 
 
@@ -39,17 +43,28 @@ def state(summary: Summary) -> str:
 def runs_table(runs: Sequence[tuple[Run, Summary]], width: int) -> Table:
     """One run a row. Narrow windows lose the columns that are least asked for; a card's only where one is."""
     any_card = any(summary.card_share is not None for _, summary in runs)
+    columns = [column for column in COLUMNS if any_card or column.title != "% of peak"]
+    shown = _fitting(columns, runs, width)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    shown = [
-        column
-        for column in COLUMNS
-        if width >= column.from_width and (any_card or column.title != "% of peak")
-    ]
     for column in shown:
         table.add_column(column.title, justify=column.justify, no_wrap=True)
     for run, summary in runs:
         table.add_row(*(Text(column.cell(run, summary)) for column in shown))
     return table
+
+
+def _fitting(columns: Sequence[Column], runs: Sequence[tuple[Run, Summary]], width: int) -> list[Column]:
+    """The columns that stand side by side without a cell being cut, in the order of the table."""
+    shown: set[str] = set()
+    left = width + GAP
+    for column in sorted(columns, key=lambda column: column.rank):
+        cells = [column.title, *(column.cell(run, summary) for run, summary in runs)]
+        needed = max(cell_len(cell) for cell in cells) + GAP
+        if column.rank and needed > left:
+            break
+        shown.add(column.title)
+        left -= needed
+    return [column for column in columns if column.title in shown]
 
 
 def run_page(run: Run, summary: Summary, width: int) -> RenderableType:
@@ -93,7 +108,7 @@ def _facts(run: Run, summary: Summary) -> Table:
         (
             "data",
             f"{record.data.dataset}, {quantities.count(record.data.train_tokens)} train tokens, "
-            f"{summary.tokens_seen / max(1, record.data.train_tokens):.2f} epochs seen",
+            f"{quantities.epochs(summary.tokens_seen / max(1, record.data.train_tokens))} epochs seen",
         ),
         ("machine", _machine(run)),
         (
@@ -101,8 +116,9 @@ def _facts(run: Run, summary: Summary) -> Table:
             f"{summary.iterations_done:,} of {summary.iterations_planned:,} iterations, "
             f"{quantities.count(summary.tokens_seen)} tokens",
         ),
+        *_resumed(record.resumed_at_iterations),
         *_speed(summary),
-        *_losses(summary),
+        *_losses(run, summary),
         *(("note", note) for note in record.notes),
     ]
     for title, words in rows:
@@ -115,6 +131,12 @@ def _machine(run: Run) -> str:
     threads = f", {quantities.threads(machine.cpu_threads)}" if machine.device_type == "cpu" else ""
     compiled = "compiled" if arithmetic.compiled else "not compiled"
     return f"{machine.device_name}{threads}, {arithmetic.dtype}, {compiled}, torch {versions.torch}"
+
+
+def _resumed(iterations: Sequence[int]) -> list[tuple[str, str]]:
+    if not iterations:
+        return []
+    return [("resumed", f"at iteration {', '.join(f'{each:,}' for each in iterations)}")]
 
 
 def _speed(summary: Summary) -> list[tuple[str, str]]:
@@ -155,13 +177,16 @@ def _work(summary: Summary) -> str:
     return words
 
 
-def _losses(summary: Summary) -> list[tuple[str, str]]:
+def _losses(run: Run, summary: Summary) -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     if summary.last_train_loss is not None:
-        rows.append(("train loss", f"{summary.last_train_loss:.4f} (mean of the last 10 iterations)"))
+        n = min(LAST_STEPS, len(run.steps))
+        over = "of the only iteration" if n == 1 else f"mean of the last {n} iterations"
+        rows.append(("train loss", f"{summary.last_train_loss:.4f} ({over})"))
     last, best = summary.last_val, summary.best_val
     if last is not None:
-        words = f"{last.loss:.4f} at {last.iteration} (perplexity {last.perplexity:,.1f})"
+        words = f"{last.loss:.4f} at {last.iteration} (perplexity {last.perplexity:,.1f}), "
+        words += f"evaluated on {run.evals[-1].val_tokens:,} tokens"
         if best is not None and best.iteration != last.iteration:
             words += f"; best {best.loss:.4f} at {best.iteration}"
         rows.append(("val loss", words))
@@ -227,12 +252,12 @@ COLUMNS = (
     Column("run", lambda run, _: run.name, justify="left"),
     Column("state", lambda _, summary: state(summary), justify="left"),
     Column("params", lambda _, summary: quantities.count(summary.parameters.total)),
-    Column("tokens", lambda _, summary: quantities.count(summary.tokens_seen)),
+    Column("tokens", lambda _, summary: quantities.count(summary.tokens_seen), rank=1),
     Column("val loss", lambda _, summary: f"{summary.last_val.loss:.4f}" if summary.last_val else UNKNOWN),
     Column("tok/s", _speed_cell),
-    Column("ms/iter", _iteration_cell, from_width=90),
-    Column("% of peak", lambda _, summary: _share(summary)),
-    Column("peak mem", _peak_cell),
-    Column("time", lambda _, summary: quantities.duration(summary.training_seconds), from_width=100),
-    Column("started (UTC)", lambda run, _: f"{run.record.started_at:%Y-%m-%d %H:%M}", 120, "left"),
+    Column("ms/iter", _iteration_cell, rank=4),
+    Column("% of peak", lambda _, summary: _share(summary), rank=3),
+    Column("peak mem", _peak_cell, rank=2),
+    Column("time", lambda _, summary: quantities.duration(summary.training_seconds), rank=5),
+    Column("started (UTC)", lambda run, _: f"{run.record.started_at:%Y-%m-%d %H:%M}", 6, "left"),
 )

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from nanodyno.config import ModelShape
-from nanodyno.errors import NanodynoError
+from nanodyno.errors import NanodynoError, RunFailed
 
 FORMAT = "nanodyno-checkpoint"
 VERSION = 1
@@ -59,6 +59,28 @@ def save(
     folder = about.folder
     aside = folder.with_name(folder.name + ".new")
     shutil.rmtree(aside, ignore_errors=True)
+    try:
+        _write(aside, about, model, optimizer, rng)
+    except (OSError, SafetensorError) as error:  # safetensors wraps the operating system's
+        shutil.rmtree(aside, ignore_errors=True)
+        raise RunFailed(
+            f"cannot save the checkpoint {folder}: {error}",
+            "make room or mend the disk; what was recorded and the checkpoint before it are kept",
+        ) from error
+    shutil.rmtree(folder, ignore_errors=True)
+    aside.rename(folder)
+    for older in folder.parent.glob("iter-*"):
+        if older != folder:
+            shutil.rmtree(older)
+
+
+def _write(
+    aside: Path,
+    about: Checkpoint,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    rng: dict[str, Tensor],
+) -> None:
     aside.mkdir(parents=True)
     names = {parameter: name for name, parameter in model.named_parameters()}
     save_file(_on_cpu(dict(model.named_parameters())), aside / MODEL_FILE)
@@ -75,11 +97,6 @@ def save(
     (aside / STATE_FILE).write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
     for path in [*aside.iterdir(), aside]:
         _flush(path)
-    shutil.rmtree(folder, ignore_errors=True)
-    aside.rename(folder)
-    for older in folder.parent.glob("iter-*"):
-        if older != folder:
-            shutil.rmtree(older)
 
 
 def newest(checkpoints: Path) -> Checkpoint:

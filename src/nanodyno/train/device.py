@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import sys
 import time
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from nanodyno.config import RunConfig
+from nanodyno.config import DEVICES, RunConfig
 from nanodyno.errors import NanodynoError
 from nanodyno.records.types import Dtype, MachineRecord
 
@@ -44,6 +45,8 @@ def choose_device(wanted: str) -> torch.device:
         if torch.cuda.is_available():
             return torch.device("cuda", torch.cuda.current_device())
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    if re.fullmatch(DEVICES, wanted) is None:
+        raise NanodynoError(f"{wanted!r} is no device", "auto, cpu, cuda, cuda:N or mps")
     device = torch.device(wanted)
     if device.type == "cuda":
         return _cuda_device(device)

@@ -24,6 +24,7 @@ from nanodyno.records.types import (
     VersionsRecord,
     utc_now,
 )
+from nanodyno.schedule import learning_rate_at
 from nanodyno.train import checkpoint
 from nanodyno.train.checkpoint import Checkpoint
 from nanodyno.train.device import Choice, choose, describe_machine
@@ -48,9 +49,11 @@ def run_training(job: Job, watch: Watch) -> None:
     """Trains to the end of the config; every record is on disk before it is shown."""
     try:
         _run(job, watch)
-    except torch.OutOfMemoryError as error:
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
         raise RunFailed(
-            f"out of memory: {str(error).splitlines()[0]}",
+            f"out of memory: {(str(error).splitlines() or [''])[0]}",
             f"halve --batch_size (now {job.config.batch_size}) and keep --tokens_per_iter="
             f"{job.config.tokens_per_iter}: the arithmetic stays the same",
         ) from error
@@ -61,6 +64,14 @@ def run_training(job: Job, watch: Watch) -> None:
             f"the disk is full: {error.filename or job.folder}",
             "make room; what was recorded and the last checkpoint are kept",
         ) from error
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """On the host torch has no class of its own for it."""
+    told = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return (
+        told or "can't allocate memory" in str(error) or "Storage size calculation overflowed" in str(error)
+    )
 
 
 def _run(job: Job, watch: Watch) -> None:
@@ -78,21 +89,28 @@ def _run(job: Job, watch: Watch) -> None:
     record = _describe(job, choice, dataset, vocab_size)
     if earlier is not None:
         _refuse_other_model(earlier.saved.shape, config.model_shape(vocab_size), job.folder)
+        _refuse_other_data(earlier.record, record, job.folder)
         record = _continued(record, earlier)
     trainer = Trainer(config, dataset, vocab_size, choice, job.folder / CHECKPOINTS_FOLDER)
     if earlier is not None:
         trainer.restore(earlier.saved)
         if config.eval_only:
-            _look_only(trainer, Started(earlier.record, job.folder, trainer.iteration), watch)
+            _look_only(trainer, Started(record, job.folder, trainer.iteration), watch)
             return
+    recorded = earlier is not None
     with _writer(job.folder, record, earlier) as writer:
-        record = _warm_up(trainer, record, watch)
-        writer.replace_run(record)
-        watch(Started(record, job.folder, trainer.iteration))
-        for event in trainer.events():
-            if isinstance(event, StepRecord | EvalRecord):
-                writer.append(event)
-            watch(event)
+        try:
+            record = _warm_up(trainer, record, watch)
+            writer.replace_run(record)
+            watch(Started(record, job.folder, trainer.iteration))
+            for event in trainer.events():
+                if isinstance(event, StepRecord | EvalRecord):
+                    writer.append(event)
+                    recorded = True
+                watch(event)
+        finally:
+            if not recorded:
+                writer.abandon()
 
 
 @dataclass(frozen=True)
@@ -117,10 +135,21 @@ def _continued(record: RunRecord, earlier: _Earlier) -> RunRecord:
         update={
             "name": old.name,
             "started_at": old.started_at,
-            "notes": tuple(dict.fromkeys((*old.notes, *record.notes))),
+            "notes": tuple(dict.fromkeys((*old.notes, *record.notes, *_changes(earlier, record)))),
             "resumed_at_iterations": (*old.resumed_at_iterations, earlier.saved.progress.iteration),
         }
     )
+
+
+def _changes(earlier: _Earlier, record: RunRecord) -> list[str]:
+    """What the settings of the new stretch do differently."""
+    old, new = earlier.record.config.model_dump(), record.config.model_dump()
+    at = earlier.saved.progress.iteration
+    return [
+        f"from iteration {at} on, {key} is {new[key]}; it was {old[key]}"
+        for key in new
+        if old[key] != new[key] and key not in ("init_from", "out_dir", "eval_only")
+    ]
 
 
 def _look_only(trainer: Trainer, started: Started, watch: Watch) -> None:
@@ -138,20 +167,18 @@ def _writer(folder: Path, record: RunRecord, earlier: _Earlier | None) -> RunWri
 
 def _warm_up(trainer: Trainer, record: RunRecord, watch: Watch) -> RunRecord:
     """Compiles where asked, and puts how that went into the record."""
-    if trainer.config.compile:
-        watch(Message("compiling the model (up to a minute, less the next time)"))
-    compiled = trainer.warm_up()
-    if compiled is None:
+    if not trainer.config.compile or trainer.config.eval_only:  # evaluations are never compiled
         return record
+    watch(Message("compiling the model (up to a minute, less the next time)"))
+    compiled = trainer.warm_up()
     arithmetic = record.arithmetic.model_copy(
         update={"compiled": compiled.worked, "compile_seconds": compiled.seconds if compiled.worked else None}
     )
     notes = record.notes
     if not compiled.worked:
-        note = (
-            f"torch.compile failed, so this runs without it, slower: {compiled.reason} "
-            "(it needs a C++ compiler and Python's headers; --compile=False asks for none)"
-        )
+        note = f"torch.compile failed, so this runs without it, slower: {compiled.reason}"
+        if "compile" in (compiled.reason or "").lower():
+            note += " (it needs a C++ compiler and Python's headers; --compile=False asks for none)"
         notes = (*notes, note)
     return record.model_copy(update={"arithmetic": arithmetic, "notes": notes})
 
@@ -174,8 +201,18 @@ def _describe(job: Job, choice: Choice, dataset: Dataset, vocab_size: int) -> Ru
             fingerprint=dataset.fingerprint,
         ),
         arithmetic=ArithmeticRecord(device=str(choice.device), dtype=choice.dtype, compiled=False),
-        notes=(*job.notes, *choice.notes),
+        notes=(*job.notes, *choice.notes, *_schedule_notes(job.config)),
     )
+
+
+def _schedule_notes(config: RunConfig) -> list[str]:
+    if not config.decay_lr or config.warmup_iters < config.max_iters:
+        return []
+    highest = learning_rate_at(config, config.max_iters - 1)
+    return [
+        f"warm-up takes {config.warmup_iters} iterations and the run has {config.max_iters}: the learning "
+        f"rate ends at {highest:.2e} and never reaches {config.learning_rate:.2e}"
+    ]
 
 
 def _versions() -> VersionsRecord:
@@ -210,4 +247,16 @@ def _refuse_other_model(saved: ModelShape, wanted: ModelShape, folder: Path) -> 
         raise NanodynoError(
             f"{folder} holds another model: {'; '.join(differing)}",
             "resume it with the settings it was started with, or start a new run with another --name",
+        )
+
+
+def _refuse_other_data(old: RunRecord, new: RunRecord, folder: Path) -> None:
+    """The position in the stream means nothing in another stream."""
+    there, here = (old.data.fingerprint, old.config.seed), (new.data.fingerprint, new.config.seed)
+    if there != here:
+        raise NanodynoError(
+            f"{folder} was trained on {old.data.dataset} with seed {old.config.seed}, and this is "
+            f"{new.data.dataset}{' (changed since)' if old.data.dataset == new.data.dataset else ''} "
+            f"with seed {new.config.seed}",
+            "resume it with the data and the seed it was started with",
         )

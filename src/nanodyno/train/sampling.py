@@ -23,20 +23,29 @@ class Dials:
     seed: int
 
 
-def sample_text(checkpoints: Path, dials: Dials, device: str) -> Iterator[str]:
+def sample_text(
+    checkpoints: Path, dials: Dials, device: str, tokenizer_name: str | None = None
+) -> Iterator[str]:
     """Yields pieces of text as they are drawn, up to the end of the document."""
     saved = checkpoint.newest(checkpoints)
-    if saved.tokenizer is None:
+    name = saved.tokenizer or tokenizer_name
+    if name is None:
         raise NanodynoError(
-            "this run's dataset does not say which tokenizer made it, so its tokens are no text",
-            "train on a dataset that nanodyno prepared",
+            "this run's dataset does not say which tokenizer made it",
+            "name it with --tokenizer=gpt2 or --tokenizer=bytes; tokens of any other are no text to us",
         )
-    tokenizer = get_tokenizer(saved.tokenizer)
+    tokenizer = get_tokenizer(name)
+    if saved.shape.vocab_size < tokenizer.vocab_size:
+        raise NanodynoError(
+            f"the model has {saved.shape.vocab_size} tokens and the tokenizer {name} {tokenizer.vocab_size}",
+            "the run was trained on tokens of another tokenizer",
+        )
     model = GPT(saved.shape).to(choose_device(device)).eval()
     checkpoint.load_model(saved, model)
     prompt = [tokenizer.end_of_text, *tokenizer.encode(dials.prompt).tolist()]
     generator = torch.Generator().manual_seed(dials.seed)
-    drawn = generate(model, prompt, saved.vocab_size, dials.tokens, dials.temperature, dials.top_k, generator)
+    known = min(saved.vocab_size, tokenizer.vocab_size)
+    drawn = generate(model, prompt, known, dials.tokens, dials.temperature, dials.top_k, generator)
     return _pieces(tokenizer, drawn)
 
 

@@ -49,6 +49,7 @@ class Trainer:
         self.checkpoints = checkpoints
         self.iteration = 0
         self.sequences = 0
+        self.saved_at: int | None = None
         self.clock = Clock(self.device)
         self.train_windows, self.val_windows = (
             Windows(dataset.split(split), config.block_size, vocab_size, config.seed)
@@ -67,17 +68,14 @@ class Trainer:
         checkpoint.set_rng_state(checkpoint.load_rng(saved), self.device)
         if saved.progress.scaler:
             self.scaler.load_state_dict(saved.progress.scaler)
-        self.iteration = saved.progress.iteration
+        self.iteration = self.saved_at = saved.progress.iteration
         self.sequences = saved.progress.sequences
 
-    def warm_up(self) -> Compiled | None:
+    def warm_up(self) -> Compiled:
         """Compiles by one micro-step whose gradients are thrown away, so that no iteration's time holds it.
 
-        Where compilation fails and the same micro-step works without, the run goes on without. None when the
-        config asks for no compilation.
+        Where compilation fails and the same micro-step works without, the run goes on without.
         """
-        if not self.config.compile:
-            return None
         rng = checkpoint.rng_state(self.device)
         began = self.clock.seconds()
         reason = None
@@ -86,7 +84,7 @@ class Trainer:
             self._trial_micro_step()
         except torch.OutOfMemoryError:
             raise
-        except RuntimeError as error:  # all compile errors are; the eager trial below tells ours apart
+        except (RuntimeError, OSError, ImportError) as error:  # another cause shows again just below
             reason = _last_words(error)
             self.loss = self.model
             self._trial_micro_step()
@@ -102,6 +100,7 @@ class Trainer:
             yield self.evaluate()
             return
         resumed_at = self.iteration if self.iteration else None
+        reset_peak_memory(self.device)
         with (
             Loader(self.train_windows, self.config.batch_size, self.device, self.sequences) as loader,
             _no_gc(),
@@ -111,7 +110,7 @@ class Trainer:
                     yield from self._evaluate_and_save()
                 step = self._step(loader)
                 yield step
-                _refuse_broken_loss(step.loss, step.iteration)
+                self._refuse_broken_loss(step.loss, step.iteration)
             if self.iteration != resumed_at:
                 yield from self._evaluate_and_save()
 
@@ -148,12 +147,13 @@ class Trainer:
             self.dataset.tokenizer,
         )
         checkpoint.save(about, self.model, self.optimizer, checkpoint.rng_state(self.device))
+        self.saved_at = self.iteration
         return Saved(folder, self.iteration, self.clock.seconds() - began)
 
     def _evaluate_and_save(self) -> Iterator[EvalRecord | Saved]:
         record = self.evaluate()
         yield record
-        _refuse_broken_loss(record.val_loss + record.train_loss, self.iteration)
+        self._refuse_broken_loss(record.val_loss + record.train_loss, self.iteration)
         if self.iteration:
             yield self.save()
         gc.collect()
@@ -221,17 +221,17 @@ class Trainer:
             self.loss(inputs, targets).backward()
         self.optimizer.zero_grad(set_to_none=True)
 
+    def _refuse_broken_loss(self, loss: float, iteration: int) -> None:
+        """A loss that is not a number never comes back; what was saved before it is still good."""
+        if not math.isfinite(loss):
+            saved = "nothing is saved" if self.saved_at is None else f"iteration {self.saved_at} is saved"
+            raise RunFailed(
+                f"the loss became {loss} at iteration {iteration}",
+                f"{saved}; try a lower --learning_rate or a longer --warmup_iters",
+            )
+
     def _autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
-
-
-def _refuse_broken_loss(loss: float, iteration: int) -> None:
-    """A loss that is not a number never comes back; what was saved before it is still good."""
-    if not math.isfinite(loss):
-        raise RunFailed(
-            f"the loss became {loss} at iteration {iteration}",
-            "the last checkpoint is good; try a lower --learning_rate or a longer --warmup_iters",
-        )
 
 
 @contextmanager

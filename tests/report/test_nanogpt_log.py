@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from nanodyno.analysis.nanogpt_log import NanogptLog, eval_line
+from nanodyno.report.nanogpt_log import NanogptLog, eval_line
 
 
 def test_the_mfu_is_minus_100_percent_for_five_iterations_and_a_running_mean_after(record, step):
