@@ -6,8 +6,7 @@ Ours is everything a user's run does per iteration: loader thread, schedule, syn
 disk, display (its plain lines, formatted and thrown away). The bare loop has its batches on the device
 already, no clock, no record, and one loss fetched per iteration. Weights and batches are the same on both
 sides. The two take turns in one process, A B B A, and share the trainer's switched-off garbage collector.
-Where memory happens to lie gives one of two equal loops an edge of a percent for as long as a process lives,
-so the process is the unit of repetition: each gives the median of its quads, every other one builds the bare
+The process is the unit of repetition: each gives the median of its quads, every other one builds the bare
 loop first, and the interval is Student's t over processes. `--clock cpu` counts the process's own CPU
 seconds, the loader's included, instead of the wall's.
 """

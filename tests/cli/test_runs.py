@@ -3,6 +3,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 Nanodyno = Callable[..., Any]
@@ -73,12 +74,24 @@ def test_sample_of_a_run_without_a_checkpoint_says_when_there_will_be_one(
     assert "no checkpoint" in result.stderr
 
 
-@pytest.mark.parametrize(
-    "dial", [["--device", "foo"], ["--seed", "9" * 30], ["--tokenizer", "gpt2"], ["--temperature", "-1"]]
-)
+@pytest.mark.parametrize("dial", [["--device", "foo"], ["--seed", "9" * 30], ["--temperature", "-1"]])
 def test_sample_refuses_impossible_dials(trained: Nanodyno, dial: list[str]) -> None:
-    result = trained("sample", "small", "--tokens", "2", *dial)
-    assert result.exit_code == (0 if dial[0] == "--tokenizer" else 2)  # the run's own tokenizer wins
+    assert trained("sample", "small", "--tokens", "2", *dial).exit_code == 2
+
+
+def test_sample_of_nanogpt_tokens_wants_the_name_of_their_tokenizer(
+    nanodyno: Nanodyno, tiny: list[str]
+) -> None:
+    Path("data/letters").mkdir(parents=True)
+    for split in ("train", "val"):
+        (np.arange(3000, dtype=np.uint16) % 60).tofile(f"data/letters/{split}.bin")
+    for name, size in (("wide", 257), ("small", 60)):
+        assert nanodyno(*tiny, f"--name={name}", "--dataset=letters", f"--vocab_size={size}").exit_code == 0
+    unnamed = nanodyno("sample", "wide", "--tokens", "3")
+    assert (unnamed.exit_code, "--tokenizer=gpt2" in unnamed.stderr) == (2, True)
+    assert nanodyno("sample", "wide", "--tokens", "3", "--tokenizer", "bytes").exit_code == 0
+    other = nanodyno("sample", "small", "--tokens", "3", "--tokenizer", "bytes")
+    assert (other.exit_code, "another tokenizer" in other.stderr) == (2, True)
 
 
 def test_an_impossible_name_is_no_run(trained: Nanodyno) -> None:

@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import subprocess
 import sys
@@ -222,7 +223,8 @@ def test_more_memory_than_there_is_ends_with_advice(nanodyno: Nanodyno, tiny: li
 
 def test_training_goes_on_when_its_reader_goes_away(tmp_path: Path, tiny: list[str]) -> None:
     command = [sys.executable, "-m", "nanodyno", *tiny, "--name=piped", "--log_interval=1"]
-    child = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
+    child = subprocess.Popen(command, cwd=tmp_path, env=one_thread, stdout=subprocess.PIPE)
     assert child.stdout is not None
     child.stdout.close()
     assert child.wait(timeout=120) == 0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from nanodyno.data.loader import Loader, Places, Windows, evaluation_batches
+from nanodyno.data.loader import BATCHES_AT_ONCE, Loader, Windows, evaluation_batches
 from nanodyno.data.shards import TokenFiles
 from nanodyno.errors import NanodynoError
 
@@ -125,15 +125,16 @@ def test_closing_ends_the_thread_even_when_the_queue_is_full() -> None:
     loader.close()
 
 
-def test_the_time_spent_waiting_for_data_is_told() -> None:
-    class Slow(Windows):
-        def gather(self, places: Places) -> np.ndarray:
-            time.sleep(0.02)
-            return super().gather(places)
-
-    with Loader(Slow(token_files(counting(41)), 4, 41), 2, CPU) as loader:
-        list(islice(loader, 3))
-        assert 0.01 < loader.wait_seconds < 10
+def test_waiting_is_counted_only_when_the_next_portion_is_not_at_hand() -> None:
+    with Loader(Windows(token_files(counting(41)), 4, 41), 2, CPU) as loader:
+        assert loader.wait_seconds == 0
+        next(loader)
+        first = loader.wait_seconds
+        assert first > 0
+        list(islice(loader, BATCHES_AT_ONCE - 1))
+        assert loader.wait_seconds == first
+        next(loader)
+        assert loader.wait_seconds > first
 
 
 def test_evaluation_takes_the_same_sequences_spread_evenly_whatever_the_batch() -> None:

@@ -72,7 +72,7 @@ app.command(no_args_is_help=True)(sample)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    # Read by torch's OpenMP when it loads. Its threads spin while they wait for each other, for milliseconds,
-    # and a busy neighbour on one core then halves the speed of both (LOG.md).
+    # Read by torch's OpenMP when it loads. Its threads spin while they wait for each other; spinning less
+    # doubled the speed beside a busy neighbour and cost nothing that was seen without one (LOG.md).
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     app(arguments)
