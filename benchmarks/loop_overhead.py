@@ -44,7 +44,8 @@ from nanodyno.recipes import load_settings
 from nanodyno.records.events import Watch
 from nanodyno.report.progress import make_display
 from nanodyno.train.device import DTYPES, Clock, choose
-from nanodyno.train.runner import Job, run_training
+from nanodyno.train.job import Job
+from nanodyno.train.runner import run_training
 
 MARGIN = 0.02
 VOCAB_SIZE = padded_vocab_size(BytesTokenizer.vocab_size)

@@ -151,7 +151,7 @@ class Interleaver:
         return self._seconds()
 
 
-def interleave(run: Callable[[Watch], None], watch: Interleaver) -> Segments:
+def interleave(run: Callable[[Watch], object], watch: Interleaver) -> Segments:
     """Runs until the plan is done. The run must be long enough to be cut short."""
     try:
         run(watch)

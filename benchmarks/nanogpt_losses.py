@@ -27,7 +27,8 @@ from nanodyno.model.gpt import GPT
 from nanodyno.records.events import Event
 from nanodyno.records.types import StepRecord
 from nanodyno.train.device import choose
-from nanodyno.train.runner import Job, run_training
+from nanodyno.train.job import Job
+from nanodyno.train.runner import run_training
 from nanogpt_program import NanoGpt, load_checkout
 
 QUARTERS = 4

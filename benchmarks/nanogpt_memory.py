@@ -19,7 +19,8 @@ from nanodyno.config import RunConfig
 from nanodyno.records.events import Event
 from nanodyno.records.types import StepRecord
 from nanodyno.train.device import choose, reset_peak_memory
-from nanodyno.train.runner import Job, run_training
+from nanodyno.train.job import Job
+from nanodyno.train.runner import run_training
 from nanogpt_program import VOCAB_SIZE, NanoGpt, load_checkout, make_config, random_batches
 
 MICRO_STEPS, ITERATIONS = 4, 3

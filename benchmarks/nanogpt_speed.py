@@ -20,7 +20,8 @@ from nanodyno.costs.flops import flops_per_token, nanogpt_flops_per_token
 from nanodyno.hardware.cards import GIB, find_card
 from nanodyno.records.events import Event, Started
 from nanodyno.train.device import Choice, Clock, choose, describe_machine
-from nanodyno.train.runner import Job, run_training
+from nanodyno.train.job import Job
+from nanodyno.train.runner import run_training
 from nanogpt_memory import PROGRAMS, Peak, memory_alone
 from nanogpt_program import VOCAB_SIZE, NanoGpt, load_checkout, make_config, random_batches
 

@@ -18,9 +18,14 @@ from nanodyno.records.types import (
     ArithmeticRecord,
     DataRecord,
     EvalRecord,
+    HistoryRecord,
     MachineRecord,
     RunRecord,
+    SaveRecord,
+    SplitRecord,
+    StartRecord,
     StepRecord,
+    StopRecord,
     VersionsRecord,
 )
 
@@ -92,11 +97,43 @@ def build_eval(iteration: int = 0, **changes: Any) -> EvalRecord:
     return EvalRecord(**(values | changes))
 
 
+def build_start(iteration: int = 0, **changes: Any) -> StartRecord:
+    values: dict[str, Any] = {"iteration": iteration, "process": 123, "host": "home", "wall_time": 0.0}
+    return StartRecord(**(values | changes))
+
+
+def build_save(iteration: int, **changes: Any) -> SaveRecord:
+    values: dict[str, Any] = {
+        "iteration": iteration,
+        "reason": "evaluation",
+        "save_seconds": 2.0,
+        "saved_bytes": int(1.5 * GIB),
+        "wall_time": 0.0,
+    }
+    return SaveRecord(**(values | changes))
+
+
+def build_split(iteration: int, **changes: Any) -> SplitRecord:
+    values: dict[str, Any] = {
+        "iteration": iteration,
+        "batch_size": 4,
+        "batch_size_before": 8,
+        "wall_time": 0.0,
+    }
+    return SplitRecord(**(values | changes))
+
+
+def build_stop(iteration: int, reason: Any = "finished", **changes: Any) -> StopRecord:
+    values: dict[str, Any] = {"iteration": iteration, "reason": reason, "wall_time": 0.0}
+    return StopRecord(**(values | changes))
+
+
 def build_record(
     settings: dict[str, Any] | None = None,
     *,
     card: tuple[str, float] | None = ("NVIDIA GeForce RTX 4070", 11.99),
     dtype: Any = "bfloat16",
+    processes: int = 1,
     resumed_at: tuple[int, ...] = (),
 ) -> RunRecord:
     """The case's wide model on an RTX 4070 unless told otherwise; card=None is a CPU."""
@@ -125,7 +162,9 @@ def build_record(
             val_tokens=10**8,
             fingerprint="0",
         ),
-        arithmetic=ArithmeticRecord(device="cuda" if card else "cpu", dtype=dtype, compiled=True),
+        arithmetic=ArithmeticRecord(
+            device="cuda" if card else "cpu", dtype=dtype, compiled=True, processes=processes
+        ),
         resumed_at_iterations=resumed_at,
     )
 
@@ -134,8 +173,17 @@ def build_run(
     steps: list[StepRecord] | None = None,
     evals: list[EvalRecord] | None = None,
     record: RunRecord | None = None,
+    history: list[HistoryRecord] | None = None,
+    running: bool = False,
 ) -> Run:
-    return Run(Path("runs/case"), record or build_record(), tuple(steps or ()), tuple(evals or ()))
+    return Run(
+        Path("runs/case"),
+        record or build_record(),
+        tuple(steps or ()),
+        tuple(evals or ()),
+        tuple(history or ()),
+        running,
+    )
 
 
 @pytest.fixture
@@ -146,6 +194,26 @@ def step() -> Callable[..., StepRecord]:
 @pytest.fixture
 def evaluation() -> Callable[..., EvalRecord]:
     return build_eval
+
+
+@pytest.fixture
+def start() -> Callable[..., StartRecord]:
+    return build_start
+
+
+@pytest.fixture
+def save() -> Callable[..., SaveRecord]:
+    return build_save
+
+
+@pytest.fixture
+def split() -> Callable[..., SplitRecord]:
+    return build_split
+
+
+@pytest.fixture
+def stop() -> Callable[..., StopRecord]:
+    return build_stop
 
 
 @pytest.fixture

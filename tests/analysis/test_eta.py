@@ -1,6 +1,11 @@
 import pytest
 
-from nanodyno.analysis.eta import eta_seconds, remaining_evaluations, remaining_iterations
+from nanodyno.analysis.eta import (
+    eta_seconds,
+    evaluation_seconds,
+    remaining_evaluations,
+    remaining_iterations,
+)
 from nanodyno.config import build_config
 
 
@@ -63,3 +68,9 @@ def test_ten_billion_tokens_of_the_case_take_49_5_hours():
     eta = eta_seconds(config, 0, 0, 9.34, 0.0)
     assert eta is not None
     assert eta / 3600 == pytest.approx(49.5, abs=0.05)
+
+
+def test_an_evaluation_takes_its_median_time_and_that_of_the_save_after_it():
+    assert evaluation_seconds([10.0, 11.0, 90.0], [2.0, 4.0]) == 11.0 + 3.0
+    assert evaluation_seconds([10.0], []) == 10.0
+    assert evaluation_seconds([], [2.0]) is None

@@ -105,10 +105,11 @@ def test_peaks_are_the_highest_of_the_whole_run_and_none_where_not_measured(run,
     assert summary.peak_host_bytes is None
 
 
-def test_a_finished_run_has_zero_seconds_to_go(run, step, evaluation, record):
+def test_a_finished_run_has_zero_seconds_to_go(run, step, evaluation, record, start, stop):
     settings = {"max_iters": 12, "warmup_iters": 2, "eval_interval": 6}
     evals = [evaluation(0), evaluation(6), evaluation(12)]
-    summary = summarise(run([step(i) for i in range(12)], evals, record(settings)))
+    history = [start(), stop(12)]
+    summary = summarise(run([step(i) for i in range(12)], evals, record(settings), history))
     assert summary.finished
     assert summary.eta_seconds == 0.0
 
@@ -123,3 +124,76 @@ def test_steps_after_a_resume_are_warmed_up_again(run, step, record):
 def test_a_perplexity_of_22_is_a_loss_of_3_09():
     assert perplexity(3.09) == pytest.approx(22, abs=0.05)
     assert perplexity(1000.0) == math.inf
+
+
+def test_saving_is_timed_apart_and_its_share_is_of_the_whole_time(run, step, evaluation, start, save):
+    # 20 x 4 s of training, 2 x 10 s of evaluation, 1 + 4 s of saving: 5 of 105 s.
+    history = [
+        start(),
+        save(10, save_seconds=1.0, saved_bytes=GIB),
+        save(20, save_seconds=4.0, saved_bytes=7),
+    ]
+    summary = summarise(run([step(i) for i in range(20)], [evaluation(10), evaluation(20)], history=history))
+    assert (summary.saves, summary.saving_seconds, summary.saved_bytes) == (2, 5.0, 7)
+    assert summary.saving_share == pytest.approx(5 / 105)
+    assert (summary.training_seconds, summary.evaluation_seconds) == (80.0, 20.0)
+
+
+def test_the_time_left_counts_the_saves_after_evaluations(run, step, evaluation, save, record):
+    settings = {"max_iters": 40, "warmup_iters": 2, "eval_interval": 10}
+    history = [save(10, save_seconds=1.0), save(20, save_seconds=2.0), save(20, save_seconds=30.0)]
+    evals = [evaluation(0), evaluation(10), evaluation(20)]
+    summary = summarise(run([step(i) for i in range(20)], evals, record(settings), history))
+    # 20 iterations of 4 s; at 30 and 40 an evaluation of 10 s and a save of 2 s.
+    assert summary.eta_seconds == 80 + 2 * 12
+
+
+def test_a_run_without_saves_has_no_share_of_saving(run, step):
+    summary = summarise(run([step(0)]))
+    assert (summary.saves, summary.saving_seconds) == (0, 0.0)
+    assert (summary.saving_share, summary.saved_bytes) == (None, None)
+
+
+def test_skipped_updates_are_counted_by_kind(run, step):
+    kinds = ["overflow", "overflow", None, "loss-spike", None]
+    summary = summarise(run([step(i, skipped=kind) for i, kind in enumerate(kinds)]))
+    assert summary.skipped_updates == {"overflow": 2, "loss-spike": 1}
+
+
+def test_after_a_split_a_micro_batch_is_of_the_new_size(run, step):
+    before = [step(i, step_seconds=6.4, micro_steps=64) for i in range(20)]
+    after = [step(i, step_seconds=60.0, micro_steps=128) for i in range(20, 23)]
+    steady = [step(i, step_seconds=7.68, micro_steps=128) for i in range(23, 30)]
+    summary = summarise(run([*before, *after, *steady]))
+    assert summary.micro_step_seconds == pytest.approx(0.06)  # 7.68 s / 128, not 6.4 s / 64
+    assert summary.step_seconds is not None
+    assert (summary.step_seconds.estimate, summary.step_seconds.n) == (6.4, 17 + 7)
+
+
+def test_after_a_split_the_time_left_is_at_the_new_speed(run, step, evaluation, record):
+    settings = {"max_iters": 30, "warmup_iters": 2, "eval_interval": 100}
+    steps = [step(i, step_seconds=6.0 if i < 20 else 8.0, micro_steps=1 + (i >= 20)) for i in range(25)]
+    summary = summarise(run(steps, [evaluation(0)], record(settings)))
+    assert summary.eta_seconds == 5 * 8.0 + 10.0
+
+
+def test_two_cards_are_held_against_twice_the_peak_and_each_by_nanogpt(run, step, record):
+    # As on one card, with twice the tokens a second: 112,268 tokens/s.
+    steps = [step(i, step_seconds=4.67, micro_steps=32) for i in range(20)]
+    summary = summarise(run(steps, record=record(processes=2)))
+    assert summary.processes == 2
+    assert (summary.card_name, summary.peak_flops) == ("RTX 4070", pytest.approx(2 * 58.3e12))
+    assert summary.card_share == pytest.approx(0.768, abs=0.0005)
+    assert summary.nanogpt_mfu == pytest.approx(0.154, abs=0.0005)
+    assert summary.micro_step_seconds == pytest.approx(4.67 / 32)
+
+
+def test_rates_are_of_the_stretches_with_as_many_processes_as_the_last(run, step, record, start):
+    alone = [step(i, step_seconds=8.0, micro_steps=64) for i in range(20)]
+    two = [step(i, step_seconds=4.0, micro_steps=32) for i in range(20, 32)]
+    history = [start(), start(20, processes=2)]
+    summary = summarise(run([*alone, *two], record=record(processes=2, resumed_at=(20,)), history=history))
+    assert summary.rated_from == 20
+    assert summary.tokens_per_second is not None
+    assert (summary.tokens_per_second.estimate, summary.tokens_per_second.n) == (131_072, 9)
+    assert summary.training_seconds == 20 * 8.0 + 12 * 4.0

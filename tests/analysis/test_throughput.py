@@ -5,6 +5,8 @@ import pytest
 from nanodyno.analysis.throughput import (
     Yardstick,
     mfu,
+    micro_step_seconds,
+    pace_seconds,
     rates,
     steady_steps,
     step_seconds,
@@ -39,12 +41,39 @@ def test_stretches_are_counted_in_records_where_only_every_tenth_iteration_was_l
     assert iterations(steady) == [30, 40, 50, 60, 70, 80, 90, 130, 140, 150, 160, 170, 180, 190]
 
 
+def test_smaller_micro_batches_warm_up_again(step):
+    steady = steady_steps([step(i, micro_steps=64 if i < 10 else 128) for i in range(20)])
+    assert iterations(steady) == [3, 4, 5, 6, 7, 8, 9, 13, 14, 15, 16, 17, 18, 19]
+
+
+def test_the_pace_is_that_of_the_last_stretch(step):
+    steps = [step(i, step_seconds=4.0 if i < 10 else 2.0) for i in range(20)]
+    assert pace_seconds(steps, resumed_at_iterations=(10,)) == 2.0
+
+
+def test_while_the_last_stretch_warms_up_the_pace_is_that_of_the_whole_run(step):
+    steps = [step(i, step_seconds=4.0 if i < 20 else 90.0) for i in range(23)]
+    assert pace_seconds(steps, resumed_at_iterations=(20,)) == 4.0
+
+
+def test_the_pace_forgets_what_was_more_than_100_steps_ago(step):
+    assert pace_seconds([step(i, step_seconds=9.0 if i < 150 else 3.0) for i in range(250)]) == 3.0
+
+
+def test_a_micro_step_is_a_share_of_its_own_step(step):
+    steady = [step(i, step_seconds=6.4, micro_steps=64) for i in range(5)]
+    assert micro_step_seconds(steady, 32) == pytest.approx(0.1)
+    assert micro_step_seconds([step(0, step_seconds=6.4)], 32) == pytest.approx(0.2)
+    assert micro_step_seconds([], 32) is None
+
+
 @pytest.mark.parametrize("count", [0, 1])
 def test_a_run_that_ended_inside_its_warm_up_has_no_rate(step, count):
     steps = [step(i) for i in range(count)]
     assert steady_steps(steps) == []
     assert tokens_per_second(steps) is None
     assert step_seconds(steps) is None
+    assert pace_seconds(steps) is None
 
 
 def test_throughput_ignores_the_compile_step_and_the_warm_up(step):
@@ -141,3 +170,15 @@ def test_live_rates_are_medians_over_the_window(record, step):
 
 def test_before_the_first_step_there_are_no_live_rates(record):
     assert rates(deque(), Yardstick.of(record())) is None
+
+
+def test_live_rates_take_a_steps_own_micro_steps(record, step):
+    live = rates([step(0, step_seconds=6.4, micro_steps=128)], Yardstick.of(record()))
+    assert live is not None
+    assert live.micro_step_seconds == pytest.approx(0.05)
+
+
+def test_two_processes_have_two_cards_and_half_the_micro_steps_each(record):
+    yardstick = Yardstick.of(record(card=("NVIDIA H200", 139.8), processes=2))
+    assert (yardstick.processes, yardstick.micro_steps, yardstick.card_name) == (2, 32, "H200")
+    assert yardstick.peak_flops == pytest.approx(2 * 989e12, rel=1e-3)

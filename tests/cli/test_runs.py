@@ -1,4 +1,7 @@
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,6 +42,31 @@ def test_runs_goes_on_past_a_damaged_run(trained: Nanodyno) -> None:
 def test_runs_as_json_is_a_list(trained: Nanodyno) -> None:
     (document,) = json.loads(trained("runs", "--json").stdout)
     assert document["summary"]["name"] == "small"
+
+
+def test_runs_keeps_showing_until_ctrl_c(trained: Nanodyno) -> None:
+    del trained
+    command = [sys.executable, "-m", "nanodyno", "runs", "--watch"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    shown = [child.stdout.readline() for _ in range(3)]
+    child.send_signal(signal.SIGINT)
+    assert child.wait(timeout=60) == 0
+    assert shown[1].startswith("run ")
+    assert shown[2].startswith("small ")
+    assert child.communicate() == ("", "")
+
+
+def test_a_table_that_changes_is_no_document(nanodyno: Nanodyno) -> None:
+    result = nanodyno("runs", "--watch", "--json")
+    assert result.exit_code == 2
+    assert "leave one of them out" in result.stderr
+
+
+def test_show_says_how_a_run_stands(trained: Nanodyno) -> None:
+    output = trained("show", "small").output
+    assert "state" in output
+    assert "done, 20" in output
 
 
 def test_show_draws_the_curve_and_names_the_formula(trained: Nanodyno) -> None:

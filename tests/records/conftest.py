@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from nanodyno.records.store import RunWriter
-from nanodyno.records.types import EvalRecord, RunRecord, StepRecord
+from nanodyno.records.types import EvalRecord, RunRecord, StepRecord, StopRecord
+from nanodyno.records.writer import RunWriter
 
 
 @pytest.fixture
@@ -33,4 +33,5 @@ def folder(
         for iteration in range(4):
             writer.append(step(iteration))
         writer.append(evaluation(4))
+        writer.append(StopRecord(iteration=4, reason="finished", wall_time=0.0))
     return folder

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from nanodyno.errors import NanodynoError
-from nanodyno.records.store import RunWriter, read_run, read_run_record
+from nanodyno.records.store import read_run, read_run_record
 from nanodyno.records.types import RunRecord, StepRecord
+from nanodyno.records.writer import RunWriter
 
 
 @pytest.mark.parametrize("name", ["steps.jsonl", "evals.jsonl"])
@@ -56,7 +57,7 @@ def test_resuming_after_any_cut_goes_on_with_whole_lines(
     for length in range(0, len(content) + 1, 101):
         (folder / "steps.jsonl").write_bytes(content[:length])
         kept = min(2, content[:length].count(b"\n"))
-        with RunWriter.resume(folder, record(), 2) as writer:
+        with RunWriter.resume(folder, record(), 2, evaluated=True) as writer:
             writer.append(step(2))
         assert read_run(folder).steps == (*whole[:kept], step(2))
 

@@ -3,13 +3,15 @@
 import json
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from nanodyno.errors import NanodynoError
-from nanodyno.records.store import RunWriter, find_run, read_run, read_run_record, run_folders
-from nanodyno.records.types import EvalRecord, RunRecord, StepRecord
+from nanodyno.records.store import find_run, read_run, read_run_record, run_folders
+from nanodyno.records.types import EvalRecord, RunRecord, StartRecord, StepRecord, StopRecord
+from nanodyno.records.writer import RunWriter, claim_folder, release_folder
 
 Records = Callable[..., RunRecord]
 Steps = Callable[..., StepRecord]
@@ -24,17 +26,65 @@ def test_what_was_written_is_read_back(folder: Path, record: Records, step: Step
     assert (run.name, run.iterations_done, run.finished) == ("one", 4, True)
 
 
-def test_a_run_is_finished_only_with_the_evaluation_after_its_last_iteration(
+def test_a_run_is_finished_when_it_has_said_so_and_nobody_has_taken_it_up_again(
     tmp_path: Path, record: Records, step: Steps, evaluation: Evals
 ) -> None:
+    start = StartRecord(iteration=0, process=7, host="here", wall_time=0.0)
     with RunWriter.create(tmp_path / "new", record()) as writer:
-        assert read_run(tmp_path / "new").iterations_done == 0
-        writer.append(evaluation(0))
+        writer.append(start)
         for iteration in range(4):
             writer.append(step(iteration))
-        assert not read_run(tmp_path / "new").finished
         writer.append(evaluation(4))
+        assert not read_run(tmp_path / "new").finished  # its last checkpoint may be missing
+        writer.append(StopRecord(iteration=4, reason="finished", wall_time=0.0))
         assert read_run(tmp_path / "new").finished
+        writer.append(start)
+        run = read_run(tmp_path / "new")
+        assert (run.finished, run.stop, run.last_start) == (False, None, start)
+        writer.append(StopRecord(iteration=4, reason="terminated", wall_time=0.0))
+        assert not read_run(tmp_path / "new").finished
+
+
+def test_a_run_is_running_while_its_writer_is_open(tmp_path: Path, record: Records) -> None:
+    with RunWriter.create(tmp_path / "new", record()):
+        assert read_run(tmp_path / "new").running
+    assert not read_run(tmp_path / "new").running
+
+
+def test_two_never_write_one_run(tmp_path: Path, record: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nanodyno.records.lock.PATIENCE_SECONDS", 0.1)
+    with RunWriter.create(tmp_path / "new", record()) as writer:
+        writer.append(StartRecord(iteration=0, process=7, host="here", wall_time=0.0))
+        before = {path.name: path.read_bytes() for path in writer.folder.iterdir()}
+        with pytest.raises(NanodynoError, match="is being written by process 7 on here"):
+            RunWriter.resume(writer.folder, record(notes=("other",)), 0, evaluated=False)
+        with pytest.raises(NanodynoError, match="belongs to another run"):
+            RunWriter.create(writer.folder, record())
+        assert {path.name: path.read_bytes() for path in writer.folder.iterdir()} == before
+    RunWriter.resume(writer.folder, record(), 0, evaluated=False).close()
+
+
+def test_names_are_given_once(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        folders = list(pool.map(lambda _: claim_folder(tmp_path / "runs" / "demo"), range(24)))
+    assert {folder.name for folder in folders} == {f"demo-{number}" for number in range(1, 25)}
+
+
+def test_a_claimed_folder_in_which_no_run_came_about_is_given_back(tmp_path: Path) -> None:
+    folder = claim_folder(tmp_path / "runs" / "demo")
+    release_folder(folder)
+    assert not folder.exists()
+    folder = claim_folder(tmp_path / "runs" / "demo")
+    (folder / "thesis.tex").write_text("precious")
+    release_folder(folder)
+    assert (folder / "thesis.tex").exists()
+
+
+def test_resuming_drops_an_evaluation_that_the_checkpoint_does_not_hold(
+    folder: Path, record: Records
+) -> None:
+    RunWriter.resume(folder, record(), 4, evaluated=False).close()
+    assert [entry.iteration for entry in read_run(folder).evals] == [0]
 
 
 def test_a_record_can_be_read_as_soon_as_it_was_appended(
@@ -102,7 +152,7 @@ def test_a_folder_without_run_json_is_no_run(tmp_path: Path) -> None:
 
 def test_a_run_of_a_newer_nanodyno_is_refused_by_its_version(folder: Path) -> None:
     raw = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    (folder / "run.json").write_text(json.dumps(raw | {"version": 2, "unheard_of": 1}), encoding="utf-8")
+    (folder / "run.json").write_text(json.dumps(raw | {"version": 3, "unheard_of": 1}), encoding="utf-8")
     with pytest.raises(NanodynoError, match=r"run\.json was written by a newer nanodyno") as caught:
         read_run_record(folder)
     assert "upgrade" in (caught.value.hint or "")
@@ -147,7 +197,7 @@ def test_runs_are_listed_by_their_start_and_other_folders_are_not(tmp_path: Path
         started = record().started_at.replace(day=day)
         RunWriter.create(tmp_path / name, record(name, started_at=started)).close()
     # Going on with an old run, or copying a file into it, makes it no younger.
-    RunWriter.resume(tmp_path / "c", read_run_record(tmp_path / "c"), 0).close()
+    RunWriter.resume(tmp_path / "c", read_run_record(tmp_path / "c"), 0, evaluated=True).close()
     os.utime(tmp_path / "a")
     (tmp_path / "no run").mkdir()
     (tmp_path / "file").write_text("")
@@ -166,7 +216,7 @@ def test_resuming_drops_the_records_of_work_that_is_done_again(
     folder: Path, record: Records, step: Steps, evaluation: Evals
 ) -> None:
     again = record(resumed_at_iterations=(2,))
-    with RunWriter.resume(folder, again, 2) as writer:
+    with RunWriter.resume(folder, again, 2, evaluated=True) as writer:
         run = read_run(folder)
         assert run.record == again
         assert [entry.iteration for entry in run.steps] == [0, 1]
@@ -177,7 +227,7 @@ def test_resuming_drops_the_records_of_work_that_is_done_again(
 
 
 def test_resuming_keeps_the_evaluation_that_belongs_to_the_checkpoint(folder: Path, record: Records) -> None:
-    RunWriter.resume(folder, record(), 4).close()
+    RunWriter.resume(folder, record(), 4, evaluated=True).close()
     assert [entry.iteration for entry in read_run(folder).evals] == [0, 4]
     assert read_run(folder).iterations_done == 4
 

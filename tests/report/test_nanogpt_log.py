@@ -32,6 +32,12 @@ def test_a_resumed_process_settles_again(record, step):
     assert lines[5] == "iter 505: loss 5.0000, time 9340.00ms, mfu 15.38%"
 
 
+def test_each_of_two_processes_shows_its_own_share(record, step):
+    log = NanogptLog(record(processes=2))
+    lines = [log.step_line(step(i, step_seconds=9.34)) for i in range(6)]
+    assert lines[5] == "iter 5: loss 5.0000, time 9340.00ms, mfu 7.69%"
+
+
 @pytest.mark.parametrize(
     ("train", "val", "line"),
     [

@@ -78,6 +78,15 @@ def test_columns_go_before_a_cell_is_cut(
     assert table.count("fourteen-chars") == 2
 
 
+def test_a_page_begins_with_the_state_and_what_to_do(
+    run: Builder, step: Builder, start: Builder, save: Builder
+) -> None:
+    died = run([step(i) for i in range(20)], history=[start(), save(10)])
+    page = " ".join(text_of(run_page(died, summarise(died), 60), 60).split())
+    assert "state died at iteration 20 of 19,073 (killed, or the machine went down): " in page
+    assert "`nanodyno train --resume runs/case` goes on from iteration 10" in page
+
+
 def test_a_page_tells_where_the_run_was_resumed(run: Builder, record: Builder) -> None:
     resumed = run(record=record(resumed_at=(500, 1200)))
     assert "at iteration 500, 1,200" in text_of(run_page(resumed, summarise(resumed), 100), 100)
@@ -106,6 +115,20 @@ def test_a_page_says_how_much_was_read_and_evaluated_on(on_card: Run) -> None:
     assert "5.5194 at 10 (perplexity 249.5), evaluated on 1,048,576 tokens" in page
 
 
+def test_the_time_left_is_a_column_when_one_is_running(
+    run: Builder, record: Builder, step: Builder, evaluation: Builder
+) -> None:
+    settings = record({"max_iters": 100, "warmup_iters": 2, "eval_interval": 50})
+    steps, evals = [step(i) for i in range(40)], [evaluation(0)]
+    going, dead = run(steps, evals, settings, running=True), run(steps, evals, settings)
+    # 60 iterations of 4 s and evaluations of 10 s at 50 and 100: 260 s.
+    both = text_of(runs_table([(each, summarise(each)) for each in (going, dead)], 80), 80).splitlines()
+    assert both[0].split()[:3] == ["run", "state", "ETA"]
+    assert "running 40%  4 min 20 s" in both[1]
+    assert "died 40%              -" in both[2]
+    assert "ETA" not in text_of(runs_table([(dead, summarise(dead))], 80), 80)
+
+
 def test_a_wide_window_shows_when_it_started(on_card: Run) -> None:
     rows = [(on_card, summarise(on_card))]
     assert "2026-01-01" in text_of(runs_table(rows, 140), 140)
@@ -128,3 +151,19 @@ def test_the_document_is_standard_json_even_with_nan(run: Builder, step: Builder
     assert document["summary"]["last_train_loss"] is None
     assert document["summary"]["parameters"]["total"] == 124_373_760
     assert document["summary"]["parameters"]["nanogpt"] == 123_587_328
+
+
+def test_the_document_has_the_state_and_the_history(
+    run: Builder, step: Builder, start: Builder, save: Builder
+) -> None:
+    died = run([step(0, skipped="overflow"), step(1)], history=[start(), save(1)])
+    document = json.loads(to_json(run_document(died, summarise(died))))
+    assert document["summary"]["state"] == {
+        "kind": "died",
+        "iteration": 2,
+        "saved_iteration": 1,
+        "reason": None,
+        "words": None,
+    }
+    assert document["summary"]["skipped_updates"] == {"overflow": 1}
+    assert [entry["kind"] for entry in document["history"]] == ["start", "save"]

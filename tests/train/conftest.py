@@ -1,7 +1,6 @@
 """A tiny dataset, a tiny config and a trainer made of both."""
 
 from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,10 @@ from nanodyno.data.corpus import Document
 from nanodyno.data.shards import Dataset, open_dataset
 from nanodyno.data.tokenizers import BytesTokenizer
 from nanodyno.data.writer import write_dataset
+from nanodyno.records.types import EvalRecord, SaveRecord, SplitRecord, StepRecord
 from nanodyno.train.device import choose
-from nanodyno.train.trainer import Trainer
+from nanodyno.train.stops import Stops
+from nanodyno.train.trainer import SavePoint, Trainer
 
 VOCAB_SIZE = 320  # 257 bytes and end-of-text, padded to a multiple of 64
 
@@ -61,16 +62,30 @@ def config() -> Callable[..., RunConfig]:
 
 
 @pytest.fixture
-def trainer(dataset: Dataset, tmp_path: Path, config: Callable[..., RunConfig]) -> Callable[..., Trainer]:
-    """Builds a trainer from changes to the tiny config, with a checkpoint folder of its own unless given."""
-    numbers = count()
+def trainer(dataset: Dataset, config: Callable[..., RunConfig]) -> Callable[..., Trainer]:
+    """Builds a trainer from changes to the tiny config."""
 
-    def build(checkpoints: Path | None = None, **changes: Any) -> Trainer:
+    def build(**changes: Any) -> Trainer:
         settings = config(**changes)
-        folder = checkpoints or tmp_path / f"checkpoints-{next(numbers)}"
-        return Trainer(settings, dataset, VOCAB_SIZE, choose(settings), folder)
+        return Trainer(settings, dataset, VOCAB_SIZE, choose(settings))
 
     return build
+
+
+Walk = Callable[..., Iterator[StepRecord | EvalRecord | SplitRecord | SaveRecord]]
+
+
+@pytest.fixture
+def walk() -> Walk:
+    """A trainer's events, saved at every SavePoint into the folder given."""
+
+    def walk(
+        trainer: Trainer, checkpoints: Path, stops: Stops | None = None
+    ) -> Iterator[StepRecord | EvalRecord | SplitRecord | SaveRecord]:
+        for event in trainer.events(stops):
+            yield trainer.save(checkpoints, event.reason) if isinstance(event, SavePoint) else event
+
+    return walk
 
 
 @pytest.fixture

@@ -1,151 +1,253 @@
-"""Checkpoints: only safetensors and JSON, whole or refused, and restored to the bit."""
+"""Checkpoints: only safetensors and JSON, whole or passed over, and restored to the bit."""
 
 import json
+import os
+import pickle
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from nanodyno.errors import NanodynoError
 from nanodyno.records.types import EvalRecord, StepRecord
 from nanodyno.train import checkpoint
+from nanodyno.train.checkpoint import Checkpoint
 from nanodyno.train.trainer import Trainer
 
 Trainers = Callable[..., Trainer]
+Walk = Callable[..., Iterator[Any]]
 FILES = {"state.json", "model.safetensors", "optimizer.safetensors"}
 
 
+def newest(checkpoints: Path) -> Checkpoint:
+    found = checkpoint.newest(checkpoints)
+    assert found is not None
+    return found.checkpoint
+
+
 @pytest.fixture
-def trained(trainer: Trainers) -> Trainer:
+def trained(trainer: Trainers, walk: Walk, tmp_path: Path) -> Trainer:
+    """Three iterations, their checkpoint in tmp_path."""
     ours = trainer(max_iters=3, dropout=0.1)
-    list(ours.events())
+    list(walk(ours, tmp_path))
     return ours
 
 
-def only_folder(ours: Trainer) -> Path:
-    (folder,) = ours.checkpoints.iterdir()
-    return folder
+def names(checkpoints: Path) -> list[str]:
+    return sorted(path.name for path in checkpoints.iterdir())
 
 
-def records_of(ours: Trainer) -> list[StepRecord | EvalRecord]:
-    return [event for event in ours.events() if isinstance(event, StepRecord | EvalRecord)]
+def spoil(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-100] ^= 1
+    path.write_bytes(content)
 
 
-def test_a_checkpoint_is_safetensors_and_json_and_nothing_else(trained: Trainer) -> None:
-    folder = only_folder(trained)
+@pytest.mark.usefixtures("trained")
+def test_a_checkpoint_is_safetensors_and_json_and_nothing_else(tmp_path: Path) -> None:
+    (folder,) = tmp_path.iterdir()
     assert folder.name == "iter-00000003"
     assert {path.name for path in folder.iterdir()} == FILES
     json.loads((folder / "state.json").read_text())
-    for name in ("model.safetensors", "optimizer.safetensors"):
-        content = (folder / name).read_bytes()
-        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        assert "rng.cpu" in header or "tokens.weight" in header
+    assert "tokens.weight" in load_file(folder / "model.safetensors")
+    assert "tokens.weight/exp_avg" in load_file(folder / "optimizer.safetensors")
 
 
-def test_restoring_gives_the_same_parameters_moments_generator_and_place(
-    trained: Trainer, trainer: Trainers
+def test_what_the_library_reads_is_what_was_in_memory(trained: Trainer, tmp_path: Path) -> None:
+    read = load_file(tmp_path / "iter-00000003" / "model.safetensors")
+    weights = dict(trained.engine.model.named_parameters())
+    assert read.keys() == weights.keys()
+    assert all(read[name].equal(weights[name]) for name in read)
+
+
+def test_restoring_gives_the_same_parameters_moments_and_place(
+    trained: Trainer, trainer: Trainers, tmp_path: Path
 ) -> None:
-    rng = torch.get_rng_state()
     other = trainer(seed=99, dropout=0.1)
-    other.restore(checkpoint.newest(trained.checkpoints))
+    other.restore(newest(tmp_path))
     assert (other.iteration, other.sequences) == (3, 3 * 4 * 3)
-    assert torch.get_rng_state().equal(rng)
-    for ours, theirs in zip(trained.model.parameters(), other.model.parameters(), strict=True):
+    pairs = zip(trained.engine.model.parameters(), other.engine.model.parameters(), strict=True)
+    for ours, theirs in pairs:
         assert ours.equal(theirs)
-        first, second = trained.optimizer.state[ours], other.optimizer.state[theirs]
+        first, second = trained.engine.optimizer.state[ours], other.engine.optimizer.state[theirs]
         assert first.keys() == second.keys() == {"step", "exp_avg", "exp_avg_sq"}
         assert all(first[key].equal(second[key]) for key in first)
 
 
-def test_a_checkpoint_knows_its_model_and_its_tokenizer(trained: Trainer) -> None:
-    saved = checkpoint.newest(trained.checkpoints)
-    assert saved.shape == trained.model.shape
+def test_a_checkpoint_knows_its_model_its_tokenizer_and_its_evaluation(
+    trained: Trainer, tmp_path: Path
+) -> None:
+    saved = newest(tmp_path)
+    assert saved.shape == trained.engine.model.shape
     assert (saved.vocab_size, saved.tokenizer) == (257, "bytes")
+    assert trained.evaluation == (3, saved.progress.val_loss)
 
 
 @pytest.mark.usefixtures("_deterministic")
-@pytest.mark.parametrize("changes", [{}, {"dropout": 0.2}, {"dtype": "float16"}, {"dtype": "bfloat16"}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"dropout": 0.2},
+        {"dtype": "float16"},
+        {"dtype": "bfloat16"},
+        {"spike_zscore": 1.0, "bad_update": "skip", "max_iters": 40, "eval_interval": 36},
+    ],
+)
 def test_a_resumed_run_has_the_losses_of_one_that_never_stopped(
-    trainer: Trainers, changes: dict[str, object]
+    trainer: Trainers, walk: Walk, tmp_path: Path, changes: dict[str, object]
 ) -> None:
-    whole = records_of(trainer(**changes))
+    ended = StepRecord | EvalRecord
+    whole = [e for e in walk(trainer(**changes), tmp_path / "whole") if isinstance(e, ended)]
     stopped = trainer(**changes)
-    events = stopped.events()
-    while not (isinstance(event := next(events), StepRecord) and event.iteration == 5):
+    at = stopped.config.eval_interval
+    events = walk(stopped, tmp_path / "stopped")
+    while not (isinstance(event := next(events), StepRecord) and event.iteration == at + 1):
         pass
     events.close()  # pyright: ignore[reportAttributeAccessIssue]
 
     torch.manual_seed(0)  # another process has another generator
     resumed = trainer(**changes)
-    resumed.restore(checkpoint.newest(stopped.checkpoints))
-    rest = records_of(resumed)
-    facts = {"iteration", "loss", "val_loss", "train_loss", "grad_norm", "learning_rate", "update_skipped"}
+    resumed.restore(newest(tmp_path / "stopped"))
+    rest = [e for e in walk(resumed, tmp_path / "stopped") if isinstance(e, ended)]
+    facts = {"iteration", "loss", "val_loss", "train_loss", "grad_norm", "learning_rate", "skipped"}
     expected = [event.model_dump(include=facts) for event in whole][-len(rest) :]
     assert [event.model_dump(include=facts) for event in rest] == expected
-    assert [event.iteration for event in rest] == [4, 5, 6, 7, 8]
+    assert rest[0].iteration == at
+    assert len(rest) == len(whole) - (at + 2)  # with the evaluations at 0 and at the checkpoint
 
 
-def test_a_finished_run_that_is_resumed_does_nothing_twice(trained: Trainer, trainer: Trainers) -> None:
-    again = trainer(trained.checkpoints, max_iters=3, dropout=0.1)
-    again.restore(checkpoint.newest(trained.checkpoints))
+def test_a_finished_run_that_is_resumed_does_nothing_twice(
+    trained: Trainer, trainer: Trainers, tmp_path: Path
+) -> None:
+    again = trainer(max_iters=3, dropout=0.1)
+    again.restore(newest(tmp_path))
     assert list(again.events()) == []
+    assert again.finished
+    assert trained.finished
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors"])
-def test_a_changed_byte_is_refused_with_the_files_name(trained: Trainer, name: str) -> None:
-    path = only_folder(trained) / name
-    content = bytearray(path.read_bytes())
-    content[-100] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(NanodynoError, match=f"{name} is missing or not as it was saved"):
-        checkpoint.newest(trained.checkpoints)
+def test_pruning_keeps_the_last_k_and_the_lowest_val_loss(trained: Trainer, tmp_path: Path) -> None:
+    for iteration, val_loss in ((10, 3.0), (20, 2.0), (30, 2.5), (40, 2.4), (50, None)):
+        trained.iteration = iteration
+        trained.evaluation = None if val_loss is None else (iteration, val_loss)
+        trained.save(tmp_path, "evaluation")
+    assert names(tmp_path) == ["iter-00000020", "iter-00000040", "iter-00000050"]
+    # A run that went back to 40 leaves what came after behind.
+    trained.iteration = 45
+    trained.save(tmp_path, "autosave")
+    assert names(tmp_path) == ["iter-00000020", "iter-00000040", "iter-00000045"]
+
+
+def test_a_file_of_somebody_elses_outlives_the_checkpoint_it_lies_in(
+    trained: Trainer, tmp_path: Path
+) -> None:
+    thesis = tmp_path / "iter-00000003" / "thesis.tex"
+    thesis.write_text("precious")
+    (tmp_path / "notes.txt").write_text("precious too")
+    for iteration in (4, 5, 6):
+        trained.iteration, trained.evaluation = iteration, None
+        trained.save(tmp_path, "autosave")
+    assert thesis.read_text() == "precious"
+    assert (tmp_path / "notes.txt").exists()
+    # Nor is it in the way of a checkpoint of the same iteration.
+    trained.iteration = 3
+    trained.save(tmp_path, "autosave")
+    assert newest(tmp_path).progress.iteration == 3
+    assert (tmp_path / "iter-00000003.old" / "thesis.tex").read_text() == "precious"
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
-def test_a_missing_or_cut_file_is_refused(trained: Trainer, name: str) -> None:
-    path = only_folder(trained) / name
-    path.write_bytes(path.read_bytes()[:50])
-    with pytest.raises(NanodynoError, match=name):
-        checkpoint.newest(trained.checkpoints)
-    path.unlink()
-    with pytest.raises(NanodynoError, match=name):
-        checkpoint.newest(trained.checkpoints)
+@pytest.mark.parametrize("how", ["cut", "gone", "altered"])
+def test_a_damaged_checkpoint_is_passed_over_and_told(
+    trained: Trainer, tmp_path: Path, name: str, how: str
+) -> None:
+    trained.iteration = 7
+    trained.save(tmp_path, "autosave")
+    path = tmp_path / "iter-00000007" / name
+    if how == "gone":
+        path.unlink()
+    elif how == "cut":
+        path.write_bytes(path.read_bytes()[:50])
+    elif name == "state.json":
+        path.write_text(path.read_text().replace('"iteration": 7', '"iteration": "7"'))
+    else:
+        spoil(path)
+    found = checkpoint.newest(tmp_path)
+    assert found is not None
+    assert found.checkpoint.progress.iteration == 3
+    (words,) = found.damaged
+    assert name in words
 
 
-def test_a_state_of_no_version_is_damaged_and_one_of_a_newer_version_is_told(trained: Trainer) -> None:
-    path = only_folder(trained) / "state.json"
-    state = json.loads(path.read_text())
-    path.write_text(json.dumps({key: value for key, value in state.items() if key != "version"}))
-    with pytest.raises(NanodynoError, match="damaged"):
-        checkpoint.newest(trained.checkpoints)
-    path.write_text(json.dumps({"format": state["format"], "version": 2, "other": "keys"}))
-    with pytest.raises(NanodynoError, match="newer nanodyno"):
-        checkpoint.newest(trained.checkpoints)
-
-
-def test_without_a_checkpoint_the_error_says_when_there_will_be_one(tmp_path: Path) -> None:
-    with pytest.raises(NanodynoError, match="no checkpoint") as caught:
+@pytest.mark.usefixtures("trained")
+def test_when_all_are_damaged_nothing_is_guessed(tmp_path: Path) -> None:
+    spoil(tmp_path / "iter-00000003" / "model.safetensors")
+    with pytest.raises(NanodynoError, match=r"model.safetensors is missing or not as it was saved"):
         checkpoint.newest(tmp_path)
-    assert "evaluation" in (caught.value.hint or "")
 
 
-def test_a_kill_while_saving_leaves_the_older_checkpoint(trained: Trainer, trainer: Trainers) -> None:
-    folder = only_folder(trained)
-    unfinished = trained.checkpoints / "iter-00000007.new"
-    shutil.copytree(folder, unfinished)
-    (unfinished / "state.json").unlink()
-    assert checkpoint.newest(trained.checkpoints).folder == folder
-
-    # The next one clears it away, and its own predecessor.
-    ours = trainer(trained.checkpoints, max_iters=7, eval_interval=100, dropout=0.1)
-    ours.restore(checkpoint.newest(trained.checkpoints))
-    list(ours.events())
-    assert only_folder(ours).name == "iter-00000007"
+@pytest.mark.usefixtures("trained")
+def test_a_state_of_another_version_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "iter-00000003" / "state.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 3}))
+    with pytest.raises(NanodynoError, match="of another version: version"):
+        checkpoint.newest(tmp_path)
 
 
-def test_the_newest_checkpoint_is_taken(trained: Trainer) -> None:
-    folder = only_folder(trained)
-    shutil.copytree(folder, folder.with_name("iter-00000002"))
-    assert checkpoint.newest(trained.checkpoints).folder == folder
+def test_a_run_that_has_saved_nothing_has_no_checkpoint(tmp_path: Path) -> None:
+    assert checkpoint.newest(tmp_path) is None
+    assert checkpoint.newest(tmp_path / "nowhere") is None
+
+
+@pytest.mark.usefixtures("trained")
+def test_a_kill_while_saving_leaves_the_older_checkpoint(trained: Trainer, tmp_path: Path) -> None:
+    shutil.copytree(tmp_path / "iter-00000003", tmp_path / "iter-00000007.new")
+    assert newest(tmp_path).folder.name == "iter-00000003"
+    # The next one clears it away.
+    trained.iteration = 8
+    trained.save(tmp_path, "autosave")
+    assert names(tmp_path) == ["iter-00000003", "iter-00000008"]
+
+
+@dataclass
+class Hostile:
+    """Unpickling it makes a file: what a checkpoint from the internet might do."""
+
+    path: Path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+@pytest.mark.usefixtures("trained")
+def test_a_hostile_checkpoint_runs_no_code(tmp_path: Path, name: str) -> None:
+    code = pickle.dumps(Hostile(tmp_path / "pwned"))
+    pickle.loads(pickle.dumps(Hostile(tmp_path / "works")))
+    assert (tmp_path / "works").exists()
+    folder = tmp_path / "iter-00000003"
+    (folder / name).write_bytes(code)
+    if name != "state.json":  # a stranger can make the sums right
+        state = json.loads((folder / "state.json").read_text())
+        state["sha256"][name] = checkpoint.sha256_of(folder / name)
+        (folder / "state.json").write_text(json.dumps(state))
+    (folder / "training_state.pt").write_bytes(code)
+    with pytest.raises(NanodynoError):
+        checkpoint.load_optimizer(newest(tmp_path), torch.nn.Linear(1, 1), torch.optim.AdamW([torch.ones(1)]))
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.usefixtures("trained")
+def test_a_state_that_tells_a_monstrous_model_is_refused_before_memory_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "iter-00000003" / "state.json"
+    state = json.loads(path.read_text())
+    state["shape"]["n_embd"] = 10**9
+    path.write_text(json.dumps(state))
+    with pytest.raises(NanodynoError, match="holds another model"):
+        checkpoint.newest(tmp_path)

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from nanodyno.data.shards import Dataset
 from nanodyno.model.gpt import GPT
 from nanodyno.train import evaluate
-from nanodyno.train.evaluate import mean_loss
+from nanodyno.train.evaluate import summed_loss
 from nanodyno.train.trainer import Trainer
 
 Trainers = Callable[..., Trainer]
@@ -33,8 +33,8 @@ def test_the_losses_are_the_means_over_evenly_spread_windows(trainer: Trainers, 
     record = ours.evaluate()
     # 500 tokens hold 31 windows of 16.
     assert (record.val_tokens, record.train_tokens) == (496, 496)
-    assert record.val_loss == pytest.approx(direct_mean(ours.model, dataset, "val", 31), rel=1e-6)
-    assert record.train_loss == pytest.approx(direct_mean(ours.model, dataset, "train", 31), rel=1e-6)
+    assert record.val_loss == pytest.approx(direct_mean(ours.engine.model, dataset, "val", 31), rel=1e-6)
+    assert record.train_loss == pytest.approx(direct_mean(ours.engine.model, dataset, "train", 31), rel=1e-6)
     assert record.iteration == 0
 
 
@@ -45,14 +45,14 @@ def test_an_evaluation_of_more_than_there_is_reads_every_window_once(
     count = (dataset.tokens("val") - 1) // 16
     record = ours.evaluate()
     assert record.val_tokens == 16 * count
-    assert record.val_loss == pytest.approx(direct_mean(ours.model, dataset, "val", count), rel=1e-6)
+    assert record.val_loss == pytest.approx(direct_mean(ours.engine.model, dataset, "val", count), rel=1e-6)
 
 
 def test_an_evaluation_gives_the_same_number_twice_whatever_the_dropout(trainer: Trainers) -> None:
     ours = trainer(dropout=0.5)
     assert ours.evaluate().val_loss == ours.evaluate().val_loss
     assert ours.evaluate().val_loss == trainer(dropout=0.0).evaluate().val_loss
-    assert ours.model.training
+    assert ours.engine.model.training
 
 
 def test_the_batch_size_does_not_change_the_number(trainer: Trainers) -> None:
@@ -72,14 +72,14 @@ def test_an_evaluation_leaves_generator_and_gradients_alone(trainer: Trainers) -
     state = torch.get_rng_state()
     ours.evaluate()
     assert torch.get_rng_state().equal(state)
-    assert all(p.grad is None for p in ours.model.parameters())
+    assert all(p.grad is None for p in ours.engine.model.parameters())
 
 
 def test_a_model_in_evaluation_mode_stays_so(trainer: Trainers) -> None:
     ours = trainer()
-    ours.model.eval()
-    mean_loss(ours.model, ours.val_windows, 64, 2)
-    assert not ours.model.training
+    ours.engine.model.eval()
+    summed_loss(ours.engine.model, ours.val_windows, 64, 2)
+    assert not ours.engine.model.training
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

@@ -2,7 +2,8 @@
 
 import gc
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,21 @@ from nanodyno.config import RunConfig
 from nanodyno.data.loader import Loader, Windows
 from nanodyno.errors import RunFailed
 from nanodyno.model.gpt import GPT
-from nanodyno.records.events import Saved
-from nanodyno.records.types import EvalRecord, StepRecord
+from nanodyno.records.types import EvalRecord, SaveRecord, StepRecord
 from nanodyno.train import checkpoint
+from nanodyno.train.checkpoint import Checkpoint
 from nanodyno.train.trainer import Trainer
 
 Trainers = Callable[..., Trainer]
+Walk = Callable[..., Iterator[Any]]
 Weights = dict[str, Tensor]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def newest(checkpoints: Path) -> Checkpoint:
+    found = checkpoint.newest(checkpoints)
+    assert found is not None
+    return found.checkpoint
 
 
 def steps_of(trainer: Trainer) -> list[StepRecord]:
@@ -83,7 +91,7 @@ def test_a_run_is_the_same_as_a_bare_torch_loop(trainer: Trainers, dtype: str, r
     assert losses[-1] < losses[0] - 0.5
     assert [step.learning_rate for step in steps] == pytest.approx([rate(ours.config, i) for i in range(12)])
     if dtype == "float32":
-        for name, parameter in ours.model.named_parameters():
+        for name, parameter in ours.engine.model.named_parameters():
             torch.testing.assert_close(parameter.detach(), weights[name], rtol=1e-3, atol=1e-4)
 
 
@@ -94,7 +102,7 @@ def test_the_loss_of_an_iteration_is_the_mean_over_its_micro_steps_before_the_up
     windows = windows_of(ours)
     with torch.no_grad():
         micro = [
-            ours.model(*map(torch.from_numpy, windows.batch(np.arange(2 * i, 2 * i + 2)))).item()
+            ours.engine.model(*map(torch.from_numpy, windows.batch(np.arange(2 * i, 2 * i + 2)))).item()
             for i in range(5)
         ]
     (step,) = steps_of(ours)
@@ -119,8 +127,8 @@ def test_accumulated_gradients_are_those_of_one_big_batch(trainer: Trainers) -> 
     for batch_size, accumulation in ((12, 1), (2, 6)):
         ours = trainer(batch_size=batch_size, gradient_accumulation_steps=accumulation)
         with Loader(ours.train_windows, batch_size, ours.device) as loader:
-            ours._accumulate(loader)
-        gradients.append([p.grad for p in ours.model.parameters()])
+            ours.engine.gradients(loader, accumulation)
+        gradients.append([p.grad for p in ours.engine.model.parameters()])
     for one, many in zip(*gradients, strict=True):
         torch.testing.assert_close(one, many, rtol=1e-4, atol=1e-7)
 
@@ -129,17 +137,17 @@ def test_without_clipping_no_norm_is_recorded(trainer: Trainers) -> None:
     assert [step.grad_norm for step in steps_of(trainer(grad_clip=0.0, max_iters=2))] == [None, None]
 
 
-def test_events_come_in_order(trainer: Trainers) -> None:
-    told = [(type(event).__name__, event.iteration) for event in trainer(max_iters=6).events()]
+def test_events_come_in_order(trainer: Trainers, walk: Walk, tmp_path: Path) -> None:
+    told = [(type(event).__name__, event.iteration) for event in walk(trainer(max_iters=6), tmp_path)]
     steps = [("StepRecord", iteration) for iteration in range(6)]
     assert told == [
         ("EvalRecord", 0),
         *steps[:4],
         ("EvalRecord", 4),
-        ("Saved", 4),
+        ("SaveRecord", 4),
         *steps[4:],
         ("EvalRecord", 6),
-        ("Saved", 6),
+        ("SaveRecord", 6),
     ]
 
 
@@ -148,14 +156,13 @@ def test_eval_only_evaluates_once_and_leaves_nothing(trainer: Trainers) -> None:
     (event,) = ours.events()
     assert isinstance(event, EvalRecord)
     assert event.val_loss == pytest.approx(math.log(320), abs=0.1)  # as good as guessing
-    assert not ours.checkpoints.exists()
+    assert ours.finished
 
 
-def test_eval_only_works_from_a_checkpoint_as_well(trainer: Trainers) -> None:
-    first = trainer(max_iters=8)
-    evals = [event for event in first.events() if isinstance(event, EvalRecord)]
+def test_eval_only_works_from_a_checkpoint_as_well(trainer: Trainers, walk: Walk, tmp_path: Path) -> None:
+    evals = [event for event in walk(trainer(max_iters=8), tmp_path) if isinstance(event, EvalRecord)]
     resumed = trainer(eval_only=True, max_iters=100, eval_interval=3)
-    resumed.restore(checkpoint.newest(first.checkpoints))
+    resumed.restore(newest(tmp_path))
     (event,) = resumed.events()
     assert isinstance(event, EvalRecord)
     assert (event.iteration, event.val_loss) == (8, pytest.approx(evals[-1].val_loss, rel=1e-6))
@@ -189,21 +196,23 @@ def test_a_loss_that_is_not_a_number_ends_the_run_after_its_record(trainer: Trai
     assert gc.isenabled()
 
 
-def test_broken_weights_never_take_the_place_of_a_good_checkpoint(trainer: Trainers) -> None:
+def test_broken_weights_never_take_the_place_of_a_good_checkpoint(
+    trainer: Trainers, walk: Walk, tmp_path: Path
+) -> None:
     ours = trainer(eval_interval=2)
-    events = ours.events()
+    events = walk(ours, tmp_path)
     while not (isinstance(event := next(events), StepRecord) and event.iteration == 3):
         pass
-    torch.nn.init.constant_(ours.model.norm.weight, math.nan)
+    torch.nn.init.constant_(ours.engine.model.norm.weight, math.nan)
     event = next(events)
     assert isinstance(event, EvalRecord)
     assert math.isnan(event.val_loss)
     with pytest.raises(RunFailed, match="nan at iteration 4"):
         next(events)
-    good = checkpoint.newest(ours.checkpoints)
+    good = newest(tmp_path)
     assert good.progress.iteration == 2
-    checkpoint.load_model(good, ours.model)
-    assert all(p.isfinite().all() for p in ours.model.parameters())
+    checkpoint.load_model(good, ours.engine.model)
+    assert all(p.isfinite().all() for p in ours.engine.model.parameters())
 
 
 def test_the_collector_rests_during_the_loop_and_comes_back_at_its_end(trainer: Trainers) -> None:
@@ -231,13 +240,15 @@ def test_a_collector_that_was_off_stays_off(trainer: Trainers) -> None:
         gc.enable()
 
 
-def test_times_are_of_the_iterations_alone(trainer: Trainers) -> None:
+def test_times_are_of_the_iterations_alone(trainer: Trainers, walk: Walk, tmp_path: Path) -> None:
     steps, others = [], 0.0
-    for event in trainer(eval_interval=1).events():
+    for event in walk(trainer(eval_interval=1), tmp_path):
         if isinstance(event, StepRecord):
             steps.append(event)
-        else:
-            others += event.save_seconds if isinstance(event, Saved) else event.eval_seconds
+        elif isinstance(event, SaveRecord):
+            others += event.save_seconds
+        elif isinstance(event, EvalRecord):
+            others += event.eval_seconds
     assert all(0 <= step.data_seconds <= step.step_seconds for step in steps)
     passed = steps[-1].wall_time - steps[0].wall_time
     assert sum(step.step_seconds for step in steps[1:]) <= passed

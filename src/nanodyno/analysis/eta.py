@@ -1,5 +1,8 @@
 """How long a run still has to go."""
 
+import statistics
+from collections.abc import Sequence
+
 from nanodyno.config import RunConfig
 
 
@@ -17,6 +20,13 @@ def remaining_evaluations(config: RunConfig, iterations_done: int, last_eval_ite
     return before_last + 1
 
 
+def evaluation_seconds(eval_seconds: Sequence[float], save_seconds: Sequence[float]) -> float | None:
+    """What an evaluation and the save after it take, by those so far; None before the first evaluation."""
+    if not eval_seconds:
+        return None
+    return statistics.median(eval_seconds) + (statistics.median(save_seconds) if save_seconds else 0.0)
+
+
 def eta_seconds(
     config: RunConfig,
     iterations_done: int,
@@ -24,7 +34,10 @@ def eta_seconds(
     step_seconds: float | None,
     eval_seconds: float | None,
 ) -> float | None:
-    """Seconds of training and evaluation ahead; None while the time of either is not known, 0 at the end."""
+    """Seconds of training and evaluation ahead; None while the time of either is not known, 0 at the end.
+
+    eval_seconds holds the save that follows an evaluation.
+    """
     iterations = remaining_iterations(config, iterations_done)
     evaluations = remaining_evaluations(config, iterations_done, last_eval_iteration)
     if (iterations and step_seconds is None) or (evaluations and eval_seconds is None):

@@ -1,34 +1,33 @@
 """How fast a run went: medians over its steady steps, and the yardsticks to hold a rate against."""
 
 import statistics
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Self
 
 from nanodyno.analysis.statistics import Interval, median_interval
+from nanodyno.analysis.stretches import stretches
 from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, flops_per_token, nanogpt_flops_per_token
 from nanodyno.hardware.cards import find_card
 from nanodyno.records.types import RunRecord, StepRecord
 
 WARMUP_STEPS = 3
 ENOUGH_STEPS = 8
+PACE_STEPS = 100
 
 
 def steady_steps(steps: Sequence[StepRecord], resumed_at_iterations: Sequence[int] = ()) -> list[StepRecord]:
-    """The steps whose time counts: without the first three of the run and of every resumed stretch.
+    """The steps whose time counts: without the first three of the run and of every stretch.
 
-    In those the allocator finds its blocks, the optimiser creates its state and kernels are loaded. When that
-    leaves fewer than eight in all, only the first of each stretch is dropped, so that a short run still has a
-    rate. Empty when the run ended inside its warm-up.
+    A stretch begins with a resume, or with micro-batches of another size. In its first steps the allocator
+    finds its blocks, the optimiser creates its state and kernels are loaded. When that leaves fewer than
+    eight in all, only the first of each stretch is dropped, so that a short run still has a rate. Empty when
+    the run ended inside its warm-up.
     """
-    resumed = sorted(resumed_at_iterations)
-    grouped = groupby(steps, key=lambda step: bisect_right(resumed, step.iteration))
-    stretches = [list(stretch) for _, stretch in grouped]
-    steady = [step for stretch in stretches for step in stretch[WARMUP_STEPS:]]
+    parts = stretches(steps, resumed_at_iterations)
+    steady = [step for stretch in parts for step in stretch[WARMUP_STEPS:]]
     if len(steady) < ENOUGH_STEPS:
-        steady = [step for stretch in stretches for step in stretch[1:]]
+        steady = [step for stretch in parts for step in stretch[1:]]
     return steady
 
 
@@ -45,6 +44,30 @@ def tokens_per_second(
     return median_interval([step.tokens / step.step_seconds for step in steady])
 
 
+def pace_seconds(steps: Sequence[StepRecord], resumed_at_iterations: Sequence[int] = ()) -> float | None:
+    """The time of an iteration now, for what is still to come: of the last stretch as soon as it is steady.
+
+    A run that went on with more processes or smaller micro-batches goes on at that speed.
+    """
+    steady = steady_steps(steps, resumed_at_iterations)
+    if not steady:
+        return None
+    latest = stretches(steps, resumed_at_iterations)[-1][WARMUP_STEPS:] or steady
+    return statistics.median(step.step_seconds for step in latest[-PACE_STEPS:])
+
+
+def micro_step_seconds(steady: Sequence[StepRecord], micro_steps: int) -> float | None:
+    """Median over the steady steps with micro-batches of the last size; None without any.
+
+    micro_steps stands in where a step does not tell its own.
+    """
+    if not steady:
+        return None
+    now = steady[-1].micro_steps
+    seconds = statistics.median(step.step_seconds for step in steady if step.micro_steps == now)
+    return seconds / (now or micro_steps)
+
+
 def mfu(tokens_per_second: float, flops_per_token: float, peak_flops: float) -> float:
     """A rate as a fraction of a peak; name the peak and the FLOP formula wherever it is shown."""
     return tokens_per_second * flops_per_token / peak_flops
@@ -58,10 +81,13 @@ class Yardstick:
     """Exact and causal, with the tokenizer's own vocabulary."""
     nanogpt_flops_per_token: int
     micro_steps: int
-    """Per iteration."""
+    """Of each process in an iteration, as planned: a step may tell of more and smaller ones."""
+    processes: int
+    """Each on a card of its own."""
     card_name: str | None
     """None, as is peak_flops, on a CPU, for a card not in the table and for a dtype its tensor cores lack."""
     peak_flops: float | None
+    """Of all cards together."""
 
     @classmethod
     def of(cls, record: RunRecord) -> Self:
@@ -70,23 +96,28 @@ class Yardstick:
         on_card = machine.device_type == "cuda"
         card = find_card(machine.device_name, machine.device_memory_bytes) if on_card else None
         peak = card.peak_flops(record.arithmetic.dtype) if card else None
+        processes = record.arithmetic.processes
         return cls(
             flops_per_token=flops_per_token(shape, record.data.vocab_size),
             nanogpt_flops_per_token=nanogpt_flops_per_token(shape),
-            micro_steps=record.config.gradient_accumulation_steps,
+            micro_steps=record.config.gradient_accumulation_steps // processes,
+            processes=processes,
             card_name=card.name if card and peak else None,
-            peak_flops=peak,
+            peak_flops=peak * processes if peak else None,
         )
 
     def card_share(self, tokens_per_second: float) -> float | None:
-        """The exact rate of work as a fraction of the card's datasheet peak."""
+        """The exact rate of work as a fraction of the cards' datasheet peak."""
         if self.peak_flops is None:
             return None
         return mfu(tokens_per_second, self.flops_per_token, self.peak_flops)
 
     def nanogpt_mfu(self, tokens_per_second: float) -> float:
-        """What nanoGPT would print, as a fraction: its own formula against an A100, whatever the card."""
-        return mfu(tokens_per_second, self.nanogpt_flops_per_token, NANOGPT_PEAK_FLOPS)
+        """What nanoGPT would print, as a fraction: its own formula against an A100, whatever the card.
+
+        Of several processes each prints its own share.
+        """
+        return mfu(tokens_per_second / self.processes, self.nanogpt_flops_per_token, NANOGPT_PEAK_FLOPS)
 
 
 @dataclass(frozen=True)
@@ -99,6 +130,7 @@ class Rates:
     flops_per_second: float
     card_share: float | None
     card_name: str | None
+    processes: int
     nanogpt_mfu: float
 
 
@@ -114,10 +146,11 @@ def rates(recent_steps: Sequence[StepRecord], yardstick: Yardstick) -> Rates | N
     rate = recent_steps[-1].tokens / seconds
     return Rates(
         step_seconds=seconds,
-        micro_step_seconds=seconds / yardstick.micro_steps,
+        micro_step_seconds=seconds / (recent_steps[-1].micro_steps or yardstick.micro_steps),
         tokens_per_second=rate,
         flops_per_second=rate * yardstick.flops_per_token,
         card_share=yardstick.card_share(rate),
         card_name=yardstick.card_name,
+        processes=yardstick.processes,
         nanogpt_mfu=yardstick.nanogpt_mfu(rate),
     )

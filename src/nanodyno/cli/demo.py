@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nanodyno.cli.options import RUNS_FOLDER, Json, console_for
+from nanodyno.cli.options import INTERRUPTED, RUNS_FOLDER, Json, console_for
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,23 +52,28 @@ def _train(
     stem: str, width: int, max_iters: int | None, device: str, console: "Console"
 ) -> "tuple[Run, Summary]":
     from nanodyno.analysis.summary import summarise
-    from nanodyno.cli.train import next_folder
+    from nanodyno.cli.train import run_folder
     from nanodyno.config import build_config
     from nanodyno.recipes import load_settings, override
     from nanodyno.records.store import read_run
+    from nanodyno.records.writer import release_folder
     from nanodyno.report.progress import make_display
-    from nanodyno.train.runner import Job, run_training
+    from nanodyno.train.job import Job
+    from nanodyno.train.runner import run_training
 
     changes: dict[str, object] = {"n_embd": width, "device": device}
     if max_iters is not None:
         changes["max_iters"] = max_iters
     config = build_config(override(load_settings("demo"), changes).values)
-    folder = next_folder(stem)
+    folder = run_folder(config, None, stem)
     display = make_display("auto", console)
     try:
-        run_training(Job(config, folder.name, folder, ("nanodyno", *sys.argv[1:])), display)
+        reason = run_training(Job(config, folder.name, folder, ("nanodyno", *sys.argv[1:])), display)
     finally:
         display.close()
+        release_folder(folder)
+    if reason != "finished":
+        raise typer.Exit(INTERRUPTED if reason == "interrupted" else 0)
     run = read_run(folder)
     return run, summarise(run)
 

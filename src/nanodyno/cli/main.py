@@ -9,13 +9,12 @@ from typer.core import TyperGroup
 
 from nanodyno import __version__
 from nanodyno.cli.demo import demo
+from nanodyno.cli.options import INTERRUPTED
 from nanodyno.cli.runs import runs
 from nanodyno.cli.sample import sample
 from nanodyno.cli.show import show
 from nanodyno.cli.train import train
 from nanodyno.errors import NanodynoError
-
-INTERRUPTED = 130
 
 
 class Commands(TyperGroup):

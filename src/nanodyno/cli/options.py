@@ -1,15 +1,23 @@
 """Options and helpers that several commands share."""
 
 import os
+import re
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nanodyno.errors import NanodynoError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
 RUNS_FOLDER = Path("runs")
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
 RunName = Annotated[
@@ -31,3 +39,29 @@ def console_for(json: bool) -> "Console":
             os.dup2(nowhere, self.file.fileno())
 
     return LastingConsole(stderr=json)
+
+
+def seconds_of(text: str) -> float | None:
+    """15m, 90s, 1.5h or 2d in seconds; None for off."""
+    if text == "off":
+        return None
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])", text)
+    if found is None or float(found[1]) == 0:
+        raise NanodynoError(f"{text!r} is no duration", "write 90s, 15m, 1.5h or off")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def time_of(text: str) -> float:
+    """Unix time of an hour of the day, the next one to come, or of a date and hour; both in local time."""
+    now = datetime.now().astimezone()
+    try:
+        if re.fullmatch(r"\d{1,2}:\d{2}", text):
+            hour, minute = map(int, text.split(":"))
+            wanted = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
+            return (wanted if wanted > now else wanted + timedelta(days=1)).timestamp()
+        wanted = datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError, OSError):
+        raise NanodynoError(f"{text!r} is no time", "write 07:30 or 2026-11-16T07:30") from None
+    if wanted <= now:
+        raise NanodynoError(f"{text} has passed", f"it is {now:%Y-%m-%dT%H:%M} now")
+    return wanted.timestamp()

@@ -35,7 +35,7 @@ def sample(  # noqa: PLR0913 - one parameter per option
 
     checkpoints = find_run(run, RUNS_FOLDER) / CHECKPOINTS_FOLDER
     dials = Dials(prompt, tokens, temperature, top_k or None, seed)
-    pieces = sample_text(checkpoints, dials, device, tokenizer)
+    pieces = sample_text(checkpoints, dials, device, tokenizer, lambda text: typer.echo(text, err=True))
     if json:
         typer.echo(to_json({"run": run, "prompt": prompt, "text": "".join(pieces)}))
         return

@@ -4,7 +4,7 @@ from nanodyno.cli.options import RUNS_FOLDER, Json, RunName, console_for
 
 
 def show(run: RunName, json: Json = False) -> None:
-    """Show one run: model, machine, speed with its interval, share of the card's peak, losses, the curve."""
+    """Show one run: how it stands and what to do, model, machine, speed with its interval, losses, curve."""
     import typer
 
     from nanodyno.analysis.summary import summarise

@@ -1,4 +1,4 @@
-"""`nanodyno train`: a run from a recipe, a TOML file or a nanoGPT config."""
+"""`nanodyno train`: a run from a recipe, a TOML file or a nanoGPT config; or one gone on with."""
 
 import sys
 from dataclasses import replace
@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from nanodyno.cli.options import RUNS_FOLDER, Json, console_for
+from nanodyno.cli.options import INTERRUPTED, RUNS_FOLDER, Json, console_for, seconds_of, time_of
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from nanodyno.config import RunConfig
+    from nanodyno.recipes import Settings
     from nanodyno.records.store import Run
+    from nanodyno.records.types import StopReason
     from nanodyno.report.progress import LogStyle
-    from nanodyno.train.runner import Job
+    from nanodyno.train.job import Job
 
 
 def _show_keys(asked: bool) -> None:
@@ -28,17 +28,33 @@ def _show_keys(asked: bool) -> None:
     raise typer.Exit
 
 
-def train(
+def train(  # noqa: PLR0913 - one parameter per option
     context: typer.Context,
     source: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="RECIPE|FILE.toml|FILE.py",
             help="A recipe (demo, gpt2-384, gpt2-768), a TOML file, or a nanoGPT config, which is read and "
             "never executed.",
         ),
-    ],
+    ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the run; its folder is runs/NAME.")] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="Go on with this run, a name under runs/ or a path, to the bit."),
+    ] = None,
+    max_hours: Annotated[
+        float | None, typer.Option(min=0.0, help="Save and stop after so many hours of this process.")
+    ] = None,
+    stop_at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Save and stop at 07:30, or at 2026-11-16T07:30.")
+    ] = None,
+    autosave: Annotated[
+        str, typer.Option(metavar="TIME", help="Save this often besides the evaluations; off is never.")
+    ] = "15m",
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Train in the background; `nanodyno runs --watch` shows it.")
+    ] = False,
     log: Annotated[
         Literal["auto", "plain", "nanogpt"],
         typer.Option(help="auto: live on a terminal, else plain lines; nanogpt: nanoGPT's own format."),
@@ -56,34 +72,87 @@ def train(
     nanodyno train gpt2-768 --batch_size=4 --tokens_per_iter=524288 --dataset=data/fineweb-edu
 
     nanodyno train config/train_gpt2.py --compile=False
+
+    A run that was stopped or killed goes on where it was saved: with the same command again, or with
+
+    nanodyno train --resume gpt2-768-1
+
+    Ctrl-C or `kill` finishes the iteration and saves; several GPUs: torchrun --nproc_per_node=2 -m nanodyno
+    train ...
     """
     del keys
-    if source.startswith("-"):
-        raise NanodynoError(
-            f"the recipe or file comes before {source}", "for example: nanodyno train demo --max_iters=50"
-        )
+    settings, folder = (
+        _resumed(resume, source, context.args) if resume else (_given(source, context.args), None)
+    )
+
     from nanodyno.config import build_config
+
+    config = build_config(settings.values)
+
+    from nanodyno.train.job import Job
+    from nanodyno.train.processes import is_first
+    from nanodyno.train.stops import Limits
+
+    limits = Limits(
+        max_seconds=None if max_hours is None else max_hours * 3600,
+        stop_at=None if stop_at is None else time_of(stop_at),
+        autosave_seconds=seconds_of(autosave),
+    )
+    if folder is None:
+        folder = run_folder(config, name, settings.name) if is_first() else Path()
+    elif name is not None:
+        raise NanodynoError("--resume and --name name two runs", "give one of them")
+    if detach:
+        from nanodyno.cli.detach import train_in_background
+
+        return train_in_background(folder, sys.argv[1:], console_for(json))
+    notes = tuple(f"accepted and ignored: {key}" for key in settings.ignored)
+    job = Job(config, folder.name, folder, ("nanodyno", *sys.argv[1:]), notes, limits=limits)
+    if is_first():
+        return _train(job, log, json)
+    from nanodyno.train.runner import run_training
+
+    run_training(job, lambda _: None)
+    return None
+
+
+def _given(source: str | None, arguments: list[str]) -> "Settings":
     from nanodyno.recipes import load_settings, override, parse_overrides
 
-    settings = override(load_settings(source), parse_overrides(context.args))
-    config = build_config(settings.values)
-    folder = run_folder(config, name, settings.name)
-    notes = tuple(f"accepted and ignored: {key}" for key in settings.ignored)
-
-    from nanodyno.train.runner import Job
-
-    job = Job(config, folder.name, folder, ("nanodyno", *sys.argv[1:]), notes)
-    _show(_train(job, log, console_for(json)), log, json)
+    if source is None or source.startswith("-"):
+        raise NanodynoError(
+            f"the recipe or file comes before {source or 'everything else'}",
+            "for example: nanodyno train demo --max_iters=50",
+        )
+    return override(load_settings(source), parse_overrides(arguments))
 
 
-def _train(job: "Job", log: "LogStyle", console: "Console") -> "Run":
-    """Trains and reads back; a look at a saved run, which records nothing, comes with what it just saw."""
+def _resumed(run: str, source: str | None, arguments: list[str]) -> "tuple[Settings, Path]":
+    """The settings a run began with, and what is changed; typer takes a first --key=value for a recipe."""
+    from nanodyno.recipes import Settings, load_settings, override, parse_overrides
+    from nanodyno.records.store import find_run, read_run_record
+
+    if source is not None and source.startswith("-"):
+        source, arguments = None, [source, *arguments]
+    folder = find_run(run, RUNS_FOLDER)
+    values = read_run_record(folder).config.model_dump() if source is None else load_settings(source).values
+    # These follow from what stays: with another micro-batch the effective batch is the same.
+    stale = ("gradient_accumulation_steps", "eval_iters") if source is None else ()
+    kept = {key: value for key, value in values.items() if key not in stale}
+    changes = parse_overrides(arguments) | {"init_from": "resume", "out_dir": str(folder)}
+    return override(Settings(folder.name, kept), changes), folder
+
+
+def _train(job: "Job", log: "LogStyle", json: bool) -> None:
+    """Trains and shows; a look at a saved run, which records nothing, comes with what it just saw."""
     from nanodyno.records.events import Event
-    from nanodyno.records.store import read_run
+    from nanodyno.records.store import RUN_FILE, read_run
     from nanodyno.records.types import EvalRecord
+    from nanodyno.records.writer import release_folder
     from nanodyno.report.progress import make_display
     from nanodyno.train.runner import run_training
 
+    console = console_for(json)
     display = make_display(log, console)
     evals: list[EvalRecord] = []
 
@@ -93,22 +162,27 @@ def _train(job: "Job", log: "LogStyle", console: "Console") -> "Run":
         display(event)
 
     try:
-        run_training(job, watch)
+        reason = run_training(job, watch)
     except KeyboardInterrupt:
         display.close()
         console_for(json=True).print(_where_it_stands(job.folder), highlight=False, markup=False)
         raise
     finally:
         display.close()
+        release_folder(job.folder)
+    if not (job.folder / RUN_FILE).exists():  # stopped before there was anything to keep
+        raise typer.Exit(INTERRUPTED if reason == "interrupted" else 0)
     run = read_run(job.folder)
-    return replace(run, evals=tuple(evals)) if job.config.eval_only else run
+    _show(replace(run, evals=tuple(evals)) if job.config.eval_only else run, reason, log, json)
 
 
-def _show(run: "Run", log: "LogStyle", json: bool) -> None:
+def _show(run: "Run", reason: "StopReason", log: "LogStyle", json: bool) -> None:
     from nanodyno.analysis.summary import summarise
     from nanodyno.report.document import run_document, to_json
     from nanodyno.report.runs import run_page
 
+    if reason == "interrupted":
+        raise typer.Exit(INTERRUPTED)
     summary = summarise(run)
     if json:
         typer.echo(to_json(run_document(run, summary)))
@@ -119,7 +193,10 @@ def _show(run: "Run", log: "LogStyle", json: bool) -> None:
 
 
 def run_folder(config: "RunConfig", name: str | None, recipe: str) -> Path:
-    """out_dir as in nanoGPT, else runs/NAME, else the recipe's name and the next free number."""
+    """out_dir as in nanoGPT, else runs/NAME, else the recipe's name and a number.
+
+    Without a name, the run that the same settings have left unfinished is gone on with.
+    """
     if config.out_dir is not None:
         if name is not None and RUNS_FOLDER / name != Path(config.out_dir):
             raise NanodynoError("--name and --out_dir name two folders", "give one of them")
@@ -130,28 +207,19 @@ def run_folder(config: "RunConfig", name: str | None, recipe: str) -> Path:
         return RUNS_FOLDER / name
     if config.init_from == "resume":
         raise NanodynoError("init_from=resume, but which run?", "name it with --name or --out_dir")
-    return next_folder(recipe)
+    from nanodyno.records.writer import claim_folder
+    from nanodyno.train.continuing import unfinished
 
-
-def next_folder(stem: str) -> Path:
-    number = 1
-    while (RUNS_FOLDER / f"{stem}-{number}").exists():
-        number += 1
-    return RUNS_FOLDER / f"{stem}-{number}"
+    return unfinished(RUNS_FOLDER, recipe, config) or claim_folder(RUNS_FOLDER / recipe)
 
 
 def _where_it_stands(folder: Path) -> str:
-    """What Ctrl-C leaves behind, and how to go on."""
-    from nanodyno.records.store import CHECKPOINTS_FOLDER, RUN_FILE
-    from nanodyno.train import checkpoint
+    """What a stop at once leaves behind, and how to go on."""
+    from nanodyno.analysis.state import saved_iteration
+    from nanodyno.records.store import RUN_FILE, read_history
 
     if not (folder / RUN_FILE).exists():
         return "nothing was recorded yet"
-    try:
-        saved = checkpoint.newest(folder / CHECKPOINTS_FOLDER)
-    except NanodynoError:
-        return f"the records are in {folder}; no checkpoint was saved yet, so there is nothing to go on from"
-    return (
-        f"the records are in {folder}; to go on from its checkpoint at iteration {saved.progress.iteration}, "
-        f"give the same command with --out_dir={folder} --init_from=resume"
-    )
+    saved = saved_iteration(read_history(folder))
+    where = f"its checkpoint at iteration {saved}" if saved else "its beginning, since nothing was saved yet"
+    return f"the records are in {folder}; the same command goes on from {where}"

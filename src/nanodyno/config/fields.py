@@ -139,6 +139,22 @@ class RunConfig(BaseModel):
         default="auto", description="precision of the matrix products; auto takes the best the device has"
     )
     compile: _Switch = Field(default=True, description="compile the model with torch.compile")
+    parallel: Literal["ddp", "fsdp"] = Field(
+        default="ddp",
+        description="under torchrun: ddp has the whole model in every process, fsdp a share of it",
+    )
+    keep_checkpoints: _Count = Field(
+        default=2, description="checkpoints kept: this many of the last, and the one with the best val loss"
+    )
+    bad_update: Literal["stop", "skip"] = Field(
+        default="stop",
+        description="at a loss or gradient that is no number or leaps: stop the run, or skip the update",
+    )
+    spike_zscore: _NotNegative = Field(
+        default=0.0,
+        description="standard deviations above the latest losses or gradient norms that make a leap; 0 looks "
+        "for none",
+    )
     init_from: Literal["scratch", "resume"] = Field(
         default="scratch", description="scratch, or resume to go on with the run in out_dir"
     )

@@ -121,26 +121,38 @@ class Windows:
             )
 
 
-def evaluation_batches(windows: Windows, tokens: int, batch_size: int) -> Iterator[Batch]:
+def evaluation_batches(
+    windows: Windows, tokens: int, batch_size: int, part: tuple[int, int] = (0, 1)
+) -> Iterator[Batch]:
     """About `tokens` tokens spread evenly over the split: the same sequences at every call.
 
     At least one sequence, at most all of them; the last batch may be smaller, and batch_size changes only
-    how they are grouped.
+    how they are grouped. part = (k, n) is every n-th of the batches from the k-th on.
     """
     sequences = max(1, min(windows.count, tokens // windows.block_size))
     chosen = np.arange(sequences, dtype=np.int64) * windows.count // sequences
-    for first in range(0, sequences, batch_size):
+    mine, parts = part
+    for first in range(mine * batch_size, sequences, parts * batch_size):
         yield windows.in_order(chosen[first : first + batch_size])
 
 
 class Loader:
     """Endless micro-batches on the device, made ahead of time by a thread.
 
+    part = (k, n) is every n-th micro-batch from the k-th on: n processes divide one stream among them.
     wait_seconds is how long the consumer has stood waiting for data, all calls together.
     """
 
-    def __init__(self, windows: Windows, batch_size: int, device: torch.device, start: int = 0) -> None:
+    def __init__(
+        self,
+        windows: Windows,
+        batch_size: int,
+        device: torch.device,
+        start: int = 0,
+        part: tuple[int, int] = (0, 1),
+    ) -> None:
         self.wait_seconds = 0.0
+        self._part = part
         self._windows = windows
         self._batch_size = batch_size
         self._device = device
@@ -200,14 +212,17 @@ class Loader:
             count = max(1, min(BATCHES_AT_ONCE, TOKENS_AT_ONCE // (size * T)))
             while not self._closed.is_set():
                 self._ready.put(self._portion_from(start, count))
-                start += count * size
+                start += count * size * self._part[1]
         except BaseException as error:  # handed over: __next__ raises it where the run can answer
             self._ready.put(error)
 
     def _portion_from(self, start: int, count: int) -> torch.Tensor:
         """count micro-batches as one tensor of count x 2 x B x T: one copy brings inputs and targets over."""
         size, T = self._batch_size, self._windows.block_size
-        rows = self._windows.gather(self._windows.places(np.arange(start, start + count * size)))
+        mine, parts = self._part
+        firsts = start + (np.arange(count) * parts + mine) * size
+        positions = (firsts[:, None] + np.arange(size)).ravel()
+        rows = self._windows.gather(self._windows.places(positions))
         rows = rows.reshape(count, size, T + 1)
         portion = torch.empty((count, 2, size, T), dtype=torch.int64, pin_memory=self._device.type == "cuda")
         portion.numpy()[:, 0] = rows[..., :-1]

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from nanodyno.data.manifest import MANIFEST, again_hint, checked_manifest, read_manifest, told_os_errors
+from nanodyno.data.stamp import sampled_digest
 from nanodyno.errors import NanodynoError
 
 SPLITS = ("train", "val")
@@ -188,8 +189,12 @@ def _nanogpt_dataset(folder: Path, vocab_size: int | None) -> Dataset:
     splits = {split: (_nanogpt_shard(folder / f"{split}.bin", dtype),) for split in SPLITS}
     if vocab_size is None:
         raise NanodynoError(f"{folder} does not say its vocabulary", hint=_vocabulary_hint(folder, dtype))
-    sizes = {shard.path.name: shard.tokens for shards in splits.values() for shard in shards}
-    return Dataset(folder, None, vocab_size, None, dtype, {}, splits, _fingerprint(sizes))
+    content = {
+        shard.path.name: [shard.tokens, sampled_digest(shard.path)]
+        for shards in splits.values()
+        for shard in shards
+    }
+    return Dataset(folder, None, vocab_size, None, dtype, {}, splits, _fingerprint(content))
 
 
 def _nanogpt_shard(path: Path, dtype: str) -> Shard:

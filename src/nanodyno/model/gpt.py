@@ -76,6 +76,10 @@ class Block(nn.Module):
         return x_BTC + self.mlp(self.norm_mlp(x_BTC))
 
 
+def _widest(device: torch.device) -> torch.dtype:
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 class GPT(nn.Module):
     """Training calls `forward`: the mean loss alone, so that no compiled graph keeps logits as an output."""
 
@@ -88,10 +92,18 @@ class GPT(nn.Module):
         self.norm = Norm(shape.n_embd, shape.bias)
         self._initialise()
 
-    def forward(self, inputs_BT: Tensor, targets_BT: Tensor) -> Tensor:
-        """Mean cross-entropy in nats per token."""
-        logits_BTV = self.logits(self.hidden(inputs_BT))
-        return F.cross_entropy(logits_BTV.flatten(0, 1), targets_BT.flatten())
+    def forward(self, inputs_BT: Tensor, targets_BT: Tensor, rows: int | None = None) -> Tensor:
+        """Mean cross-entropy in nats; with `rows`, its sum, the head on that many positions at a time."""
+        hidden = self.hidden(inputs_BT)
+        if rows is None:
+            return F.cross_entropy(self.logits(hidden).flatten(0, 1), targets_BT.flatten())
+        losses = [
+            F.cross_entropy(self.logits(part).float(), goal, reduction="sum")
+            for part, goal in zip(
+                hidden.flatten(0, 1).split(rows), targets_BT.flatten().split(rows), strict=True
+            )
+        ]
+        return torch.stack(losses).to(_widest(hidden.device)).sum()
 
     def hidden(self, inputs_BT: Tensor) -> Tensor:
         """The residual stream after the last norm."""

@@ -1,10 +1,17 @@
-"""What training tells its caller while it goes on, besides the records themselves."""
+"""What training tells its caller while it goes on."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nanodyno.records.types import EvalRecord, RunRecord, StepRecord
+from nanodyno.records.types import (
+    EvalRecord,
+    RunRecord,
+    SaveRecord,
+    SplitRecord,
+    StepRecord,
+    StopRecord,
+)
 
 
 @dataclass(frozen=True)
@@ -23,14 +30,5 @@ class Started:
     iteration: int
 
 
-@dataclass(frozen=True)
-class Saved:
-    """A checkpoint is on disk."""
-
-    folder: Path
-    iteration: int
-    save_seconds: float
-
-
-Event = Message | Started | StepRecord | EvalRecord | Saved
+Event = Message | Started | StepRecord | EvalRecord | SaveRecord | SplitRecord | StopRecord
 Watch = Callable[[Event], None]

@@ -1,7 +1,7 @@
-"""Records on disk: `runs/NAME/` with run.json, steps.jsonl and evals.jsonl.
+"""Records on disk: `runs/NAME/` with run.json, steps.jsonl, evals.jsonl and history.jsonl.
 
-run.json is replaced whole (written aside, then renamed). The two .jsonl files are append-only, one record a
-line; a kill can only cut the last line, and readers drop a last line that has no newline.
+run.json is replaced whole. The .jsonl files are append-only, one record a line; a kill can only cut the last
+line, and readers drop a last line that has no newline.
 """
 
 import json
@@ -10,22 +10,30 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Self, TypeVar
+from typing import TypeVar
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from nanodyno.errors import NanodynoError
-from nanodyno.records.types import FORMAT, FORMAT_VERSION, EvalRecord, Record, RunRecord, StepRecord
+from nanodyno.records.lock import is_locked
+from nanodyno.records.types import (
+    FORMAT,
+    FORMAT_VERSION,
+    EvalRecord,
+    HistoryRecord,
+    RunRecord,
+    StartRecord,
+    StepRecord,
+    StopRecord,
+)
 
 RUN_FILE = "run.json"
-RUN_FILE_ASIDE = RUN_FILE + ".new"
-"""All that a run killed in its first moment leaves behind."""
 STEPS_FILE = "steps.jsonl"
 EVALS_FILE = "evals.jsonl"
+HISTORY_FILE = "history.jsonl"
 CHECKPOINTS_FOLDER = "checkpoints"
 
-AnyRecord = TypeVar("AnyRecord", bound=Record)
+AnyRecord = TypeVar("AnyRecord")
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,9 @@ class Run:
     record: RunRecord
     steps: tuple[StepRecord, ...]
     evals: tuple[EvalRecord, ...]
+    history: tuple[HistoryRecord, ...] = ()
+    running: bool = False
+    """Whether a process writes it at this moment."""
 
     @property
     def name(self) -> str:
@@ -46,111 +57,20 @@ class Run:
         return self.steps[-1].iteration + 1 if self.steps else 0
 
     @property
+    def last_start(self) -> StartRecord | None:
+        starts = [entry for entry in self.history if isinstance(entry, StartRecord)]
+        return starts[-1] if starts else None
+
+    @property
+    def stop(self) -> StopRecord | None:
+        """How the last process that trained it ended; None while one does, and after a kill."""
+        turns = [entry for entry in self.history if isinstance(entry, StartRecord | StopRecord)]
+        return turns[-1] if turns and isinstance(turns[-1], StopRecord) else None
+
+    @property
     def finished(self) -> bool:
-        """True when the last iteration and the evaluation after it are both on disk."""
-        wanted = 0 if self.record.config.eval_only else self.record.config.max_iters
-        return bool(self.evals) and self.evals[-1].iteration >= wanted
-
-
-class RunWriter:
-    """Appends records to one run folder; every record is handed to the operating system at once."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        for file in (STEPS_FILE, EVALS_FILE):
-            _drop_cut_line(folder / file)
-        self._steps = (folder / STEPS_FILE).open("a", encoding="utf-8")
-        self._evals = (folder / EVALS_FILE).open("a", encoding="utf-8")
-
-    @classmethod
-    def create(cls, folder: Path, record: RunRecord) -> Self:
-        """Claims a folder for a new run; refuses one that holds anything already."""
-        refuse_foreign_folder(folder)
-        try:
-            # Of two processes that start under one new name at once, one makes the folder.
-            folder.mkdir(parents=True, exist_ok=folder.exists())
-            _write_run(folder, record)
-        except FileExistsError:
-            raise _belongs_to_another(folder) from None
-        except OSError as error:
-            raise NanodynoError(
-                f"cannot write the run folder {folder}: {error.strerror}", "choose another with --out_dir"
-            ) from error
-        return cls(folder)
-
-    @classmethod
-    def resume(cls, folder: Path, record: RunRecord, iteration: int) -> Self:
-        """Reopens a run at an iteration; records of later work, which will be done again, are dropped."""
-        steps = [step for step in read_steps(folder) if step.iteration < iteration]
-        evals = [entry for entry in read_evals(folder) if entry.iteration <= iteration]
-        write_whole(folder / STEPS_FILE, "".join(step.model_dump_json() + "\n" for step in steps))
-        write_whole(folder / EVALS_FILE, "".join(entry.model_dump_json() + "\n" for entry in evals))
-        _write_run(folder, record)
-        return cls(folder)
-
-    def replace_run(self, record: RunRecord) -> None:
-        _write_run(self.folder, record)
-
-    def abandon(self) -> None:
-        """Takes back a run that ended before its first record, so that its name is free again."""
-        self.close()
-        for name in (RUN_FILE, STEPS_FILE, EVALS_FILE):
-            (self.folder / name).unlink(missing_ok=True)
-        if not any(self.folder.iterdir()):
-            self.folder.rmdir()
-
-    def append(self, record: StepRecord | EvalRecord) -> None:
-        file = self._steps if isinstance(record, StepRecord) else self._evals
-        _append_line(file, record)
-
-    def close(self) -> None:
-        self._steps.close()
-        self._evals.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def refuse_foreign_folder(folder: Path) -> None:
-    """A new run starts in an empty or absent folder, so that nobody's files are written over."""
-    elsewhere = "choose another --name or --out_dir"
-    try:
-        if not folder.exists():
-            return
-        if (folder / RUN_FILE).exists():
-            raise _belongs_to_another(folder)
-        if not folder.is_dir():
-            raise NanodynoError(f"{folder} is a file, and a run is a folder", elsewhere)
-        if any(path.name != RUN_FILE_ASIDE for path in folder.iterdir()):
-            raise NanodynoError(f"{folder} is not empty and holds no run of nanodyno", elsewhere)
-    except OSError as error:
-        raise NanodynoError(f"cannot use {folder}: {error.strerror}", elsewhere) from error
-
-
-def _belongs_to_another(folder: Path) -> NanodynoError:
-    return NanodynoError(
-        f"{folder} belongs to another run",
-        "go on with that run with --init_from=resume, or choose another --name or --out_dir",
-    )
-
-
-def _write_run(folder: Path, record: RunRecord) -> None:
-    write_whole(folder / RUN_FILE, record.model_dump_json(indent=2) + "\n")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Writes aside, flushes to disk and renames: a reader sees the old file or the new one, never half."""
-    aside = path.with_name(path.name + ".new")
-    with aside.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
+        """True when all iterations, the evaluation after them and their checkpoint are on disk."""
+        return self.stop is not None and self.stop.reason == "finished"
 
 
 def read_run_record(folder: Path) -> RunRecord:
@@ -176,15 +96,27 @@ def read_run_record(folder: Path) -> RunRecord:
 
 
 def read_steps(folder: Path) -> list[StepRecord]:
-    return list(_read_lines(folder / STEPS_FILE, StepRecord))
+    return list(_read_lines(folder / STEPS_FILE, TypeAdapter(StepRecord)))
 
 
 def read_evals(folder: Path) -> list[EvalRecord]:
-    return list(_read_lines(folder / EVALS_FILE, EvalRecord))
+    return list(_read_lines(folder / EVALS_FILE, TypeAdapter(EvalRecord)))
+
+
+def read_history(folder: Path) -> list[HistoryRecord]:
+    return list(_read_lines(folder / HISTORY_FILE, TypeAdapter[HistoryRecord](HistoryRecord)))
 
 
 def read_run(folder: Path) -> Run:
-    return Run(folder, read_run_record(folder), tuple(read_steps(folder)), tuple(read_evals(folder)))
+    running = is_locked(folder)  # asked first: what ends meanwhile is then running, not dead
+    return Run(
+        folder,
+        read_run_record(folder),
+        tuple(read_steps(folder)),
+        tuple(read_evals(folder)),
+        tuple(read_history(folder)),
+        running,
+    )
 
 
 def find_run(name: str, root: Path) -> Path:
@@ -217,32 +149,17 @@ def _start(folder: Path) -> tuple[float, int, str]:
     return started, folder.stat().st_ctime_ns, folder.name
 
 
-def _append_line(file: IO[str], record: Record) -> None:
-    file.write(record.model_dump_json() + "\n")
-    file.flush()
-
-
-def _read_lines(path: Path, kind: type[AnyRecord]) -> Iterator[AnyRecord]:
+def _read_lines(path: Path, kind: TypeAdapter[AnyRecord]) -> Iterator[AnyRecord]:
     if not path.exists():
         return
     lines = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines[:-1], start=1):
         try:
-            yield kind.model_validate_json(line)
+            yield kind.validate_json(line)
         except ValidationError as error:
             raise NanodynoError(
                 f"{path}, line {number}, is damaged: {_first_line(error)}", "restore it from a copy"
             ) from error
-
-
-def _drop_cut_line(path: Path) -> None:
-    if not path.exists():
-        return
-    whole = path.read_bytes()
-    end = whole.rfind(b"\n") + 1
-    if end < len(whole):
-        with path.open("r+b") as file:
-            file.truncate(end)
 
 
 def _first_line(error: Exception) -> str:

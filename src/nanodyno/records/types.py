@@ -4,18 +4,34 @@ Rates, MFU and verdicts are never stored: readers derive them, so that a correct
 """
 
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from nanodyno.config import RunConfig
 
 FORMAT = "nanodyno-run"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 """Of the matrix products; weights, gradients and moments are float32 in every run."""
+
+
+Skipped = Literal["overflow", "not-finite", "loss-spike", "norm-spike"]
+"""overflow: of fp16's scaled gradients, which its loss scaler answers by scaling less."""
+SaveReason = Literal["evaluation", "autosave", "stop"]
+StopReason = Literal[
+    "finished",
+    "interrupted",
+    "terminated",
+    "max-hours",
+    "stop-at",
+    "diverged",
+    "no-space",
+    "no-memory",
+    "failed",
+]
 
 
 class Record(BaseModel):
@@ -38,8 +54,10 @@ class StepRecord(Record):
     step_seconds: float
     data_seconds: float
     """The part of step_seconds spent waiting for a batch."""
-    update_skipped: bool = False
-    """True when the fp16 scaler found an overflow and left the weights alone."""
+    micro_steps: int | None = None
+    """Forward and backward passes of each process; None where a foreign log does not tell."""
+    skipped: Skipped | None = None
+    """Why the update was left out: the weights are those of the iteration before."""
     peak_allocated_bytes: int | None = None
     peak_reserved_bytes: int | None = None
     peak_host_bytes: int | None = None
@@ -58,6 +76,54 @@ class EvalRecord(Record):
     train_tokens: int
     eval_seconds: float
     wall_time: float
+
+
+class StartRecord(Record):
+    """A process took up the run, new or where it stood."""
+
+    kind: Literal["start"] = "start"
+    iteration: int
+    process: int
+    host: str
+    processes: int = 1
+    """That train together."""
+    wall_time: float
+
+
+class SaveRecord(Record):
+    """A checkpoint came to the disk; its time is no part of any step's."""
+
+    kind: Literal["save"] = "save"
+    iteration: int
+    reason: SaveReason
+    save_seconds: float
+    saved_bytes: int
+    wall_time: float
+
+
+class SplitRecord(Record):
+    """Memory ran out: from this iteration on, smaller micro-batches at the same tokens per iteration."""
+
+    kind: Literal["split"] = "split"
+    iteration: int
+    batch_size: int
+    batch_size_before: int
+    wall_time: float
+
+
+class StopRecord(Record):
+    """The process that trained ended in order; after a kill there is none."""
+
+    kind: Literal["stop"] = "stop"
+    iteration: int
+    reason: StopReason
+    words: str | None = None
+    """What was told, when it failed."""
+    wall_time: float
+
+
+HistoryRecord = Annotated[StartRecord | SaveRecord | SplitRecord | StopRecord, Field(discriminator="kind")]
+"""What happened to a run besides its steps and evaluations; a resume takes nothing of it back."""
 
 
 class MachineRecord(Record):
@@ -93,6 +159,8 @@ class DataRecord(Record):
     train_tokens: int
     val_tokens: int
     fingerprint: str
+    stamp: str | None = None
+    """Of the files' sizes and times: as long as it is the same, their sums need no second look."""
 
 
 class ArithmeticRecord(Record):
@@ -103,6 +171,8 @@ class ArithmeticRecord(Record):
     compiled: bool
     compile_seconds: float | None = None
     """Wall time of the first compiled micro-step, compilation included."""
+    processes: int = 1
+    """Each on a device of its own."""
 
 
 class RunRecord(Record):

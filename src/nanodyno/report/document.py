@@ -19,6 +19,7 @@ def run_document(run: Run, summary: Summary) -> dict[str, object]:
         "run": run.record.model_dump(mode="json"),
         "summary": derived,
         "evals": [entry.model_dump(mode="json") for entry in run.evals],
+        "history": [entry.model_dump(mode="json") for entry in run.history],
     }
 
 

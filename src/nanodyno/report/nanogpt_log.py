@@ -1,7 +1,7 @@
-"""nanoGPT's own two log lines, so that scripts which read them go on working."""
+"""nanoGPT's own log lines, so that scripts which read them go on working."""
 
 from nanodyno.analysis.throughput import Yardstick
-from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS
+from nanodyno.costs.parameters import parameters
 from nanodyno.records.types import EvalRecord, RunRecord, StepRecord
 
 SETTLING_ITERATIONS = 5
@@ -12,7 +12,7 @@ class NanogptLog:
 
     def __init__(self, record: RunRecord) -> None:
         self._log_interval = record.config.log_interval
-        self._flops_per_token = Yardstick.of(record).nanogpt_flops_per_token
+        self._yardstick = Yardstick.of(record)
         self._local_iteration = 0
         self._mfu = -1.0  # nanoGPT's sign for "not yet": it prints -100.00%
 
@@ -28,10 +28,16 @@ class NanogptLog:
         return f"iter {step.iteration}: loss {step.loss:.4f}, time {time}, mfu {mfu}"
 
     def _average(self, step: StepRecord) -> None:
-        current = self._flops_per_token * step.tokens / step.step_seconds / NANOGPT_PEAK_FLOPS
+        current = self._yardstick.nanogpt_mfu(step.tokens / step.step_seconds)
         self._mfu = current if self._mfu == -1.0 else 0.9 * self._mfu + 0.1 * current
 
 
 def eval_line(entry: EvalRecord) -> str:
     """`step 0: train loss 10.9872, val loss 10.9881`."""
     return f"step {entry.iteration}: train loss {entry.train_loss:.4f}, val loss {entry.val_loss:.4f}"
+
+
+def nanogpt_header(record: RunRecord) -> str:
+    size = parameters(record.config.model_shape(record.vocab_size)).nanogpt
+    tokens = f"tokens per iteration will be: {record.config.tokens_per_iter:,}"
+    return "\n".join((tokens, f"number of parameters: {size / 1e6:.2f}M", *record.notes))

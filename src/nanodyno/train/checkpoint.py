@@ -1,43 +1,65 @@
 """A checkpoint is a folder `checkpoints/iter-00000500/`: safetensors and one JSON file with their checksums.
 
-It is written under another name and renamed when whole, so a kill leaves the older one. Nothing is pickled:
-loading a checkpoint from a stranger runs no code.
+It is written under another name, flushed and renamed when whole, so a kill or a power cut leaves the older
+ones. Nothing is pickled: loading a checkpoint from a stranger runs no code. Tensors are whole whatever the
+number of processes, so that any number can go on.
 """
 
-import hashlib
-import json
-import os
-import shutil
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import re
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor, nn
 
 from nanodyno.config import ModelShape
+from nanodyno.costs.parameters import parameters
 from nanodyno.errors import NanodynoError, RunFailed
+from nanodyno.records.files import ASIDE, flush_folder, write_new
+from nanodyno.train.parallel import laid_out_like, whole
+from nanodyno.train.sentry import Seen
+from nanodyno.train.tensors import read_tensors, sha256_of, write_tensors
 
-FORMAT = "nanodyno-checkpoint"
-VERSION = 1
+VERSION = 2
 STATE_FILE = "state.json"
 MODEL_FILE = "model.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
+FILES = (STATE_FILE, MODEL_FILE, OPTIMIZER_FILE)
+REPLACED = ".old"
+_LARGEST_HEADER = 2**24
 
 
-@dataclass(frozen=True)
-class Progress:
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Progress(_Strict):
     """Where training stands, besides the tensors."""
 
-    iteration: int
+    iteration: int = Field(ge=0)
     """Updates made."""
-    sequences: int
+    sequences: int = Field(ge=0)
     """Position in the data stream."""
-    scaler: dict[str, float]
+    scaler: dict[str, float | int] = {}
     """State of the fp16 loss scaler; empty without one."""
+    val_loss: float | None = None
+    """Of the evaluation at this very iteration, when there was one before the save."""
+    seen: Seen = Seen()
+
+
+class _State(_Strict):
+    """The whole of state.json."""
+
+    format: Literal["nanodyno-checkpoint"] = "nanodyno-checkpoint"
+    version: Literal[2] = VERSION
+    shape: ModelShape
+    progress: Progress
+    vocab_size: int = Field(ge=1)
+    tokenizer: str | None
+    sha256: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -52,157 +74,179 @@ class Checkpoint:
     tokenizer: str | None
 
 
-def save(
-    about: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer, rng: dict[str, Tensor]
-) -> None:
-    """Writes `about.folder`, then drops older checkpoints beside it."""
-    folder = about.folder
-    aside = folder.with_name(folder.name + ".new")
-    shutil.rmtree(aside, ignore_errors=True)
+@dataclass(frozen=True)
+class Found:
+    """The newest checkpoint that is whole, and what is wrong with newer ones."""
+
+    checkpoint: Checkpoint
+    damaged: tuple[str, ...]
+
+
+def save(about: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer, first: bool) -> int:
+    """Writes `about.folder` and returns its bytes. All processes take part; the first one writes."""
+    moments = _optimizer_tensors(model, optimizer)
+    if not first:
+        for tensor in (*model.parameters(), *moments.values()):
+            whole(tensor)
+        return 0
+    aside = about.folder.with_name(about.folder.name + ASIDE)
     try:
-        _write(aside, about, model, optimizer, rng)
-    except (OSError, SafetensorError) as error:  # safetensors wraps the operating system's
-        shutil.rmtree(aside, ignore_errors=True)
+        remove(aside)
+        aside.mkdir(parents=True)
+        _write(aside, about, dict(model.named_parameters()), moments)
+        _put_in_place(aside, about.folder)
+    except OSError as error:
+        with suppress(OSError):
+            remove(aside)
         raise RunFailed(
-            f"cannot save the checkpoint {folder}: {error}",
-            "make room or mend the disk; what was recorded and the checkpoint before it are kept",
+            f"cannot save the checkpoint {about.folder}: {error.strerror or error}",
+            "make room or mend the disk and give the same command again; what was recorded and the "
+            "checkpoint before it are kept",
         ) from error
-    shutil.rmtree(folder, ignore_errors=True)
-    aside.rename(folder)
-    for older in folder.parent.glob("iter-*"):
-        if older != folder:
-            shutil.rmtree(older)
+    return sum((about.folder / name).stat().st_size for name in FILES)
 
 
 def _write(
-    aside: Path,
-    about: Checkpoint,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    rng: dict[str, Tensor],
+    aside: Path, about: Checkpoint, weights: dict[str, nn.Parameter], moments: dict[str, Tensor]
 ) -> None:
-    aside.mkdir(parents=True)
-    names = {parameter: name for name, parameter in model.named_parameters()}
-    save_file(_on_cpu(dict(model.named_parameters())), aside / MODEL_FILE)
-    save_file(_on_cpu(_optimizer_tensors(optimizer, names) | rng), aside / OPTIMIZER_FILE)
-    state = {
-        "format": FORMAT,
-        "version": VERSION,
-        "shape": asdict(about.shape),
-        "progress": asdict(about.progress),
-        "vocab_size": about.vocab_size,
-        "tokenizer": about.tokenizer,
-        "sha256": {name: _sha256(aside / name) for name in (MODEL_FILE, OPTIMIZER_FILE)},
+    sums = {
+        MODEL_FILE: write_tensors(aside / MODEL_FILE, weights, whole),
+        OPTIMIZER_FILE: write_tensors(aside / OPTIMIZER_FILE, moments, whole),
     }
-    (aside / STATE_FILE).write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
-    for path in [*aside.iterdir(), aside]:
-        _flush(path)
+    state = _State(
+        shape=about.shape,
+        progress=about.progress,
+        vocab_size=about.vocab_size,
+        tokenizer=about.tokenizer,
+        sha256=sums,
+    )
+    write_new(aside / STATE_FILE, state.model_dump_json(indent=2) + "\n")
+    flush_folder(aside)
 
 
-def newest(checkpoints: Path) -> Checkpoint:
-    """The newest complete checkpoint of a run."""
-    folders = sorted(checkpoints.glob("iter-????????"))
-    if not folders:
-        raise NanodynoError(
-            f"there is no checkpoint under {checkpoints}",
-            "a run saves its first one at its first evaluation after the start, and one at its end",
-        )
-    return _read(folders[-1])
+def _put_in_place(aside: Path, folder: Path) -> None:
+    """Under its name, where a damaged one of the same iteration may stand."""
+    replaced = folder.with_name(folder.name + REPLACED)
+    if folder.exists():
+        remove(replaced)
+        folder.rename(replaced)
+    aside.rename(folder)
+    flush_folder(folder.parent)
+    remove(replaced)
+
+
+def remove(folder: Path) -> None:
+    """Takes away what we have written there, the state first; a file of somebody else's keeps its folder."""
+    for name in FILES:
+        (folder / name).unlink(missing_ok=True)
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def folder_for(checkpoints: Path, iteration: int) -> Path:
     return checkpoints / f"iter-{iteration:08d}"
 
 
+def folders(checkpoints: Path) -> dict[int, Path]:
+    """The checkpoints of a run by their iteration, oldest first, whole or not."""
+    found = {
+        int(name[1]): path
+        for path in (checkpoints.iterdir() if checkpoints.is_dir() else ())
+        if (name := re.fullmatch(r"iter-(\d{8,15})", path.name))
+    }
+    return dict(sorted(found.items()))
+
+
+def prune(checkpoints: Path, current: int, keep: int) -> None:
+    """Keeps the last `keep` and the one with the lowest val loss; later ones belong to no future any more."""
+    there = folders(checkpoints)
+    kept = set([iteration for iteration in there if iteration <= current][-keep:])
+    losses = {iteration: loss for iteration in there if (loss := _val_loss(there[iteration])) is not None}
+    if losses:
+        kept.add(min((iteration for iteration in losses if iteration <= current), key=losses.__getitem__))
+    for iteration, folder in there.items():
+        if iteration not in kept:
+            remove(folder)
+    for leftover in (*checkpoints.glob(f"iter-*{ASIDE}"), *checkpoints.glob(f"iter-*{REPLACED}")):
+        remove(leftover)
+
+
+def newest(checkpoints: Path) -> Found | None:
+    """The newest one that is whole; None when nothing was ever saved, an error when all are damaged."""
+    damaged: list[str] = []
+    for folder in reversed(folders(checkpoints).values()):
+        try:
+            return Found(read(folder), tuple(damaged))
+        except NanodynoError as error:
+            damaged.append(error.message)
+    if damaged:
+        raise NanodynoError(
+            f"no checkpoint under {checkpoints} is whole: {'; '.join(damaged)}", "restore one from a copy"
+        )
+    return None
+
+
+def read(folder: Path) -> Checkpoint:
+    """Checks everything but the tensors' names, which loading checks."""
+    state = _state(folder)
+    for name in (MODEL_FILE, OPTIMIZER_FILE):
+        file = folder / name
+        if not file.is_file() or sha256_of(file) != state.sha256.get(name):
+            raise _damaged(file, "is missing or not as it was saved")
+    if not 0 <= (folder / MODEL_FILE).stat().st_size - 4 * parameters(state.shape).total <= _LARGEST_HEADER:
+        raise _damaged(folder / MODEL_FILE, f"holds another model than {STATE_FILE} tells")
+    return Checkpoint(folder, state.shape, state.progress, state.vocab_size, state.tokenizer)
+
+
 def load_model(checkpoint: Checkpoint, model: nn.Module) -> None:
-    tensors = _load_tensors(checkpoint.folder / MODEL_FILE)
+    path = checkpoint.folder / MODEL_FILE
+    tensors = read_tensors(path)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.copy_(tensors[name])
+            if name not in tensors or tensors[name].shape != parameter.shape:
+                raise _damaged(path, f"has no {name} of shape {tuple(parameter.shape)}")
+            parameter.copy_(laid_out_like(tensors[name].to(parameter.dtype), parameter))
 
 
 def load_optimizer(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    tensors = _load_tensors(checkpoint.folder / OPTIMIZER_FILE)
+    tensors = read_tensors(checkpoint.folder / OPTIMIZER_FILE)
+    entries: dict[str, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        name, _, part = key.rpartition("/")
+        entries.setdefault(name, {})[part] = tensor
     for name, parameter in model.named_parameters():
-        prefix = f"{name}/"
-        entries = {
-            key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)
-        }
         # The fused kernels want the step count beside the parameter.
-        optimizer.state[parameter] = {key: value.to(parameter.device) for key, value in entries.items()}
+        optimizer.state[parameter] = {
+            part: laid_out_like(tensor, parameter) for part, tensor in entries.get(name, {}).items()
+        }
 
 
-def rng_state(device: torch.device) -> dict[str, Tensor]:
-    state = {"rng.cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        state["rng.cuda"] = torch.cuda.get_rng_state(device)
-    return state
-
-
-def set_rng_state(state: dict[str, Tensor], device: torch.device) -> None:
-    torch.set_rng_state(state["rng.cpu"])
-    if device.type == "cuda" and "rng.cuda" in state:
-        torch.cuda.set_rng_state(state["rng.cuda"], device)
-
-
-def load_rng(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    tensors = _load_tensors(checkpoint.folder / OPTIMIZER_FILE)
-    return {name: tensor for name, tensor in tensors.items() if name.startswith("rng.")}
-
-
-def _read(folder: Path) -> Checkpoint:
+def _state(folder: Path) -> _State:
     path = folder / STATE_FILE
     try:
-        state = json.loads(path.read_text(encoding="utf-8"))
-        if state["version"] > VERSION:
-            raise NanodynoError(f"{path} was written by a newer nanodyno", "upgrade nanodyno to read it")
-        checkpoint = Checkpoint(
-            folder,
-            ModelShape(**state["shape"]),
-            Progress(**state["progress"]),
-            state["vocab_size"],
-            state["tokenizer"],
-        )
-        sums = dict(state["sha256"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise NanodynoError(f"{path} is damaged or missing: {error}", "restore it from a copy") from error
-    for name in (MODEL_FILE, OPTIMIZER_FILE):
-        file = folder / name
-        if not file.exists() or _sha256(file) != sums.get(name):
-            raise NanodynoError(f"{file} is missing or not as it was saved", "restore it from a copy")
-    return checkpoint
+        return _State.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise _damaged(path, f"is missing: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "as a whole"
+        raise _damaged(path, f"is damaged or of another version: {place}: {first['msg']}") from error
 
 
-def _load_tensors(path: Path) -> dict[str, Tensor]:
+def _val_loss(folder: Path) -> float | None:
     try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise NanodynoError(f"{path} is damaged: {error}", "restore it from a copy") from error
+        return _state(folder).progress.val_loss
+    except NanodynoError:
+        return None
 
 
-def _optimizer_tensors(optimizer: torch.optim.Optimizer, names: Mapping[Any, str]) -> dict[str, Tensor]:
+def _damaged(path: Path, words: str) -> NanodynoError:
+    return NanodynoError(f"{path} {words}", "restore it from a copy")
+
+
+def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     return {
-        f"{names[parameter]}/{key}": value
-        for parameter, entries in optimizer.state.items()
-        for key, value in entries.items()
+        f"{name}/{key}": value
+        for name, parameter in model.named_parameters()
+        for key, value in optimizer.state[parameter].items()
     }
-
-
-def _on_cpu(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _flush(path: Path) -> None:
-    """To the disk itself; Windows cannot open a folder for it, and needs no such thing."""
-    if os.name == "nt" and path.is_dir():
-        return
-    handle = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -26,8 +26,9 @@ class Choice:
     notes: tuple[str, ...] = ()
 
 
-def choose(config: RunConfig) -> Choice:
-    device = choose_device(config.device)
+def choose(config: RunConfig, local_rank: int = 0) -> Choice:
+    """Of several processes on one machine each has the GPU of its number."""
+    device = choose_device(config.device, local_rank)
     if config.dtype == "auto":
         return Choice(device, _best_dtype(device))
     if config.dtype == "bfloat16" and device.type == "cuda" and not _has_bfloat16(device):
@@ -39,8 +40,10 @@ def choose(config: RunConfig) -> Choice:
     return Choice(device, config.dtype)
 
 
-def choose_device(wanted: str) -> torch.device:
+def choose_device(wanted: str, local_rank: int = 0) -> torch.device:
     """The device asked for; `auto` takes a GPU where there is one."""
+    if wanted in ("auto", "cuda") and local_rank and torch.cuda.is_available():
+        wanted = f"cuda:{local_rank}"
     if wanted == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda", torch.cuda.current_device())
@@ -123,6 +126,22 @@ def peak_memory(device: torch.device) -> PeakMemory:
 def reset_peak_memory(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """On the host torch has no class of its own for it."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    words = str(error) if isinstance(error, RuntimeError) else ""
+    return "can't allocate memory" in words or "Storage size calculation overflowed" in words
+
+
+def free_cached_memory(device: torch.device) -> None:
+    """Gives back what the allocator keeps for later, so that another split of it can be made."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    elif device.type == "mps":
+        torch.mps.empty_cache()
 
 
 def _peak_host_bytes() -> int | None:

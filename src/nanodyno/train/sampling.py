@@ -1,6 +1,6 @@
 """Text from a checkpoint: opens it, encodes the prompt and decodes what the model draws."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from nanodyno.errors import NanodynoError
 from nanodyno.model.gpt import GPT
 from nanodyno.model.sampling import generate
 from nanodyno.train import checkpoint
+from nanodyno.train.checkpoint import Checkpoint
 from nanodyno.train.device import choose_device
 
 
@@ -24,10 +25,14 @@ class Dials:
 
 
 def sample_text(
-    checkpoints: Path, dials: Dials, device: str, tokenizer_name: str | None = None
+    checkpoints: Path,
+    dials: Dials,
+    device: str,
+    tokenizer_name: str | None = None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Iterator[str]:
     """Yields pieces of text as they are drawn, up to the end of the document."""
-    saved = checkpoint.newest(checkpoints)
+    saved = _newest(checkpoints, tell)
     name = saved.tokenizer or tokenizer_name
     if name is None:
         raise NanodynoError(
@@ -47,6 +52,18 @@ def sample_text(
     known = min(saved.vocab_size, tokenizer.vocab_size)
     drawn = generate(model, prompt, known, dials.tokens, dials.temperature, dials.top_k, generator)
     return _pieces(tokenizer, drawn)
+
+
+def _newest(checkpoints: Path, tell: Callable[[str], None]) -> Checkpoint:
+    found = checkpoint.newest(checkpoints)
+    if found is None:
+        raise NanodynoError(
+            f"there is no checkpoint under {checkpoints}",
+            "a run saves its first one at its first evaluation after the start, and one at its end",
+        )
+    for words in found.damaged:
+        tell(f"{words}; iteration {found.checkpoint.progress.iteration} is taken instead")
+    return found.checkpoint
 
 
 def _pieces(tokenizer: Tokenizer, drawn: Iterator[int]) -> Iterator[str]:

@@ -1,129 +1,153 @@
-"""The training loop: micro-steps, updates, evaluations and checkpoints of one run, as a stream of events."""
+"""The training loop: iterations and evaluations of one run, as a stream of events.
+
+The caller writes what comes, and calls `save` at each SavePoint. Everything that training depends on is in a
+checkpoint, or a function of the seed and the iteration, so that a resumed run goes on to the bit.
+"""
 
 import gc
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from nanodyno.config import RunConfig
-from nanodyno.data.loader import Loader, Windows
+from nanodyno.data.loader import Windows
+from nanodyno.data.order import random_words
 from nanodyno.data.shards import Dataset
-from nanodyno.errors import RunFailed
-from nanodyno.model.gpt import GPT
-from nanodyno.model.optimizer import make_optimizer, set_learning_rate
-from nanodyno.records.events import Saved
-from nanodyno.records.types import EvalRecord, StepRecord
+from nanodyno.records.types import EvalRecord, SaveReason, SaveRecord, Skipped, SplitRecord, StepRecord
 from nanodyno.schedule import learning_rate_at
 from nanodyno.train import checkpoint
+from nanodyno.train.batches import Batches
 from nanodyno.train.checkpoint import Checkpoint, Progress
-from nanodyno.train.device import DTYPES, Choice, Clock, peak_memory, reset_peak_memory
-from nanodyno.train.evaluate import mean_loss
+from nanodyno.train.device import (
+    Choice,
+    Clock,
+    free_cached_memory,
+    is_out_of_memory,
+    peak_memory,
+    reset_peak_memory,
+)
+from nanodyno.train.engine import Compiled, Engine
+from nanodyno.train.evaluate import Interrupted
+from nanodyno.train.processes import Processes
+from nanodyno.train.sentry import MOST_SKIPS_IN_A_ROW, Diverged, Sentry
+from nanodyno.train.stops import Limits, Stops
+
+Result = TypeVar("Result")
+_SEED_STREAM = 2  # 0 and 1 are the data order's
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """How compilation went; a failure leaves the run eager and says why."""
+class SavePoint:
+    """The state between two iterations is to be saved now."""
 
-    worked: bool
-    seconds: float
-    reason: str | None = None
+    reason: SaveReason
+
+
+Happening = StepRecord | EvalRecord | SplitRecord | SavePoint
 
 
 class Trainer:
     """One run in memory. Construct it, `warm_up` it, then take its `events`."""
 
     def __init__(
-        self, config: RunConfig, dataset: Dataset, vocab_size: int, choice: Choice, checkpoints: Path
+        self,
+        config: RunConfig,
+        dataset: Dataset,
+        vocab_size: int,
+        choice: Choice,
+        processes: Processes | None = None,
     ) -> None:
         self.config = config
         self.dataset = dataset
         self.device = choice.device
-        self.dtype = DTYPES[choice.dtype]
-        self.checkpoints = checkpoints
+        self.processes = processes or Processes()
         self.iteration = 0
         self.sequences = 0
         self.saved_at: int | None = None
+        self.evaluation: tuple[int, float] | None = None
+        """The last one: its iteration and val loss."""
         self.clock = Clock(self.device)
+        self.sentry = Sentry(config.spike_zscore)
         self.train_windows, self.val_windows = (
             Windows(dataset.split(split), config.block_size, vocab_size, config.seed)
             for split in ("train", "val")
         )
-        torch.manual_seed(config.seed)
-        self.model = GPT(config.model_shape(vocab_size)).to(self.device)
-        self.loss = self.model
-        self.optimizer = make_optimizer(self.model, config)
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=choice.dtype == "float16")
-        self._share = torch.tensor(1 / config.gradient_accumulation_steps, device=self.device)
+        self.engine = Engine(config, config.model_shape(vocab_size), choice, self.processes)
+        self._began_at = 0
+        self.batches = Batches(config, self.train_windows, self.device, self.processes)
+        self._compiled = False
+        self._cold = False
+        self._updating = False
+
+    @property
+    def finished(self) -> bool:
+        return self.config.eval_only or (
+            self.iteration >= self.config.max_iters and not self._evaluation_due()
+        )
 
     def restore(self, saved: Checkpoint) -> None:
-        checkpoint.load_model(saved, self.model)
-        checkpoint.load_optimizer(saved, self.model, self.optimizer)
-        checkpoint.set_rng_state(checkpoint.load_rng(saved), self.device)
-        if saved.progress.scaler:
-            self.scaler.load_state_dict(saved.progress.scaler)
-        self.iteration = self.saved_at = saved.progress.iteration
-        self.sequences = saved.progress.sequences
+        checkpoint.load_model(saved, self.engine.model)
+        checkpoint.load_optimizer(saved, self.engine.model, self.engine.optimizer)
+        progress = saved.progress
+        if progress.scaler and self.engine.scaler.is_enabled():
+            self.engine.scaler.load_state_dict(dict(progress.scaler))
+        self.sentry = Sentry(self.config.spike_zscore, progress.seen)
+        self.iteration = self.saved_at = progress.iteration
+        self.sequences = progress.sequences
+        if progress.val_loss is not None:
+            self.evaluation = progress.iteration, progress.val_loss
 
     def warm_up(self) -> Compiled:
-        """Compiles by one micro-step whose gradients are thrown away, so that no iteration's time holds it.
+        """Compiles before the first iteration, so that no iteration's time holds it."""
+        positions = np.arange(self.sequences, self.sequences + self.batches.size)
+        inputs, targets = (
+            torch.from_numpy(part).to(self.device) for part in self.train_windows.batch(positions)
+        )
+        compiled = self.engine.warm_up((inputs, targets), self.clock)
+        self._compiled = compiled.worked
+        self._cold = False
+        return compiled
 
-        Where compilation fails and the same micro-step works without, the run goes on without.
+    def events(self, stops: Stops | None = None) -> Iterator[Happening]:
+        """From where the run stands to its end, or to where `stops` ends it between two iterations.
+
+        An evaluation precedes the iteration it is named after, and a checkpoint follows it.
         """
-        rng = checkpoint.rng_state(self.device)
-        began = self.clock.seconds()
-        reason = None
-        try:
-            self.loss = torch.compile(self.model, dynamic=False)
-            self._trial_micro_step()
-        except torch.OutOfMemoryError:
-            raise
-        except (RuntimeError, OSError, ImportError) as error:  # another cause shows again just below
-            reason = _last_words(error)
-            self.loss = self.model
-            self._trial_micro_step()
-        checkpoint.set_rng_state(rng, self.device)
-        return Compiled(reason is None, self.clock.seconds() - began, reason)
-
-    def events(self) -> Iterator[StepRecord | EvalRecord | Saved]:
-        """From where the run stands to its end; an evaluation precedes the iteration it is named after.
-
-        A checkpoint is saved after its evaluation, so a resumed run does not evaluate there again.
-        """
+        stops = stops or Stops(Limits(autosave_seconds=None))
         if self.config.eval_only:
             yield self.evaluate()
             return
-        resumed_at = self.iteration if self.iteration else None
+        self._began_at = self.iteration
+        self.engine.get_ready()
         reset_peak_memory(self.device)
-        with (
-            Loader(self.train_windows, self.config.batch_size, self.device, self.sequences) as loader,
-            _no_gc(),
-        ):
-            while self.iteration < self.config.max_iters:
-                if self.iteration % self.config.eval_interval == 0 and self.iteration != resumed_at:
-                    yield from self._evaluate_and_save()
-                step = self._step(loader)
-                yield step
-                self._refuse_broken_loss(step.loss, step.iteration)
-            if self.iteration != resumed_at:
-                yield from self._evaluate_and_save()
+        with self.batches.loading(self.sequences), _no_gc():
+            while True:
+                stop, autosave = self._agreed(stops)
+                if stop:
+                    yield from self._save_point("stop")
+                    return
+                if self._evaluation_due():
+                    yield from self._evaluation(stops)
+                    if self._evaluation_due():
+                        continue  # given up, since the run is asked to stop
+                elif autosave:
+                    yield from self._save_point("autosave")
+                if self.iteration >= self.config.max_iters:
+                    return
+                yield from self._iteration()
 
-    def evaluate(self) -> EvalRecord:
-        config = self.config
+    def evaluate(self, asked_to_stop: Callable[[], bool] = lambda: False) -> EvalRecord:
         began = self.clock.seconds()
-        with self._autocast():
-            val_loss, val_tokens = mean_loss(
-                self.model, self.val_windows, config.eval_tokens, config.batch_size
-            )
-            train_loss, train_tokens = mean_loss(
-                self.model, self.train_windows, config.eval_tokens, config.batch_size
-            )
+        tokens, size = self.config.eval_tokens, self.batches.size
+        val_loss, val_tokens = self.engine.mean_loss(self.val_windows, tokens, size, asked_to_stop)
+        train_loss, train_tokens = self.engine.mean_loss(self.train_windows, tokens, size, asked_to_stop)
         eval_seconds = self.clock.seconds() - began
         reset_peak_memory(self.device)
         return EvalRecord(
@@ -136,102 +160,156 @@ class Trainer:
             wall_time=time.time(),
         )
 
-    def save(self) -> Saved:
+    def save(self, checkpoints: Path, reason: SaveReason) -> SaveRecord:
+        """All processes take part; the first one writes, and drops what need not be kept."""
         began = self.clock.seconds()
-        folder = checkpoint.folder_for(self.checkpoints, self.iteration)
-        about = Checkpoint(
-            folder,
-            self.model.shape,
-            Progress(self.iteration, self.sequences, self.scaler.state_dict()),
-            self.dataset.vocab_size,
-            self.dataset.tokenizer,
+        engine, first = self.engine, self.processes.first
+        progress = Progress(
+            iteration=self.iteration,
+            sequences=self.sequences,
+            scaler=engine.scaler.state_dict(),
+            val_loss=self.evaluation[1] if self.evaluation and self.evaluation[0] == self.iteration else None,
+            seen=self.sentry.seen(),
         )
-        checkpoint.save(about, self.model, self.optimizer, checkpoint.rng_state(self.device))
+        folder = checkpoint.folder_for(checkpoints, self.iteration)
+        about = Checkpoint(
+            folder, engine.model.shape, progress, self.dataset.vocab_size, self.dataset.tokenizer
+        )
+        size = checkpoint.save(about, engine.model, engine.optimizer, first)
+        if first:
+            checkpoint.prune(checkpoints, self.iteration, self.config.keep_checkpoints)
         self.saved_at = self.iteration
-        return Saved(folder, self.iteration, self.clock.seconds() - began)
+        return SaveRecord(
+            iteration=self.iteration,
+            reason=reason,
+            save_seconds=self.clock.seconds() - began,
+            saved_bytes=size,
+            wall_time=time.time(),
+        )
 
-    def _evaluate_and_save(self) -> Iterator[EvalRecord | Saved]:
-        record = self.evaluate()
+    def _agreed(self, stops: Stops) -> tuple[bool, bool]:
+        """Whether to stop and whether to save, the same in all processes: a signal may reach one of them."""
+        asked = 2 if self._to_stop(stops) else 1 if self.processes.first and stops.autosave_due() else 0
+        asked = self.processes.largest(asked, self.device)
+        if asked == 2 and stops.reason() is None:
+            stops.asked = "terminated"
+        return asked == 2, asked == 1
+
+    def _to_stop(self, stops: Stops) -> bool:
+        """A limit of time lets a process make one iteration at least: else restarts would lead nowhere."""
+        return (stops.asked if self.iteration == self._began_at else stops.reason()) is not None
+
+    def _evaluation_due(self) -> bool:
+        if self.evaluation is not None and self.evaluation[0] == self.iteration:
+            return False
+        return self.iteration % self.config.eval_interval == 0 or self.iteration == self.config.max_iters
+
+    def _evaluation(self, stops: Stops) -> Iterator[Happening]:
+        alone = self.processes.count == 1  # the others would wait for the one that gave up
+        try:
+            record = yield from self._within_memory(
+                lambda: self.evaluate(lambda: alone and self._to_stop(stops))
+            )
+        except Interrupted:
+            return
         yield record
-        self._refuse_broken_loss(record.val_loss + record.train_loss, self.iteration)
-        if self.iteration:
-            yield self.save()
+        if not math.isfinite(record.val_loss + record.train_loss):
+            raise Diverged("not-finite", self.iteration, record.val_loss, None, self.saved_at)
+        self.evaluation = record.iteration, record.val_loss
+        yield from self._save_point("evaluation")
         gc.collect()
 
-    def _step(self, loader: Loader) -> StepRecord:
+    def _save_point(self, reason: SaveReason) -> Iterator[SavePoint]:
+        """What a new run begins with needs no saving, nor what is on disk; an evaluation is news."""
+        if self.iteration and (self.saved_at != self.iteration or reason == "evaluation"):
+            yield SavePoint(reason)
+
+    def _iteration(self) -> Iterator[Happening]:
+        step = yield from self._within_memory(self._step)
+        yield step
+        if self._gives_up(step.skipped):  # not saved: these weights and this batch would do it again
+            raise Diverged(step.skipped, step.iteration, step.loss, step.grad_norm, self.saved_at)
+        self.iteration += 1
+        self.sequences += self.batches.sequences
+
+    def _step(self) -> StepRecord:
         """One iteration. The clock is read before the first micro-step and after the update has ended."""
-        config = self.config
-        learning_rate = learning_rate_at(config, self.iteration)
+        if self._cold:
+            self.warm_up()
+        loader, micro_steps = self.batches.loader, self.batches.steps
+        learning_rate = learning_rate_at(self.config, self.iteration)
         waited = loader.wait_seconds
         began = self.clock.seconds()
-        set_learning_rate(self.optimizer, learning_rate)
-        loss = self._accumulate(loader)
-        grad_norm, skipped = self._update()
-        mean, norm = torch.stack([loss, loss if grad_norm is None else grad_norm]).tolist()
+        torch.manual_seed(self._seed())
+        loss, norm = self.engine.gradients(loader, micro_steps)
+        skipped = self._update(loss, norm, learning_rate)
         step_seconds = self.clock.seconds() - began
         peak = peak_memory(self.device)
-        record = StepRecord(
+        return StepRecord(
             iteration=self.iteration,
-            loss=mean,
-            grad_norm=None if grad_norm is None else norm,
+            loss=loss,
+            grad_norm=norm,
             learning_rate=learning_rate,
-            tokens=config.tokens_per_iter,
+            tokens=self.config.tokens_per_iter,
             step_seconds=step_seconds,
             data_seconds=loader.wait_seconds - waited,
-            update_skipped=skipped,
+            micro_steps=micro_steps,
+            skipped=skipped,
             peak_allocated_bytes=peak.allocated,
             peak_reserved_bytes=peak.reserved,
             peak_host_bytes=peak.host,
             wall_time=time.time(),
         )
-        self.iteration += 1
-        self.sequences += config.batch_size * config.gradient_accumulation_steps
-        return record
 
-    def _accumulate(self, loader: Loader) -> Tensor:
-        """Gradients of the mean loss over all micro-steps, and that loss."""
-        weight = self.scaler.scale(self._share)
-        total = torch.zeros((), device=self.device)
-        for _ in range(self.config.gradient_accumulation_steps):
-            inputs, targets = next(loader)
-            with self._autocast():
-                loss = self.loss(inputs, targets)
-            loss.backward(gradient=weight)
-            total += loss.detach()
-        return total * self._share
+    def _seed(self) -> int:
+        """Of dropout in this iteration: a function of it, so that no generator's state need be saved."""
+        key = (self.config.seed, self.iteration)
+        return int(random_words(1, key, _SEED_STREAM + self.processes.rank)[0]) >> 1
 
-    def _update(self) -> tuple[Tensor | None, bool]:
-        """Clips and applies the gradients; the norm before clipping, and whether fp16 overflowed."""
-        grad_norm = None
-        if self.config.grad_clip > 0:
-            self.scaler.unscale_(self.optimizer)
-            grad_norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.grad_clip)
-        scale_before = self.scaler.get_scale()
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        return grad_norm, self.scaler.get_scale() < scale_before
+    def _update(self, loss: float, norm: float | None, learning_rate: float) -> Skipped | None:
+        """Judged first: what was judged bad never reaches the weights."""
+        scaled = self.engine.scaler.is_enabled()
+        # A scaled gradient may overflow in order; the scaler then leaves the update out and scales less.
+        judged_norm = None if scaled and norm is not None and not math.isfinite(norm) else norm
+        skipped = self.sentry.judge(loss, judged_norm)
+        if skipped is not None:
+            self.sentry.skip()
+            self.engine.drop_gradients()
+            return skipped
+        self._updating = True
+        applied = self.engine.update(learning_rate)
+        self._updating = False
+        if applied:
+            self.sentry.accept(loss, norm)
+        return None if applied else "overflow"
 
-    def _trial_micro_step(self) -> None:
-        positions = np.arange(self.sequences, self.sequences + self.config.batch_size)
-        inputs, targets = (
-            torch.from_numpy(part).to(self.device) for part in self.train_windows.batch(positions)
+    def _gives_up(self, skipped: Skipped | None) -> bool:
+        if skipped in (None, "overflow"):
+            return False
+        return self.config.bad_update == "stop" or self.sentry.skipped_in_a_row >= MOST_SKIPS_IN_A_ROW
+
+    def _within_memory(self, action: Callable[[], Result]) -> Generator[SplitRecord, None, Result]:
+        """Does it; where memory runs out in mid-run, tells of a smaller micro-batch and does it again."""
+        while True:
+            try:
+                return action()
+            except (MemoryError, RuntimeError) as error:
+                smaller = self.batches.smaller
+                # A run that begins like this has the wrong settings, and its user is there to hear it.
+                if not is_out_of_memory(error) or not self.iteration or self._updating or not smaller:
+                    raise
+            yield self._split(smaller)
+
+    def _split(self, smaller: int) -> SplitRecord:
+        before, self.batches.size = self.batches.size, smaller
+        self.engine.drop_gradients()
+        gc.collect()
+        free_cached_memory(self.device)
+        self._cold = self._compiled
+        self.batches.load(self.sequences)
+        return SplitRecord(
+            iteration=self.iteration, batch_size=smaller, batch_size_before=before, wall_time=time.time()
         )
-        with self._autocast():
-            self.loss(inputs, targets).backward()
-        self.optimizer.zero_grad(set_to_none=True)
-
-    def _refuse_broken_loss(self, loss: float, iteration: int) -> None:
-        """A loss that is not a number never comes back; what was saved before it is still good."""
-        if not math.isfinite(loss):
-            saved = "nothing is saved" if self.saved_at is None else f"iteration {self.saved_at} is saved"
-            raise RunFailed(
-                f"the loss became {loss} at iteration {iteration}",
-                f"{saved}; try a lower --learning_rate or a longer --warmup_iters",
-            )
-
-    def _autocast(self) -> torch.autocast:
-        return torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
 
 
 @contextmanager
@@ -247,11 +325,3 @@ def _no_gc() -> Iterator[None]:
         gc.unfreeze()
         if was_on:
             gc.enable()
-
-
-def _last_words(error: BaseException) -> str:
-    """The first line of the innermost cause: what torch wraps around it repeats itself."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

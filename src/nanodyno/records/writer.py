@@ -1,0 +1,211 @@
+"""The one writer of a run folder: claims it, appends records, and takes it up again after a stop."""
+
+import errno
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from nanodyno.errors import NanodynoError, RunFailed
+from nanodyno.records.files import ASIDE, LOG_FILE, GrowingFile, write_whole
+from nanodyno.records.lock import LOCK_FILE, RunIsTaken, RunLock
+from nanodyno.records.store import (
+    EVALS_FILE,
+    HISTORY_FILE,
+    RUN_FILE,
+    STEPS_FILE,
+    read_evals,
+    read_history,
+    read_steps,
+)
+from nanodyno.records.types import EvalRecord, HistoryRecord, Record, RunRecord, StartRecord, StepRecord
+
+ELSEWHERE = "choose another --name or --out_dir"
+LEFT_BY_A_KILL = (RUN_FILE + ASIDE, LOCK_FILE, LOG_FILE)
+"""All that a run killed in its first moment leaves behind."""
+
+
+class RunWriter:
+    """Appends records to one run folder; every record is handed to the operating system at once.
+
+    Until it is closed no other process writes there.
+    """
+
+    def __init__(self, folder: Path, lock: RunLock | None = None) -> None:
+        self.folder = folder
+        self._lock = lock or _locked(folder)
+        try:
+            self._steps, self._evals, self._history = (
+                GrowingFile(folder / name) for name in (STEPS_FILE, EVALS_FILE, HISTORY_FILE)
+            )
+        except OSError:
+            self._lock.release()
+            raise
+
+    @classmethod
+    def create(cls, folder: Path, record: RunRecord) -> Self:
+        """Claims a folder for a new run; refuses one that holds anything already."""
+        refuse_foreign_folder(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            writer = cls(folder)
+        except OSError as error:
+            raise _cannot_write(folder, error) from error
+        try:
+            # Of two processes that start under one new name at once, the first to lock the folder has it.
+            if (folder / RUN_FILE).exists():
+                raise _belongs_to_another(folder)
+            writer.replace_run(record)
+        except BaseException:
+            writer.close()
+            raise
+        return writer
+
+    @classmethod
+    def resume(cls, folder: Path, record: RunRecord, iteration: int, evaluated: bool) -> Self:
+        """Reopens a run at an iteration; records of later work, which will be done again, are dropped.
+
+        evaluated tells whether the evaluation at that very iteration is part of what was saved.
+        """
+        try:
+            lock = _locked(folder)
+        except OSError as error:
+            raise _cannot_write(folder, error) from error
+        try:
+            last = iteration if evaluated else iteration - 1
+            _replace(folder / STEPS_FILE, (step for step in read_steps(folder) if step.iteration < iteration))
+            _replace(folder / EVALS_FILE, (entry for entry in read_evals(folder) if entry.iteration <= last))
+            _write_run(folder, record)
+            return cls(folder, lock)
+        except BaseException as error:
+            lock.release()
+            if isinstance(error, OSError):
+                raise _cannot_write(folder, error) from error
+            raise
+
+    def replace_run(self, record: RunRecord) -> None:
+        _write_run(self.folder, record)
+
+    def append(self, record: StepRecord | EvalRecord | HistoryRecord) -> None:
+        if isinstance(record, StepRecord):
+            file = self._steps
+        else:
+            file = self._evals if isinstance(record, EvalRecord) else self._history
+        file.append(record.model_dump_json())
+
+    def flush(self) -> None:
+        """Brings all records to the disk, so that no checkpoint is there without the steps before it."""
+        for file in (self._steps, self._evals, self._history):
+            file.flush()
+
+    def abandon(self) -> None:
+        """Takes back a run that ended before its first record, so that its name is free again."""
+        for name in (RUN_FILE, STEPS_FILE, EVALS_FILE, HISTORY_FILE, LOCK_FILE):
+            with suppress(PermissionError):  # Windows removes no open file
+                (self.folder / name).unlink(missing_ok=True)
+        self.close()
+        release_folder(self.folder)
+
+    def close(self) -> None:
+        for file in (self._steps, self._evals, self._history):
+            file.close()
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def claim_folder(stem: Path) -> Path:
+    """Makes the first free one of stem-1, stem-2, ... and no other process gets the same."""
+    number = 1
+    while True:
+        folder = stem.with_name(f"{stem.name}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            number += 1
+        except OSError as error:
+            raise _cannot_write(folder, error) from error
+        else:
+            return folder
+
+
+def release_folder(folder: Path) -> None:
+    """Removes a folder in which no run came about; one with anything in it stays."""
+    with suppress(OSError):
+        if {path.name for path in folder.iterdir()} <= {LOCK_FILE}:
+            (folder / LOCK_FILE).unlink(missing_ok=True)
+            folder.rmdir()
+            folder.parent.rmdir()
+
+
+def refuse_foreign_folder(folder: Path) -> None:
+    """A new run starts in an empty or absent folder, so that nobody's files are written over."""
+    try:
+        if not folder.exists():
+            return
+        if (folder / RUN_FILE).exists():
+            raise _belongs_to_another(folder)
+        if not folder.is_dir():
+            raise NanodynoError(f"{folder} is a file, and a run is a folder", ELSEWHERE)
+        empty = {STEPS_FILE, EVALS_FILE, HISTORY_FILE}
+        for path in folder.iterdir():
+            left = path.name in LEFT_BY_A_KILL or (path.name in empty and not path.stat().st_size)
+            if not left:
+                raise NanodynoError(f"{folder} is not empty and holds no run of nanodyno", ELSEWHERE)
+    except OSError as error:
+        raise NanodynoError(f"cannot use {folder}: {error.strerror}", ELSEWHERE) from error
+
+
+def taken(folder: Path) -> NanodynoError:
+    """Two processes never write one run."""
+    starts = [entry for entry in read_history(folder) if isinstance(entry, StartRecord)]
+    who = f"process {starts[-1].process} on {starts[-1].host}" if starts else "another process"
+    return NanodynoError(
+        f"{folder} is being written by {who}",
+        "`nanodyno runs --watch` shows it; wait for its end, stop it, or choose another --name",
+    )
+
+
+def disk_is_full(place: Path) -> RunFailed:
+    return RunFailed(
+        f"the disk is full: {place}",
+        "make room and give the same command again; what was recorded and the last checkpoint are kept",
+    )
+
+
+def _locked(folder: Path) -> RunLock:
+    try:
+        return RunLock(folder)
+    except RunIsTaken:
+        raise taken(folder) from None
+
+
+def _belongs_to_another(folder: Path) -> NanodynoError:
+    return NanodynoError(
+        f"{folder} belongs to another run",
+        f"go on with that run with --resume {folder}, or {ELSEWHERE}",
+    )
+
+
+def _cannot_write(folder: Path, error: OSError) -> NanodynoError:
+    if error.errno == errno.ENOSPC:
+        return disk_is_full(folder)
+    return NanodynoError(
+        f"cannot write the run folder {folder}: {error.strerror}",
+        "see who may write there, or choose another with --out_dir",
+    )
+
+
+def _replace(path: Path, records: Iterable[Record]) -> None:
+    write_whole(path, "".join(record.model_dump_json() + "\n" for record in records))
+
+
+def _write_run(folder: Path, record: RunRecord) -> None:
+    write_whole(folder / RUN_FILE, record.model_dump_json(indent=2) + "\n")

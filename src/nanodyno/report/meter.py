@@ -1,0 +1,58 @@
+"""What a display knows of the run it shows: the latest steps, the time they take, and what is saved."""
+
+from collections import deque
+from dataclasses import dataclass
+
+from nanodyno.analysis.eta import eta_seconds, evaluation_seconds
+from nanodyno.analysis.throughput import WARMUP_STEPS, Rates, Yardstick, rates
+from nanodyno.records.events import Started
+from nanodyno.records.types import EvalRecord, SaveRecord, SplitRecord, StepRecord
+
+WINDOW = 20
+
+
+@dataclass(frozen=True)
+class Speed:
+    """The rates of the latest steps and the time left."""
+
+    rates: Rates
+    eta_seconds: float | None
+
+
+class Meter:
+    """Keeps the few latest steps of a stretch, without its first, and the times of evaluations and saves."""
+
+    def __init__(self, started: Started) -> None:
+        self.config = started.record.config
+        self.yardstick = Yardstick.of(started.record)
+        self.saved_iteration: int | None = started.iteration or None
+        """Of the newest checkpoint."""
+        self._first = started.iteration
+        self._steps: deque[StepRecord] = deque(maxlen=WINDOW)
+        self._eval_seconds: list[float] = []
+        self._save_seconds: list[float] = []
+        self._last_eval: int | None = None
+
+    def add_eval(self, entry: EvalRecord) -> None:
+        self._eval_seconds.append(entry.eval_seconds)
+        self._last_eval = entry.iteration
+
+    def add_save(self, save: SaveRecord) -> None:
+        self._save_seconds.append(save.save_seconds)
+        self.saved_iteration = save.iteration
+
+    def add_split(self, split: SplitRecord) -> None:
+        """Smaller micro-batches have another speed."""
+        self._steps.clear()
+        self._first = split.iteration
+
+    def add_step(self, step: StepRecord) -> Speed:
+        if step.iteration == self._first + WARMUP_STEPS:
+            self._steps.clear()
+        self._steps.append(step)
+        speed = rates(self._steps, self.yardstick)
+        assert speed is not None
+        # A resumed run has not evaluated yet; until it does, the time left is that of its iterations.
+        eval_seconds = evaluation_seconds(self._eval_seconds, self._save_seconds) or 0.0
+        eta = eta_seconds(self.config, step.iteration + 1, self._last_eval, speed.step_seconds, eval_seconds)
+        return Speed(speed, eta)

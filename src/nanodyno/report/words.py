@@ -1,0 +1,162 @@
+"""What happens in a run, in words: one line each."""
+
+from collections.abc import Mapping
+
+from nanodyno.analysis.summary import perplexity
+from nanodyno.analysis.throughput import Rates, Yardstick
+from nanodyno.costs.parameters import parameters
+from nanodyno.records.events import Started
+from nanodyno.records.types import (
+    EvalRecord,
+    RunRecord,
+    SaveRecord,
+    Skipped,
+    SplitRecord,
+    StepRecord,
+    StopReason,
+    StopRecord,
+)
+from nanodyno.report import quantities
+from nanodyno.report.meter import Meter, Speed
+
+SKIPPED: Mapping[Skipped, str] = {
+    "overflow": "fp16 overflow",
+    "not-finite": "loss or gradient not a number",
+    "loss-spike": "loss spike",
+    "norm-spike": "gradient spike",
+}
+STOPPED: Mapping[StopReason, str] = {
+    "interrupted": "by Ctrl-C",
+    "terminated": "by SIGTERM",
+    "max-hours": "by --max-hours",
+    "stop-at": "by --stop-at",
+}
+
+
+def header(started: Started) -> list[str]:
+    """What is trained, on what, in which arithmetic."""
+    record, config = started.record, started.record.config
+    shape = config.model_shape(record.vocab_size)
+    size = quantities.count(parameters(shape).total)
+    compiled = "compiled" if record.arithmetic.compiled else "not compiled"
+    if record.arithmetic.compile_seconds is not None:
+        compiled += f" in {quantities.duration(record.arithmetic.compile_seconds)}"
+    resumed = f", resumed at iteration {started.iteration}" if started.iteration else ""
+    peak = Yardstick.of(record).peak_flops
+    known = f"datasheet peak {quantities.flop_rate(peak)} dense" if peak else "no datasheet peak known"
+    return [
+        f"run {started.folder}: {size} parameters, {shape.n_layer} layers of {shape.n_embd}, "
+        f"{shape.n_head} heads, context {shape.block_size}{resumed}",
+        f"on {device_words(record)}: {record.arithmetic.dtype}, {compiled}; {known}",
+        f"data {record.data.dataset}: {quantities.count(record.data.train_tokens)} train tokens; "
+        f"{batch_words(record)}; {evaluation_words(record)}",
+        *record.notes,
+    ]
+
+
+def device_words(record: RunRecord) -> str:
+    """`NVIDIA H200`, `2 x NVIDIA H200`, or a CPU with its threads."""
+    machine, processes = record.machine, record.arithmetic.processes
+    if machine.device_type != "cpu":
+        return times(processes, machine.device_name)
+    threads = quantities.threads(machine.cpu_threads)
+    each = f", {processes} processes of {threads}" if processes > 1 else f", {threads}"
+    return machine.device_name + each
+
+
+def times(processes: int, name: str) -> str:
+    return name if processes == 1 else f"{processes} x {name}"
+
+
+def batch_words(record: RunRecord) -> str:
+    config, processes = record.config, record.arithmetic.processes
+    words = f"{config.tokens_per_iter:,} tokens/iteration = {config.batch_size} x {config.block_size} "
+    words += f"x {config.gradient_accumulation_steps // processes} micro-steps"
+    return words + (f" x {processes} processes" if processes > 1 else "")
+
+
+def evaluation_words(record: RunRecord) -> str:
+    """What an evaluation reads of each split: whole sequences, and no more than there are."""
+    size = record.config.block_size
+    val, train = (
+        max(size, min(record.config.eval_tokens, tokens - 1) // size * size)
+        for tokens in (record.data.val_tokens, record.data.train_tokens)
+    )
+    if val == train:
+        return f"evaluated on {val:,} tokens of each split"
+    return f"evaluated on {val:,} val and {train:,} train tokens"
+
+
+def step_parts(step: StepRecord, speed: Speed, meter: Meter) -> list[str]:
+    """One iteration in words, the most wanted first."""
+    now = speed.rates
+    width = len(str(meter.config.max_iters))
+    return [
+        f"iter {step.iteration + 1:>{width}}/{meter.config.max_iters}",
+        f"loss {step.loss:.4f}",
+        f"lr {step.learning_rate:.2e}",
+        f"{quantities.milliseconds(now.step_seconds)}/iter",
+        f"{quantities.milliseconds(now.micro_step_seconds)}/micro-batch",
+        f"{quantities.rate(now.tokens_per_second)} tok/s",
+        peak_words(now),
+        f"nanoGPT's MFU (A100) {quantities.percent(now.nanogpt_mfu)}",
+        *memory_words(step),
+        *([f"update skipped ({SKIPPED[step.skipped]})"] if step.skipped else []),
+        f"ETA {quantities.clock(speed.eta_seconds)}",
+    ]
+
+
+def peak_words(now: Rates) -> str:
+    if now.card_share is None or now.card_name is None:
+        return quantities.flop_rate(now.flops_per_second)
+    return f"{quantities.percent(now.card_share)} of {times(now.processes, now.card_name)}'s peak"
+
+
+def memory_words(step: StepRecord) -> list[str]:
+    if step.peak_allocated_bytes is not None and step.peak_reserved_bytes is not None:
+        allocated, reserved = (
+            quantities.gib(step.peak_allocated_bytes),
+            quantities.gib(step.peak_reserved_bytes),
+        )
+        return [f"peak {allocated} allocated, {reserved} reserved"]
+    return [f"peak {quantities.gib(step.peak_host_bytes)} of host memory"] if step.peak_host_bytes else []
+
+
+def eval_words(entry: EvalRecord) -> str:
+    val = f"val loss {entry.val_loss:.4f} (perplexity {perplexity(entry.val_loss):,.1f})"
+    seconds = quantities.duration(entry.eval_seconds)
+    return f"eval at {entry.iteration}: {val}, train loss {entry.train_loss:.4f}, {seconds}"
+
+
+def save_words(save: SaveRecord) -> str:
+    size, seconds = quantities.gib(save.saved_bytes), quantities.duration(save.save_seconds)
+    return f"saved iteration {save.iteration} ({save.reason}): {size} in {seconds}"
+
+
+def skip_words(step: StepRecord) -> str | None:
+    """What the update was left out for; None for an overflow of fp16, which comes in order."""
+    if step.skipped is None or step.skipped == "overflow":
+        return None
+    norm = "" if step.grad_norm is None else f", gradient norm {step.grad_norm:.4g}"
+    why = SKIPPED[step.skipped]
+    return f"update skipped in iteration {step.iteration + 1} ({why}): loss {step.loss:.4f}{norm}"
+
+
+def split_words(split: SplitRecord) -> str:
+    return (
+        f"out of memory at iteration {split.iteration}: micro-batches of {split.batch_size} from here on "
+        f"(before: {split.batch_size_before}), at the same tokens per iteration"
+    )
+
+
+def stop_words(stop: StopRecord, meter: Meter) -> str | None:
+    """Where it stands and how it goes on; None at its end, and after a failure, which is told as an error."""
+    how = STOPPED.get(stop.reason)
+    if how is None:
+        return None
+    where = f"stopped {how} at iteration {stop.iteration} of {meter.config.max_iters}"
+    if meter.saved_iteration is None:
+        return f"{where}; nothing was saved yet: the same command begins anew"
+    if meter.saved_iteration == stop.iteration:
+        return f"{where}, saved; the same command goes on"
+    return f"{where}; the same command goes on from iteration {meter.saved_iteration}"

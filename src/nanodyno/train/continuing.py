@@ -1,0 +1,151 @@
+"""Going on with a run: which one, from which checkpoint, and with which other settings that can be done."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from nanodyno.config import RunConfig
+from nanodyno.data.shards import Dataset, verify
+from nanodyno.errors import NanodynoError
+from nanodyno.records.events import Message, Watch
+from nanodyno.records.store import CHECKPOINTS_FOLDER, RUN_FILE, Run, read_run, run_folders
+from nanodyno.records.types import RunRecord
+from nanodyno.records.writer import refuse_foreign_folder, taken
+from nanodyno.train import checkpoint
+from nanodyno.train.checkpoint import Checkpoint
+from nanodyno.train.job import Job
+
+ABOUT_THE_COMMAND = ("init_from", "out_dir", "eval_only", "log_interval", "keep_checkpoints")
+"""Settings that make no other run."""
+OF_THE_MODEL = ("n_layer", "n_head", "n_embd", "block_size", "vocab_size", "bias", "gelu")
+FIXED = (*OF_THE_MODEL, "seed", "dataset", "tokenizer")
+"""The checkpoint fits no other model, and the position in the data means nothing in another order."""
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """The run that is gone on with; without a checkpoint, from its beginning."""
+
+    run: Run
+    saved: Checkpoint | None
+
+    @property
+    def iteration(self) -> int:
+        return self.saved.progress.iteration if self.saved else 0
+
+    @property
+    def evaluated(self) -> bool:
+        return self.saved is not None and self.saved.progress.val_loss is not None
+
+
+def earlier(job: Job, watch: Watch) -> Earlier | None:
+    """None for a new run. A command given again goes on with its run, unless that has ended."""
+    asked = job.config.init_from == "resume"
+    if not asked and not (job.folder / RUN_FILE).exists():
+        refuse_foreign_folder(job.folder)
+        return None
+    run = read_run(job.folder)
+    if run.running and not job.config.eval_only:
+        raise taken(job.folder)
+    if not asked:
+        _refuse_unless_the_same(run, job.config)
+    found = checkpoint.newest(job.folder / CHECKPOINTS_FOLDER)
+    if found is None:
+        watch(Message(f"{job.folder} has saved nothing yet: it begins anew"))
+        return Earlier(run, None)
+    for words in found.damaged:
+        watch(Message(f"{words}; going on from iteration {found.checkpoint.progress.iteration}"))
+    return Earlier(run, found.checkpoint)
+
+
+def unfinished(root: Path, stem: str, config: RunConfig) -> Path | None:
+    """The newest of the runs stem-1, stem-2, ... that this very config has left unfinished."""
+    for folder in reversed(run_folders(root)):
+        number = folder.name.removeprefix(f"{stem}-")
+        if number == folder.name or not number.isdigit():
+            continue
+        try:
+            run = read_run(folder)
+        except NanodynoError:
+            continue
+        diverged = run.stop is not None and run.stop.reason == "diverged"
+        if not (run.running or run.finished or diverged or _changes(run.record.config, config)):
+            return folder
+    return None
+
+
+def check(earlier: Earlier, record: RunRecord, folder: Path) -> None:
+    """Refuses what cannot be gone on with, and shows all that differs."""
+    old, new = earlier.run.record, record
+    changed = _changes(old.config, new.config)
+    if old.vocab_size == new.vocab_size:
+        changed.pop("vocab_size", None)
+    if old.data.fingerprint == new.data.fingerprint:
+        for key in ("dataset", "tokenizer"):
+            changed.pop(key, None)
+    elif not {"dataset", "tokenizer"} & set(changed):
+        changed["dataset"] = f"{old.data.dataset} has changed since"
+    impossible = [key for key in changed if key in FIXED]
+    if impossible:
+        rest = [words for key, words in changed.items() if key not in FIXED]
+        raise NanodynoError(
+            f"{folder} cannot go on like this: " + "; ".join(changed[key] for key in impossible),
+            "resume it with the model, the data and the seed it was started with, or start a new run with "
+            "another --name" + (f" (it could go on with these: {'; '.join(rest)})" if rest else ""),
+        )
+
+
+def check_files(earlier: Earlier, record: RunRecord, dataset: Dataset, watch: Watch) -> None:
+    """Reads all tokens when a file was written since the run began: sizes alone do not tell."""
+    if earlier.run.record.data.stamp != record.data.stamp:
+        watch(Message(f"{dataset.folder} was written since the run began: checking its sums"))
+        verify(dataset)
+
+
+def continued(record: RunRecord, earlier: Earlier) -> RunRecord:
+    """The new stretch under the run's own name and start, with what was noted before."""
+    old = earlier.run.record
+    changes = _changes(old.config, record.config).values()
+    at = earlier.iteration
+    notes = [f"from iteration {at} on: {words}" for words in changes]
+    there = sum(step.iteration < at for step in earlier.run.steps)
+    if there < at:
+        notes.append(f"the records of {at - there} iterations before {at} are lost")
+    stretches = (*(each for each in old.resumed_at_iterations if each < at), *([at] if at else []))
+    return record.model_copy(
+        update={
+            "name": old.name,
+            "started_at": old.started_at,
+            "notes": tuple(dict.fromkeys((*old.notes, *record.notes, *notes))),
+            "resumed_at_iterations": stretches,
+        }
+    )
+
+
+def _refuse_unless_the_same(run: Run, config: RunConfig) -> None:
+    changed = _changes(run.record.config, config)
+    if changed:
+        raise NanodynoError(
+            f"{run.folder} belongs to another run: {'; '.join(changed.values())}",
+            f"go on with that run with --resume {run.folder}, or choose another --name or --out_dir",
+        )
+    if run.finished:
+        raise NanodynoError(
+            f"{run.folder} belongs to another run, which has ended after {run.iterations_done} iterations",
+            f"lengthen it with --resume {run.folder} --max_iters=N, or choose another --name or --out_dir",
+        )
+    if run.stop is not None and run.stop.reason == "diverged":
+        raise NanodynoError(
+            f"{run.folder} has stopped: {run.stop.words}",
+            f"the same settings would do so again: --resume {run.folder} with a lower --learning_rate, or "
+            "choose another --name",
+        )
+
+
+def _changes(old: RunConfig, new: RunConfig) -> dict[str, str]:
+    """What differs, in words, by its key."""
+    there, here = old.model_dump(), new.model_dump()
+    return {
+        key: f"{key} is {here[key]}, and was {there[key]}"
+        for key in here
+        if here[key] != there[key] and key not in ABOUT_THE_COMMAND
+    }

@@ -1,0 +1,72 @@
+"""run.json of a run that is about to begin."""
+
+import platform
+import subprocess
+
+import torch
+
+from nanodyno import __version__
+from nanodyno.config import RunConfig
+from nanodyno.data.shards import Dataset
+from nanodyno.data.stamp import stamp
+from nanodyno.records.types import ArithmeticRecord, DataRecord, RunRecord, VersionsRecord, utc_now
+from nanodyno.schedule import learning_rate_at
+from nanodyno.train.device import Choice, describe_machine
+from nanodyno.train.job import Job
+
+
+def describe(job: Job, choice: Choice, dataset: Dataset, vocab_size: int, processes: int) -> RunRecord:
+    return RunRecord(
+        name=job.name,
+        started_at=utc_now(),
+        command=job.command,
+        config=job.config,
+        vocab_size=vocab_size,
+        machine=describe_machine(choice.device),
+        versions=_versions(),
+        data=DataRecord(
+            dataset=dataset.name,
+            tokenizer=dataset.tokenizer,
+            vocab_size=dataset.vocab_size,
+            train_tokens=dataset.tokens("train"),
+            val_tokens=dataset.tokens("val"),
+            fingerprint=dataset.fingerprint,
+            stamp=stamp(shard.path for shard in dataset.shards()),
+        ),
+        arithmetic=ArithmeticRecord(
+            device=str(choice.device), dtype=choice.dtype, compiled=False, processes=processes
+        ),
+        notes=(*job.notes, *choice.notes, *_schedule_notes(job.config)),
+    )
+
+
+def _schedule_notes(config: RunConfig) -> list[str]:
+    if not config.decay_lr or config.warmup_iters < config.max_iters:
+        return []
+    highest = learning_rate_at(config, config.max_iters - 1)
+    return [
+        f"warm-up takes {config.warmup_iters} iterations and the run has {config.max_iters}: the learning "
+        f"rate ends at {highest:.2e} and never reaches {config.learning_rate:.2e}"
+    ]
+
+
+def _versions() -> VersionsRecord:
+    commit = _git("rev-parse", "HEAD")
+    status = _git("status", "--porcelain")
+    return VersionsRecord(
+        nanodyno=__version__,
+        python=platform.python_version(),
+        torch=torch.__version__,
+        cuda=torch.version.cuda,
+        git_commit=commit or None,
+        git_dirty=None if status is None else bool(status),
+    )
+
+
+def _git(*arguments: str) -> str | None:
+    """Of the folder the run was started in, where a user's own changes are; None outside a repository."""
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

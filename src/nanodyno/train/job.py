@@ -1,0 +1,22 @@
+"""What to train, where, and how long."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nanodyno.config import RunConfig
+from nanodyno.train.stops import Limits
+
+DATA_FOLDER = Path("data")
+
+
+@dataclass(frozen=True)
+class Job:
+    """Of several processes the first one's folder counts."""
+
+    config: RunConfig
+    name: str
+    folder: Path
+    command: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    data_folder: Path = DATA_FOLDER
+    limits: Limits = field(default_factory=Limits)

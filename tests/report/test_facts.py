@@ -1,0 +1,65 @@
+"""The rows of a page that tell what happened to a run."""
+
+from collections.abc import Callable
+from typing import Any
+
+from nanodyno.analysis.summary import summarise
+from nanodyno.records.store import Run
+from nanodyno.report.facts import fact_rows
+
+Builder = Callable[..., Any]
+
+
+def rows(run: Run) -> dict[str, str]:
+    return dict(fact_rows(run, summarise(run)))
+
+
+def test_a_run_without_happenings_has_no_row_for_them(run: Builder, step: Builder) -> None:
+    assert rows(run([step(0)])).keys() & {"resumed", "out of memory", "skipped", "saves"} == set()
+
+
+def test_saves_are_told_with_their_share_of_the_time(
+    run: Builder, step: Builder, start: Builder, save: Builder
+) -> None:
+    # 350 x 4 s of training and 3 x 1.4 s of saving: 4.2 of 1404.2 s.
+    history = [start(), *(save(i, save_seconds=1.4) for i in (100, 200, 300))]
+    told = rows(run([step(i) for i in range(350)], history=history))["saves"]
+    assert told == "3 saves, 1.50 GiB each, 4.2 s in all, 0.30% of the time; newest at 300"
+
+
+def test_a_single_save_is_not_each(run: Builder, step: Builder, save: Builder) -> None:
+    told = rows(run([step(i) for i in range(4)], history=[save(4, save_seconds=4.0)]))["saves"]
+    assert told == "1 save, 1.50 GiB, 4.0 s in all, 20.0% of the time; newest at 4"
+
+
+def test_splits_are_told_until_when_they_hold(run: Builder, split: Builder) -> None:
+    history = [split(1500), split(1600, batch_size=2, batch_size_before=4)]
+    assert rows(run(history=history))["out of memory"] == (
+        "at iteration 1,500: micro-batches of 4 until it is resumed (before: 8); "
+        "at iteration 1,600: micro-batches of 2 until it is resumed (before: 4)"
+    )
+
+
+def test_skipped_updates_are_told_by_kind(run: Builder, step: Builder) -> None:
+    kinds = ["overflow", "norm-spike", "overflow", "not-finite", None]
+    told = rows(run([step(i, skipped=kind) for i, kind in enumerate(kinds)]))["skipped"]
+    assert told == (
+        "updates left out: 2 (fp16 overflow), 1 (gradient spike), 1 (loss or gradient not a number)"
+    )
+
+
+def test_a_run_resumed_often_names_the_latest(run: Builder, record: Builder) -> None:
+    told = rows(run(record=record(resumed_at=tuple(range(100, 1100, 100)))))["resumed"]
+    assert told == "10 times, at iteration ... 300, 400, 500, 600, 700, 800, 900, 1,000"
+
+
+def test_the_speed_of_two_cards_is_against_the_peak_of_two(
+    run: Builder, step: Builder, record: Builder, start: Builder
+) -> None:
+    steps = [step(i, step_seconds=4.67, micro_steps=32) for i in range(500, 520)]
+    history = [start(), start(500, processes=2)]
+    told = rows(run(steps, record=record(processes=2, resumed_at=(500,)), history=history))
+    assert "= 76.8% of 2 x RTX 4070's datasheet peak of 116.6 TFLOP/s (dense)" in told["work"]
+    assert told["machine"].startswith("2 x NVIDIA GeForce RTX 4070, bfloat16")
+    assert told["speed"].endswith("since iteration 500")
+    assert told["batch"] == "524,288 tokens/iteration = 8 x 1024 x 32 micro-steps x 2 processes"
