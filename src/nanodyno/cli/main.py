@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from nanodyno import __version__
 from nanodyno.cli.demo import demo
+from nanodyno.cli.prepare import prepare
 from nanodyno.cli.runs import runs
 from nanodyno.cli.sample import sample
 from nanodyno.cli.show import show
@@ -62,6 +63,7 @@ def options(
 
 
 app.command()(demo)
+app.command(no_args_is_help=True)(prepare)
 app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
     no_args_is_help=True,
