@@ -2,16 +2,17 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from nanodyno.data.binformats import write_llmc
 from nanodyno.data.corpus import Document
 from nanodyno.data.resolve import resolve_dataset
-from nanodyno.data.shards import Dataset, open_dataset, verify
-from nanodyno.data.tokenizers import get_tokenizer
+from nanodyno.data.shards import Dataset, datasets_in, open_dataset, verify
+from nanodyno.data.tokenizers import BytesTokenizer, get_tokenizer
 from nanodyno.data.writer import write_dataset
 from nanodyno.errors import NanodynoError
 
@@ -59,16 +60,13 @@ def test_the_files_are_headerless_uint16_that_nanogpt_reads(tmp_path: Path) -> N
 
 
 def test_a_vocabulary_beyond_65536_takes_four_bytes_a_token(tmp_path: Path) -> None:
-    class Wide:
+    class Wide(BytesTokenizer):
         name = "wide"
         vocab_size = 70000
         end_of_text = 69999
 
         def encode(self, text: str) -> np.ndarray:
             return np.array([len(text)])
-
-        def decode(self, ids: Iterable[int]) -> str:
-            return str(list(ids))
 
     write_dataset(tmp_path / "wide", Wide(), {"train": documents("ab"), "val": documents("c")}, {})
     assert (tmp_path / "wide" / "train.bin").stat().st_size == 8
@@ -258,3 +256,19 @@ def test_a_name_is_looked_for_in_the_data_folder_and_then_as_a_path(tmp_path: Pa
     assert resolve_dataset("tiny", tmp_path / "data", "bytes", None).folder == tmp_path / "data" / "tiny"
     path = str(tmp_path / "elsewhere")
     assert resolve_dataset(path, tmp_path / "data", "bytes", None).folder == tmp_path / "elsewhere"
+
+
+def test_a_folder_of_llm_c_shards_is_a_dataset(tmp_path: Path) -> None:
+    splits = {"train": documents("abcdef"), "val": documents("gh")}
+    source = write_dataset(tmp_path / "ours", BYTES, splits, {})
+    write_llmc(source, tmp_path / "theirs", shard_tokens=4)
+    assert datasets_in(tmp_path) == ["ours", "theirs"]
+    found = open_dataset(tmp_path / "theirs", vocab_size=257)
+    assert [list(tokens) for tokens in found.split("train")] == [[256, *b"abc"], [*b"def"]]
+    assert [list(tokens) for tokens in found.split("val")] == [[256, *b"gh"]]
+    with pytest.raises(NanodynoError, match="does not say its vocabulary"):
+        open_dataset(tmp_path / "theirs")
+    for path in (tmp_path / "theirs").glob("*_val_*"):
+        path.unlink()
+    with pytest.raises(NanodynoError, match="has no val shards"):
+        open_dataset(tmp_path / "theirs", vocab_size=257)

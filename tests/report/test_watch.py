@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from nanodyno.records.lock import RunLock
+from nanodyno.records.lock import FolderLock
 from nanodyno.records.store import RUN_FILE, STEPS_FILE, run_folders
 from nanodyno.records.types import StepRecord
 from nanodyno.records.writer import RunWriter
@@ -96,7 +96,7 @@ def test_a_run_whose_process_ends_is_seen_though_no_file_changes(
     listing: Listing, make: Builder, step: Builder
 ) -> None:
     folder = make("a", [step(0)])
-    lock = RunLock(folder)
+    lock = FolderLock(folder)
     assert states(listing)["a"] == ("running", 1)
     lock.release()
     assert states(listing)["a"] == ("died", 1)
@@ -144,7 +144,7 @@ def test_a_low_window_keeps_those_that_run_and_the_newest(
     listing: Listing, make: Builder, step: Builder
 ) -> None:
     folders = [make(f"number-{i}", [step(0)]) for i in range(9)]
-    lock = RunLock(folders[1])
+    lock = FolderLock(folders[1])
     screen = Screen(terminal=True, height=7)  # titles, 4 rows, "and 5 older", the time
     keep_showing(listing, screen, ends_after(iter([])))
     lock.release()

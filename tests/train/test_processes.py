@@ -107,7 +107,6 @@ def test_a_mistake_of_the_first_ends_the_others_too(
     done = launch({"data": str(data_folder), "ddp": train})
     assert done.returncode == 1
     assert "error: no dataset 'tyni'" in done.stderr
-    assert re.search(r"error: process 0 \(.+\) ended: no dataset 'tyni'", done.stderr)
     assert not (tmp_path / "run").exists()
 
 

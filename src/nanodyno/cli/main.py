@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from nanodyno import __version__
 from nanodyno.cli.demo import demo
 from nanodyno.cli.options import INTERRUPTED
+from nanodyno.cli.prepare import prepare
 from nanodyno.cli.runs import runs
 from nanodyno.cli.sample import sample
 from nanodyno.cli.show import show
@@ -61,6 +62,7 @@ def options(
 
 
 app.command()(demo)
+app.command(no_args_is_help=True)(prepare)
 app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
     no_args_is_help=True,

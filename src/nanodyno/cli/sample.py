@@ -1,6 +1,6 @@
 """`nanodyno sample`: text from a run's newest checkpoint."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -19,8 +19,11 @@ def sample(  # noqa: PLR0913 - one parameter per option
         int, typer.Option(min=0, max=2**63 - 1, help="The same seed draws the same text.")
     ] = 1337,
     tokenizer: Annotated[
-        Literal["bytes", "gpt2"] | None,
-        typer.Option(help="For a dataset that does not name its own, such as nanoGPT's train.bin."),
+        str | None,
+        typer.Option(
+            help="For a dataset that does not name its own, such as nanoGPT's train.bin: gpt2, bytes, or "
+            "another of tiktoken's encodings."
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     json: Json = False,

@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from nanodyno.errors import NanodynoError
 
 MANIFEST = "manifest.json"
+PARTS, PLAN = "parts", "plan.json"
+"""The folder beside it in which a preparation keeps what it has done, and what it is to do."""
 FORMAT = "nanodyno-shards"
 VERSION = 1
 
@@ -31,6 +33,8 @@ class ShardEntry(_Strict):
     tokens: int = Field(ge=1, le=_MOST_TOKENS)
     documents: int = Field(ge=0)
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    input: str | None = None
+    """The file of the source that it was made from."""
 
 
 class Manifest(_Strict):
@@ -39,10 +43,12 @@ class Manifest(_Strict):
     format: Literal["nanodyno-shards"]
     version: Literal[1]
     tokenizer: str = Field(min_length=1)
+    tokenizer_sha256: str | None = None
     vocab_size: int = Field(ge=1, le=2**32)
     end_of_text: int | None = Field(ge=0)
     dtype: Literal["uint16", "uint32"]
     source: dict[str, Any]
+    val_rule: str | None = None
     splits: dict[str, list[ShardEntry]]
 
     @model_validator(mode="after")

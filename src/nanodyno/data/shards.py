@@ -1,9 +1,9 @@
 """Datasets on disk: a folder of raw little-endian token files with a manifest that says what they are.
 
-The token files have no header, so nanoGPT reads them too, and nanoGPT's own folders (train.bin and val.bin
-without a manifest) are read as they are. Opening a dataset checks its manifest and the size of every file,
-and up to 64 MiB the checksums too; above that `verify` computes them on request. Whether ids lie within the
-vocabulary is checked batch by batch, by the loader.
+The token files have no header, so nanoGPT reads them too; nanoGPT's own folders (train.bin and val.bin
+without a manifest) and llm.c's shards are read as they are. Opening a dataset checks its manifest and the
+size of every file, and up to 64 MiB the checksums too; above that `verify` computes them on request. Whether
+ids lie within the vocabulary is checked batch by batch, by the loader.
 """
 
 import hashlib
@@ -16,7 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from nanodyno.data.manifest import MANIFEST, again_hint, checked_manifest, read_manifest, told_os_errors
+from nanodyno.data.binformats import TokenFile, is_llmc, llmc_splits
+from nanodyno.data.manifest import (
+    MANIFEST,
+    PARTS,
+    PLAN,
+    again_hint,
+    checked_manifest,
+    read_manifest,
+    told_os_errors,
+)
 from nanodyno.data.stamp import sampled_digest
 from nanodyno.errors import NanodynoError
 
@@ -37,6 +46,8 @@ class Shard:
     tokens: int
     documents: int | None = None
     sha256: str | None = None
+    offset_bytes: int = 0
+    """Where the tokens begin."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +85,10 @@ class Dataset:
     @told_os_errors()
     def split(self, name: str) -> TokenFiles:
         shards = self.splits[name]
-        arrays = tuple(np.memmap(shard.path, dtype=DTYPES[self.dtype], mode="r") for shard in shards)
+        arrays = tuple(
+            np.memmap(shard.path, dtype=DTYPES[self.dtype], mode="r", offset=shard.offset_bytes)
+            for shard in shards
+        )
         return TokenFiles(f"{self.name}/{name}", tuple(str(shard.path) for shard in shards), arrays)
 
     def tokens(self, split: str) -> int:
@@ -88,12 +102,18 @@ class Dataset:
 @told_os_errors()
 def open_dataset(folder: Path, vocab_size: int | None = None) -> Dataset:
     """The dataset in folder, checked. vocab_size is the model's; nanoGPT's folders cannot do without it."""
+    if is_begun(folder):
+        raise NanodynoError(
+            f"the preparation of {folder} has not ended", hint="give its command again: it goes on from there"
+        )
     if not is_dataset(folder):
         raise NanodynoError(f"no dataset in {folder}", hint=_neighbours_hint(folder))
     if (folder / MANIFEST).exists():
         dataset = dataset_from_manifest(folder, read_manifest(folder))
         check_vocabulary(dataset, vocab_size)
         check_sizes(dataset)
+    elif splits := llmc_splits(folder):
+        dataset = _llmc_dataset(folder, splits, vocab_size)
     else:
         dataset = _nanogpt_dataset(folder, vocab_size)
     item_bytes = DTYPES[dataset.dtype].itemsize
@@ -103,8 +123,14 @@ def open_dataset(folder: Path, vocab_size: int | None = None) -> Dataset:
 
 
 def is_dataset(folder: Path) -> bool:
-    """Whether folder looks like a dataset of ours or of nanoGPT's; open_dataset says whether it is sound."""
-    return (folder / MANIFEST).is_file() or any((folder / f"{split}.bin").is_file() for split in SPLITS)
+    """Whether folder looks like a dataset of ours, nanoGPT's or llm.c's; open_dataset says if it is sound."""
+    named = any((folder / name).is_file() for name in (MANIFEST, *(f"{split}.bin" for split in SPLITS)))
+    return named or (not is_begun(folder) and any(is_llmc(path) for path in folder.glob("*_train_*.bin")))
+
+
+def is_begun(folder: Path) -> bool:
+    """Whether folder is a preparation that has not come to its manifest yet."""
+    return (folder / PARTS / PLAN).is_file() and not (folder / MANIFEST).exists()
 
 
 def datasets_in(data_dir: Path) -> list[str]:
@@ -182,6 +208,26 @@ def check_vocabulary(dataset: Dataset, vocab_size: int | None) -> None:
         )
 
 
+def _llmc_dataset(
+    folder: Path, found: Mapping[str, tuple[TokenFile, ...]], vocab_size: int | None
+) -> Dataset:
+    for split in SPLITS:
+        if not found.get(split):
+            raise NanodynoError(
+                f"{folder} has no {split} shards", hint="llm.c's scripts write both: NAME_val_*, NAME_train_*"
+            )
+    if vocab_size is None:
+        raise NanodynoError(
+            f"{folder} does not say its vocabulary", hint="set vocab_size: 50304 for GPT-2's tokens"
+        )
+    splits = {
+        split: tuple(Shard(f.path, f.tokens, offset_bytes=f.offset_bytes) for f in files)
+        for split, files in found.items()
+    }
+    dtype = found["train"][0].dtype
+    return Dataset(folder, None, vocab_size, None, dtype, {}, splits, _sampled_fingerprint(splits))
+
+
 def _nanogpt_dataset(folder: Path, vocab_size: int | None) -> Dataset:
     if any(folder.glob(f"{MANIFEST}.*.partial")):
         raise NanodynoError(f"the preparation of {folder} was interrupted", hint=again_hint(folder))
@@ -189,12 +235,7 @@ def _nanogpt_dataset(folder: Path, vocab_size: int | None) -> Dataset:
     splits = {split: (_nanogpt_shard(folder / f"{split}.bin", dtype),) for split in SPLITS}
     if vocab_size is None:
         raise NanodynoError(f"{folder} does not say its vocabulary", hint=_vocabulary_hint(folder, dtype))
-    content = {
-        shard.path.name: [shard.tokens, sampled_digest(shard.path)]
-        for shards in splits.values()
-        for shard in shards
-    }
-    return Dataset(folder, None, vocab_size, None, dtype, {}, splits, _fingerprint(content))
+    return Dataset(folder, None, vocab_size, None, dtype, {}, splits, _sampled_fingerprint(splits))
 
 
 def _nanogpt_shard(path: Path, dtype: str) -> Shard:
@@ -230,6 +271,17 @@ def _vocabulary_hint(folder: Path, dtype: str) -> str:
 def _fingerprint(told: Mapping[str, Any]) -> str:
     canonical = json.dumps(told, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def _sampled_fingerprint(splits: Mapping[str, tuple[Shard, ...]]) -> str:
+    """Of files that come with no checksum."""
+    return _fingerprint(
+        {
+            shard.path.name: [shard.tokens, sampled_digest(shard.path)]
+            for shards in splits.values()
+            for shard in shards
+        }
+    )
 
 
 def _neighbours_hint(folder: Path) -> str:

@@ -52,7 +52,7 @@ def write_dataset(
         }
         _publish(folder, aside, manifest)
     except OSError as error:
-        raise _stopped(folder, error) from error
+        raise stopped(folder, error) from error
     finally:
         for path in aside.values():
             with suppress(OSError):
@@ -95,12 +95,12 @@ def _remove_leftovers(folder: Path, pattern: str) -> None:
     """Delete partial files whose process, named in the file's name, has ended."""
     for path in folder.glob(pattern):
         process = re.search(r"\.([1-9]\d{0,8})\.partial$", path.name)
-        if process and not _is_alive(int(process[1])):
+        if process and not is_alive(int(process[1])):
             with suppress(OSError):
                 path.unlink()
 
 
-def _is_alive(process: int) -> bool:
+def is_alive(process: int) -> bool:
     """Whether a process of that number runs here; on Windows, where asking would end it, always yes."""
     if os.name == "nt":
         return True
@@ -113,7 +113,7 @@ def _is_alive(process: int) -> bool:
     return True
 
 
-def _stopped(folder: Path, error: OSError) -> NanodynoError:
+def stopped(folder: Path, error: OSError) -> NanodynoError:
     """A full disk is a run that failed; a path that cannot be written is the user's to change."""
     message = f"preparing {folder} stopped: {error}"
     if error.errno == errno.ENOSPC:

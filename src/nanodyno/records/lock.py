@@ -1,5 +1,6 @@
-"""One writer a run: a lock that the system itself lets go of when its process ends, however it ends."""
+"""One writer a folder: a lock that the system itself lets go of when its process ends, however it ends."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -9,11 +10,11 @@ PATIENCE_SECONDS = 2.0
 """A reader that asks who writes holds the lock for an instant."""
 
 
-class RunIsTaken(Exception):
-    """Another process writes this run."""
+class FolderIsTaken(Exception):
+    """Another process writes there."""
 
 
-class RunLock:
+class FolderLock:
     """Held from construction to `release`."""
 
     def __init__(self, folder: Path) -> None:
@@ -21,14 +22,14 @@ class RunLock:
         try:
             self._lock.acquire(timeout=PATIENCE_SECONDS)
         except Timeout:
-            raise RunIsTaken from None
+            raise FolderIsTaken from None
 
     def release(self) -> None:
         self._lock.release()
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a process writes this run now; False where that cannot be asked, as in a read-only folder."""
+    """Whether a process writes there now; False where that cannot be asked, as in a read-only folder."""
     path = folder / LOCK_FILE
     if not path.exists():
         return False
@@ -41,3 +42,11 @@ def is_locked(folder: Path) -> bool:
         return False
     lock.release()
     return False
+
+
+def remove_if_unused(folder: Path) -> None:
+    """Removes a folder in which nothing came about but a lock; one with anything else in it stays."""
+    with suppress(OSError):
+        if {path.name for path in folder.iterdir()} <= {LOCK_FILE}:
+            (folder / LOCK_FILE).unlink(missing_ok=True)
+            folder.rmdir()

@@ -9,7 +9,7 @@ from typing import Self
 
 from nanodyno.errors import NanodynoError, RunFailed
 from nanodyno.records.files import ASIDE, LOG_FILE, GrowingFile, write_whole
-from nanodyno.records.lock import LOCK_FILE, RunIsTaken, RunLock
+from nanodyno.records.lock import LOCK_FILE, FolderIsTaken, FolderLock, remove_if_unused
 from nanodyno.records.store import (
     EVALS_FILE,
     HISTORY_FILE,
@@ -32,7 +32,7 @@ class RunWriter:
     Until it is closed no other process writes there.
     """
 
-    def __init__(self, folder: Path, lock: RunLock | None = None) -> None:
+    def __init__(self, folder: Path, lock: FolderLock | None = None) -> None:
         self.folder = folder
         self._lock = lock or _locked(folder)
         try:
@@ -138,10 +138,9 @@ def claim_folder(stem: Path) -> Path:
 
 def release_folder(folder: Path) -> None:
     """Removes a folder in which no run came about; one with anything in it stays."""
-    with suppress(OSError):
-        if {path.name for path in folder.iterdir()} <= {LOCK_FILE}:
-            (folder / LOCK_FILE).unlink(missing_ok=True)
-            folder.rmdir()
+    remove_if_unused(folder)
+    if not folder.exists():
+        with suppress(OSError):
             folder.parent.rmdir()
 
 
@@ -180,10 +179,10 @@ def disk_is_full(place: Path) -> RunFailed:
     )
 
 
-def _locked(folder: Path) -> RunLock:
+def _locked(folder: Path) -> FolderLock:
     try:
-        return RunLock(folder)
-    except RunIsTaken:
+        return FolderLock(folder)
+    except FolderIsTaken:
         raise taken(folder) from None
 
 

@@ -10,8 +10,10 @@ from pathlib import Path
 from nanodyno.config import RunConfig, padded_vocab_size
 from nanodyno.data.resolve import resolve_dataset
 from nanodyno.data.shards import Dataset
+from nanodyno.data.tokenizers import TRAINED_FILE
 from nanodyno.errors import NanodynoError, RunFailed
 from nanodyno.records.events import Message, Started, Watch
+from nanodyno.records.files import write_whole
 from nanodyno.records.store import CHECKPOINTS_FOLDER
 from nanodyno.records.types import RunRecord, SaveRecord, StartRecord, StopReason, StopRecord
 from nanodyno.records.writer import RunWriter, disk_is_full
@@ -66,6 +68,13 @@ def _lead(job: Job, watch: Watch, stops: Stops, processes: Processes) -> StopRea
     return _Recording(job, watch, stops, trainer).run(record, earlier)
 
 
+def _keep_tokenizer(dataset: Dataset, folder: Path) -> None:
+    """A tokenizer trained for the dataset goes along with the run, so that it can be sampled alone."""
+    trained = dataset.folder / TRAINED_FILE
+    if trained.exists():
+        write_whole(folder / TRAINED_FILE, trained.read_text(encoding="utf-8"))
+
+
 def _follow(job: Job, stops: Stops, processes: Processes) -> StopReason:
     """The other processes: the same steps, nothing written and nothing shown."""
     refuse_division(job.config, processes.count)
@@ -113,6 +122,7 @@ class _Recording:
     def _train(self, record: RunRecord, writer: RunWriter) -> StopReason:
         trainer, watch = self.trainer, self.watch
         writer.append(_start(trainer))
+        _keep_tokenizer(trainer.dataset, self.job.folder)
         began = _warm_up(trainer, record, watch)
         writer.replace_run(began)
         watch(Started(began, self.job.folder, trainer.iteration))

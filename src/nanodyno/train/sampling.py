@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from nanodyno.data.tokenizers import Tokenizer, get_tokenizer
+from nanodyno.data.tokenizers import Tokenizer, open_tokenizer
 from nanodyno.errors import NanodynoError
 from nanodyno.model.gpt import GPT
 from nanodyno.model.sampling import generate
@@ -37,9 +37,9 @@ def sample_text(
     if name is None:
         raise NanodynoError(
             "this run's dataset does not say which tokenizer made it",
-            "name it with --tokenizer=gpt2 or --tokenizer=bytes; tokens of any other are no text to us",
+            "name it: --tokenizer=gpt2, --tokenizer=bytes, or another of tiktoken's encodings",
         )
-    tokenizer = get_tokenizer(name)
+    tokenizer = open_tokenizer(name, checkpoints.parent)
     if saved.shape.vocab_size < tokenizer.vocab_size:
         raise NanodynoError(
             f"the model has {saved.shape.vocab_size} tokens and the tokenizer {name} {tokenizer.vocab_size}",

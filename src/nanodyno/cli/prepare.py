@@ -1,0 +1,187 @@
+"""`nanodyno prepare`: text to verified token shards."""
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from nanodyno.cli.options import Json, console_for
+from nanodyno.errors import NanodynoError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nanodyno.data.prepare.runner import Fill
+    from nanodyno.report.preparation import PreparationDisplay
+
+DATA_FOLDER = Path("data")
+_SIZES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
+
+
+def count_of(text: str, option: str) -> int:
+    """10B, 2.5M, 100k or 1_000_000 as a number."""
+    found = re.fullmatch(r"(\d[\d_]*(?:\.\d+)?)([kmbt]?)", text.strip().lower())
+    number = round(float(found[1].replace("_", "")) * _SIZES[found[2]]) if found else 0
+    if number < 1:
+        raise NanodynoError(f"{option}={text} is not a number of tokens", "for example 10B, 2.5M or 100000")
+    return number
+
+
+def prepare(  # noqa: PLR0913 - one parameter per option
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            help="fineweb-edu/10BT (100BT, 350BT, a dump), fineweb/..., ORG/NAME of a dataset on the "
+            "Hugging Face hub, a file or folder of .parquet, .jsonl(.gz, .zst) or .txt, or python."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder to fill; by default data/NAME of the source.")
+    ] = None,
+    tokenizer: Annotated[
+        str, typer.Option(help="gpt2, bytes, or any of tiktoken's encodings, such as o200k_base.")
+    ] = "gpt2",
+    train_bpe: Annotated[
+        int | None,
+        typer.Option(min=258, help="Train a tokenizer of this vocabulary on the source instead."),
+    ] = None,
+    tokens: Annotated[
+        str | None, typer.Option(metavar="COUNT", help="End after the document that reaches it: 10B, 500M.")
+    ] = None,
+    text_column: Annotated[str, typer.Option(help="The column or key that holds the text.")] = "text",
+    min_score: Annotated[
+        float | None, typer.Option(help="Leave out rows whose `score` (FineWeb-Edu's) is below.")
+    ] = None,
+    split: Annotated[
+        Literal["file", "blank-lines"],
+        typer.Option(help="In .txt files, what a document is: a file, or what blank lines part."),
+    ] = "file",
+    val: Annotated[
+        float, typer.Option(min=0.0, max=0.5, help="Share of the documents, chosen by their hash, for val.")
+    ] = 0.01,
+    dedup: Annotated[
+        bool | None,
+        typer.Option(
+            "--dedup/--no-dedup",
+            show_default=False,
+            help="Leave out documents identical to an earlier one; by default for local files only.",
+        ),
+    ] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Pass over damaged files and lines, and count them.")
+    ] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep what was downloaded.")] = False,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Threads that encode; by default one a core.")
+    ] = None,
+    shard_tokens: Annotated[
+        str, typer.Option(metavar="COUNT", help="A shard ends with the document that fills it.")
+    ] = "100M",
+    also: Annotated[
+        Literal["llm.c", "nanogpt"] | None,
+        typer.Option(help="Write the tokens in that program's format too, into a folder of its name."),
+    ] = None,
+    ray: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Spread the files over a Ray cluster (extra `ray`).")
+    ] = None,
+    verify: Annotated[
+        Path | None, typer.Option(help="Check a prepared folder, and make again only what is broken.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Turn text into token shards to train on. The same command again goes on where it stopped.
+
+    nanodyno prepare fineweb-edu/10BT --tokens 2.5B
+
+    nanodyno prepare texts/ --tokenizer bytes --out data/texts
+
+    nanodyno prepare --verify data/texts
+    """
+    from nanodyno.data.prepare.request import Choices, Place, run_preparation, run_verification
+    from nanodyno.report.document import to_json
+    from nanodyno.report.preparation import (
+        make_preparation_display,
+        preparation_document,
+        preparation_table,
+    )
+
+    choices = Choices(
+        tokenizer=tokenizer,
+        train_bpe=train_bpe,
+        text_column=text_column,
+        split=split,
+        min_score=min_score,
+        val=val,
+        dedup=dedup,
+        tokens=None if tokens is None else count_of(tokens, "--tokens"),
+        shard_tokens=count_of(shard_tokens, "--shard-tokens"),
+        skip_bad=skip_bad,
+    )
+    console = console_for(json)
+    display = make_preparation_display(console)
+    place = Place(_folder(source, out, verify), workers or _cores(), display, _fill(ray, display), keep)
+    try:
+        if verify is None:
+            record = run_preparation(source or "", choices, place)
+        else:
+            record = run_verification(source, place)
+    except KeyboardInterrupt:
+        display.close()
+        _say_how_to_go_on(place.folder)
+        raise
+    finally:
+        display.close()
+    if also is not None:
+        _write_also(also, place.folder, console)
+    if json:
+        typer.echo(to_json(preparation_document(record)))
+    else:
+        console.print(preparation_table(record))
+
+
+def _folder(source: str | None, out: Path | None, verify: Path | None) -> Path:
+    from nanodyno.data.prepare.request import default_folder
+
+    if verify is not None and out is not None:
+        raise NanodynoError("--out and --verify name two folders", "give one of them")
+    if verify is None and source is None:
+        raise NanodynoError("there is nothing to prepare", "for example: nanodyno prepare fineweb-edu/10BT")
+    return verify or out or default_folder(source or "", DATA_FOLDER)
+
+
+def _fill(ray: str | None, display: "PreparationDisplay") -> "Fill":
+    """Who does the work: the threads of this machine, or a cluster."""
+    from functools import partial
+
+    from nanodyno.data.prepare.pipeline import fill
+    from nanodyno.records.events import Message
+
+    if ray is None:
+        return fill
+    from nanodyno.data.prepare.ray import fill_on_ray
+
+    return partial(fill_on_ray, address=ray, tell=lambda text: display(Message(text)))
+
+
+def _cores() -> int:
+    """The cores that this process may use, where the system tells."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _say_how_to_go_on(folder: Path) -> None:
+    typer.echo(f"the shards in {folder} that are done stay; the same command goes on from there", err=True)
+
+
+def _write_also(program: Literal["llm.c", "nanogpt"], folder: Path, console: "Console") -> None:
+    from nanodyno.data.binformats import write_llmc, write_nanogpt
+    from nanodyno.data.shards import open_dataset
+
+    write = write_llmc if program == "llm.c" else write_nanogpt
+    written = write(open_dataset(folder), folder / program)
+    console.print(
+        f"wrote {len(written)} files of {program}'s format into {folder / program}", highlight=False
+    )
