@@ -40,6 +40,8 @@ def gradients(config: RunConfig, data: Path, processes: Processes) -> dict[str, 
     processes.connect(choice.device)
     dataset = resolve_dataset(config.dataset, data, config.tokenizer, None)
     trainer = Trainer(config, dataset, 320, choice, processes)
+    if config.parallel == "fsdp":
+        assert trainer.warm_up().worked  # which must leave no trace in the gradients
     trainer.engine.get_ready()
     with trainer.batches.loading(0) as loader:
         trainer.engine.gradients(loader, trainer.batches.steps)

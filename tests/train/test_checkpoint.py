@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from nanodyno.errors import NanodynoError
 from nanodyno.records.types import EvalRecord, StepRecord
@@ -188,7 +188,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_told(
 @pytest.mark.usefixtures("trained")
 def test_when_all_are_damaged_nothing_is_guessed(tmp_path: Path) -> None:
     spoil(tmp_path / "iter-00000003" / "model.safetensors")
-    with pytest.raises(NanodynoError, match=r"model.safetensors is missing or not as it was saved"):
+    with pytest.raises(NanodynoError, match=r"model.safetensors is not as it was saved"):
         checkpoint.newest(tmp_path)
 
 
@@ -205,14 +205,77 @@ def test_a_run_that_has_saved_nothing_has_no_checkpoint(tmp_path: Path) -> None:
     assert checkpoint.newest(tmp_path / "nowhere") is None
 
 
-@pytest.mark.usefixtures("trained")
 def test_a_kill_while_saving_leaves_the_older_checkpoint(trained: Trainer, tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "iter-00000003", tmp_path / "iter-00000007.new")
-    assert newest(tmp_path).folder.name == "iter-00000003"
+    (tmp_path / "iter-00000007.new" / "state.json").unlink()
+    found = checkpoint.newest(tmp_path)
+    assert found is not None
+    assert (found.checkpoint.folder.name, found.damaged) == ("iter-00000003", ())
     # The next one clears it away.
     trained.iteration = 8
     trained.save(tmp_path, "autosave")
     assert names(tmp_path) == ["iter-00000003", "iter-00000008"]
+
+
+@pytest.mark.parametrize("killed_at", [1, 2])
+def test_a_kill_while_one_takes_the_place_of_its_like_loses_neither(
+    trained: Trainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_at: int
+) -> None:
+    """Stopped at an evaluation's iteration, a run saves before it evaluates, and again after it."""
+    rename, renamed = Path.rename, []
+
+    class Killed(BaseException):
+        pass
+
+    def deadly(path: Path, target: Path) -> Path:
+        renamed.append(path)
+        if len(renamed) == killed_at:
+            raise Killed
+        return rename(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", deadly)
+        with pytest.raises(Killed):
+            trained.save(tmp_path, "evaluation")
+    other = newest(tmp_path)
+    assert other.progress.iteration == 3
+    checkpoint.load_model(other, trained.engine.model)
+    # And it can be gone on from there.
+    trained.iteration = 4
+    trained.save(tmp_path, "autosave")
+    assert newest(tmp_path).progress.iteration == 4
+
+
+def test_pruning_after_a_fall_back_to_one_that_was_not_evaluated(trained: Trainer, tmp_path: Path) -> None:
+    trained.iteration, trained.evaluation = 2, None
+    trained.save(tmp_path, "autosave")
+    assert names(tmp_path) == ["iter-00000002"]  # the later one has no future
+    (tmp_path / "iter-00000001").write_text("somebody else's")
+    trained.iteration = 3
+    trained.save(tmp_path, "autosave")
+    assert names(tmp_path) == ["iter-00000001", "iter-00000002", "iter-00000003"]
+
+
+def test_a_state_under_the_name_of_another_iteration_is_passed_over(trained: Trainer, tmp_path: Path) -> None:
+    del trained
+    shutil.copytree(tmp_path / "iter-00000003", tmp_path / "iter-00000009")
+    found = checkpoint.newest(tmp_path)
+    assert found is not None
+    assert found.checkpoint.folder.name == "iter-00000003"
+    assert "is of iteration 3" in found.damaged[0]
+
+
+def test_an_optimiser_without_its_moments_is_refused(trained: Trainer, tmp_path: Path) -> None:
+    folder = tmp_path / "iter-00000003"
+    path = folder / "optimizer.safetensors"
+    tensors = {key: value for key, value in load_file(path).items() if key != "norm.weight/exp_avg"}
+    save_file(tensors, path)
+    state = json.loads((folder / "state.json").read_text())
+    state["sha256"][path.name] = checkpoint.sha256_of(path)
+    (folder / "state.json").write_text(json.dumps(state))
+    engine = trained.engine
+    with pytest.raises(NanodynoError, match=r"does not hold the moments of norm\.weight"):
+        checkpoint.load_optimizer(newest(tmp_path), engine.model, engine.optimizer)
 
 
 @dataclass

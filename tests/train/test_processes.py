@@ -16,8 +16,9 @@ from safetensors.torch import load_file
 from nanodyno.config import RunConfig
 from nanodyno.errors import NanodynoError
 from nanodyno.records.store import Run, read_run
+from nanodyno.train.device import Choice
 from nanodyno.train.job import Job
-from nanodyno.train.runner import refuse_division, run_training
+from nanodyno.train.runner import refuse_together, run_training
 from nanodyno.train.trainer import Trainer
 
 CHILD = Path(__file__).with_name("process_child.py")
@@ -115,11 +116,12 @@ def test_a_mistake_of_the_first_ends_the_others_too(
     [
         ({}, "3 micro-steps cannot be divided among 2 processes"),
         ({**TWO, "parallel": "fsdp", "dtype": "float16"}, "no loss scaler"),
+        ({**TWO, "device": "cuda:1"}, "is one card, and there are 2 processes"),
     ],
 )
 def test_what_two_processes_cannot_do_is_refused(
     config: Callable[..., RunConfig], changes: dict[str, Any], words: str
 ) -> None:
+    settings = config(**changes)
     with pytest.raises(NanodynoError, match=words):
-        refuse_division(config(**changes), 2)
-    refuse_division(config(**changes), 1)
+        refuse_together(settings, Choice(torch.device("cpu"), changes.get("dtype", "float32")), 2)

@@ -1,6 +1,7 @@
 """A run from its config to its folder."""
 
 import math
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -148,6 +149,44 @@ def test_a_folder_of_another_run_is_refused_before_anything_is_done(job: Callabl
     with pytest.raises(NanodynoError, match="belongs to another run"):
         run_training(job(), told.append)
     assert told == []
+
+
+def test_zeros_that_a_power_cut_left_after_the_last_save_are_dropped(job: Callable[..., Job]) -> None:
+    run_training(job("whole"), ignore)
+    with pytest.raises(Interrupted):
+        run_training(job("cut"), stop_after(6))
+    for name in ("steps.jsonl", "history.jsonl"):
+        with (job("cut").folder / name).open("ab") as file:
+            file.write(b"\0" * 100 + b"\n")
+    run_training(job("cut"), ignore)
+    whole, run = read_run(job("whole").folder), read_run(job("cut").folder)
+    assert [step.loss for step in run.steps] == [step.loss for step in whole.steps]
+
+
+def test_records_damaged_before_the_last_save_are_not_thrown_away(job: Callable[..., Job]) -> None:
+    with pytest.raises(Interrupted):
+        run_training(job(), stop_after(6))
+    path = job().folder / "steps.jsonl"
+    damaged = path.read_bytes().replace(b'"iteration":2', b'"iteration":x')
+    path.write_bytes(damaged)
+    with pytest.raises(NanodynoError, match="line 3, is damaged"):
+        run_training(job(), ignore)
+    assert path.read_bytes() == damaged
+
+
+def test_a_run_whose_checkpoints_are_gone_does_not_lose_its_records_too(job: Callable[..., Job]) -> None:
+    with pytest.raises(Interrupted):
+        run_training(job(), stop_after(6))
+    shutil.rmtree(job().folder / "checkpoints")
+    with pytest.raises(NanodynoError, match="has lost its checkpoints"):
+        run_training(job(), ignore)
+    assert read_run(job().folder).iterations_done == 7
+
+
+def test_fewer_iterations_than_are_made_is_refused(job: Callable[..., Job]) -> None:
+    run_training(job(), ignore)
+    with pytest.raises(NanodynoError, match="max_iters is 5, and 8 are made"):
+        run_training(job(init_from="resume", max_iters=5), ignore)
 
 
 def test_a_bad_dataset_leaves_no_folder_behind(job: Callable[..., Job]) -> None:

@@ -11,6 +11,7 @@ import torch
 from nanodyno.records.types import StepRecord
 from nanodyno.train import checkpoint
 from nanodyno.train.sentry import Diverged, Seen, Sentry
+from nanodyno.train.stops import Limits, Stops
 from nanodyno.train.trainer import Trainer
 
 Trainers = Callable[..., Trainer]
@@ -141,6 +142,35 @@ def test_fp16_that_overflows_is_not_divergence(trainer: Trainers) -> None:
     ours.engine.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40, backoff_factor=2.0**-30)
     steps = [event for event in ours.events() if isinstance(event, StepRecord)]
     assert [step.skipped for step in steps] == ["overflow", None, None]
+
+
+def test_without_clipping_a_bad_gradient_does_not_reach_the_weights_either(trainer: Trainers) -> None:
+    ours = trainer(grad_clip=0.0)
+    poison(ours, {3})
+    with pytest.raises(Diverged, match="at iteration 3"):
+        list(ours.events())
+    assert all(p.isfinite().all() for p in ours.engine.model.parameters())
+
+
+def test_weights_that_are_no_numbers_are_never_saved(trainer: Trainers, walk: Walk, tmp_path: Path) -> None:
+    ours = trainer(eval_interval=100)
+    events = walk(ours, tmp_path, Stops(Limits(autosave_seconds=0.0)))
+    while not (isinstance(event := next(events), StepRecord) and event.iteration == 2):
+        pass
+    torch.nn.init.constant_(ours.engine.model.norm.weight, math.inf)
+    with pytest.raises(Diverged, match="at iteration 3"):
+        list(events)
+    found = checkpoint.newest(tmp_path)
+    assert found is not None
+    assert found.checkpoint.progress.iteration == 2
+
+
+def test_fp16_whose_gradients_are_no_numbers_for_good_stops(trainer: Trainers) -> None:
+    ours = trainer(dtype="float16", max_iters=100, eval_interval=1000)
+    poison(ours, set(range(100)))
+    with pytest.raises(Diverged):
+        list(ours.events())
+    assert ours.iteration == 22  # from 2^16 to 2^-6 the scale is halved 22 times; the next is too many
 
 
 def test_fp16_can_skip_and_go_on(trainer: Trainers) -> None:

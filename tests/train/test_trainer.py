@@ -133,8 +133,10 @@ def test_accumulated_gradients_are_those_of_one_big_batch(trainer: Trainers) -> 
         torch.testing.assert_close(one, many, rtol=1e-4, atol=1e-7)
 
 
-def test_without_clipping_no_norm_is_recorded(trainer: Trainers) -> None:
-    assert [step.grad_norm for step in steps_of(trainer(grad_clip=0.0, max_iters=2))] == [None, None]
+def test_the_norm_is_measured_without_clipping_too(trainer: Trainers) -> None:
+    unclipped, hardly = (steps_of(trainer(grad_clip=clip, max_iters=3)) for clip in (0.0, 1e9))
+    assert [step.grad_norm for step in unclipped] == pytest.approx([step.grad_norm for step in hardly])
+    assert [step.loss for step in unclipped] == pytest.approx([step.loss for step in hardly])
 
 
 def test_events_come_in_order(trainer: Trainers, walk: Walk, tmp_path: Path) -> None:

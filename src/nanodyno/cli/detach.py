@@ -5,25 +5,29 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
+from nanodyno.errors import NanodynoError
 from nanodyno.records.files import LOG_FILE
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 LOOK_SECONDS = 0.2
 LONGEST_START_SECONDS = 120
 """Then it is left alone: preparing a corpus may take longer."""
 
 
-def train_in_background(folder: Path, arguments: Sequence[str], console: "Console") -> None:
+def train_in_background(folder: Path, arguments: Sequence[str], json: bool) -> None:
     """Starts the same command without --detach and waits until it trains or has failed."""
-    command = [*(each for each in arguments if each != "--detach")]
-    if not any(each.split("=")[0] in ("--resume", "--name", "--out_dir") for each in command):
-        command.append(f"--name={folder.name}")
+    from nanodyno.train.processes import launched
+
+    if launched():
+        raise NanodynoError(
+            "--detach starts a process of its own, and torchrun has started this one",
+            "detach torchrun itself: in tmux, or by systemd",
+        )
+    command = [each for each in arguments if each not in ("--detach", "--json")]
+    if not any(each.split("=")[0] in ("--resume", "--out_dir") for each in command):
+        command.append(f"--out_dir={folder}")
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / LOG_FILE
     with log.open("ab") as file:
@@ -40,14 +44,20 @@ def train_in_background(folder: Path, arguments: Sequence[str], console: "Consol
     if _failed(child, folder):
         typer.echo(log.read_bytes()[start:].decode(errors="replace").rstrip(), err=True)
         raise typer.Exit(child.returncode)
-    console.print(
-        f"{folder} trains in the background, process {child.pid}\n"
+    _tell(folder, log, child.pid, json)
+
+
+def _tell(folder: Path, log: Path, process: int, json: bool) -> None:
+    if json:
+        from nanodyno.report.document import to_json
+
+        typer.echo(to_json({"folder": str(folder), "log": str(log), "process": process}))
+        return
+    typer.echo(
+        f"{folder} trains in the background, process {process}\n"
         f"  see it:  nanodyno runs --watch, or the log in {log}\n"
-        f"  stop it: kill {child.pid} (it finishes its iteration and saves)\n"
-        f"  go on:   nanodyno train --resume {folder.name} --detach",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
+        f"  stop it: kill {process} (it finishes its iteration and saves)\n"
+        f"  go on:   nanodyno train --resume {folder} --detach"
     )
 
 
@@ -58,7 +68,8 @@ def _failed(child: "subprocess.Popen[bytes]", folder: Path) -> bool:
 
     deadline = time.monotonic() + LONGEST_START_SECONDS
     while child.poll() is None and time.monotonic() < deadline:
-        starts = [entry for entry in read_history(folder) if isinstance(entry, StartRecord)]
+        history = read_history(folder, up_to_damage=True)
+        starts = [entry for entry in history if isinstance(entry, StartRecord)]
         if starts and starts[-1].process == child.pid:
             return False
         time.sleep(LOOK_SECONDS)

@@ -105,7 +105,7 @@ def train(  # noqa: PLR0913 - one parameter per option
     if detach:
         from nanodyno.cli.detach import train_in_background
 
-        return train_in_background(folder, sys.argv[1:], console_for(json))
+        return train_in_background(folder, sys.argv[1:], json)
     notes = tuple(f"accepted and ignored: {key}" for key in settings.ignored)
     job = Job(config, folder.name, folder, ("nanodyno", *sys.argv[1:]), notes, limits=limits)
     if is_first():
@@ -129,6 +129,7 @@ def _given(source: str | None, arguments: list[str]) -> "Settings":
 
 def _resumed(run: str, source: str | None, arguments: list[str]) -> "tuple[Settings, Path]":
     """The settings a run began with, and what is changed; typer takes a first --key=value for a recipe."""
+    from nanodyno.config import tenth
     from nanodyno.recipes import Settings, load_settings, override, parse_overrides
     from nanodyno.records.store import find_run, read_run_record
 
@@ -137,9 +138,12 @@ def _resumed(run: str, source: str | None, arguments: list[str]) -> "tuple[Setti
     folder = find_run(run, RUNS_FOLDER)
     values = read_run_record(folder).config.model_dump() if source is None else load_settings(source).values
     # These follow from what stays: with another micro-batch the effective batch is the same.
-    stale = ("gradient_accumulation_steps", "eval_iters") if source is None else ()
+    stale = {"gradient_accumulation_steps", "eval_iters", "eval_only"} if source is None else set()
+    changes = parse_overrides(arguments)
+    if "learning_rate" in changes and values.get("min_lr") == tenth(values.get("learning_rate")):
+        stale.add("min_lr")
     kept = {key: value for key, value in values.items() if key not in stale}
-    changes = parse_overrides(arguments) | {"init_from": "resume", "out_dir": str(folder)}
+    changes |= {"init_from": "resume", "out_dir": str(folder)}
     return override(Settings(folder.name, kept), changes), folder
 
 
@@ -181,12 +185,12 @@ def _show(run: "Run", reason: "StopReason", log: "LogStyle", json: bool) -> None
     from nanodyno.report.document import run_document, to_json
     from nanodyno.report.runs import run_page
 
-    if reason == "interrupted":
-        raise typer.Exit(INTERRUPTED)
     summary = summarise(run)
     if json:
         typer.echo(to_json(run_document(run, summary)))
-    elif log != "nanogpt":
+    if reason == "interrupted":
+        raise typer.Exit(INTERRUPTED)
+    if not json and log != "nanogpt":
         console = console_for(json)
         console.print()
         console.print(run_page(run, summary, console.width))

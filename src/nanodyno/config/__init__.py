@@ -1,6 +1,6 @@
 """What a run is: its settings, frozen and explicit, and how they are built from what a user gave."""
 
-from nanodyno.config.build import ConfigError, build_config
+from nanodyno.config.build import ConfigError, build_config, tenth
 from nanodyno.config.fields import DEVICES, IGNORED_KEYS, ModelShape, RunConfig, is_ignored, padded_vocab_size
 
 __all__ = [
@@ -12,4 +12,5 @@ __all__ = [
     "build_config",
     "is_ignored",
     "padded_vocab_size",
+    "tenth",
 ]

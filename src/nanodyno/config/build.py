@@ -194,8 +194,7 @@ def _settle_learning_rate(draft: _Draft) -> None:
     if draft.lacks("lr_decay_iters", "max_iters"):
         values["lr_decay_iters"] = values["max_iters"]
     if draft.lacks("min_lr", "learning_rate"):
-        # Rounded to what a float64 holds for sure, so that 6e-4 gives 6e-5 and not 5.9999999999999995e-05.
-        values["min_lr"] = float(f"{values['learning_rate'] / 10:.15g}")
+        values["min_lr"] = tenth(values["learning_rate"])
     if not draft.sound("min_lr", "learning_rate", "decay_lr", "schedule"):
         return
     decays = values["decay_lr"] and values["schedule"] != "constant"
@@ -205,6 +204,11 @@ def _settle_learning_rate(draft: _Draft) -> None:
             f"{values['min_lr']} is above learning_rate={values['learning_rate']}; "
             "lower it, or set decay_lr to false",
         )
+
+
+def tenth(learning_rate: Any) -> float:
+    """Rounded to what a float64 holds for sure, so that 6e-4 gives 6e-5 and not 5.9999999999999995e-05."""
+    return float(f"{learning_rate / 10:.15g}")
 
 
 def _settle_evaluation(draft: _Draft) -> None:

@@ -7,7 +7,9 @@ from filelock import FileLock, Timeout
 
 LOCK_FILE = ".lock"
 PATIENCE_SECONDS = 2.0
-"""A reader that asks who writes holds the lock for an instant."""
+"""A reader that asks whether somebody writes holds the lock for an instant."""
+LOOK_SECONDS = 0.05
+"""So that two readers do not take each other for a writer."""
 
 
 class FolderIsTaken(Exception):
@@ -35,7 +37,7 @@ def is_locked(folder: Path) -> bool:
         return False
     lock = FileLock(path, thread_local=False)
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=LOOK_SECONDS, poll_interval=LOOK_SECONDS / 10)
     except Timeout:
         return True
     except OSError:

@@ -95,26 +95,27 @@ def read_run_record(folder: Path) -> RunRecord:
         raise NanodynoError(f"{path} is damaged: {_first_line(error)}", "restore it from a copy") from error
 
 
-def read_steps(folder: Path) -> list[StepRecord]:
-    return list(_read_lines(folder / STEPS_FILE, TypeAdapter(StepRecord)))
+def read_steps(folder: Path, up_to_damage: bool = False) -> list[StepRecord]:
+    """up_to_damage ends at the first line that cannot be read: a power cut may leave some."""
+    return list(_read_lines(folder / STEPS_FILE, TypeAdapter(StepRecord), up_to_damage))
 
 
-def read_evals(folder: Path) -> list[EvalRecord]:
-    return list(_read_lines(folder / EVALS_FILE, TypeAdapter(EvalRecord)))
+def read_evals(folder: Path, up_to_damage: bool = False) -> list[EvalRecord]:
+    return list(_read_lines(folder / EVALS_FILE, TypeAdapter(EvalRecord), up_to_damage))
 
 
-def read_history(folder: Path) -> list[HistoryRecord]:
-    return list(_read_lines(folder / HISTORY_FILE, TypeAdapter[HistoryRecord](HistoryRecord)))
+def read_history(folder: Path, up_to_damage: bool = False) -> list[HistoryRecord]:
+    return list(_read_lines(folder / HISTORY_FILE, TypeAdapter[HistoryRecord](HistoryRecord), up_to_damage))
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: Path, up_to_damage: bool = False) -> Run:
     running = is_locked(folder)  # asked first: what ends meanwhile is then running, not dead
     return Run(
         folder,
         read_run_record(folder),
-        tuple(read_steps(folder)),
-        tuple(read_evals(folder)),
-        tuple(read_history(folder)),
+        tuple(read_steps(folder, up_to_damage)),
+        tuple(read_evals(folder, up_to_damage)),
+        tuple(read_history(folder, up_to_damage)),
         running,
     )
 
@@ -149,7 +150,7 @@ def _start(folder: Path) -> tuple[float, int, str]:
     return started, folder.stat().st_ctime_ns, folder.name
 
 
-def _read_lines(path: Path, kind: TypeAdapter[AnyRecord]) -> Iterator[AnyRecord]:
+def _read_lines(path: Path, kind: TypeAdapter[AnyRecord], up_to_damage: bool) -> Iterator[AnyRecord]:
     if not path.exists():
         return
     lines = path.read_bytes().split(b"\n")
@@ -157,6 +158,8 @@ def _read_lines(path: Path, kind: TypeAdapter[AnyRecord]) -> Iterator[AnyRecord]
         try:
             yield kind.validate_json(line)
         except ValidationError as error:
+            if up_to_damage:
+                return
             raise NanodynoError(
                 f"{path}, line {number}, is damaged: {_first_line(error)}", "restore it from a copy"
             ) from error

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from nanodyno.errors import NanodynoError, RunFailed
-from nanodyno.records.files import ASIDE, LOG_FILE, GrowingFile, write_whole
+from nanodyno.records.files import ASIDE, LOG_FILE, GrowingFile, flush_folder, write_whole
 from nanodyno.records.lock import LOCK_FILE, FolderIsTaken, FolderLock, remove_if_unused
 from nanodyno.records.store import (
     EVALS_FILE,
@@ -34,7 +34,7 @@ class RunWriter:
 
     def __init__(self, folder: Path, lock: FolderLock | None = None) -> None:
         self.folder = folder
-        self._lock = lock or _locked(folder)
+        self._lock = lock or locked(folder)
         try:
             self._steps, self._evals, self._history = (
                 GrowingFile(folder / name) for name in (STEPS_FILE, EVALS_FILE, HISTORY_FILE)
@@ -57,32 +57,38 @@ class RunWriter:
             if (folder / RUN_FILE).exists():
                 raise _belongs_to_another(folder)
             writer.replace_run(record)
+            flush_folder(folder.parent)
         except BaseException:
             writer.close()
             raise
         return writer
 
     @classmethod
-    def resume(cls, folder: Path, record: RunRecord, iteration: int, evaluated: bool) -> Self:
+    def resume(
+        cls,
+        folder: Path,
+        record: RunRecord,
+        iteration: int,
+        evaluated: bool,
+        lock: FolderLock | None = None,
+    ) -> Self:
         """Reopens a run at an iteration; records of later work, which will be done again, are dropped.
 
-        evaluated tells whether the evaluation at that very iteration is part of what was saved.
+        evaluated tells whether the evaluation at that very iteration is part of what was saved. The lock may
+        have been taken before, so that what was read of the run is still so.
         """
+        lock = lock or locked(folder)
+        last = iteration if evaluated else iteration - 1
+        steps, evals = read_steps(folder, up_to_damage=True), read_evals(folder, up_to_damage=True)
         try:
-            lock = _locked(folder)
-        except OSError as error:
-            raise _cannot_write(folder, error) from error
-        try:
-            last = iteration if evaluated else iteration - 1
-            _replace(folder / STEPS_FILE, (step for step in read_steps(folder) if step.iteration < iteration))
-            _replace(folder / EVALS_FILE, (entry for entry in read_evals(folder) if entry.iteration <= last))
+            _replace(folder / STEPS_FILE, (step for step in steps if step.iteration < iteration))
+            _replace(folder / EVALS_FILE, (entry for entry in evals if entry.iteration <= last))
+            _replace(folder / HISTORY_FILE, read_history(folder, up_to_damage=True))
             _write_run(folder, record)
             return cls(folder, lock)
-        except BaseException as error:
+        except OSError as error:
             lock.release()
-            if isinstance(error, OSError):
-                raise _cannot_write(folder, error) from error
-            raise
+            raise _cannot_write(folder, error) from error
 
     def replace_run(self, record: RunRecord) -> None:
         _write_run(self.folder, record)
@@ -162,9 +168,9 @@ def refuse_foreign_folder(folder: Path) -> None:
         raise NanodynoError(f"cannot use {folder}: {error.strerror}", ELSEWHERE) from error
 
 
-def taken(folder: Path) -> NanodynoError:
-    """Two processes never write one run."""
-    starts = [entry for entry in read_history(folder) if isinstance(entry, StartRecord)]
+def _taken(folder: Path) -> NanodynoError:
+    history = read_history(folder, up_to_damage=True)
+    starts = [entry for entry in history if isinstance(entry, StartRecord)]
     who = f"process {starts[-1].process} on {starts[-1].host}" if starts else "another process"
     return NanodynoError(
         f"{folder} is being written by {who}",
@@ -179,11 +185,14 @@ def disk_is_full(place: Path) -> RunFailed:
     )
 
 
-def _locked(folder: Path) -> FolderLock:
+def locked(folder: Path) -> FolderLock:
+    """Two processes never write one run."""
     try:
         return FolderLock(folder)
     except FolderIsTaken:
-        raise taken(folder) from None
+        raise _taken(folder) from None
+    except OSError as error:
+        raise _cannot_write(folder, error) from error
 
 
 def _belongs_to_another(folder: Path) -> NanodynoError:

@@ -93,6 +93,7 @@ def save(about: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer, 
     try:
         remove(aside)
         aside.mkdir(parents=True)
+        flush_folder(aside.parent.parent)
         _write(aside, about, dict(model.named_parameters()), moments)
         _put_in_place(aside, about.folder)
     except OSError as error:
@@ -152,36 +153,48 @@ def folders(checkpoints: Path) -> dict[int, Path]:
     found = {
         int(name[1]): path
         for path in (checkpoints.iterdir() if checkpoints.is_dir() else ())
-        if (name := re.fullmatch(r"iter-(\d{8,15})", path.name))
+        if (name := re.fullmatch(r"iter-(\d{8,15})", path.name)) and path.is_dir()
     }
     return dict(sorted(found.items()))
+
+
+def _leftovers(checkpoints: Path) -> list[Path]:
+    """What a kill has left on its way into place or out of it; it may be whole, and the only one."""
+    found = (path for suffix in (ASIDE, REPLACED) for path in checkpoints.glob(f"iter-*{suffix}"))
+    return [path for path in found if path.is_dir()]
 
 
 def prune(checkpoints: Path, current: int, keep: int) -> None:
     """Keeps the last `keep` and the one with the lowest val loss; later ones belong to no future any more."""
     there = folders(checkpoints)
-    kept = set([iteration for iteration in there if iteration <= current][-keep:])
-    losses = {iteration: loss for iteration in there if (loss := _val_loss(there[iteration])) is not None}
-    if losses:
-        kept.add(min((iteration for iteration in losses if iteration <= current), key=losses.__getitem__))
-    for iteration, folder in there.items():
-        if iteration not in kept:
-            remove(folder)
-    for leftover in (*checkpoints.glob(f"iter-*{ASIDE}"), *checkpoints.glob(f"iter-*{REPLACED}")):
-        remove(leftover)
+    past = [iteration for iteration in there if iteration <= current]
+    losses = {iteration: loss for iteration in past if (loss := _val_loss(there[iteration])) is not None}
+    kept = {*past[-keep:], *([min(losses, key=losses.__getitem__)] if losses else [])}
+    unneeded = [folder for iteration, folder in there.items() if iteration not in kept]
+    for folder in (*unneeded, *_leftovers(checkpoints)):
+        remove(folder)
 
 
 def newest(checkpoints: Path) -> Found | None:
     """The newest one that is whole; None when nothing was ever saved, an error when all are damaged."""
-    damaged: list[str] = []
-    for folder in reversed(folders(checkpoints).values()):
+    damaged: dict[int, str] = {}
+    found: Checkpoint | None = None
+    for iteration, folder in reversed(folders(checkpoints).items()):
         try:
-            return Found(read(folder), tuple(damaged))
+            found = read(folder)
+            break
         except NanodynoError as error:
-            damaged.append(error.message)
+            damaged[iteration] = error.message
+    for folder in _leftovers(checkpoints):
+        with suppress(NanodynoError):
+            other = read(folder)
+            found = max(found or other, other, key=lambda each: each.progress.iteration)
+    if found is not None:
+        return Found(found, tuple(words for at, words in damaged.items() if at > found.progress.iteration))
     if damaged:
         raise NanodynoError(
-            f"no checkpoint under {checkpoints} is whole: {'; '.join(damaged)}", "restore one from a copy"
+            f"no checkpoint under {checkpoints} is whole: {'; '.join(damaged.values())}",
+            "restore one from a copy, or start anew under another --name",
         )
     return None
 
@@ -189,10 +202,16 @@ def newest(checkpoints: Path) -> Found | None:
 def read(folder: Path) -> Checkpoint:
     """Checks everything but the tensors' names, which loading checks."""
     state = _state(folder)
+    named = re.match(r"iter-(\d+)", folder.name)
+    if named is None or int(named[1]) != state.progress.iteration:
+        raise _damaged(folder / STATE_FILE, f"is of iteration {state.progress.iteration}")
     for name in (MODEL_FILE, OPTIMIZER_FILE):
-        file = folder / name
-        if not file.is_file() or sha256_of(file) != state.sha256.get(name):
-            raise _damaged(file, "is missing or not as it was saved")
+        try:
+            found = sha256_of(folder / name)
+        except OSError as error:
+            raise _damaged(folder / name, f"is missing or cannot be read: {error.strerror}") from error
+        if found != state.sha256.get(name):
+            raise _damaged(folder / name, "is not as it was saved")
     if not 0 <= (folder / MODEL_FILE).stat().st_size - 4 * parameters(state.shape).total <= _LARGEST_HEADER:
         raise _damaged(folder / MODEL_FILE, f"holds another model than {STATE_FILE} tells")
     return Checkpoint(folder, state.shape, state.progress, state.vocab_size, state.tokenizer)
@@ -209,15 +228,19 @@ def load_model(checkpoint: Checkpoint, model: nn.Module) -> None:
 
 
 def load_optimizer(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    tensors = read_tensors(checkpoint.folder / OPTIMIZER_FILE)
+    path = checkpoint.folder / OPTIMIZER_FILE
+    tensors = read_tensors(path)
     entries: dict[str, dict[str, Tensor]] = {}
     for key, tensor in tensors.items():
         name, _, part = key.rpartition("/")
         entries.setdefault(name, {})[part] = tensor
     for name, parameter in model.named_parameters():
+        shapes = {part: tensor.shape for part, tensor in entries.get(name, {}).items()}
+        if shapes != {"step": torch.Size(), "exp_avg": parameter.shape, "exp_avg_sq": parameter.shape}:
+            raise _damaged(path, f"does not hold the moments of {name}")
         # The fused kernels want the step count beside the parameter.
         optimizer.state[parameter] = {
-            part: laid_out_like(tensor, parameter) for part, tensor in entries.get(name, {}).items()
+            part: laid_out_like(tensor, parameter) for part, tensor in entries[name].items()
         }
 
 

@@ -7,9 +7,18 @@ from nanodyno.config import RunConfig
 from nanodyno.data.shards import Dataset, verify
 from nanodyno.errors import NanodynoError
 from nanodyno.records.events import Message, Watch
-from nanodyno.records.store import CHECKPOINTS_FOLDER, RUN_FILE, Run, read_run, run_folders
-from nanodyno.records.types import RunRecord
-from nanodyno.records.writer import refuse_foreign_folder, taken
+from nanodyno.records.lock import FolderLock
+from nanodyno.records.store import (
+    CHECKPOINTS_FOLDER,
+    RUN_FILE,
+    Run,
+    read_run,
+    read_run_record,
+    read_steps,
+    run_folders,
+)
+from nanodyno.records.types import RunRecord, SaveRecord
+from nanodyno.records.writer import locked, refuse_foreign_folder
 from nanodyno.train import checkpoint
 from nanodyno.train.checkpoint import Checkpoint
 from nanodyno.train.job import Job
@@ -23,10 +32,12 @@ FIXED = (*OF_THE_MODEL, "seed", "dataset", "tokenizer")
 
 @dataclass(frozen=True)
 class Earlier:
-    """The run that is gone on with; without a checkpoint, from its beginning."""
+    """The run that is gone on with, locked; without a checkpoint, from its beginning."""
 
     run: Run
     saved: Checkpoint | None
+    lock: FolderLock | None
+    """None for a mere look."""
 
     @property
     def iteration(self) -> int:
@@ -43,18 +54,35 @@ def earlier(job: Job, watch: Watch) -> Earlier | None:
     if not asked and not (job.folder / RUN_FILE).exists():
         refuse_foreign_folder(job.folder)
         return None
-    run = read_run(job.folder)
-    if run.running and not job.config.eval_only:
-        raise taken(job.folder)
-    if not asked:
-        _refuse_unless_the_same(run, job.config)
-    found = checkpoint.newest(job.folder / CHECKPOINTS_FOLDER)
+    read_run_record(job.folder)
+    lock = None if job.config.eval_only else locked(job.folder)
+    try:
+        run = read_run(job.folder, up_to_damage=True)
+        if not asked:
+            _refuse_unless_the_same(run, job.config)
+        return Earlier(run, _newest(job.folder, run, watch), lock)
+    except BaseException:
+        if lock is not None:
+            lock.release()
+        raise
+
+
+def _newest(folder: Path, run: Run, watch: Watch) -> Checkpoint | None:
+    found = checkpoint.newest(folder / CHECKPOINTS_FOLDER)
     if found is None:
-        watch(Message(f"{job.folder} has saved nothing yet: it begins anew"))
-        return Earlier(run, None)
+        if any(isinstance(entry, SaveRecord) for entry in run.history):
+            raise NanodynoError(
+                f"{folder} has lost its checkpoints: it saved some, and none is there",
+                "restore one from a copy, or start anew under another --name",
+            )
+        watch(Message(f"{folder} has saved nothing yet: it begins anew"))
+        return None
+    at = found.checkpoint.progress.iteration
+    if sum(step.iteration < at for step in run.steps) < at:
+        read_steps(folder)  # tells where they are damaged; where they are only missing, that is noted
     for words in found.damaged:
-        watch(Message(f"{words}; going on from iteration {found.checkpoint.progress.iteration}"))
-    return Earlier(run, found.checkpoint)
+        watch(Message(f"{words}; going on from iteration {at}"))
+    return found.checkpoint
 
 
 def unfinished(root: Path, stem: str, config: RunConfig) -> Path | None:
@@ -67,8 +95,7 @@ def unfinished(root: Path, stem: str, config: RunConfig) -> Path | None:
             run = read_run(folder)
         except NanodynoError:
             continue
-        diverged = run.stop is not None and run.stop.reason == "diverged"
-        if not (run.running or run.finished or diverged or _changes(run.record.config, config)):
+        if not (run.running or run.finished or _changes(run.record.config, config)):
             return folder
     return None
 
@@ -85,8 +112,11 @@ def check(earlier: Earlier, record: RunRecord, folder: Path) -> None:
     elif not {"dataset", "tokenizer"} & set(changed):
         changed["dataset"] = f"{old.data.dataset} has changed since"
     impossible = [key for key in changed if key in FIXED]
+    if new.config.max_iters < earlier.iteration:
+        impossible.append("max_iters")
+        changed["max_iters"] = f"max_iters is {new.config.max_iters}, and {earlier.iteration} are made"
     if impossible:
-        rest = [words for key, words in changed.items() if key not in FIXED]
+        rest = [words for key, words in changed.items() if key not in impossible]
         raise NanodynoError(
             f"{folder} cannot go on like this: " + "; ".join(changed[key] for key in impossible),
             "resume it with the model, the data and the seed it was started with, or start a new run with "

@@ -42,7 +42,9 @@ def describe(job: Job, choice: Choice, dataset: Dataset, vocab_size: int, proces
 
 def _schedule_notes(config: RunConfig) -> list[str]:
     if not config.decay_lr or config.warmup_iters < config.max_iters:
-        return []
+        ends = config.decay_lr and config.schedule != "constant" and config.lr_decay_iters < config.max_iters
+        words = f"the learning rate stays at {config.min_lr:.2e} from iteration {config.lr_decay_iters} on"
+        return [f"{words}; --lr_decay_iters={config.max_iters} would stretch its decay"] if ends else []
     highest = learning_rate_at(config, config.max_iters - 1)
     return [
         f"warm-up takes {config.warmup_iters} iterations and the run has {config.max_iters}: the learning "

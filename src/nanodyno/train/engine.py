@@ -12,7 +12,7 @@ from nanodyno.model.gpt import GPT
 from nanodyno.model.optimizer import make_optimizer, set_learning_rate
 from nanodyno.train.device import DTYPES, Choice, Clock, is_out_of_memory
 from nanodyno.train.evaluate import summed_loss
-from nanodyno.train.parallel import exchange_gradients, give_back, replicate, shard, whole
+from nanodyno.train.parallel import exchange_gradients, give_back, local, replicate, shard, whole
 from nanodyno.train.processes import Processes
 
 DeviceBatch = tuple[Tensor, Tensor]
@@ -52,25 +52,27 @@ class Engine:
         Where compilation fails and the same micro-step works without, the run goes on without.
         """
         began = clock.seconds()
+        reason = None
+        module = self.loss
         try:
-            if not self._wrapped:
-                self._use(torch.compile(self.model, dynamic=False))
-            self._trial(batch)
-            return Compiled(True, clock.seconds() - began)
-        except (RuntimeError, OSError, ImportError) as error:  # another cause shows again just below
-            if is_out_of_memory(error):
-                raise
+            module = self.loss if self._wrapped else torch.compile(self.model, dynamic=False)
+        except RuntimeError as error:  # a torch that cannot compile at all
             reason = _last_words(error)
-        self._use(self.model)
-        self._trial(batch)
-        return Compiled(False, clock.seconds() - began, reason)
+        reason = reason or self._fault(module, batch)
+        if self.processes.largest(int(reason is not None), self.device):  # all of them, or none
+            reason, module = reason or "it failed in another process", self.model
+        if reason is not None or not self._wrapped:
+            self._use(module)
+        if reason is not None or self.processes.count > 1:
+            self._trial(self.loss, batch)
+        return Compiled(reason is None, clock.seconds() - began, reason)
 
     def get_ready(self) -> None:
         """For a run that compiles nothing."""
         if not self._wrapped:
             self._use(self.model)
 
-    def gradients(self, batches: Iterator[DeviceBatch], micro_steps: int) -> tuple[float, float | None]:
+    def gradients(self, batches: Iterator[DeviceBatch], micro_steps: int) -> tuple[float, float]:
         """Of the mean loss over all micro-steps of all processes; that loss, and the norm before clipping."""
         share = torch.tensor(1 / micro_steps, device=self.device)
         weight = self.scaler.scale(share)
@@ -83,12 +85,9 @@ class Engine:
             loss.backward(gradient=weight)
             total += loss.detach()
         mean = self.processes.sum(total * share) / self.processes.count
-        if self.grad_clip == 0:
-            return mean.item(), None
         self.scaler.unscale_(self.optimizer)
-        norm = whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.grad_clip))
-        loss, length = torch.stack([mean, norm]).tolist()
-        return loss, length
+        loss, norm = torch.stack([mean, self._clipped_norm()]).tolist()
+        return loss, norm
 
     def update(self, learning_rate: float) -> bool:
         """Applies the gradients; False when fp16 had overflowed, so that the weights stay as they are."""
@@ -124,6 +123,17 @@ class Engine:
     def autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
 
+    def weights_are_finite(self) -> bool:
+        mine = all(bool(local(parameter).isfinite().all()) for parameter in self.model.parameters())
+        return not self.processes.largest(int(not mine), self.device)
+
+    def _clipped_norm(self) -> Tensor:
+        """The gradient's norm before clipping; measured without clipping too, as it may be no number."""
+        parameters = list(self.model.parameters())
+        if self.grad_clip > 0:
+            return whole(torch.nn.utils.clip_grad_norm_(parameters, self.grad_clip))
+        return whole(torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
+
     def _use(self, module: Callable[..., Tensor]) -> None:
         if self.processes.count > 1 and not self.sharded:
             assert isinstance(module, nn.Module)
@@ -137,10 +147,24 @@ class Engine:
             assert isinstance(holder, nn.Module)
             exchange_gradients(holder, wanted)
 
-    def _trial(self, batch: DeviceBatch) -> None:
-        self._exchange(False)
+    def _fault(self, module: Callable[..., Tensor], batch: DeviceBatch) -> str | None:
+        """Why it does not compile, or None; asks nothing of the other processes, which may fare otherwise."""
+        try:
+            if self.sharded:  # the model itself cannot run without the others
+                torch.compile(torch.sin)(torch.ones(8, device=self.device))
+            else:
+                self._trial(module, batch)
+        except (RuntimeError, OSError, ImportError) as error:  # another cause shows again without compilation
+            if is_out_of_memory(error):
+                raise
+            return _last_words(error)
+        return None
+
+    def _trial(self, module: Callable[..., Tensor], batch: DeviceBatch) -> None:
+        """A micro-step that leaves no trace; shares that are not exchanged would be kept for the next."""
+        self._exchange(True)
         with self.autocast():
-            self.loss(*batch).backward()
+            module(*batch).backward()
         self.optimizer.zero_grad(set_to_none=True)
 
 

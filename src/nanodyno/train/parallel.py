@@ -46,6 +46,11 @@ def whole(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
+def local(tensor: Tensor) -> Tensor:
+    """This process's share."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
 def laid_out_like(tensor: Tensor, model: Tensor) -> Tensor:
     """A whole tensor on the device and in the shares of `model`; all have the whole, so none is sent."""
     tensor = tensor.to(model.device)

@@ -40,6 +40,7 @@ class Processes:
         self.count = count
         self._store = store
         self._peers: Peers | None = None
+        self._looked = False
         if store is not None:
             self._peers = Peers(store, rank, count, f"pid {os.getpid()} on {socket.gethostname()}")
 
@@ -50,6 +51,8 @@ class Processes:
     def connect(self, device: torch.device) -> None:
         """Opens the exchange of tensors: NCCL between GPUs, gloo between CPUs."""
         if self._store is not None:
+            if device.type == "cuda":
+                torch.cuda.set_device(device)
             dist.init_process_group(
                 "nccl" if device.type == "cuda" else "gloo",
                 store=PrefixStore("group", self._store),
@@ -92,7 +95,8 @@ class Processes:
             return None
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher's, sent while we look
-        lost = self._peers.lost(LOOK_SECONDS)
+        lost = self._peers.lost(0.0 if self._looked else LOOK_SECONDS)
+        self._looked = True
         if lost is None:
             return None
         told = RunFailed(lost, "torchrun --max-restarts=N starts them again; the same command goes on too")

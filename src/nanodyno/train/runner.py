@@ -48,24 +48,27 @@ def run_training(job: Job, watch: Watch) -> StopReason:
 
 def _lead(job: Job, watch: Watch, stops: Stops, processes: Processes) -> StopReason:
     """The only process, or the first of several: decides where to begin, writes and saves."""
-    refuse_division(job.config, processes.count)
-    choice = choose(job.config, local_rank())
+    choice = _choose(job.config, processes.count)
     earlier = continuing.earlier(job, watch)
-    dataset = _open(job, watch)
-    vocab_size = job.config.vocab_size or padded_vocab_size(dataset.vocab_size)
-    record = describe(job, choice, dataset, vocab_size, processes.count)
-    if earlier is not None:
-        continuing.check(earlier, record, job.folder)
-        continuing.check_files(earlier, record, dataset, watch)
-        record = continuing.continued(record, earlier)
-    saved = earlier.saved if earlier else None
-    processes.share("checkpoint", str(saved.folder.absolute()) if saved else "")
-    trainer = _trainer(job.config, dataset, vocab_size, choice, processes)
-    if saved is not None:
-        trainer.restore(saved)
-    if job.config.eval_only and earlier is not None:
-        return _look_only(trainer, Started(record, job.folder, trainer.iteration), watch)
-    return _Recording(job, watch, stops, trainer).run(record, earlier)
+    try:
+        dataset = _open(job, watch)
+        vocab_size = job.config.vocab_size or padded_vocab_size(dataset.vocab_size)
+        record = describe(job, choice, dataset, vocab_size, processes.count)
+        if earlier is not None:
+            continuing.check(earlier, record, job.folder)
+            continuing.check_files(earlier, record, dataset, watch)
+            record = continuing.continued(record, earlier)
+        saved = earlier.saved if earlier else None
+        processes.share("checkpoint", str(saved.folder.absolute()) if saved else "")
+        trainer = _trainer(job.config, dataset, vocab_size, choice, processes)
+        if saved is not None:
+            trainer.restore(saved)
+        if job.config.eval_only and earlier is not None:
+            return _look_only(trainer, Started(record, job.folder, trainer.iteration), watch)
+        return _Recording(job, watch, stops, trainer).run(record, earlier)
+    finally:
+        if earlier is not None and earlier.lock is not None:
+            earlier.lock.release()
 
 
 def _keep_tokenizer(dataset: Dataset, folder: Path) -> None:
@@ -77,17 +80,16 @@ def _keep_tokenizer(dataset: Dataset, folder: Path) -> None:
 
 def _follow(job: Job, stops: Stops, processes: Processes) -> StopReason:
     """The other processes: the same steps, nothing written and nothing shown."""
-    refuse_division(job.config, processes.count)
-    choice = choose(job.config, local_rank())
+    choice = _choose(job.config, processes.count)
     folder = processes.share("checkpoint")
     dataset = _open(job, lambda _: None)
     vocab_size = job.config.vocab_size or padded_vocab_size(dataset.vocab_size)
     trainer = _trainer(job.config, dataset, vocab_size, choice, processes)
     if folder:
         trainer.restore(checkpoint.read(Path(folder)))
-    if job.config.compile and not job.config.eval_only:
-        trainer.warm_up()
     with signals(stops, launched(), lambda _: None):
+        if job.config.compile and not job.config.eval_only:
+            trainer.warm_up()
         for event in trainer.events(stops):
             if isinstance(event, SavePoint):
                 trainer.save(Path(), event.reason)
@@ -123,10 +125,10 @@ class _Recording:
         trainer, watch = self.trainer, self.watch
         writer.append(_start(trainer))
         _keep_tokenizer(trainer.dataset, self.job.folder)
-        began = _warm_up(trainer, record, watch)
-        writer.replace_run(began)
-        watch(Started(began, self.job.folder, trainer.iteration))
         with signals(self.stops, launched(), lambda text: watch(Message(text))):
+            began = _warm_up(trainer, record, watch)
+            writer.replace_run(began)
+            watch(Started(began, self.job.folder, trainer.iteration))
             for event in trainer.events(self.stops):
                 entry = self._saved(writer, event) if isinstance(event, SavePoint) else event
                 writer.append(entry)
@@ -173,7 +175,13 @@ def _told(error: BaseException, job: Job, processes: Processes) -> NanodynoError
             f"{job.config.tokens_per_iter}: the arithmetic stays the same",
         )
     if isinstance(error, OSError):
-        return disk_is_full(Path(error.filename or job.folder)) if error.errno == errno.ENOSPC else None
+        place = Path(error.filename or job.folder)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return disk_is_full(place)
+        return RunFailed(
+            f"cannot read or write {place}: {error.strerror or error}",
+            "mend that and give the same command again; what was recorded and the last checkpoint are kept",
+        )
     return processes.explain(error) if isinstance(error, RuntimeError) else None
 
 
@@ -195,17 +203,28 @@ def _trainer(
     return Trainer(config, dataset, vocab_size, choice, processes)
 
 
-def refuse_division(config: RunConfig, processes: int) -> None:
-    """tokens_per_iter is of all processes together, so each does its share of the micro-steps."""
-    steps = config.gradient_accumulation_steps
-    if steps % processes:
+def _choose(config: RunConfig, processes: int) -> Choice:
+    choice = choose(config, local_rank())
+    if processes > 1:
+        refuse_together(config, choice, processes)
+    return choice
+
+
+def refuse_together(config: RunConfig, choice: Choice, processes: int) -> None:
+    """What several processes cannot do; tokens_per_iter is of all of them, and each does its share."""
+    if config.gradient_accumulation_steps % processes:
         raise NanodynoError(
-            f"{steps} micro-steps cannot be divided among {processes} processes",
+            f"{config.gradient_accumulation_steps} micro-steps cannot be divided among {processes} processes",
             f"tokens_per_iter is of all processes together: choose a --batch_size that makes the micro-steps "
             f"a multiple of {processes}, or another number of processes",
         )
-    if processes > 1 and config.parallel == "fsdp" and config.dtype == "float16":
-        raise NanodynoError("parallel=fsdp has no loss scaler for float16", "use --dtype=bfloat16")
+    if config.parallel == "fsdp" and choice.dtype == "float16":
+        raise NanodynoError("parallel=fsdp has no loss scaler for float16", "use --parallel=ddp")
+    if ":" in config.device:
+        raise NanodynoError(
+            f"--device={config.device} is one card, and there are {processes} processes",
+            "leave it out: each process has the card of its number",
+        )
 
 
 def _look_only(trainer: Trainer, started: Started, watch: Watch) -> StopReason:
@@ -218,7 +237,7 @@ def _look_only(trainer: Trainer, started: Started, watch: Watch) -> StopReason:
 def _writer(folder: Path, record: RunRecord, earlier: Earlier | None) -> RunWriter:
     if earlier is None:
         return RunWriter.create(folder, record)
-    return RunWriter.resume(folder, record, earlier.iteration, earlier.evaluated)
+    return RunWriter.resume(folder, record, earlier.iteration, earlier.evaluated, earlier.lock)
 
 
 def _start(trainer: Trainer) -> StartRecord:

@@ -47,7 +47,7 @@ class Diverged(RunFailed):
 class Seen(BaseModel):
     """What the next judgement depends on, as a checkpoint keeps it."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
 
     losses: tuple[float, ...] = ()
     norms: tuple[float, ...] = ()

@@ -14,6 +14,7 @@ from types import FrameType
 from nanodyno.records.types import StopReason
 
 AUTOSAVE_SECONDS = 15 * 60.0
+STOPS: tuple[StopReason, ...] = ("interrupted", "terminated", "max-hours", "stop-at")
 SAME_SIGNAL_SECONDS = 2.0
 """A launcher passes on the Ctrl-C that the terminal has given the process already."""
 
@@ -75,7 +76,7 @@ def signals(stops: Stops, launched: bool, tell: Callable[[str], None]) -> Iterat
             first = now
             stops.asked = "interrupted"
             # From a thread, since the signal may have come in the middle of a print.
-            words = "Ctrl-C: finishing this iteration and saving it; once more stops at once"
+            words = "Ctrl-C: finishing what is at hand and saving; once more stops at once"
             threading.Thread(target=tell, args=(words,), daemon=True).start()
         elif not launched or now - first > SAME_SIGNAL_SECONDS:
             signal.default_int_handler(number, frame)

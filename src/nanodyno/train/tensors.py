@@ -5,6 +5,7 @@ time leaves the device, and each byte passes os.write. Reading is the library's.
 """
 
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -34,7 +35,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], whole: Callable[[Te
     file = create(path)
     try:
         with ThreadPoolExecutor(1) as hashing:
-            for data in (_header(tensors), *(_bytes_of(whole(tensor)) for tensor in tensors.values())):
+            # One tensor after the other: all of them at once would fill the host's memory.
+            for data in itertools.chain([_header(tensors)], (_bytes_of(whole(t)) for t in tensors.values())):
                 for start in range(0, len(data), _CHUNK_BYTES):
                     chunk = data[start : start + _CHUNK_BYTES]
                     hashed = hashing.submit(digest.update, chunk)

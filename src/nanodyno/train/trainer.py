@@ -20,7 +20,15 @@ from nanodyno.config import RunConfig
 from nanodyno.data.loader import Windows
 from nanodyno.data.order import random_words
 from nanodyno.data.shards import Dataset
-from nanodyno.records.types import EvalRecord, SaveReason, SaveRecord, Skipped, SplitRecord, StepRecord
+from nanodyno.records.types import (
+    EvalRecord,
+    SaveReason,
+    SaveRecord,
+    Skipped,
+    SplitRecord,
+    StepRecord,
+    StopReason,
+)
 from nanodyno.schedule import learning_rate_at
 from nanodyno.train import checkpoint
 from nanodyno.train.batches import Batches
@@ -37,10 +45,12 @@ from nanodyno.train.engine import Compiled, Engine
 from nanodyno.train.evaluate import Interrupted
 from nanodyno.train.processes import Processes
 from nanodyno.train.sentry import MOST_SKIPS_IN_A_ROW, Diverged, Sentry
-from nanodyno.train.stops import Limits, Stops
+from nanodyno.train.stops import STOPS, Limits, Stops
 
 Result = TypeVar("Result")
 _SEED_STREAM = 2  # 0 and 1 are the data order's
+SMALLEST_SCALE = 2.0**-6
+"""Of fp16's losses: gradients that overflow below it are no numbers for good."""
 
 
 @dataclass(frozen=True)
@@ -189,15 +199,16 @@ class Trainer:
 
     def _agreed(self, stops: Stops) -> tuple[bool, bool]:
         """Whether to stop and whether to save, the same in all processes: a signal may reach one of them."""
-        asked = 2 if self._to_stop(stops) else 1 if self.processes.first and stops.autosave_due() else 0
-        asked = self.processes.largest(asked, self.device)
-        if asked == 2 and stops.reason() is None:
-            stops.asked = "terminated"
-        return asked == 2, asked == 1
+        reason = self._to_stop(stops)
+        mine = 2 + STOPS.index(reason) if reason else int(self.processes.first and stops.autosave_due())
+        asked = self.processes.largest(mine, self.device)
+        if asked > 1:
+            stops.asked = STOPS[asked - 2]
+        return asked > 1, asked == 1
 
-    def _to_stop(self, stops: Stops) -> bool:
+    def _to_stop(self, stops: Stops) -> StopReason | None:
         """A limit of time lets a process make one iteration at least: else restarts would lead nowhere."""
-        return (stops.asked if self.iteration == self._began_at else stops.reason()) is not None
+        return stops.asked if self.iteration == self._began_at else stops.reason()
 
     def _evaluation_due(self) -> bool:
         if self.evaluation is not None and self.evaluation[0] == self.iteration:
@@ -208,7 +219,7 @@ class Trainer:
         alone = self.processes.count == 1  # the others would wait for the one that gave up
         try:
             record = yield from self._within_memory(
-                lambda: self.evaluate(lambda: alone and self._to_stop(stops))
+                lambda: self.evaluate(lambda: alone and self._to_stop(stops) is not None)
             )
         except Interrupted:
             return
@@ -221,8 +232,11 @@ class Trainer:
 
     def _save_point(self, reason: SaveReason) -> Iterator[SavePoint]:
         """What a new run begins with needs no saving, nor what is on disk; an evaluation is news."""
-        if self.iteration and (self.saved_at != self.iteration or reason == "evaluation"):
-            yield SavePoint(reason)
+        if not self.iteration or (self.saved_at == self.iteration and reason != "evaluation"):
+            return
+        if not self.engine.weights_are_finite():
+            raise Diverged("not-finite", self.iteration, math.nan, None, self.saved_at)
+        yield SavePoint(reason)
 
     def _iteration(self) -> Iterator[Happening]:
         step = yield from self._within_memory(self._step)
@@ -281,7 +295,8 @@ class Trainer:
         self._updating = False
         if applied:
             self.sentry.accept(loss, norm)
-        return None if applied else "overflow"
+            return None
+        return "overflow" if self.engine.scaler.get_scale() >= SMALLEST_SCALE else "not-finite"
 
     def _gives_up(self, skipped: Skipped | None) -> bool:
         if skipped in (None, "overflow"):
