@@ -128,7 +128,7 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(nanodyno: Nanodyno, 
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 130, told
     assert "the shards in out that are done stay; the same command goes on from there" in told
     assert not Path("out/manifest.json").exists()
     record = json.loads(nanodyno(*command, "--json").stdout)
