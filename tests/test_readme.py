@@ -9,7 +9,7 @@ import pytest
 import typer.main
 
 from nanodyno.cli.main import app
-from nanodyno.config import build_config
+from nanodyno.config import RunConfig, build_config
 from nanodyno.recipes import load_settings, override, parse_overrides
 
 ROOT = Path(__file__).parents[1]
@@ -19,7 +19,11 @@ SHELL_LINES = [
     for block in re.findall(r"```sh\n(.*?)```", README, re.S)
     for line in block.splitlines()
 ]
-TRAININGS = [line for line in SHELL_LINES if line.startswith("nanodyno train")]
+TRAININGS = [
+    line.replace(" --detach", "")
+    for line in SHELL_LINES
+    if line.startswith("nanodyno train") and "--resume" not in line
+]
 GROUP: Any = typer.main.get_command(app)
 
 
@@ -45,6 +49,15 @@ def test_every_training_in_the_readme_is_a_valid_config(
         Path(source).parent.mkdir(parents=True)
         Path(source).write_text("batch_size = 12\ngradient_accumulation_steps = 5 * 8\nmax_iters = 600000\n")
     build_config(override(load_settings(source), parse_overrides(words)).values)
+
+
+def test_every_option_in_the_readme_and_the_docs_exists() -> None:
+    pages = [README, (ROOT / "docs" / "unattended.md").read_text(encoding="utf-8")]
+    known = {option for command in GROUP.commands.values() for each in command.params for option in each.opts}
+    known |= {f"--{key}" for key in RunConfig.model_fields}
+    others = {"--nproc_per_node", "--max-restarts", "--user", "--now"}  # torchrun's and systemd's
+    used = {word for page in pages for word in re.findall(r"(?<![\w-])--[a-z][\w-]+", page)}
+    assert used - known - others == set()
 
 
 def test_there_are_trainings_to_check() -> None:
