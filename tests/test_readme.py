@@ -55,7 +55,14 @@ def test_every_option_in_the_readme_and_the_docs_exists() -> None:
     pages = [README, (ROOT / "docs" / "unattended.md").read_text(encoding="utf-8")]
     known = {option for command in GROUP.commands.values() for each in command.params for option in each.opts}
     known |= {f"--{key}" for key in RunConfig.model_fields}
-    others = {"--help", "--key", "--nproc_per_node", "--max-restarts", "--user", "--now"}  # torchrun's and systemd's
+    others = {
+        "--help",
+        "--key",
+        "--nproc_per_node",
+        "--max-restarts",
+        "--user",
+        "--now",
+    }  # torchrun's and systemd's
     used = {word for page in pages for word in re.findall(r"(?<![\w-])--[a-z][\w-]+", page)}
     assert used - known - others == set()
 

@@ -1,0 +1,131 @@
+"""When a run saves and stops: limits of time that no clock confuses, between iterations, in evaluations."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nanodyno.config import RunConfig
+from nanodyno.records.store import read_run
+from nanodyno.records.types import EvalRecord, SaveRecord, StepRecord
+from nanodyno.train import checkpoint
+from nanodyno.train.evaluate import summed_loss
+from nanodyno.train.job import Job
+from nanodyno.train.runner import run_training
+from nanodyno.train.stops import Limits, Stops
+from nanodyno.train.trainer import Trainer
+
+Trainers = Callable[..., Trainer]
+Walk = Callable[..., Iterator[Any]]
+
+
+class Watch:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_hours_count_from_the_start_and_saves_from_the_last_one() -> None:
+    clock = Watch()
+    stops = Stops(Limits(max_seconds=100.0, autosave_seconds=30.0), clock)
+    assert (stops.reason(), stops.autosave_due()) == (None, False)
+    clock.now += 31
+    assert (stops.reason(), stops.autosave_due()) == (None, True)
+    stops.saved()
+    clock.now += 29
+    assert not stops.autosave_due()
+    clock.now += 40
+    assert (stops.reason(), stops.autosave_due()) == ("max-hours", True)
+
+
+def test_an_hour_of_the_day_is_the_only_thing_that_the_wall_clock_decides(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stops = Stops(Limits(max_seconds=100.0, stop_at=5000.0))
+    monkeypatch.setattr(time, "time", lambda: 4999.0)
+    assert stops.reason() is None
+    monkeypatch.setattr(time, "time", lambda: 5000.0)
+    assert stops.reason() == "stop-at"
+
+
+def test_a_run_stops_at_its_hour_and_says_so(
+    data_folder: Path, tmp_path: Path, config: Callable[..., RunConfig]
+) -> None:
+    limits = Limits(stop_at=time.time() - 1)
+    job = Job(config(), "run", tmp_path / "run", data_folder=data_folder, limits=limits)
+    assert run_training(job, lambda _: None) == "stop-at"
+    run = read_run(tmp_path / "run")
+    assert run.stop is not None
+    assert (run.stop.reason, run.iterations_done) == ("stop-at", 1)  # one iteration in any case
+
+
+def test_a_clock_that_jumps_changes_no_decision(
+    data_folder: Path, tmp_path: Path, config: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jumps = iter(range(10**6))
+    monkeypatch.setattr(time, "time", lambda: 1e9 + (-1) ** next(jumps) * 1e8)
+    limits = Limits(max_seconds=3600.0, autosave_seconds=900.0)
+    job = Job(config(), "run", tmp_path / "run", data_folder=data_folder, limits=limits)
+    assert run_training(job, lambda _: None) == "finished"
+    run = read_run(tmp_path / "run")
+    assert [entry.reason for entry in run.history if isinstance(entry, SaveRecord)] == ["evaluation"] * 2
+    assert all(0 < step.step_seconds < 60 for step in run.steps)
+
+
+@pytest.mark.usefixtures("_deterministic")
+def test_a_stop_during_an_evaluation_gives_it_up_saves_and_evaluates_when_resumed(
+    trainer: Trainers, walk: Walk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = [
+        event for event in walk(trainer(), tmp_path / "whole") if isinstance(event, StepRecord | EvalRecord)
+    ]
+    ours, stops = trainer(), Stops(Limits(autosave_seconds=None))
+
+    def stopping(*arguments: Any) -> Any:
+        if ours.iteration == 4:
+            stops.asked = "interrupted"
+        return summed_loss(*arguments)
+
+    monkeypatch.setattr("nanodyno.train.engine.summed_loss", stopping)
+    events = list(walk(ours, tmp_path / "ours", stops))
+    assert [event.iteration for event in events if isinstance(event, EvalRecord)] == [0]
+    assert isinstance(events[-1], SaveRecord)
+    assert (events[-1].iteration, events[-1].reason) == (4, "stop")
+    resumed = trainer()
+    found = checkpoint.newest(tmp_path / "ours")
+    assert found is not None
+    resumed.restore(found.checkpoint)
+    events += list(walk(resumed, tmp_path / "ours"))
+    losses = [event for event in events if isinstance(event, StepRecord | EvalRecord)]
+    facts = {"iteration", "loss", "val_loss"}
+    assert [each.model_dump(include=facts) for each in losses] == [e.model_dump(include=facts) for e in whole]
+
+
+@pytest.mark.compiled
+@pytest.mark.usefixtures("_deterministic")
+def test_a_resumed_compiled_run_goes_on_to_the_bit(trainer: Trainers, walk: Walk, tmp_path: Path) -> None:
+    changes = {"compile": True, "n_layer": 1, "dropout": 0.1}
+
+    def compiled() -> Trainer:
+        torch._dynamo.reset()
+        ours = trainer(**changes)
+        assert ours.warm_up().worked
+        return ours
+
+    whole = [event.loss for event in walk(compiled(), tmp_path / "whole") if isinstance(event, StepRecord)]
+    stopped = walk(compiled(), tmp_path / "ours")
+    while not (isinstance(event := next(stopped), StepRecord) and event.iteration == 6):
+        pass
+    resumed = compiled()
+    found = checkpoint.newest(tmp_path / "ours")
+    assert found is not None
+    resumed.restore(found.checkpoint)
+    rest = [event.loss for event in walk(resumed, tmp_path / "ours") if isinstance(event, StepRecord)]
+    assert rest == whole[4:]
