@@ -46,10 +46,16 @@ def main() -> None:
         )
         where: collections.Counter[str] = collections.Counter()
         while sum(where.values()) < given.kills:
-            where[kill(start(command, Path(folder) / "killed"), draw)] += 1
+            moment = kill(start(command, Path(folder) / "killed"), draw)
+            if moment is None:
+                break  # the run has ended before; more --iterations leave room for all kills
+            where[moment] += 1
         start(command, Path(folder) / "killed").wait()
         killed = read_run(Path(folder) / "killed")
-    print("killed while " + ", ".join(f"{doing}: {count}" for doing, count in where.most_common()))
+    print(
+        f"{sum(where.values())} kills while "
+        + ", ".join(f"{doing}: {count}" for doing, count in where.most_common())
+    )
     print(f"resumed at {len(killed.record.resumed_at_iterations)} different iterations")
     print("to the last bit the same" if facts(killed) == facts(whole) else "NOT THE SAME")
 
@@ -62,13 +68,13 @@ def start(command: list[str], folder: Path) -> "subprocess.Popen[bytes]":
     )
 
 
-def kill(child: "subprocess.Popen[bytes]", draw: random.Random) -> str:
-    """What the run was doing, as far as its folder tells."""
+def kill(child: "subprocess.Popen[bytes]", draw: random.Random) -> str | None:
+    """What the run was doing, as far as its folder tells; None when it had ended."""
     time.sleep(draw.uniform(0.5, 9.0))
     folder = Path(child.args[-1].partition("=")[2])  # pyright: ignore
     saving = any(folder.glob("checkpoints/*.new"))
     if child.poll() is not None:
-        return "not at all, it had ended"
+        return None
     (os.killpg if draw.random() < 0.5 else os.kill)(child.pid, signal.SIGKILL)
     child.wait()
     lines = folder.with_suffix(".log").read_text().splitlines()
