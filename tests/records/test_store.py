@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from nanodyno.errors import NanodynoError
+from nanodyno.records.lock import remove_if_unused
 from nanodyno.records.store import find_run, read_run, read_run_record, run_folders
 from nanodyno.records.types import EvalRecord, RunRecord, StartRecord, StepRecord, StopRecord
-from nanodyno.records.writer import RunWriter, claim_folder, release_folder
+from nanodyno.records.writer import RunWriter, claim_folder
 
 Records = Callable[..., RunRecord]
 Steps = Callable[..., StepRecord]
@@ -72,11 +73,11 @@ def test_names_are_given_once(tmp_path: Path) -> None:
 
 def test_a_claimed_folder_in_which_no_run_came_about_is_given_back(tmp_path: Path) -> None:
     folder = claim_folder(tmp_path / "runs" / "demo")
-    release_folder(folder)
+    remove_if_unused(folder)
     assert not folder.exists()
     folder = claim_folder(tmp_path / "runs" / "demo")
     (folder / "thesis.tex").write_text("precious")
-    release_folder(folder)
+    remove_if_unused(folder)
     assert (folder / "thesis.tex").exists()
 
 

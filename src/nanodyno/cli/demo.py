@@ -55,8 +55,8 @@ def _train(
     from nanodyno.cli.train import run_folder
     from nanodyno.config import build_config
     from nanodyno.recipes import load_settings, override
+    from nanodyno.records.lock import remove_if_unused
     from nanodyno.records.store import read_run
-    from nanodyno.records.writer import release_folder
     from nanodyno.report.progress import make_display
     from nanodyno.train.job import Job
     from nanodyno.train.runner import run_training
@@ -71,7 +71,7 @@ def _train(
         reason = run_training(Job(config, folder.name, folder, ("nanodyno", *sys.argv[1:])), display)
     finally:
         display.close()
-        release_folder(folder)
+        remove_if_unused(folder)
     if reason != "finished":
         raise typer.Exit(INTERRUPTED if reason == "interrupted" else 0)
     run = read_run(folder)

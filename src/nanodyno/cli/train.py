@@ -150,9 +150,9 @@ def _resumed(run: str, source: str | None, arguments: list[str]) -> "tuple[Setti
 def _train(job: "Job", log: "LogStyle", json: bool) -> None:
     """Trains and shows; a look at a saved run, which records nothing, comes with what it just saw."""
     from nanodyno.records.events import Event
+    from nanodyno.records.lock import remove_if_unused
     from nanodyno.records.store import RUN_FILE, read_run
     from nanodyno.records.types import EvalRecord
-    from nanodyno.records.writer import release_folder
     from nanodyno.report.progress import make_display
     from nanodyno.train.runner import run_training
 
@@ -173,7 +173,7 @@ def _train(job: "Job", log: "LogStyle", json: bool) -> None:
         raise
     finally:
         display.close()
-        release_folder(job.folder)
+        remove_if_unused(job.folder)
     if not (job.folder / RUN_FILE).exists():  # stopped before there was anything to keep
         raise typer.Exit(INTERRUPTED if reason == "interrupted" else 0)
     run = read_run(job.folder)

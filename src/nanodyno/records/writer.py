@@ -111,7 +111,7 @@ class RunWriter:
             with suppress(PermissionError):  # Windows removes no open file
                 (self.folder / name).unlink(missing_ok=True)
         self.close()
-        release_folder(self.folder)
+        remove_if_unused(self.folder)
 
     def close(self) -> None:
         for file in (self._steps, self._evals, self._history):
@@ -140,14 +140,6 @@ def claim_folder(stem: Path) -> Path:
             raise _cannot_write(folder, error) from error
         else:
             return folder
-
-
-def release_folder(folder: Path) -> None:
-    """Removes a folder in which no run came about; one with anything in it stays."""
-    remove_if_unused(folder)
-    if not folder.exists():
-        with suppress(OSError):
-            folder.parent.rmdir()
 
 
 def refuse_foreign_folder(folder: Path) -> None:
