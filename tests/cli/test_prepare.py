@@ -73,6 +73,7 @@ def test_verify_mends_and_says_what(nanodyno: Nanodyno) -> None:
         (["--shard-tokens", "1.5x"], "--shard-tokens=1.5x is not a number of tokens"),
         (["--tokenizer", "nonsense"], "unknown tokenizer 'nonsense'"),
         (["--verify", "out", "--out", "out"], "--out and --verify name two folders"),
+        (["--also", "nanogpt", "--val", "0"], "--also=nanogpt needs val tokens too"),
         (["--verify", "nowhere"], "`nanodyno prepare` did not make it"),
     ],
 )
@@ -84,6 +85,7 @@ def test_a_mistake_is_told_with_exit_code_2(nanodyno: Nanodyno, arguments: list[
 
 
 def test_nothing_to_prepare_is_told(nanodyno: Nanodyno) -> None:
+    assert nanodyno("prepare", "").exit_code == 2
     done = nanodyno("prepare", "--json")
     assert done.exit_code == 2
     assert "there is nothing to prepare" in done.output

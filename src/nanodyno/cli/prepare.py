@@ -119,6 +119,8 @@ def prepare(  # noqa: PLR0913 - one parameter per option
         shard_tokens=count_of(shard_tokens, "--shard-tokens"),
         skip_bad=skip_bad,
     )
+    if also is not None and verify is None and val == 0:
+        raise NanodynoError(f"--also={also} needs val tokens too, and --val=0 makes none", "raise --val")
     console = console_for(json)
     display = make_preparation_display(console)
     place = Place(_folder(source, out, verify), workers or _cores(), display, _fill(ray, display), keep)
@@ -126,7 +128,7 @@ def prepare(  # noqa: PLR0913 - one parameter per option
         if verify is None:
             record = run_preparation(source or "", choices, place)
         else:
-            record = run_verification(source, place)
+            record = run_verification(source, place, skip_bad)
     except KeyboardInterrupt:
         display.close()
         _say_how_to_go_on(place.folder)
@@ -146,7 +148,7 @@ def _folder(source: str | None, out: Path | None, verify: Path | None) -> Path:
 
     if verify is not None and out is not None:
         raise NanodynoError("--out and --verify name two folders", "give one of them")
-    if verify is None and source is None:
+    if verify is None and not source:
         raise NanodynoError("there is nothing to prepare", "for example: nanodyno prepare fineweb-edu/10BT")
     return verify or out or default_folder(source or "", DATA_FOLDER)
 

@@ -124,7 +124,7 @@ def write_nanogpt(dataset: "Dataset", out: Path) -> list[Path]:
     if dataset.dtype != "uint16":
         raise NanodynoError(
             f"nanoGPT's files hold uint16 and {dataset.name} has a vocabulary of {dataset.vocab_size}",
-            hint="prepare it with a tokenizer of at most 65,536 tokens (gpt2), or choose llmc",
+            hint="prepare it with a tokenizer of at most 65,536 tokens (gpt2), or choose llm.c",
         )
     written: list[Path] = []
     with _Replacing(dataset, out) as files:
@@ -171,7 +171,8 @@ class _Replacing:
             ) from error
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        for path, aside in self._aside.items():
+        # Backwards: killed in between, one split is missing, and readers refuse what else looks whole.
+        for path, aside in reversed(self._aside.items()):
             if kind is None:
                 aside.replace(path)
             else:

@@ -174,7 +174,10 @@ def check_sizes(dataset: Dataset) -> None:
             )
     for split in SPLITS:
         if not dataset.splits.get(split):
-            raise NanodynoError(f"{dataset.folder} has no {split} tokens", hint=again_hint(dataset.folder))
+            raise NanodynoError(
+                f"{dataset.folder} has no {split} tokens",
+                hint=again_hint(dataset.folder) + (", with a --val above 0" if split == "val" else ""),
+            )
 
 
 def dataset_from_manifest(folder: Path, told: dict[str, Any]) -> Dataset:

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nanodyno.data.prepare.request import Choices, Place, run_preparation
 from nanodyno.data.shards import open_dataset
 from nanodyno.data.tokenizers import BytesTokenizer
 from nanodyno.errors import NanodynoError, RunFailed
+from nanodyno.records.events import Message
 from nanodyno.records.lock import FolderLock
 from nanodyno.records.preparation import PreparationRecord
 
@@ -44,7 +46,7 @@ def test_a_folder_prepared_otherwise_is_refused(
     before = digests(tmp_path / "out")
     with pytest.raises(NanodynoError, match=f"was prepared with .*{told}"):
         prepared(corpus, tmp_path / "out", **changes)
-    assert digests(tmp_path / "out").items() >= before.items()
+    assert digests(tmp_path / "out") == before
 
 
 def test_a_folder_of_another_source_is_refused_and_the_same_files_elsewhere_are_not(
@@ -90,7 +92,12 @@ def test_a_cut_gzip_is_named_and_skipped_when_asked(corpus: Path, tmp_path: Path
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(NanodynoError, match=r"3\.jsonl\.gz cannot be read to its end"):
         prepared(corpus, tmp_path / "out")
-    record = prepared(corpus, tmp_path / "out", skip_bad=True)
+    events: list[Any] = []
+    choices = Choices("bytes", val=0.2, shard_tokens=3000, skip_bad=True)
+    record = run_preparation(str(corpus), choices, Place(tmp_path / "out", 1, events.append))
+    assert [event.text for event in events if isinstance(event, Message)] == [
+        f"passed over: {record.bad_inputs[0]}"
+    ]
     assert len(record.bad_inputs) == 1
     assert record.bad_inputs[0].startswith("3.jsonl.gz cannot be read to its end")
     assert record.train_documents + record.val_documents >= 300
@@ -156,13 +163,6 @@ def test_a_full_disk_says_what_is_needed_and_leaves_what_is_done(
     assert digests(out) == digests(tmp_path / "whole")
 
 
-def test_nothing_in_val_says_what_to_change(tmp_path: Path, prepared: Prepare) -> None:
-    (tmp_path / "a.txt").write_text("one\n\ntwo")
-    with pytest.raises(NanodynoError, match="no document came to the val split") as caught:
-        prepared(tmp_path / "a.txt", tmp_path / "out", val=0.0001)
-    assert "--split blank-lines" in (caught.value.hint or "")
-
-
 @pytest.mark.parametrize(("typed", "told"), [("nowhere", "no file or folder nowhere"), ("x.pdf", "no kind")])
 def test_a_source_that_is_none_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str, told: str, prepared: Prepare
@@ -186,3 +186,51 @@ def test_a_folder_that_is_being_prepared_is_refused(
         prepared(corpus, tmp_path / "out")
     other.release()
     prepared(corpus, tmp_path / "out")
+
+
+def test_a_file_in_place_of_the_folder_is_not_advised_to_be_deleted(
+    corpus: Path, tmp_path: Path, prepared: Prepare
+) -> None:
+    (tmp_path / "novel.txt").write_text("mine")
+    for out in (tmp_path / "novel.txt", tmp_path / "novel.txt" / "out"):
+        with pytest.raises(NanodynoError, match="stopped") as caught:
+            prepared(corpus, out)
+        assert "a file stands where a folder is needed" in (caught.value.hint or "")
+
+
+def test_the_source_itself_is_not_filled(corpus: Path, prepared: Prepare, digests: Digests) -> None:
+    before = digests(corpus)
+    for source in (corpus, corpus / "0.parquet"):
+        with pytest.raises(NanodynoError, match="is where the text itself lies"):
+            prepared(source, corpus)
+    assert digests(corpus) == before
+
+
+def test_a_disk_full_from_the_start_is_told(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: Prepare
+) -> None:
+    def full(*_: Any, **__: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(RunFailed, match="No space left on device") as caught:
+        prepared(corpus, tmp_path / "out")
+    assert "free some space" in (caught.value.hint or "")
+
+
+def test_a_name_that_is_no_text_is_told(tmp_path: Path, prepared: Prepare) -> None:
+    (tmp_path / "texts").mkdir()
+    try:
+        Path(os.fsdecode(os.fsencode(tmp_path / "texts") + b"/\xff.txt")).write_text("a")
+    except OSError:
+        pytest.skip("this file system has names in Unicode only")
+    with pytest.raises(NanodynoError, match="not Unicode text"):
+        prepared(tmp_path / "texts", tmp_path / "out")
+
+
+def test_a_path_of_a_file_that_is_not_there_is_not_asked_of_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: Prepare
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(NanodynoError, match=r"there is no file or folder texts/a\.parquet"):
+        prepared("texts/a.parquet", tmp_path / "out")

@@ -33,10 +33,10 @@ def test_null_and_blank_rows_are_dropped_and_told_with_the_document_after_them()
 
 
 def test_rows_below_the_score_or_without_one_are_dropped() -> None:
-    kept, end = stream(b"a", b"b", b"c", scores=[2.9, 3.0, None], min_score=3.0)
+    kept, end = stream(b"a", b"b", b"c", b"d", scores=[2.9, 3.0, None, float("nan")], min_score=3.0)
     assert isinstance(kept, Document)
     assert (kept.text, kept.dropped.low_score) == (b"b", 1)
-    assert end == End(3, Dropped(low_score=1))
+    assert end == End(4, Dropped(low_score=2))
 
 
 def test_a_broken_row_stops_unless_bad_ones_are_passed_over() -> None:

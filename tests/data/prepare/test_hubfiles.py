@@ -47,6 +47,20 @@ def test_the_next_file_is_there_before_it_is_asked_for_and_released_ones_are_del
     source.stop()
 
 
+def test_the_folder_of_a_file_that_is_waited_for_stays_when_the_one_before_it_goes(
+    hub: Any, tmp_path: Path
+) -> None:
+    source = opened(tmp_path / "downloads")
+    first, second, _ = source.inputs
+    source.present(first, None)
+    hub.refusals = [(503, {})]
+    threading.Timer(0.2, lambda: source.release(first)).start()  # within the second of wait after the 503
+    assert source.present(second, None).read_bytes() == hub.files[second.name]
+    source.stop()
+    source.release(second)
+    assert not (tmp_path / "downloads").exists()
+
+
 @pytest.mark.usefixtures("hub")
 def test_kept_files_stay(tmp_path: Path) -> None:
     source = opened(tmp_path, keep=True)
@@ -63,6 +77,18 @@ def test_stopping_ends_a_wait_for_the_hub(hub: Any, tmp_path: Path) -> None:
     threading.Timer(0.1, source.stop).start()
     with pytest.raises(Stopped):
         source.present(source.inputs[0], None)
+
+
+def test_a_wait_for_a_file_tells_how_far_it_is(
+    hub: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nanodyno.data.prepare.hubfiles._SECONDS_BETWEEN_WORDS", 0.02)
+    told: list[str] = []
+    source = hub_files(SAMPLE, tmp_path, keep=False, tell=told.append)
+    hub.refusals = [(503, {})]
+    source.present(source.inputs[0], None)
+    source.stop()
+    assert "fetching sample/10BT/000_00000.parquet: 0 of 0 MiB" in told
 
 
 def lines(texts: list[str]) -> bytes:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nanodyno.data.prepare import reading
+from nanodyno.data.prepare.documents import digest_of, pieces
 from nanodyno.data.prepare.plan import Input, Plan
 from nanodyno.data.prepare.reading import BadInput, Broken, LongText, blocks
 
@@ -164,3 +165,44 @@ def test_a_long_text_file_is_not_read_as_a_whole(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(reading, "LONG_BYTES", 10)
     (tmp_path / "a.txt").write_bytes(b"eleven char")
     assert read(tmp_path, members=("a.txt",)) == [LongText(tmp_path / "a.txt")]
+
+
+def test_a_long_paragraph_is_not_held_and_has_the_bytes_of_a_short_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = b"\n\nshort\r\n\r\n" + b"one line\nanother\r\n" * 3 + b" \nlast without blanks in it"
+    (tmp_path / "a.txt").write_bytes(text)
+    whole = read(tmp_path, members=("a.txt",), split="blank-lines")
+    assert whole == [
+        b"short",
+        b"one line\nanother\r\n" * 2 + b"one line\nanother",
+        b"last without blanks in it",
+    ]
+    monkeypatch.setattr(reading, "LONG_BYTES", 10)
+    monkeypatch.setattr(reading, "_BUFFER_BYTES", 7)
+    short, *long = read(tmp_path, members=("a.txt",), split="blank-lines")
+    assert short == whole[0]
+    assert all(isinstance(paragraph, LongText) for paragraph in long)
+    assert [text[paragraph.start : paragraph.end] for paragraph in long] == whole[1:]
+    assert [b"".join(pieces(paragraph)) for paragraph in long] == whole[1:]
+    assert [digest_of(paragraph) for paragraph in long] == [digest_of(paragraph) for paragraph in whole[1:]]
+
+
+def test_long_rows_of_a_parquet_file_come_few_at_a_time(tmp_path: Path) -> None:
+    texts = [bytes([65 + number]) * 2**20 for number in range(20)]
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", use_dictionary=False)
+    found = list(blocks(tmp_path / "a.parquet", Input(name="a.parquet", bytes=1), plan()))
+    assert max(len(block.texts) for block in found) <= 8
+    assert [t for block in found for t in block.texts] == texts
+
+
+def test_scores_that_are_no_numbers_are_told(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["a"], "score": ["high"]}), tmp_path / "a.parquet")
+    with pytest.raises(BadInput, match="column 'score' holds string, not numbers"):
+        read(tmp_path / "a.parquet", min_score=3.0)
+    assert read(tmp_path / "a.parquet") == [b"a"]
+
+
+def test_a_byte_order_mark_before_json_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b"\xef\xbb\xbf" + lines({"text": "a"}))
+    assert read(tmp_path / "a.jsonl") == [b"a"]

@@ -18,6 +18,8 @@ from nanodyno.data.prepare.request import (
     run_verification,
 )
 from nanodyno.data.prepare.sources import BUNDLE_BYTES, LocalFiles, local_files
+from nanodyno.errors import NanodynoError
+from nanodyno.records.events import Message
 from nanodyno.records.preparation import PreparationRecord
 
 Prepare = Callable[..., PreparationRecord]
@@ -133,3 +135,19 @@ def test_scores_below_the_wanted_are_left_out_on_the_hub_too(
     record = prepared("fineweb-edu/10BT", tmp_path / "three", min_score=3.0)
     assert record.low_score == 0
     assert record.train_documents + record.val_documents == len(sample)
+
+
+@pytest.mark.usefixtures("sample")
+def test_a_revision_may_follow_the_name(tmp_path: Path) -> None:
+    place = Place(tmp_path / "out", 1, lambda _: None)
+    assert find_source(f"fineweb-edu/10BT@{COMMIT}", place).path.endswith(f"sample/10BT@{COMMIT}")
+    with pytest.raises(NanodynoError, match="404"):
+        find_source("HuggingFaceFW/fineweb-edu@v9", place)
+
+
+@pytest.mark.usefixtures("hub")
+def test_what_is_not_on_this_disk_is_said_to_be_asked_of_the_hub(tmp_path: Path) -> None:
+    events: list[Any] = []
+    with pytest.raises(NanodynoError, match="404"):
+        find_source("my/texts", Place(tmp_path / "out", 1, events.append))
+    assert events == [Message("there is no file or folder my/texts here: asking the hub for it")]

@@ -130,7 +130,10 @@ def test_small_text_files_share_a_shard_and_blank_lines_part_documents(
     prepared(source, tmp_path / "files", val=0.0)
     tokens = np.fromfile(tmp_path / "files" / "train-00000-000.bin", dtype="<u2")
     assert tokens.tolist() == [256, *b"one", 256, *b"two\n\nthree", 256, *b"four"]
-    prepared(source, tmp_path / "blank", val=0.0, split="blank-lines")
+    events: list[Any] = []
+    choices = Choices("bytes", val=0.0, split="blank-lines")
+    run_preparation(str(source), choices, Place(tmp_path / "blank", 1, events.append))
+    assert events[0].inputs == 3  # files, as a person counts them
     tokens = np.fromfile(tmp_path / "blank" / "train-00000-000.bin", dtype="<u2")
     assert tokens.tolist() == [256, *b"one", 256, *b"two", 256, *b"three", 256, *b"four"]
 

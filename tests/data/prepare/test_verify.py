@@ -28,7 +28,8 @@ def test_verify_finds_a_whole_folder_whole_without_its_source(
     prepared(corpus, tmp_path / "out")
     shutil.rmtree(corpus)
     record, events = verified(tmp_path / "out")
-    assert (record.repaired_parts, record.new_tokens, events) == (0, 0, [])
+    assert (record.repaired_parts, record.new_tokens) == (0, 0)
+    assert events == [Message(f"all {record.shards} shards are as they were prepared, to the byte")]
 
 
 def damage_tokens(out: Path) -> None:
@@ -77,11 +78,26 @@ def test_verify_makes_only_the_broken_again(
     assert (out / "train-00002-000.bin").stat().st_mtime_ns == kept
 
 
+def test_verify_leaves_the_other_parts_of_the_same_input_alone(
+    corpus: Path, tmp_path: Path, prepared: Prepare, digests: Digests
+) -> None:
+    out = tmp_path / "out"
+    prepared(corpus, out, shard_tokens=1000)
+    before = digests(out)
+    damage_tokens(out)
+    kept = {path: path.stat().st_mtime_ns for path in out.glob("*-00001-*.bin") if "-001." not in path.name}
+    assert len(kept) > 4
+    verified(out)
+    assert digests(out) == before
+    assert kept == {path: path.stat().st_mtime_ns for path in kept}
+
+
 def test_verify_names_the_broken_file(corpus: Path, tmp_path: Path, prepared: Prepare) -> None:
     prepared(corpus, tmp_path / "out")
     damage_tokens(tmp_path / "out")
     record, events = verified(tmp_path / "out")
     assert Message("not as it was prepared: train-00001-001.bin") in events
+    assert not any(isinstance(event, Message) and event.text.startswith("all ") for event in events)
     assert record.repaired_parts == 1
 
 
@@ -152,3 +168,19 @@ def test_verify_writes_a_damaged_manifest_again_and_says_so(
     _, events = verified(tmp_path / "out")
     assert events == [Message("manifest.json was not as it should be and has been written again")]
     assert digests(tmp_path / "out") == before
+
+
+def test_verify_passes_over_what_was_passed_over_when_told_so(
+    tmp_path: Path, prepared: Prepare, digests: Digests
+) -> None:
+    source, out = tmp_path / "a.jsonl", tmp_path / "out"
+    source.write_text('{"text": "good"}\nno json\n{"text": "better"}\n')
+    prepared(source, out, val=0.0, skip_bad=True)
+    prepared(source, out, val=0.0)  # all is there: whether bad lines are passed over no longer matters
+    before = digests(out)
+    (out / "train-00000-000.bin").unlink()
+    with pytest.raises(NanodynoError, match="line 2") as caught:
+        verified(out)
+    assert "--skip-bad" in (caught.value.hint or "")
+    run_verification(None, Place(out, 1, lambda _: None), skip_bad=True)
+    assert digests(out) == before

@@ -10,7 +10,7 @@ from nanodyno.data.prepare.reading import BadInput, Block, Broken, LongText, Tex
 
 PIECE_BYTES = 2**20
 """A longer text is encoded in pieces of about this size."""
-_MOST_BYTES = 64 * PIECE_BYTES
+_MOST_BYTES = 4 * PIECE_BYTES
 
 # The patterns of all byte-pair encodings that we know begin a new word after a lone line end before a letter,
 # and read the line end alike with nothing behind it: pieces cut there have the tokens of the whole.
@@ -102,7 +102,7 @@ def digest_of(text: bytes | LongText) -> bytes:
 def pieces(text: bytes | LongText) -> Iterator[bytes]:
     """The text in pieces whose tokens, one after another, are those of the whole.
 
-    Where 64 MiB have no line end before a letter, the cut is made anywhere, so that memory stays bounded.
+    Where 4 MiB have no line end before a letter, the cut is made anywhere, so that memory stays bounded.
     """
     if isinstance(text, bytes) and len(text) <= PIECE_BYTES:
         yield text
@@ -127,7 +127,7 @@ def _drop(text: Text, score: float | None, plan: Plan, dropped: Dropped) -> bool
         dropped.broken += 1
     elif text is None or (isinstance(text, bytes) and (not text or text.isspace())):
         dropped.empty += 1
-    elif plan.min_score is not None and (score is None or score < plan.min_score):
+    elif plan.min_score is not None and (score is None or not score >= plan.min_score):
         dropped.low_score += 1
     else:
         return False
@@ -139,8 +139,11 @@ def _chunks(text: bytes | LongText) -> Iterator[bytes]:
         for start in range(0, len(text), PIECE_BYTES):
             yield text[start : start + PIECE_BYTES]
         return
+    left = (text.path.stat().st_size if text.end is None else text.end) - text.start
     with text.path.open("rb") as file:
-        while chunk := file.read(PIECE_BYTES):
+        file.seek(text.start)
+        while chunk := file.read(min(left, PIECE_BYTES)):
+            left -= len(chunk)
             yield chunk
 
 

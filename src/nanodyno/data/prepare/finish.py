@@ -13,12 +13,16 @@ from nanodyno.errors import NanodynoError
 from nanodyno.records.preparation import PreparationRecord
 
 
+class EmptySplit(NanodynoError):
+    """There is nothing to train on, or nothing to validate with."""
+
+
 def finish(folder: Path, plan: Plan, records: Sequence[PartRecord]) -> Dataset:
     """Write the manifest; only now is the folder a dataset."""
     manifest = _manifest(plan, records)
     for split in SPLITS:
         if not manifest["splits"][split] and not (split == "val" and plan.val == 0):
-            raise NanodynoError(f"no document came to the {split} split", _empty_hint(split, plan, records))
+            raise EmptySplit(f"no document came to the {split} split", _empty_hint(split, plan, records))
     write_aside(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
     return dataset_from_manifest(folder, manifest)
 
@@ -107,7 +111,9 @@ def _empty_hint(split: str, plan: Plan, records: Sequence[PartRecord]) -> str:
     documents = sum(record.documents for record in records)
     if documents == 0:
         return "every row was dropped: see the text column, --min-score and the files themselves"
-    if split == "val":
-        whole = " --split blank-lines makes a document of every paragraph;" if plan.split == "file" else ""
-        return f"there are {documents} documents and --val={plan.val:g} of them:{whole} or raise --val"
-    return "lower --val"
+    there = "there is one document" if documents == 1 else f"there are {documents:,} documents"
+    has_whole_texts = plan.split == "file" and any(given.members for given in plan.inputs)
+    ways = ["--split blank-lines makes one of every paragraph"] if has_whole_texts else []
+    if documents > 1:
+        ways.append(f"{'raise' if split == 'val' else 'lower'} --val, which is {plan.val:g}")
+    return f"{there}: {', or '.join(ways) or 'a second one is needed'}"

@@ -9,22 +9,19 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
+from nanodyno.data.prepare.reading import SUFFIXES
 from nanodyno.data.prepare.transfer import Patience, Remote, Tell, Transfer
 from nanodyno.errors import NanodynoError, RunFailed
 
 NAMED = {"fineweb-edu": "HuggingFaceFW/fineweb-edu", "fineweb": "HuggingFaceFW/fineweb"}
 SAMPLES = ("10BT", "100BT", "350BT")
-SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst", ".txt")
 
 _HUB = "https://huggingface.co"
 
 
 @dataclass(frozen=True)
 class HubName:
-    """A dataset and what is wanted of it: a folder, a file, a pattern with *, or nothing for the whole.
-
-    A path may end with @ and a revision.
-    """
+    """A dataset and what is wanted of it: a folder, a file, a pattern with *, or nothing for the whole."""
 
     repo: str
     path: str
@@ -46,23 +43,18 @@ class HubListing:
     revision: str
     files: tuple[HubFile, ...]
 
-    @property
-    def size_bytes(self) -> int:
-        return sum(file.remote.size_bytes for file in self.files)
-
 
 def hub_name(name: str) -> HubName | None:
     """What a user's word means on the hub, None when it cannot be a name there.
 
     fineweb-edu and fineweb are followed by a sample (10BT unless told), a dump (CC-MAIN-2024-10) or a path;
-    other datasets are org/name or org/name/path. @REVISION may follow.
+    other datasets are org/name or org/name/path.
     """
-    name, at, revision = name.partition("@")
     first, _, rest = name.partition("/")
     if first in NAMED:
-        return HubName(NAMED[first], _fineweb_path(first, rest) + at + revision)
+        return HubName(NAMED[first], _fineweb_path(first, rest))
     found = re.fullmatch(r"(\w[\w.-]*/\w[\w.-]*)(?:/(.+))?", name)
-    return HubName(found[1], (found[2] or "").strip("/") + at + revision) if found else None
+    return HubName(found[1], (found[2] or "").strip("/")) if found else None
 
 
 def connect(patience: Patience | None = None, tell: Tell | None = None) -> Transfer:

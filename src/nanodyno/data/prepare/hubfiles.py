@@ -13,6 +13,7 @@ from nanodyno.data.prepare.transfer import Transfer
 
 # One that was told to stop ends with the piece at hand; on a dead line it is not waited for.
 _LAST_CHUNK_SECONDS = 5.0
+_SECONDS_BETWEEN_WORDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class HubFiles:
         here = self._fetch(given)
         if ahead is not None:
             self._fetch(ahead)
+        while not wait([here], _SECONDS_BETWEEN_WORDS).done:
+            self.transfer.tell(self._how_far(given))
         path = here.result()
         return self.folder if given.members else path
 
@@ -45,6 +48,8 @@ class HubFiles:
         path = self.folder / given.name
         for fetched in (path, path.with_name(f"{path.name}.part")):
             fetched.unlink(missing_ok=True)
+        if not self.transfer.stop.is_set():
+            return  # the file that comes next may be about to be opened in the same folder
         for parent in path.relative_to(self.folder.parent).parents[:-1]:
             with suppress(OSError):
                 (self.folder.parent / parent).rmdir()  # where nothing else is left
@@ -52,6 +57,12 @@ class HubFiles:
     def stop(self) -> None:
         self.transfer.stop.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _how_far(self, given: Input) -> str:
+        """Of a file that all else waits for."""
+        part = (self.folder / given.name).with_name(f"{Path(given.name).name}.part")
+        fetched = part.stat().st_size if part.exists() else 0
+        return f"fetching {given.name}: {fetched / 2**20:,.0f} of {given.bytes / 2**20:,.0f} MiB"
 
     def _fetch(self, given: Input) -> Future[Path]:
         if given.name not in self._fetched:

@@ -6,7 +6,8 @@ made again, so a preparation may be killed at any moment.
 
 import hashlib
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -54,6 +55,13 @@ def record_path(folder: Path, number: int, part: int) -> Path:
     return parts_folder(folder) / f"{number:05d}-{part:03d}.json"
 
 
+def record_places(folder: Path) -> Iterator[tuple[int, int]]:
+    """The number and part of every record that there is, sound or not."""
+    for path in parts_folder(folder).iterdir():
+        if found := re.fullmatch(r"(\d{5,})-(\d{3,})\.json", path.name):
+            yield int(found[1]), int(found[2])
+
+
 def read_record(folder: Path, number: int, part: int) -> PartRecord | None:
     """The record of a part; None when it is missing or damaged."""
     try:
@@ -61,6 +69,13 @@ def read_record(folder: Path, number: int, part: int) -> PartRecord | None:
     except (FileNotFoundError, ValidationError):
         return None
     return record if (record.number, record.part) == (number, part) else None
+
+
+def delete_part(folder: Path, record: PartRecord) -> None:
+    """The record first: without it the files are nothing."""
+    record_path(folder, record.number, record.part).unlink(missing_ok=True)
+    for shard in record.shards.values():
+        (folder / shard.file).unlink(missing_ok=True)
 
 
 def broken_files(folder: Path, record: PartRecord, dtype: str, checksums: bool) -> list[str]:

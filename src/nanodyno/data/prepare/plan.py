@@ -15,6 +15,8 @@ Split = Literal["file", "blank-lines"]
 
 # Where a source lies and whether bad input is passed over may differ from one attempt to the next.
 _MAY_CHANGE = {"path", "skip_bad"}
+# What another tokenizer brings with it: its name says enough.
+_OF_TOKENIZER = {"tokenizer_sha256", "vocab_size", "end_of_text"}
 
 
 class Frozen(BaseModel):
@@ -85,7 +87,7 @@ def read_plan(folder: Path) -> Plan | None:
     path = parts_folder(folder) / PLAN
     try:
         return Plan.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValidationError) as error:
         raise NanodynoError(f"{path} cannot be read: {_first_line(error)}", again_hint(folder)) from error
@@ -94,7 +96,8 @@ def read_plan(folder: Path) -> Plan | None:
 def differences(old: Plan, new: Plan) -> list[str]:
     """In words, what the two would prepare differently."""
     told_old, told_new = old.model_dump(), new.model_dump()
-    keys = [key for key in told_new if key not in _MAY_CHANGE and told_old[key] != told_new[key]]
+    same = _MAY_CHANGE if old.tokenizer == new.tokenizer else _MAY_CHANGE | _OF_TOKENIZER
+    keys = [key for key in told_new if key not in same and told_old[key] != told_new[key]]
     return [_difference(key, told_old[key], told_new[key]) for key in keys]
 
 

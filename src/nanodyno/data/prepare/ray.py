@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nanodyno.data.prepare.node import Errand, Sent, hash_documents, packed, prepare_parts
-from nanodyno.data.prepare.parts import PartRecord, record_path
+from nanodyno.data.prepare.parts import PartRecord, delete_part, record_path
 from nanodyno.data.prepare.pipeline import Gap, Job, Step, fill
 from nanodyno.data.prepare.plan import write_aside
 from nanodyno.errors import NanodynoError, RunFailed
@@ -196,9 +196,7 @@ def _up_to_the_limit(
     """Make the part that reaches plan.tokens again, here and with its end; what came after it is deleted."""
     for record in (record for course in courses[index:] for record in course.records):
         if (record.number, record.part) >= (reaching.number, reaching.part):
-            record_path(job.folder, record.number, record.part).unlink()
-            for shard in record.shards.values():
-                (job.folder / shard.file).unlink()
+            delete_part(job.folder, record)
             yield Step(record.number, 0.0, -record.tokens, -record.documents, ())
     rest = replace(courses[index].gap, part=reaching.part, first_row=reaching.first_row)
     yield from fill(job, [rest, *(course.gap for course in courses[index + 1 :])], tokens)

@@ -4,10 +4,12 @@ A row is what may become a document. Rows are numbered within their input, so th
 middle of one. Text stays bytes here: it is decoded where it is encoded, by many threads.
 """
 
+import codecs
 import io
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,6 +27,10 @@ SUFFIXES = (PARQUET, *JSON_LINES, TEXT)
 # Text files beyond this are never held as a whole.
 LONG_BYTES = 16 * 2**20
 _BUFFER_BYTES = 2**20
+_BLOCK_BYTES = 8 * 2**20
+
+
+_NO_SCORES = "leave out --min-score"
 
 
 class BadInput(NanodynoError):
@@ -33,9 +39,11 @@ class BadInput(NanodynoError):
 
 @dataclass(frozen=True)
 class LongText:
-    """A text file that is one document, too long to be held: read piece by piece."""
+    """A text file, or a stretch of one, that is one document too long to be held: read piece by piece."""
 
     path: Path
+    start: int = 0
+    end: int | None = None
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,8 @@ def _parquet_blocks(path: Path, given: Input, plan: Plan, start: int) -> Iterato
             if row + (rows := file.metadata.row_group(group).num_rows) <= start:
                 row += rows
                 continue
-            for batch in file.iter_batches(BLOCK_ROWS, [group], columns=columns, use_threads=False):
+            at_once = _rows_at_once(file.metadata.row_group(group))
+            for batch in file.iter_batches(at_once, [group], columns=columns, use_threads=False):
                 row += batch.num_rows
                 if row > start:
                     rest = batch.slice(max(0, batch.num_rows - (row - start)))
@@ -92,6 +101,11 @@ def _parquet_blocks(path: Path, given: Input, plan: Plan, start: int) -> Iterato
         raise BadInput(
             f"{given.name} is not a sound parquet file: {error}", "fetch it again, or use --skip-bad"
         ) from error
+
+
+def _rows_at_once(group: pq.RowGroupMetaData) -> int:
+    """Fewer of long rows, such as whole books."""
+    return max(1, min(BLOCK_ROWS, group.num_rows * _BLOCK_BYTES // max(1, group.total_byte_size)))
 
 
 def _parquet_block(batch: pa.RecordBatch, end: int, fraction: float, plan: Plan) -> Block:
@@ -106,14 +120,20 @@ def _checked_columns(schema: pa.Schema, given: Input, plan: Plan) -> list[str]:
         if column not in schema.names:
             raise BadInput(
                 f"{given.name} has no column {column!r}; its columns: {', '.join(schema.names)}",
-                "name the column of the text with --text-column" if column != SCORE else "leave --min-score",
+                "name the column of the text with --text-column" if column != SCORE else _NO_SCORES,
             )
+    if plan.min_score is not None and not _is_number(scores := schema.field(SCORE).type):
+        raise BadInput(f"{given.name}: column {SCORE!r} holds {scores}, not numbers", _NO_SCORES)
     kind = schema.field(plan.text_column).type
     if kind not in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.string_view()):
         raise BadInput(
             f"{given.name}: column {plan.text_column!r} holds {kind}, not text", "name another --text-column"
         )
     return wanted
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
 
 
 Row = tuple[Text, float | None, float]
@@ -138,7 +158,7 @@ def _json_rows(path: Path, given: Input, plan: Plan, compression: str | None) ->
 
 def _json_row(line: bytes, plan: Plan) -> tuple[Text, float | None]:
     try:
-        told = json.loads(line.decode("utf-8", errors="surrogateescape"))
+        told = json.loads(line.removeprefix(codecs.BOM_UTF8).decode("utf-8", errors="surrogateescape"))
     except (ValueError, RecursionError):
         return Broken("is not JSON"), None
     if not isinstance(told, dict) or plan.text_column not in told:
@@ -180,17 +200,30 @@ def _whole(path: Path) -> Iterator[tuple[Text, float]]:
 
 
 def _paragraphs(path: Path) -> Iterator[tuple[Text, float]]:
+    """What blank lines part, without its last line end. A line beyond a MiB is no blank one."""
     size = max(1, path.stat().st_size)
-    lines: list[bytes] = []
-    with path.open("rb", buffering=_BUFFER_BYTES) as file:
-        for line in file:
-            if line.strip():
-                lines.append(line)
-            elif lines:
-                yield b"".join(lines).rstrip(b"\r\n"), file.tell() / size
-                lines = []
-    if lines:
-        yield b"".join(lines).rstrip(b"\r\n"), 1.0
+    held: list[bytes] = []
+    start = end = 0
+    last = b"\n"
+    with path.open("rb") as file:
+        for piece in iter(partial(file.readline, _BUFFER_BYTES), b""):
+            if last.endswith(b"\n") and not piece.strip():
+                if end > start:
+                    yield _paragraph(path, start, end, held), file.tell() / size
+                start = end = file.tell()
+                held = []
+            else:
+                end = file.tell() - len(piece) + len(piece.rstrip(b"\r\n"))
+                held.append(piece)
+                if end - start > LONG_BYTES:
+                    held.clear()
+            last = piece
+    if end > start:
+        yield _paragraph(path, start, end, held), 1.0
+
+
+def _paragraph(path: Path, start: int, end: int, held: list[bytes]) -> Text:
+    return LongText(path, start, end) if end - start > LONG_BYTES else b"".join(held)[: end - start]
 
 
 def _in_blocks(rows: Iterator[Row], start: int) -> Iterator[Block]:

@@ -9,8 +9,8 @@ from nanodyno.data.prepare.documents import Document, documents, pieces
 from nanodyno.data.prepare.hub import NAMED, HubName, hub_name
 from nanodyno.data.prepare.hubfiles import HubFiles, hub_files
 from nanodyno.data.prepare.plan import SHARD_TOKENS, Plan, Split, differences, read_plan
-from nanodyno.data.prepare.reading import blocks
-from nanodyno.data.prepare.runner import Means, Planner, prepare, verify
+from nanodyno.data.prepare.reading import blocks, suffix_of
+from nanodyno.data.prepare.runner import Means, Planner, prepare, prepared_otherwise, verify
 from nanodyno.data.prepare.sources import LocalFiles, embedded, local_files
 from nanodyno.data.tokenizers import Tokenizer, get_tokenizer, open_tokenizer, train_bpe, trained_name
 from nanodyno.errors import NanodynoError
@@ -49,10 +49,14 @@ class Place(Means):
 def run_preparation(typed: str, choices: Choices, place: Place) -> PreparationRecord:
     """Prepare a source into a folder, or go on where it stopped."""
     source = find_source(typed, place)
+    if isinstance(source, LocalFiles) and place.folder.resolve() == source.root.resolve():
+        raise NanodynoError(
+            f"{place.folder} is where the text itself lies", "choose another folder with --out"
+        )
     return prepare(source, place, _planner(source, choices, place))
 
 
-def run_verification(typed: str | None, place: Place) -> PreparationRecord:
+def run_verification(typed: str | None, place: Place, skip_bad: bool = False) -> PreparationRecord:
     """Check a prepared folder and mend it from its source, or from the one that is named now."""
     plan = read_plan(place.folder)
     if plan is None:
@@ -62,6 +66,7 @@ def run_verification(typed: str | None, place: Place) -> PreparationRecord:
         )
     tokenizer = open_tokenizer(plan.tokenizer, place.folder)
     _check_tokenizer(tokenizer, plan, place.folder)
+    plan = plan.model_copy(update={"skip_bad": plan.skip_bad or skip_bad})
     return verify(plan, tokenizer, place, lambda: _same_source(typed or plan.path, plan, place))
 
 
@@ -73,12 +78,14 @@ def find_source(typed: str, place: Place) -> AnySource:
     if not is_named and Path(typed).exists():
         return local_files(typed)
     wanted, _, revision = typed.partition("@")
-    name = hub_name(wanted)
+    name = None if typed.count("/") == 1 and suffix_of(typed) else hub_name(wanted)
     if name is None:
         raise NanodynoError(
             f"there is no file or folder {typed}, nor can it be a dataset of the hub",
             f"sources: {EMBEDDED}, {', '.join(NAMED)}, a path, or ORG/NAME on the Hugging Face hub",
         )
+    if not is_named:
+        place.watch(Message(f"there is no file or folder {typed} here: asking the hub for it"))
     return hub_files(
         name,
         place.folder / PARTS / DOWNLOADS,
@@ -120,7 +127,10 @@ def _planner(source: AnySource, choices: Choices, place: Place) -> Planner:
     def planner(old: Plan | None) -> tuple[Plan, Tokenizer]:
         if choices.train_bpe is None:
             tokenizer = get_tokenizer(choices.tokenizer)
-        elif old is not None and old.tokenizer == trained_name(choices.train_bpe):
+        elif old is not None:
+            wanted = trained_name(choices.train_bpe)
+            if old.tokenizer != wanted:  # told before one is trained, which would replace the folder's own
+                raise prepared_otherwise(place.folder, [f'tokenizer "{old.tokenizer}", not "{wanted}"'])
             tokenizer = open_tokenizer(old.tokenizer, place.folder)
         else:
             place.watch(Message(f"training a tokenizer of {choices.train_bpe} tokens"))

@@ -2,7 +2,7 @@
 
 import errno
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,12 +10,13 @@ from typing import cast
 
 from nanodyno.data.manifest import MANIFEST
 from nanodyno.data.prepare.documents import documents
-from nanodyno.data.prepare.finish import finish, summary
+from nanodyno.data.prepare.finish import EmptySplit, finish, summary
+from nanodyno.data.prepare.parts import delete_part, record_places
 from nanodyno.data.prepare.pipeline import Gap, Job, Source, Step, fill
 from nanodyno.data.prepare.plan import Plan, differences, parts_folder, read_plan, write_plan
 from nanodyno.data.prepare.reading import blocks
 from nanodyno.data.prepare.seen import Seen
-from nanodyno.data.prepare.state import State, state_of
+from nanodyno.data.prepare.state import State, beyond_tokens, state_of
 from nanodyno.data.shards import DTYPES, is_dataset
 from nanodyno.data.tokenizers import Tokenizer
 from nanodyno.data.writer import stopped
@@ -56,14 +57,20 @@ def prepare(source: Source, means: Means, planner: Planner) -> PreparationRecord
     folder = means.folder
     old = _old_plan(folder)
     with _own(folder):
+        is_finished = (folder / MANIFEST).exists()
+        if old is not None and not is_finished and not any(record_places(folder)):
+            old = None  # nothing came of it: what it asked for binds nobody
+            _forget_seen(folder)
         plan, tokenizer = planner(old)
         if old is not None and (others := differences(old, plan)):
-            raise NanodynoError(
-                f"{folder} was prepared with {'; '.join(others)}",
-                "choose another folder with --out, or delete this one",
-            )
+            raise prepared_otherwise(folder, others)
         write_plan(folder, plan)
-        return _complete(plan, tokenizer, means, state_of(folder, plan), lambda: source)
+        state = state_of(folder, plan)
+        if not is_finished and (extra := beyond_tokens(state, plan)):
+            for record in extra:
+                delete_part(folder, record)
+            state = state_of(folder, plan)
+        return _complete(plan, tokenizer, means, state, lambda: source)
 
 
 def verify(
@@ -82,7 +89,16 @@ def verify(
         record = _complete(plan, tokenizer, means, state, find_source)
         if manifest.read_bytes() != before:
             means.watch(Message(f"{MANIFEST} was not as it should be and has been written again"))
+        elif not state.gaps:
+            means.watch(Message(f"all {record.shards:,} shards are as they were prepared, to the byte"))
         return record
+
+
+def prepared_otherwise(folder: Path, others: Sequence[str]) -> NanodynoError:
+    return NanodynoError(
+        f"{folder} was prepared with {'; '.join(others)}",
+        "choose another folder with --out, or delete this one",
+    )
 
 
 def _complete(
@@ -95,8 +111,14 @@ def _complete(
         new_tokens = _fill(Job(plan, find_source(), tokenizer, means.folder, means.workers), means, state)
         final = state_of(means.folder, plan)
     assert not final.gaps
-    dataset = finish(means.folder, plan, final.records)
-    for leftover in (*parts_folder(means.folder).glob(f"{SEEN}*"), *means.folder.glob("*.bin.partial")):
+    try:
+        dataset = finish(means.folder, plan, final.records)
+    except EmptySplit:
+        for record in final.records:  # so that other settings, as the hint has them, may fill the folder
+            delete_part(means.folder, record)
+        raise
+    _forget_seen(means.folder)
+    for leftover in means.folder.glob("*.bin.partial"):
         leftover.unlink()
     seconds = time.perf_counter() - began
     return summary(dataset, plan, final.records, len(state.damaged), new_tokens, seconds)
@@ -106,7 +128,7 @@ def _started(plan: Plan, means: Means, state: State) -> PreparationStarted:
     return PreparationStarted(
         folder=means.folder,
         source=plan.source,
-        inputs=len(plan.inputs),
+        inputs=sum(max(1, len(given.members)) for given in plan.inputs),
         input_bytes=plan.bytes,
         tokenizer=plan.tokenizer,
         workers=means.workers,
@@ -125,13 +147,15 @@ def _fill(job: Job, means: Means, state: State) -> int:
                 for step in steps:
                     progress.add(step)
                     for record in step.finished:
+                        if record.bad:
+                            means.watch(Message(f"passed over: {record.bad}"))
                         if record.last:
                             job.source.release(job.plan.inputs[record.number])
         for given in job.plan.inputs:  # what was fetched ahead and not needed
             job.source.release(given)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise stopped(means.folder, error) from error
+            raise
         raise RunFailed(
             f"no space is left for {means.folder}: about {progress.missing_bytes / 2**20:,.1f} MiB more are "
             "needed; the shards that are done stay valid",
@@ -199,9 +223,8 @@ def _seen(job: Job, means: Means, state: State) -> Iterator[Seen | None]:
 
 
 def _read_again(path: Path, source: Source, plan: Plan, until: Gap) -> None:
+    _forget_seen(path.parent.parent)  # the log of a lost file is not that of the new one
     aside = path.with_name(f"{path.name}.partial")
-    for leftover in path.parent.glob(f"{aside.name}*"):
-        leftover.unlink()
     seen = Seen(aside)
     for number, given in enumerate(plan.inputs[: until.number + 1]):
         rows = blocks(source.present(given, None), given, plan)
@@ -210,6 +233,12 @@ def _read_again(path: Path, source: Source, plan: Plan, until: Gap) -> None:
         source.release(given)
     seen.close()
     aside.replace(path)
+
+
+def _forget_seen(folder: Path) -> None:
+    """With its log and what was read again and not to the end."""
+    for leftover in parts_folder(folder).glob(f"{SEEN}*"):
+        leftover.unlink()
 
 
 def _old_plan(folder: Path) -> Plan | None:
@@ -236,6 +265,8 @@ def _own(folder: Path) -> Iterator[None]:
         raise stopped(folder, error) from error
     try:
         yield
+    except OSError as error:
+        raise stopped(folder, error) from error
     finally:
         lock.release()
         for made in (parts_folder(folder), folder):

@@ -43,17 +43,14 @@ class Seen:
 
     def commit(self) -> None:
         with self._lock, self._told():
-            self._commit()
+            self._base.execute("COMMIT")
             self._base.execute("BEGIN")
 
     def close(self) -> None:
         with self._lock, self._told():
-            self._commit()
+            if self._base.in_transaction:  # not so when Ctrl-C came in the middle of commit()
+                self._base.execute("COMMIT")
             self._base.close()
-
-    def _commit(self) -> None:
-        if self._base.in_transaction:  # not when Ctrl-C came between the end of one and the start of the next
-            self._base.execute("COMMIT")
 
     def _told(self) -> "_Told":
         return _Told(self._path)

@@ -41,7 +41,7 @@ def local_files(typed: str) -> LocalFiles:
     if path.is_file():
         if not suffix_of(path.name):
             raise NanodynoError(f"{path} is of no kind that holds text", f"known: {', '.join(SUFFIXES)}")
-        return LocalFiles("files", typed, path.parent, tuple(_inputs(path.parent, [path.name])))
+        return LocalFiles("files", typed, path.parent, tuple(_inputs(path.parent, [_unicode(path.name)])))
     names = sorted(_names_in(path))
     if not names:
         raise NanodynoError(f"{path} has no files of text", f"known: {', '.join(SUFFIXES)}")
@@ -59,7 +59,16 @@ def _names_in(folder: Path) -> Iterator[str]:
     for path in folder.rglob("*"):
         inner = path.relative_to(folder)
         if suffix_of(path.name) and path.is_file() and not any(part.startswith(".") for part in inner.parts):
-            yield inner.as_posix()
+            yield _unicode(inner.as_posix())
+
+
+def _unicode(name: str) -> str:
+    """The name, which the plan will tell, or an error when it cannot."""
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise NanodynoError(f"the name of {name!r} is not Unicode text", "give the file another") from error
+    return name
 
 
 def _inputs(root: Path, names: Sequence[str]) -> Iterator[Input]:

@@ -1,14 +1,14 @@
 """What of a preparation is there already and what is missing: the same question for resume and for verify."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 
-from nanodyno.data.prepare.parts import PartRecord, broken_files, read_record
+from nanodyno.data.prepare.parts import PartRecord, broken_files, read_record, record_places
 from nanodyno.data.prepare.pipeline import Gap
-from nanodyno.data.prepare.plan import Plan, parts_folder
+from nanodyno.data.prepare.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,27 @@ def state_of(folder: Path, plan: Plan, checksums: bool = False, threads: int = 1
     return State(records, tuple(gaps), damaged, tuple(file for files in broken for file in files))
 
 
+def beyond_tokens(state: State, plan: Plan) -> list[PartRecord]:
+    """Parts of an unfinished folder that plan.tokens may have no room for.
+
+    A cluster makes inputs out of order and does not mind the number, so after a stretch that was never read
+    there may be parts too many, and the one that reaches the number may not end with the right document.
+    """
+    if plan.tokens is None:
+        return []
+    unread = ((g.number, g.part) for g in state.gaps if g.until_row is None and g.duplicates is None)
+    end = min(unread, default=(len(plan.inputs), 0))
+    before = accumulate((record.tokens for record in state.records), initial=0)
+    return [
+        record
+        for record, tokens in zip(state.records, before, strict=False)
+        if (record.number, record.part) > end or tokens + record.tokens >= plan.tokens
+    ]
+
+
 def _found(folder: Path) -> list[PartRecord]:
     """Every record that can be read, in order."""
-    names = (re.fullmatch(r"(\d{5,})-(\d{3,})\.json", path.name) for path in parts_folder(folder).iterdir())
-    places = sorted((int(name[1]), int(name[2])) for name in names if name)
-    read = (read_record(folder, number, part) for number, part in places)
+    read = (read_record(folder, number, part) for number, part in sorted(record_places(folder)))
     return [record for record in read if record is not None]
 
 
