@@ -1,5 +1,6 @@
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 
@@ -13,3 +14,17 @@ def test_the_demo_trains_two_runs_and_samples_from_the_better_one(nanodyno: Call
     losses = {run["summary"]["name"]: run["summary"]["last_val"]["loss"] for run in document["runs"]}
     assert document["better"] == min(losses, key=lambda name: losses[name])
     assert document["sample"].startswith("def ")
+
+
+def test_an_interrupted_demo_goes_on_with_what_it_had(nanodyno: Callable[..., Any]) -> None:
+    command = ("demo", "--max-iters", "2", "--device", "cpu", "--json")
+    nanodyno(*command)
+    history = Path("runs/demo-wide-1/history.jsonl")
+    lines = history.read_text().splitlines(keepends=True)
+    assert '"stop"' in lines[-1]
+    history.write_text("".join(lines[:-1]))  # as if it had been killed before its last word
+    again = json.loads(nanodyno(*command).stdout)
+    assert [run["summary"]["name"] for run in again["runs"]] == ["demo-narrow-1", "demo-wide-1"]
+    assert sorted(path.name for path in Path("runs").iterdir()) == ["demo-narrow-1", "demo-wide-1"]
+    assert nanodyno(*command).exit_code == 0
+    assert len(list(Path("runs").iterdir())) == 4

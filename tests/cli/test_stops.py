@@ -44,7 +44,12 @@ def started(tmp_path: Path, tiny: list[str]) -> Callable[..., "subprocess.Popen[
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "reason"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 0, "terminated")]
+    ("number", "code", "reason"),
+    [
+        (signal.SIGINT, 130, "interrupted"),
+        (signal.SIGTERM, 0, "terminated"),
+        (signal.SIGHUP, 0, "terminated"),
+    ],
 )
 def test_a_signal_finishes_the_iteration_saves_and_ends(
     started: Callable[..., "subprocess.Popen[str]"],
@@ -126,6 +131,7 @@ def test_resume_by_name_needs_no_recipe_and_takes_changes(nanodyno: Nanodyno, ti
         (["train", "--resume", "nobody"], "there is no run 'nobody'"),
         (["train", "--resume", "mine", "--name=other"], "two runs"),
         (["train", "--resume", "mine", "--n_embd=32"], "n_embd is 32, and was 16"),
+        (["train", "--resume", "mine", "--out_dir=x"], "--resume says where a run is"),
         (["train", "demo", "--autosave=often"], "is no duration"),
         (["train", "demo", "--stop-at=25:00"], "is no time"),
         (["train", "demo", "--stop-at=2001-01-01T00:00"], "has passed"),
@@ -220,6 +226,7 @@ def test_a_detached_run_that_cannot_start_says_why(tmp_path: Path, tiny: list[st
     )
     assert done.returncode == 2
     assert "no dataset 'nothing-here'" in done.stderr
+    assert not list(tmp_path.glob("runs/*"))
 
 
 def test_durations_and_times_are_read_as_people_write_them() -> None:

@@ -129,10 +129,20 @@ def test_all_faults_are_told_at_once(nanodyno: Nanodyno, tiny: list[str]) -> Non
 def test_the_folder_of_another_run_is_left_alone(nanodyno: Nanodyno, tiny: list[str]) -> None:
     assert nanodyno(*tiny, "--name=mine").exit_code == 0
     before = Path("runs/mine/steps.jsonl").read_bytes()
-    result = nanodyno(*tiny, "--name=mine")
+    result = nanodyno(*tiny, "--name=mine", "--learning_rate=1e-5")
     assert result.exit_code == 2
-    assert "belongs to another run" in result.stderr
+    assert "was started with other settings: learning_rate is 1e-05" in result.stderr
     assert Path("runs/mine/steps.jsonl").read_bytes() == before
+
+
+def test_a_command_whose_run_has_ended_has_nothing_to_do(nanodyno: Nanodyno, tiny: list[str]) -> None:
+    assert nanodyno(*tiny, "--name=mine").exit_code == 0
+    before = {path: path.read_bytes() for path in Path("runs").rglob("*") if path.is_file()}
+    for command in ([*tiny, "--name=mine"], ["train", "--resume", "mine"]):
+        result = nanodyno(*command)
+        assert result.exit_code == 0
+        assert "has ended after 4 iterations: nothing to do" in " ".join(result.output.split())
+    assert {path: path.read_bytes() for path in Path("runs").rglob("*") if path.is_file()} == before
 
 
 def test_the_recipe_comes_first(nanodyno: Nanodyno) -> None:

@@ -82,7 +82,7 @@ def test_the_first_iterations_after_a_split_do_not_stay_in_the_rates(
 def test_a_skipped_update_is_told_between_the_logged_iterations_too(record: Builder, step: Builder) -> None:
     started = Started(record({"log_interval": 10}), Path("r"), 0)
     spike = step(512, loss=9.25, grad_norm=31.0, skipped="loss-spike")
-    words = "update skipped in iteration 513 (loss spike): loss 9.2500, gradient norm 31"
+    words = "update not applied in iteration 513 (loss spike): loss 9.2500, gradient norm 31"
     assert shown(PlainDisplay, [started, spike]).splitlines()[-1] == words
     assert words in shown(LiveDisplay, [started, spike])
 

@@ -85,7 +85,7 @@ def test_lines_come_at_the_log_interval_and_at_the_start(record: Builder, step: 
 
 def test_an_overflow_in_fp16_is_told(record: Builder, step: Builder) -> None:
     started = Started(record(dtype="float16"), Path("r"), 0)
-    assert "update skipped (fp16 overflow)" in shown(PlainDisplay, [started, step(0, skipped="overflow")])
+    assert "update not applied (fp16 overflow)" in shown(PlainDisplay, [started, step(0, skipped="overflow")])
 
 
 def test_the_header_says_what_runs_on_what(h200: RunRecord) -> None:

@@ -191,7 +191,7 @@ def test_the_seed_decides_the_losses(trainer: Trainers) -> None:
 
 def test_a_loss_that_is_not_a_number_ends_the_run_after_its_record(trainer: Trainers) -> None:
     seen: list[Any] = []
-    with pytest.raises(RunFailed, match="the loss became nan at iteration 1") as caught:
+    with pytest.raises(RunFailed, match="the loss became nan in iteration 2") as caught:
         seen.extend(trainer(learning_rate=1e30, decay_lr=False).events())
     assert caught.value.exit_code == 1
     assert math.isnan(seen[-1].loss)
@@ -209,7 +209,7 @@ def test_broken_weights_never_take_the_place_of_a_good_checkpoint(
     event = next(events)
     assert isinstance(event, EvalRecord)
     assert math.isnan(event.val_loss)
-    with pytest.raises(RunFailed, match="nan at iteration 4"):
+    with pytest.raises(RunFailed, match="the val loss became nan at 4"):
         next(events)
     good = newest(tmp_path)
     assert good.progress.iteration == 2

@@ -8,9 +8,12 @@ import typer
 from nanodyno.cli.options import INTERRUPTED, RUNS_FOLDER, Json, console_for
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
 
     from nanodyno.analysis.summary import Summary
+    from nanodyno.config import RunConfig
     from nanodyno.records.store import Run
 
 WIDTHS = {"demo-narrow": 128, "demo-wide": 256}
@@ -37,7 +40,8 @@ def demo(
     console.print(
         "Two GPTs on the source code of Python's standard library, one twice as wide.", style="bold"
     )
-    results = [_train(stem, width, max_iters, device, console) for stem, width in WIDTHS.items()]
+    configs = {stem: _config(width, max_iters, device) for stem, width in WIDTHS.items()}
+    results = [_train(stem, folder, configs[stem], console) for stem, folder in _folders(configs).items()]
     better = min(results, key=lambda result: _val_loss(result[1]))[0]
     dials = Dials(PROMPT, SAMPLE_TOKENS, temperature=0.7, top_k=40, seed=1337)
     text = PROMPT + "".join(sample_text(better.folder / CHECKPOINTS_FOLDER, dials, device))
@@ -48,24 +52,41 @@ def demo(
     _show(results, better, text, console)
 
 
-def _train(
-    stem: str, width: int, max_iters: int | None, device: str, console: "Console"
-) -> "tuple[Run, Summary]":
-    from nanodyno.analysis.summary import summarise
-    from nanodyno.cli.train import run_folder
+def _config(width: int, max_iters: int | None, device: str) -> "RunConfig":
     from nanodyno.config import build_config
     from nanodyno.recipes import load_settings, override
-    from nanodyno.records.lock import remove_if_unused
-    from nanodyno.records.store import read_run
-    from nanodyno.report.progress import make_display
-    from nanodyno.train.job import Job
-    from nanodyno.train.runner import run_training
 
     changes: dict[str, object] = {"n_embd": width, "device": device}
     if max_iters is not None:
         changes["max_iters"] = max_iters
-    config = build_config(override(load_settings("demo"), changes).values)
-    folder = run_folder(config, None, stem)
+    return build_config(override(load_settings("demo"), changes).values)
+
+
+def _folders(configs: "dict[str, RunConfig]") -> "dict[str, Path | None]":
+    """Where a demo that was interrupted goes on, with what it had finished; None for a new run."""
+    from nanodyno.train.continuing import of_the_same_settings, unfinished
+
+    left = {stem: unfinished(RUNS_FOLDER, stem, config) for stem, config in configs.items()}
+    if not any(left.values()):
+        return left
+    newest = {
+        stem: next(of_the_same_settings(RUNS_FOLDER, stem, config), None) for stem, config in configs.items()
+    }
+    return {stem: folder or (run.folder if (run := newest[stem]) else None) for stem, folder in left.items()}
+
+
+def _train(
+    stem: str, folder: "Path | None", config: "RunConfig", console: "Console"
+) -> "tuple[Run, Summary]":
+    from nanodyno.analysis.summary import summarise
+    from nanodyno.records.lock import remove_if_unused
+    from nanodyno.records.store import read_run
+    from nanodyno.records.writer import claim_folder
+    from nanodyno.report.progress import make_display
+    from nanodyno.train.job import Job
+    from nanodyno.train.runner import run_training
+
+    folder = folder or claim_folder(RUNS_FOLDER / stem)
     display = make_display("auto", console)
     try:
         reason = run_training(Job(config, folder.name, folder, ("nanodyno", *sys.argv[1:])), display)

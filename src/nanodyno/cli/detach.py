@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import typer
 
@@ -18,6 +19,8 @@ LONGEST_START_SECONDS = 120
 
 def train_in_background(folder: Path, arguments: Sequence[str], json: bool) -> None:
     """Starts the same command without --detach and waits until it trains or has failed."""
+    from nanodyno.records.lock import remove_if_unused
+    from nanodyno.records.store import RUN_FILE
     from nanodyno.train.processes import launched
 
     if launched():
@@ -28,9 +31,8 @@ def train_in_background(folder: Path, arguments: Sequence[str], json: bool) -> N
     command = [each for each in arguments if each not in ("--detach", "--json")]
     if not any(each.split("=")[0] in ("--resume", "--out_dir") for each in command):
         command.append(f"--out_dir={folder}")
-    folder.mkdir(parents=True, exist_ok=True)
     log = folder / LOG_FILE
-    with log.open("ab") as file:
+    with _opened(folder, log) as file:
         start = file.tell()
         child = subprocess.Popen(
             [sys.executable, "-m", "nanodyno", *command],
@@ -43,8 +45,25 @@ def train_in_background(folder: Path, arguments: Sequence[str], json: bool) -> N
         )
     if _failed(child, folder):
         typer.echo(log.read_bytes()[start:].decode(errors="replace").rstrip(), err=True)
+        if not (folder / RUN_FILE).exists():
+            log.unlink()
+            remove_if_unused(folder)
         raise typer.Exit(child.returncode)
     _tell(folder, log, child.pid, json)
+
+
+def _opened(folder: Path, log: Path) -> BinaryIO:
+    """The log, unless another process is writing it, or nobody may."""
+    from nanodyno.records.store import RUN_FILE
+    from nanodyno.records.writer import locked
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if (folder / RUN_FILE).exists():
+            locked(folder).release()
+        return log.open("ab")
+    except OSError as error:
+        raise NanodynoError(f"cannot write {log}: {error.strerror}", "see who may write there") from error
 
 
 def _tell(folder: Path, log: Path, process: int, json: bool) -> None:

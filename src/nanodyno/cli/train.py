@@ -47,7 +47,8 @@ def train(  # noqa: PLR0913 - one parameter per option
         float | None, typer.Option(min=0.0, help="Save and stop after so many hours of this process.")
     ] = None,
     stop_at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Save and stop at 07:30, or at 2026-11-16T07:30.")
+        str | None,
+        typer.Option(metavar="TIME", help="Save and stop at 07:30, or at 2026-11-16T07:30, local time."),
     ] = None,
     autosave: Annotated[
         str, typer.Option(metavar="TIME", help="Save this often besides the evaluations; off is never.")
@@ -140,6 +141,8 @@ def _resumed(run: str, source: str | None, arguments: list[str]) -> "tuple[Setti
     # These follow from what stays: with another micro-batch the effective batch is the same.
     stale = {"gradient_accumulation_steps", "eval_iters", "eval_only"} if source is None else set()
     changes = parse_overrides(arguments)
+    if refused := {"out_dir", "init_from"} & changes.keys():
+        raise NanodynoError(f"--resume says where a run is, and --{min(refused)} too", "give one of them")
     if "learning_rate" in changes and values.get("min_lr") == tenth(values.get("learning_rate")):
         stale.add("min_lr")
     kept = {key: value for key, value in values.items() if key not in stale}

@@ -148,7 +148,8 @@ class RunConfig(BaseModel):
     )
     bad_update: Literal["stop", "skip"] = Field(
         default="stop",
-        description="at a loss or gradient that is no number or leaps: stop the run, or skip the update",
+        description="at a loss or gradient that is no number or leaps: stop the run, or skip the update "
+        "(ten in a row stop it)",
     )
     spike_zscore: _NotNegative = Field(
         default=0.0,

@@ -104,7 +104,7 @@ def _speed(summary: Summary) -> Rows:
         or summary.micro_step_seconds is None
         or summary.flops_per_second is None
     ):
-        return [("speed", "not known yet: the run ended inside its first iterations")]
+        return [("speed", "not known yet: it takes a few iterations after the first ones")]
     since = f" since iteration {summary.rated_from:,}" if summary.rated_from else ""
     rows = [
         ("speed", _interval(speed, 1, "tokens/s") + since),

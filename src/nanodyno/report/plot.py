@@ -77,7 +77,8 @@ def _tick(row: int, height: int, low: float, high: float) -> str:
     if row not in (0, height // 2, height - 1):
         return " " * AXIS_WIDTH
     value = high - (high - low) * row / (height - 1)
-    return f"{value:{AXIS_WIDTH - 1}.3g} "
+    words = next(text for digits in (3, 2, 1, 0) if len(text := f"{value:.{digits}g}") < AXIS_WIDTH)
+    return f"{words:>{AXIS_WIDTH - 1}} "
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:

@@ -101,7 +101,7 @@ def step_parts(step: StepRecord, speed: Speed, meter: Meter) -> list[str]:
         peak_words(now),
         f"nanoGPT's MFU (A100) {quantities.percent(now.nanogpt_mfu)}",
         *memory_words(step),
-        *([f"update skipped ({SKIPPED[step.skipped]})"] if step.skipped else []),
+        *([f"update not applied ({SKIPPED[step.skipped]})"] if step.skipped else []),
         f"ETA {quantities.clock(speed.eta_seconds)}",
     ]
 
@@ -139,7 +139,7 @@ def skip_words(step: StepRecord) -> str | None:
         return None
     norm = "" if step.grad_norm is None else f", gradient norm {step.grad_norm:.4g}"
     why = SKIPPED[step.skipped]
-    return f"update skipped in iteration {step.iteration + 1} ({why}): loss {step.loss:.4f}{norm}"
+    return f"update not applied in iteration {step.iteration + 1} ({why}): loss {step.loss:.4f}{norm}"
 
 
 def split_words(split: SplitRecord) -> str:

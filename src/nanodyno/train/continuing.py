@@ -1,5 +1,6 @@
 """Going on with a run: which one, from which checkpoint, and with which other settings that can be done."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,6 +88,12 @@ def _newest(folder: Path, run: Run, watch: Watch) -> Checkpoint | None:
 
 def unfinished(root: Path, stem: str, config: RunConfig) -> Path | None:
     """The newest of the runs stem-1, stem-2, ... that this very config has left unfinished."""
+    runs = of_the_same_settings(root, stem, config)
+    return next((run.folder for run in runs if not run.running and not run.finished), None)
+
+
+def of_the_same_settings(root: Path, stem: str, config: RunConfig) -> Iterator[Run]:
+    """The runs stem-1, stem-2, ... of this very config, newest first."""
     for folder in reversed(run_folders(root)):
         number = folder.name.removeprefix(f"{stem}-")
         if number == folder.name or not number.isdigit():
@@ -95,9 +102,12 @@ def unfinished(root: Path, stem: str, config: RunConfig) -> Path | None:
             run = read_run(folder)
         except NanodynoError:
             continue
-        if not (run.running or run.finished or _changes(run.record.config, config)):
-            return folder
-    return None
+        if not _changes(run.record.config, config):
+            yield run
+
+
+def has_ended(earlier: Earlier, config: RunConfig) -> bool:
+    return earlier.run.finished and earlier.iteration >= config.max_iters and not config.eval_only
 
 
 def check(earlier: Earlier, record: RunRecord, folder: Path) -> None:
@@ -114,12 +124,12 @@ def check(earlier: Earlier, record: RunRecord, folder: Path) -> None:
     impossible = [key for key in changed if key in FIXED]
     if new.config.max_iters < earlier.iteration:
         impossible.append("max_iters")
-        changed["max_iters"] = f"max_iters is {new.config.max_iters}, and {earlier.iteration} are made"
+        changed["max_iters"] = f"max_iters is {new.config.max_iters}, and {earlier.iteration} are done"
     if impossible:
         rest = [words for key, words in changed.items() if key not in impossible]
         raise NanodynoError(
             f"{folder} cannot go on like this: " + "; ".join(changed[key] for key in impossible),
-            "resume it with the model, the data and the seed it was started with, or start a new run with "
+            "resume it as it was started, but for what a run can change on its way, or start a new one with "
             "another --name" + (f" (it could go on with these: {'; '.join(rest)})" if rest else ""),
         )
 
@@ -155,13 +165,8 @@ def _refuse_unless_the_same(run: Run, config: RunConfig) -> None:
     changed = _changes(run.record.config, config)
     if changed:
         raise NanodynoError(
-            f"{run.folder} belongs to another run: {'; '.join(changed.values())}",
+            f"{run.folder} was started with other settings: {'; '.join(changed.values())}",
             f"go on with that run with --resume {run.folder}, or choose another --name or --out_dir",
-        )
-    if run.finished:
-        raise NanodynoError(
-            f"{run.folder} belongs to another run, which has ended after {run.iterations_done} iterations",
-            f"lengthen it with --resume {run.folder} --max_iters=N, or choose another --name or --out_dir",
         )
     if run.stop is not None and run.stop.reason == "diverged":
         raise NanodynoError(

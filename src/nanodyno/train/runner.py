@@ -27,6 +27,8 @@ from nanodyno.train.sentry import Diverged
 from nanodyno.train.stops import Stops, signals
 from nanodyno.train.trainer import SavePoint, Trainer
 
+NOTHING = "nothing to do"
+
 
 def run_training(job: Job, watch: Watch) -> StopReason:
     """Trains to the end of the config, or to where it is stopped; every record is on disk before it is shown.
@@ -57,6 +59,8 @@ def _lead(job: Job, watch: Watch, stops: Stops, processes: Processes) -> StopRea
         if earlier is not None:
             continuing.check(earlier, record, job.folder)
             continuing.check_files(earlier, record, dataset, watch)
+            if continuing.has_ended(earlier, job.config):
+                return _nothing_to_do(job.folder, earlier, watch, processes)
             record = continuing.continued(record, earlier)
         saved = earlier.saved if earlier else None
         processes.share("checkpoint", str(saved.folder.absolute()) if saved else "")
@@ -82,6 +86,8 @@ def _follow(job: Job, stops: Stops, processes: Processes) -> StopReason:
     """The other processes: the same steps, nothing written and nothing shown."""
     choice = _choose(job.config, processes.count)
     folder = processes.share("checkpoint")
+    if folder == NOTHING:
+        return "finished"
     dataset = _open(job, lambda _: None)
     vocab_size = job.config.vocab_size or padded_vocab_size(dataset.vocab_size)
     trainer = _trainer(job.config, dataset, vocab_size, choice, processes)
@@ -125,6 +131,8 @@ class _Recording:
         trainer, watch = self.trainer, self.watch
         writer.append(_start(trainer))
         _keep_tokenizer(trainer.dataset, self.job.folder)
+        if words := self.job.limits.words():
+            watch(Message(words))
         with signals(self.stops, launched(), lambda text: watch(Message(text))):
             began = _warm_up(trainer, record, watch)
             writer.replace_run(began)
@@ -225,6 +233,17 @@ def refuse_together(config: RunConfig, choice: Choice, processes: int) -> None:
             f"--device={config.device} is one card, and there are {processes} processes",
             "leave it out: each process has the card of its number",
         )
+
+
+def _nothing_to_do(folder: Path, earlier: Earlier, watch: Watch, processes: Processes) -> StopReason:
+    watch(
+        Message(
+            f"{folder} has ended after {earlier.iteration} iterations: nothing to do. --resume {folder} "
+            "--max_iters=N lengthens it; another --name starts a new run"
+        )
+    )
+    processes.share("checkpoint", NOTHING)
+    return "finished"
 
 
 def _look_only(trainer: Trainer, started: Started, watch: Watch) -> StopReason:

@@ -3,12 +3,14 @@
 A first Ctrl-C or SIGTERM lets the iteration end and its state be saved; a second Ctrl-C stops at once.
 """
 
+import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from types import FrameType
 
 from nanodyno.records.types import StopReason
@@ -27,6 +29,15 @@ class Limits:
     stop_at: float | None = None
     """Unix time."""
     autosave_seconds: float | None = AUTOSAVE_SECONDS
+
+    def words(self) -> str:
+        """When this process will stop, if it has a limit."""
+        told: list[str] = []
+        if self.stop_at is not None:
+            told.append(f"at {datetime.fromtimestamp(self.stop_at).astimezone():%Y-%m-%d %H:%M} local time")
+        if self.max_seconds is not None:
+            told.append(f"after {self.max_seconds / 3600:.3g} hours")
+        return f"saves and stops {' or '.join(told)}" if told else ""
 
 
 class Stops:
@@ -57,9 +68,40 @@ class Stops:
         self._saved = self._clock()
 
 
+class _Handlers:
+    """What a signal does. Words are printed by a thread, since a signal may come in the middle of a print."""
+
+    def __init__(self, stops: Stops, launched: bool, tell: Callable[[str], None]) -> None:
+        self._stops = stops
+        self._launched = launched
+        self._tell = tell
+        self._first = 0.0
+
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self._stops.asked is None:
+            self._first = now
+            self._stops.asked = "interrupted"
+            words = "Ctrl-C: finishing what is at hand and saving; once more stops at once"
+            threading.Thread(target=self._tell, args=(words,), daemon=True).start()
+        elif not self._launched or now - self._first > SAME_SIGNAL_SECONDS:
+            signal.default_int_handler(number, frame)
+
+    def terminate(self, _: int, __: FrameType | None) -> None:
+        self._stops.asked = self._stops.asked or "terminated"
+
+    def hang_up(self, number: int, frame: FrameType | None) -> None:
+        """The terminal is gone, and a print to it would fail."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (1, 2):
+            if os.isatty(stream):
+                os.dup2(nowhere, stream)
+        self.terminate(number, frame)
+
+
 @contextmanager
 def signals(stops: Stops, launched: bool, tell: Callable[[str], None]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM ask `stops` to stop; what was there before is put back.
+    """Ctrl-C, SIGTERM and the end of the terminal ask `stops` to stop; what was there before is put back.
 
     launched: by torchrun, which passes signals on. Python takes signals in its main thread alone; in another
     thread nothing is changed.
@@ -67,27 +109,12 @@ def signals(stops: Stops, launched: bool, tell: Callable[[str], None]) -> Iterat
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    first = 0.0
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal first
-        now = time.monotonic()
-        if stops.asked is None:
-            first = now
-            stops.asked = "interrupted"
-            # From a thread, since the signal may have come in the middle of a print.
-            words = "Ctrl-C: finishing what is at hand and saving; once more stops at once"
-            threading.Thread(target=tell, args=(words,), daemon=True).start()
-        elif not launched or now - first > SAME_SIGNAL_SECONDS:
-            signal.default_int_handler(number, frame)
-
-    def terminate(_: int, __: FrameType | None) -> None:
-        stops.asked = stops.asked or "terminated"
-
-    before = {
-        number: signal.signal(number, handler)
-        for number, handler in ((signal.SIGINT, interrupt), (signal.SIGTERM, terminate))
-    }
+    handlers = _Handlers(stops, launched, tell)
+    wanted = {signal.SIGINT: handlers.interrupt, signal.SIGTERM: handlers.terminate}
+    # Under nohup it is ignored, and stays so; Windows has none.
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        wanted[signal.SIGHUP] = handlers.hang_up
+    before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
     try:
         yield
     finally:

@@ -44,7 +44,7 @@ from nanodyno.train.device import (
 from nanodyno.train.engine import Compiled, Engine
 from nanodyno.train.evaluate import Interrupted
 from nanodyno.train.processes import Processes
-from nanodyno.train.sentry import MOST_SKIPS_IN_A_ROW, Diverged, Sentry
+from nanodyno.train.sentry import MOST_SKIPS_IN_A_ROW, Diverged, Sentry, what_happened
 from nanodyno.train.stops import STOPS, Limits, Stops
 
 Result = TypeVar("Result")
@@ -225,7 +225,7 @@ class Trainer:
             return
         yield record
         if not math.isfinite(record.val_loss + record.train_loss):
-            raise Diverged("not-finite", self.iteration, record.val_loss, None, self.saved_at)
+            raise Diverged(f"the val loss became {record.val_loss} at {self.iteration}", self.saved_at)
         self.evaluation = record.iteration, record.val_loss
         yield from self._save_point("evaluation")
         gc.collect()
@@ -235,14 +235,17 @@ class Trainer:
         if not self.iteration or (self.saved_at == self.iteration and reason != "evaluation"):
             return
         if not self.engine.weights_are_finite():
-            raise Diverged("not-finite", self.iteration, math.nan, None, self.saved_at)
+            raise Diverged(f"weights are no numbers any more at iteration {self.iteration}", self.saved_at)
         yield SavePoint(reason)
 
     def _iteration(self) -> Iterator[Happening]:
         step = yield from self._within_memory(self._step)
         yield step
         if self._gives_up(step.skipped):  # not saved: these weights and this batch would do it again
-            raise Diverged(step.skipped, step.iteration, step.loss, step.grad_norm, self.saved_at)
+            words = what_happened(step.skipped, step.loss, step.grad_norm)
+            skipping = self.config.bad_update == "skip"
+            many = f", and {MOST_SKIPS_IN_A_ROW} updates in a row were left out" if skipping else ""
+            raise Diverged(f"{words} in iteration {step.iteration + 1}{many}", self.saved_at, skipping)
         self.iteration += 1
         self.sequences += self.batches.sequences
 
