@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -56,10 +57,8 @@ def encode_row(row: dict[str, str]) -> dict[str, object]:
     return {"ids": ids, "len": len(ids)}
 
 
-def nanogpt_method(table: "object", threads: int, scratch: Path) -> int:
-    import datasets  # pyright: ignore[reportMissingImports]
-
-    assert isinstance(table, datasets.Dataset)
+def nanogpt_method(table: Any, threads: int, scratch: Path) -> int:
+    """table is a Dataset of Hugging Face's datasets."""
     cache = scratch / "map.arrow"
     tokenized = table.map(
         encode_row,
