@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -135,3 +136,18 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(nanodyno: Nanodyno, 
     assert not Path("out/manifest.json").exists()
     record = json.loads(nanodyno(*command, "--json").stdout)
     assert 0 < record["new_tokens"] < record["train_tokens"] + record["val_tokens"]
+
+
+def test_a_run_on_a_trained_tokenizer_is_sampled_without_its_dataset(
+    nanodyno: Nanodyno, tiny: list[str]
+) -> None:
+    lines = [json.dumps({"text": f"{n} times {n} is {n * n}. " * 20}) for n in range(200)]
+    Path("sums.jsonl").write_text("\n".join(lines) + "\n")
+    prepared = nanodyno("prepare", "sums.jsonl", "--train-bpe", "300", "--val", "0.2", "--out", "data/sums")
+    assert prepared.exit_code == 0, prepared.output
+    trained = nanodyno(*tiny, "--dataset=sums", "--name=sums")
+    assert trained.exit_code == 0, trained.output
+    shutil.rmtree("data/sums")
+    sampled = nanodyno("sample", "sums", "--tokens", "20", "--prompt", "7 times", "--json")
+    assert sampled.exit_code == 0, sampled.output
+    assert len(json.loads(sampled.stdout)["text"]) > 5

@@ -1,6 +1,7 @@
 """How a run is stopped and gone on with from the command line, with real signals to a real process."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -48,7 +49,6 @@ def started(tmp_path: Path, tiny: list[str]) -> Callable[..., "subprocess.Popen[
     [
         (signal.SIGINT, 130, "interrupted"),
         (signal.SIGTERM, 0, "terminated"),
-        (signal.SIGHUP, 0, "terminated"),
     ],
 )
 def test_a_signal_finishes_the_iteration_saves_and_ends(
@@ -195,16 +195,20 @@ def test_autosave_saves_between_evaluations(nanodyno: Nanodyno, tiny: list[str])
     ]
 
 
-def test_a_detached_run_trains_on_its_own(tmp_path: Path, tiny: list[str]) -> None:
-    command = [sys.executable, "-m", "nanodyno", *tiny, "--detach", "--log_interval=1"]
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
+def detach(folder: Path, *command: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "nanodyno", *command, "--detach"],
+        cwd=folder,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=120,
+        check=False,
     )
+
+
+def test_a_detached_run_trains_on_its_own(tmp_path: Path, tiny: list[str]) -> None:
+    done = detach(tmp_path, *tiny, "--log_interval=1")
     assert done.returncode == 0, done.stderr
     assert "demo-1 trains in the background, process" in done.stdout
     deadline = time.monotonic() + 60
@@ -215,18 +219,34 @@ def test_a_detached_run_trains_on_its_own(tmp_path: Path, tiny: list[str]) -> No
 
 
 def test_a_detached_run_that_cannot_start_says_why(tmp_path: Path, tiny: list[str]) -> None:
-    command = [sys.executable, "-m", "nanodyno", *tiny, "--detach", "--dataset=nothing-here"]
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = detach(tmp_path, *tiny, "--dataset=nothing-here")
     assert done.returncode == 2
     assert "no dataset 'nothing-here'" in done.stderr
     assert not list(tmp_path.glob("runs/*"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such terminals")
+def test_closing_the_terminal_saves_and_stops(tmp_path: Path, tiny: list[str]) -> None:
+    import pty
+
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(tmp_path)
+        os.environ["OMP_NUM_THREADS"] = "1"
+        os.execv(sys.executable, [sys.executable, "-m", "nanodyno", *tiny, *LONG, "--name=long"])
+    steps = tmp_path / "runs" / "long" / "steps.jsonl"
+    deadline = time.monotonic() + 60
+    while not (steps.exists() and steps.stat().st_size > 5000) and time.monotonic() < deadline:
+        if select.select([terminal], [], [], 0.02)[0]:
+            os.read(terminal, 4096)
+    os.close(terminal)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    run = read_run(tmp_path / "runs" / "long")
+    assert run.stop is not None
+    assert run.stop.reason == "terminated"
+    saves = [entry.iteration for entry in run.history if isinstance(entry, SaveRecord)]
+    assert saves == [run.iterations_done]
 
 
 def test_durations_and_times_are_read_as_people_write_them() -> None:

@@ -1,6 +1,7 @@
 """`nanodyno train`: a run from a recipe, a TOML file or a nanoGPT config; or one gone on with."""
 
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -166,7 +167,10 @@ def _train(job: "Job", log: "LogStyle", json: bool) -> None:
     def watch(event: Event) -> None:
         if isinstance(event, EvalRecord):
             evals.append(event)
-        display(event)
+        with suppress(
+            OSError
+        ):  # a terminal that went away, a log on a full disk: the run outlives its reader
+            display(event)
 
     try:
         reason = run_training(job, watch)

@@ -76,6 +76,9 @@ class _Handlers:
         self._launched = launched
         self._tell = tell
         self._first = 0.0
+        self._terminals = [
+            stream for stream in (1, 2) if os.isatty(stream)
+        ]  # once gone, none says it was one
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
@@ -93,9 +96,8 @@ class _Handlers:
     def hang_up(self, number: int, frame: FrameType | None) -> None:
         """The terminal is gone, and a print to it would fail."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        for stream in (1, 2):
-            if os.isatty(stream):
-                os.dup2(nowhere, stream)
+        for stream in self._terminals:
+            os.dup2(nowhere, stream)
         self.terminate(number, frame)
 
 
