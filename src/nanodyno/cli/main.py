@@ -11,6 +11,7 @@ from nanodyno import __version__
 from nanodyno.cli.demo import demo
 from nanodyno.cli.options import INTERRUPTED
 from nanodyno.cli.prepare import prepare
+from nanodyno.cli.probe import probe
 from nanodyno.cli.runs import runs
 from nanodyno.cli.sample import sample
 from nanodyno.cli.show import show
@@ -67,6 +68,10 @@ app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
     no_args_is_help=True,
 )(train)
+app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    no_args_is_help=True,
+)(probe)
 app.command()(runs)
 app.command(no_args_is_help=True)(show)
 app.command(no_args_is_help=True)(sample)

@@ -1,0 +1,194 @@
+"""Probes read: how long an iteration takes, at what rate with what interval, and where the time went."""
+
+import statistics
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from nanodyno.analysis.budget import Budget, Reading, read, read_cut_short
+from nanodyno.analysis.repeats import Visit, config_interval
+from nanodyno.analysis.statistics import Interval
+from nanodyno.analysis.steady import ProcessSummary, summarise
+from nanodyno.analysis.throughput import mfu
+from nanodyno.config import RunConfig
+from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, flops_per_token, nanogpt_flops_per_token
+from nanodyno.hardware.cards import find_card
+from nanodyno.records.probe import (
+    BreakdownRecord,
+    Measured,
+    Part,
+    ProbeResult,
+    SampleRecord,
+    SetupRecord,
+    VisitRecord,
+)
+
+
+def iteration_seconds(sample: SampleRecord, accumulation: int) -> float:
+    """Of a whole iteration: what was timed, and the micro-steps left out at the pace of those between."""
+    missing = accumulation - sample.micro_steps
+    if missing == 0:
+        return sample.seconds
+    each = statistics.fmean(sample.micro_step_seconds or [sample.seconds / sample.micro_steps])
+    return sample.seconds + missing * each
+
+
+def visit_summary(visit: VisitRecord, config: RunConfig) -> ProcessSummary:
+    """One visit as one number: seconds of a whole iteration."""
+    accumulation = config.gradient_accumulation_steps
+    summary = summarise([iteration_seconds(sample, accumulation) for sample in visit.samples])
+    assert summary is not None, "a visit has one iteration at least"
+    return summary
+
+
+def visits_of(results: Mapping[str, ProbeResult]) -> list[Visit]:
+    """What comparisons read. Seconds are of one token, so that configs of other sizes of batch compare."""
+    return [
+        Visit(
+            name,
+            visit.process,
+            visit.round,
+            visit_summary(visit, result.config).seconds / result.config.tokens_per_iter,
+        )
+        for name, result in results.items()
+        if isinstance(result, Measured)
+        for visit in result.visits
+    ]
+
+
+def reading_of(results: Mapping[str, ProbeResult], budget: Budget, reference: str, margin: float) -> Reading:
+    """Every config against the reference; also when the measuring was cut short."""
+    visits = visits_of(results)
+    reading = read(visits, budget, reference=reference, margin=margin)
+    return reading or read_cut_short(visits, budget, reference=reference, margin=margin)
+
+
+def ceiling_share(seconds: float, config: RunConfig, setup: SetupRecord) -> float | None:
+    """The exact rate of work as a fraction of what the device reached in large matrix products."""
+    if setup.matmul_flops_per_second is None:
+        return None
+    return mfu(config.tokens_per_iter / seconds, _flops(config, setup), setup.matmul_flops_per_second)
+
+
+@dataclass(frozen=True)
+class ProbeSummary:
+    """Everything derived from one measured config; None means not measured or not known."""
+
+    tokens_per_second: Interval
+    """Over processes, with Student's t; without bounds from a single one."""
+    iteration_seconds: float
+    micro_step_seconds: float
+    own_precision: float | None
+    """To which the least precise process knew its own mean: says nothing about the next process."""
+    processes: int
+    iterations: int
+    """That count."""
+    warmup: int
+    spikes: int
+    flops_per_second: float
+    """By exact causal FLOPs."""
+    card_name: str | None
+    card_share: float | None
+    """Of the datasheet's dense peak."""
+    ceiling_share: float | None
+    """Of the matrix products measured in the same process."""
+    nanogpt_mfu: float
+    time: "TimeShares | None"
+
+
+def summarise_probe(measured: Measured, left_out: Collection[int] = ()) -> ProbeSummary:
+    """left_out: rounds that a reading has set aside."""
+    config, setup = measured.config, measured.setup
+    counted = [visit for visit in measured.visits if visit.round not in left_out] or measured.visits
+    measured = measured.model_copy(update={"visits": tuple(counted)})
+    visits = visits_of({"": measured})
+    per_token = config_interval(visits, "")
+    assert per_token is not None, "a measured config has visits"
+    rate = _inverse(per_token)
+    each = [visit_summary(visit, config) for visit in measured.visits]
+    steps = [
+        seconds
+        for visit, summary in zip(measured.visits, each, strict=True)
+        for sample in visit.samples[summary.warmup :]
+        for seconds in sample.micro_step_seconds or [sample.seconds / sample.micro_steps]
+    ]
+    precisions = [summary.precision for summary in each if summary.precision is not None]
+    card, peak = _peak(setup)
+    seconds = config.tokens_per_iter / rate.estimate
+    return ProbeSummary(
+        tokens_per_second=rate,
+        iteration_seconds=seconds,
+        micro_step_seconds=statistics.median(steps),
+        own_precision=max(precisions, default=None),
+        processes=rate.n,
+        iterations=sum(summary.counted for summary in each),
+        warmup=sum(summary.warmup for summary in each),
+        spikes=sum(summary.spikes for summary in each),
+        flops_per_second=rate.estimate * _flops(config, setup),
+        card_name=card,
+        card_share=None if peak is None else mfu(rate.estimate, _flops(config, setup), peak),
+        ceiling_share=ceiling_share(seconds, config, setup),
+        nanogpt_mfu=mfu(
+            rate.estimate, nanogpt_flops_per_token(config.model_shape(setup.vocab_size)), NANOGPT_PEAK_FLOPS
+        ),
+        time=None if measured.breakdown is None else time_shares(measured.breakdown),
+    )
+
+
+@dataclass(frozen=True)
+class TimeShares:
+    """Where the time went, as fractions that add up to 1."""
+
+    parts: dict[Part, float]
+    data: float
+    """Waiting for a batch, the device idle."""
+    idle: float
+    """Between kernels for any other reason: launching, synchronising; on a CPU, Python and dispatching."""
+    kernels_per_micro_step: float
+    launches_per_micro_step: float | None
+    adds_up: float
+    """All that the profiler saw, idle time included, over the wall time without it: 1 is perfect."""
+
+
+def time_shares(breakdown: BreakdownRecord) -> TimeShares:
+    """Kernels last as long watched as unwatched, and gaps between them do not: idle is what they leave of the
+    unwatched wall time. Operators on a CPU are slowed as the gaps are, so their whole is the watched time.
+    """
+    busy = sum(breakdown.part_seconds.values())
+    whole = breakdown.wall_seconds if breakdown.source == "kernels" else breakdown.profiled_seconds
+    whole = max(whole, busy)
+    idle = whole - busy
+    data = min(idle, breakdown.data_seconds)
+    launches = breakdown.launches
+    return TimeShares(
+        parts={part: seconds / whole for part, seconds in breakdown.part_seconds.items()},
+        data=data / whole,
+        idle=(idle - data) / whole,
+        kernels_per_micro_step=breakdown.kernels / breakdown.micro_steps,
+        launches_per_micro_step=None if launches is None else launches / breakdown.micro_steps,
+        adds_up=max(busy, breakdown.profiled_seconds) / breakdown.wall_seconds,
+    )
+
+
+def _flops(config: RunConfig, setup: SetupRecord) -> int:
+    return flops_per_token(config.model_shape(setup.vocab_size), setup.data_vocab_size)
+
+
+def _peak(setup: SetupRecord) -> tuple[str | None, float | None]:
+    machine = setup.machine
+    card = (
+        find_card(machine.device_name, machine.device_memory_bytes) if machine.device_type == "cuda" else None
+    )
+    peak = card.peak_flops(setup.arithmetic.dtype) if card else None
+    return (card.name, peak) if card and peak else (None, None)
+
+
+def _inverse(interval: Interval) -> Interval:
+    """Of seconds per token to tokens per second: the bounds change places."""
+    low, high = interval.low, interval.high
+    return Interval(
+        1 / interval.estimate,
+        None if high is None else 1 / high,
+        None if low is None else 1 / low,
+        interval.level,
+        interval.n,
+    )

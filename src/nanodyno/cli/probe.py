@@ -1,0 +1,137 @@
+"""`nanodyno probe`: one config measured in a process of its own, or several compared."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nanodyno.cli.options import INTERRUPTED, Json, console_for, seconds_of
+from nanodyno.errors import NanodynoError
+
+if TYPE_CHECKING:
+    from nanodyno.analysis.budget import Budget
+    from nanodyno.probe.messages import ProbeJob
+    from nanodyno.records.probe import ProbeResult
+
+
+def probe(  # noqa: PLR0913 - one parameter per option
+    configs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="CONFIG[,key=value...]...",
+            help="A recipe (demo, gpt2-384, gpt2-768), a TOML file or a nanoGPT config, each with settings "
+            "of its own after commas. The first is what the others are compared with.",
+        ),
+    ],
+    precision: Annotated[
+        float,
+        typer.Option(
+            min=0.0005, max=0.5, help="To which a process knows its own mean before it stops; 0.01 is 1%."
+        ),
+    ] = 0.01,
+    limit: Annotated[
+        str, typer.Option(metavar="TIME", help="A process stops measuring after this in any case.")
+    ] = "20s",
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Processes of each config (default: 1 for one config; for several as many as it takes, at "
+            "most 16).",
+        ),
+    ] = None,
+    margin: Annotated[
+        float, typer.Option(min=0.0001, max=0.5, help="Within which two configs count as tied; 0.01 is 1%.")
+    ] = 0.01,
+    redo: Annotated[
+        int, typer.Option(min=0, help="How often a round that something disturbed is made again.")
+    ] = 2,
+    breakdown: Annotated[
+        bool, typer.Option(help="Also profile where the time goes, in a pass of its own.")
+    ] = True,
+    with_data: Annotated[
+        bool, typer.Option("--with-data", help="Read the config's dataset; otherwise tokens are synthetic.")
+    ] = False,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads on a CPU (default: torch's choice).")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Measure how fast a config trains, and where its time goes; or compare several. Nothing is saved.
+
+    nanodyno probe gpt2-768
+
+    nanodyno probe gpt2-768 gpt2-768,batch_size=16 gpt2-768,compile=False
+
+    nanodyno probe demo demo,n_embd=256 --device=cpu --processes 6
+
+    Several configs take turns (A B, B A, ...), each turn in a process of its own.
+
+    --key=value after the configs goes for all of them. Ctrl-C shows what was measured.
+    """
+    jobs = _jobs(configs, with_data, threads)
+    seconds = seconds_of(limit)
+    if seconds is None:
+        raise NanodynoError("a probe without an end", "give --limit a time, such as 20s")
+
+    from nanodyno.analysis.budget import DEFAULT_BUDGET, Budget
+    from nanodyno.probe.bench import Bench, Plan, measure_against
+    from nanodyno.report.probing import make_probe_display
+
+    alone = 1 if len(jobs) == 1 else None
+    fixed = processes or alone
+    budget = DEFAULT_BUDGET if fixed is None else Budget(looks=(fixed,))
+    plan = Plan(precision=precision, visit_seconds=seconds, redo=redo, breakdown=breakdown)
+    display = make_probe_display(console_for(json), budget.rounds)
+    interrupted = False
+    with Bench(jobs, plan, display) as bench:
+        try:
+            measure_against(bench, next(iter(jobs)), budget, margin)
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            display.close()
+        results = bench.results()
+    _show(results, budget, margin, json)
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+    if any(result.kind == "failed" for result in results.values()):
+        raise typer.Exit(1)
+
+
+def _show(results: "dict[str, ProbeResult]", budget: "Budget", margin: float, json: bool) -> None:
+    from nanodyno.analysis.probes import reading_of
+
+    reading = reading_of(results, budget, next(iter(results)), margin)
+    if json:
+        from nanodyno.report.document import to_json
+        from nanodyno.report.probes import probes_document
+
+        typer.echo(to_json(probes_document(results, reading)))
+        return
+    from nanodyno.report.probes import probes_page
+
+    console = console_for(json)
+    console.print(probes_page(results, reading, console.width))
+
+
+def _jobs(words: list[str], with_data: bool, threads: int | None) -> "dict[str, ProbeJob]":
+    """By the name under which each is shown: what was typed, numbered where it was typed twice."""
+    from nanodyno.config import build_config
+    from nanodyno.probe.messages import ProbeJob
+    from nanodyno.recipes import load_settings, override, parse_overrides
+
+    first_option = next((number for number, word in enumerate(words) if word.startswith("-")), len(words))
+    sources = words[:first_option]
+    if not sources:
+        raise NanodynoError(
+            f"a config comes before {words[0]}", "for example: nanodyno probe demo --device=cpu"
+        )
+    changes = parse_overrides(words[first_option:])
+    jobs: dict[str, ProbeJob] = {}
+    for number, typed in enumerate(sources):
+        source, *own = typed.split(",")
+        settings = override(load_settings(source), changes | parse_overrides([f"--{each}" for each in own]))
+        again = sources[:number].count(typed)
+        name = f"{typed} ({again + 1})" if again else typed
+        jobs[name] = ProbeJob(config=build_config(settings.values), with_data=with_data, threads=threads)
+    return jobs

@@ -1,0 +1,278 @@
+"""Configs on the bench: each measured in processes of its own, in whatever order and as often as one asks.
+
+One stopwatch for all: a single probe, a comparison A B B A, a search and a factorial differ in which rounds
+they ask for.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from nanodyno.analysis.budget import Budget, readings
+from nanodyno.analysis.probes import visits_of
+from nanodyno.analysis.repeats import Visit
+from nanodyno.probe import disturbance
+from nanodyno.probe.messages import Measure, ProbeJob
+from nanodyno.probe.telemetry import Card, FindCard, find_card
+from nanodyno.probe.visiting import Tell, Visiting
+from nanodyno.probe.worker import Ended, Worker
+from nanodyno.records.probe import (
+    BreakdownRecord,
+    Failed,
+    Measured,
+    MemoryRecord,
+    OutOfMemory,
+    ProbeProgress,
+    ProbeResult,
+    SampleRecord,
+    SetupRecord,
+    Stage,
+    Throttled,
+    VisitRecord,
+    WatchProbe,
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How carefully to measure."""
+
+    precision: float = 0.01
+    """To which a process knows its own mean before it stops."""
+    visit_seconds: float = 20.0
+    """After which it stops in any case."""
+    redo: int = 2
+    """How often a disturbed round is made again."""
+    cooling_seconds: float = 20.0
+    """Before a round that heat disturbed is made again."""
+    rounds_per_process: int = 1
+    """More keep the processes of all configs resident between rounds: quicker, if their memory allows it."""
+    breakdown: bool = True
+    patience_seconds: float | None = None
+    """Of silence between two iterations before a child counts as hung; None goes by the slowest so far."""
+
+
+@dataclass
+class _Entry:
+    """One config: its process, if it has one now, and all that is known about it."""
+
+    name: str
+    job: ProbeJob
+    worker: Worker | None = None
+    setup: SetupRecord | None = None
+    card: Card | None = None
+    processes: int = 0
+    rounds_in_process: int = 0
+    pending: VisitRecord | None = None
+    """Of the round that is under way."""
+    visits: list[VisitRecord] = field(default_factory=list[VisitRecord])
+    redone: list[VisitRecord] = field(default_factory=list[VisitRecord])
+    memory: MemoryRecord = field(default_factory=MemoryRecord)
+    breakdown: BreakdownRecord | None = None
+    breakdown_fault: str | None = None
+    ended: Ended | None = None
+
+    def result(self) -> ProbeResult:
+        if self.setup is not None and self.visits:
+            return Measured(
+                config=self.job.config,
+                setup=self.setup,
+                visits=tuple(self.visits),
+                redone=tuple(self.redone),
+                memory=self.memory,
+                breakdown=self.breakdown,
+                breakdown_fault=self.breakdown_fault,
+                stopped=None if self.ended is None else self.ended.words,
+            )
+        if self.ended is not None:
+            return self.ended
+        if self.setup is not None and self.redone:
+            return Throttled(
+                config=self.job.config, setup=self.setup, redone=tuple(self.redone), memory=self.memory
+            )
+        return Failed(
+            config=self.job.config, reason="interrupted", stage="starting", words="it was not measured"
+        )
+
+    def settle(self, again: bool = False) -> None:
+        """Puts the pending visit where it belongs; again: the round is made once more."""
+        if self.pending is not None:
+            refused = again or disturbance.is_refused(self.pending)
+            (self.redone if refused else self.visits).append(self.pending)
+            self.pending = None
+
+    def end_process(self) -> None:
+        if self.worker is not None:
+            self.worker.end()
+            self.worker = None
+        self.rounds_in_process = 0
+
+
+class Bench:
+    """Use it as a context: leaving it ends every child. `results` tells what is known at any moment."""
+
+    def __init__(
+        self,
+        jobs: Mapping[str, ProbeJob],
+        plan: Plan,
+        watch: WatchProbe = lambda _: None,
+        find_card: FindCard = find_card,
+    ) -> None:
+        self._plan = plan
+        self._watch = watch
+        self._find_card = find_card
+        self._entries = {name: _Entry(name, job) for name, job in jobs.items()}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for entry in self._entries.values():
+            entry.end_process()
+
+    def round(self, number: int, names: Sequence[str]) -> None:
+        """Visits these configs once in this order; disturbed, all again, so that pairs stay neighbours.
+
+        A config that has ended (out of memory, failed) is passed over.
+        """
+        entries = [self._entries[name] for name in names]
+        try:
+            self._visit_all(entries, number)
+            for _ in range(self._plan.redo):
+                if not self._to_make_again(entries, number):
+                    break
+                self._visit_all(entries, number)
+        finally:  # Ctrl-C leaves what was visited before it
+            for entry in entries:
+                entry.settle()
+
+    def results(self) -> dict[str, ProbeResult]:
+        return {name: entry.result() for name, entry in self._entries.items()}
+
+    def running(self) -> list[str]:
+        """The configs that have not ended."""
+        return [name for name, entry in self._entries.items() if entry.ended is None]
+
+    def _visit_all(self, entries: Sequence[_Entry], number: int) -> None:
+        for entry in entries:
+            if entry.ended is None:
+                entry.pending = self._visit(entry, number)
+
+    def _to_make_again(self, entries: Sequence[_Entry], number: int) -> bool:
+        """Sets a disturbed round aside, tells why, and lets a hot card cool; False for one to be kept."""
+        found = {entry.name: disturbance.to_redo(entry.pending) for entry in entries if entry.pending}
+        if not any(found.values()):
+            return False
+        for entry in entries:
+            entry.settle(again=True)
+            entry.end_process()
+        for name, causes in found.items():
+            if causes:
+                self._watch(ProbeProgress(name, number, "waiting", redone_for=causes))
+        if any(each.code == "thermal" for causes in found.values() for each in causes):
+            time.sleep(self._plan.cooling_seconds)
+        return True
+
+    def _visit(self, entry: _Entry, number: int) -> VisitRecord | None:
+        """One visit, in the process that stands or in a new one; None when the config ended in it."""
+        if entry.worker is None:
+            self._start(entry, number)
+        if entry.worker is None or entry.setup is None:
+            return None
+        tell = self._teller(entry, number)
+        command = Measure(precision=self._plan.precision, limit_seconds=self._plan.visit_seconds)
+        visiting = Visiting(entry.worker, entry.setup, entry.card, tell)
+        done = visiting.measure(command, entry.processes - 1, number, self._pids())
+        if isinstance(done, OutOfMemory | Failed):
+            self._end(entry, done)
+            return None
+        visit, entry.memory = done
+        self._break_down(entry, tell)
+        entry.rounds_in_process += 1
+        if entry.rounds_in_process >= self._plan.rounds_per_process:
+            entry.end_process()
+        return visit
+
+    def _start(self, entry: _Entry, number: int) -> None:
+        """A new process for the config, alone on the card if it finds no room beside the others."""
+        tell = self._teller(entry, number)
+        tell("starting", ())
+        setup = self._new_process(entry, tell)
+        if isinstance(setup, OutOfMemory) and self._pids():
+            for other in self._entries.values():
+                other.end_process()
+            setup = self._new_process(entry, tell)
+        if isinstance(setup, OutOfMemory | Failed):
+            self._end(entry, setup)
+            return
+        entry.setup = setup
+        entry.card = entry.card or self._find_card(setup.arithmetic.device, setup.device_uuid)
+
+    def _new_process(self, entry: _Entry, tell: Tell) -> SetupRecord | Ended:
+        entry.worker = Worker(entry.job, self._plan.patience_seconds)
+        entry.processes += 1
+        setup = entry.worker.start(tell)
+        if not isinstance(setup, SetupRecord):
+            entry.worker = None
+        return setup
+
+    def _break_down(self, entry: _Entry, tell: Tell) -> None:
+        """Once per config. A child that dies of it takes nothing of what was measured along."""
+        known = entry.breakdown is not None or entry.breakdown_fault is not None
+        if known or not self._plan.breakdown or entry.worker is None:
+            return
+        answer = entry.worker.break_down(tell)
+        if isinstance(answer, OutOfMemory | Failed):
+            entry.breakdown_fault = f"the profiler ended the process: {answer.words}"
+            entry.worker = None
+        else:
+            entry.breakdown, entry.breakdown_fault = answer.breakdown, answer.fault
+
+    def _end(self, entry: _Entry, ended: Ended) -> None:
+        if isinstance(ended, OutOfMemory):
+            card = entry.card or self._find_card(entry.job.config.device, None)
+            holders = card.holders() if card else ()
+            others = tuple(holder for holder in holders if holder.process not in self._pids())
+            ended = ended.model_copy(update={"holders": others})
+        entry.ended = ended
+        entry.end_process()
+
+    def _pids(self) -> set[int]:
+        return {entry.worker.pid for entry in self._entries.values() if entry.worker is not None}
+
+    def _teller(self, entry: _Entry, number: int) -> Tell:
+        def tell(stage: Stage, samples: Sequence[SampleRecord]) -> None:
+            seconds = samples[-1].seconds if samples else None
+            self._watch(ProbeProgress(entry.name, number, stage, len(samples), seconds))
+
+        return tell
+
+
+def probe(job: ProbeJob, plan: Plan | None = None, watch: WatchProbe = lambda _: None) -> ProbeResult:
+    """One config in one process."""
+    with Bench({"": job}, plan or Plan(), watch) as bench:
+        bench.round(0, [""])
+        return bench.results()[""]
+
+
+def measure_against(bench: Bench, reference: str, budget: Budget, margin: float) -> None:
+    """Rounds A B, B A, ... until every config is told apart from the reference, tied, or the budget spent.
+
+    With a lone config, as many rounds as the budget has.
+    """
+    for _ in readings(_rounds(bench, budget.most_rounds), budget, reference=reference, margin=margin):
+        pass
+
+
+def _rounds(bench: Bench, most: int) -> Iterator[list[Visit]]:
+    alone = len(bench.running()) == 1
+    for number in range(most):
+        names = bench.running()
+        if not names or (len(names) == 1 and not alone):
+            return
+        bench.round(number, names if number % 2 == 0 else names[::-1])
+        yield [visit for visit in visits_of(bench.results()) if visit.round == number]

@@ -1,0 +1,32 @@
+"""How much memory a probe may take: a smaller card emulated, and a host that is not brought down."""
+
+import sys
+
+import psutil
+import torch
+
+from nanodyno.errors import NanodynoError
+
+
+def limit_memory(device: torch.device, limit_bytes: int | None) -> None:
+    """On a card through the allocator. On a CPU through the system, where the limit is what is free now.
+
+    So that a config too large for the host ends in an error of this process, and not with the system
+    choosing some process to kill.
+    """
+    if device.type == "cuda":
+        if limit_bytes is not None:
+            total = torch.cuda.get_device_properties(device).total_memory
+            torch.cuda.set_per_process_memory_fraction(min(1.0, limit_bytes / total), device)
+        return
+    if sys.platform != "linux":
+        if limit_bytes is not None:
+            raise NanodynoError("a memory limit on the CPU needs Linux", "leave it out")
+        return
+    import resource
+
+    taken = psutil.Process().memory_info().rss
+    wanted = limit_bytes or taken + psutil.virtual_memory().available
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    within = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (within, hard))

@@ -1,0 +1,211 @@
+"""What a child runs: the trainer's own engine and loader, an iteration at a time, with marks for the clock.
+
+The one place of probes that knows how training computes.
+"""
+
+import gc
+import itertools
+import math
+import platform
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from nanodyno import __version__
+from nanodyno.config import RunConfig, padded_vocab_size
+from nanodyno.data.loader import Loader, Windows
+from nanodyno.data.resolve import EMBEDDED, resolve_dataset
+from nanodyno.data.shards import TokenFiles
+from nanodyno.data.tokenizers import BytesTokenizer
+from nanodyno.errors import NanodynoError
+from nanodyno.probe.ceiling import matmul_ceiling
+from nanodyno.probe.limits import limit_memory
+from nanodyno.probe.messages import ProbeJob
+from nanodyno.records.probe import SampleRecord, SetupRecord, Stage
+from nanodyno.records.types import ArithmeticRecord, VersionsRecord
+from nanodyno.schedule import learning_rate_at
+from nanodyno.train.device import Clock, choose, describe_machine, reset_peak_memory
+from nanodyno.train.engine import Compiled, DeviceBatch, Engine
+from nanodyno.train.processes import Processes
+
+GPT2_VOCABULARY = 50257
+SYNTHETIC_TOKENS = 2**21
+LEAST_MICRO_STEPS = 3
+"""A first, one between and a last: what a longer iteration repeats is the one between."""
+SAMPLE_SECONDS = 0.1
+"""An iteration is cut down to about this long, so that many of them fit a short probe."""
+
+
+class Workload:
+    """One config ready to iterate. Everything before its first iteration happens here, told by stages."""
+
+    def __init__(self, job: ProbeJob, began: float, tell: Callable[[Stage], None]) -> None:
+        self.config = config = job.config
+        if job.threads is not None:
+            torch.set_num_threads(job.threads)
+        choice = choose(config)
+        self.device = choice.device
+        self.clock = Clock(self.device)
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)  # marks are put on the current card's stream
+        limit_memory(self.device, job.memory_limit_bytes)
+        tell("building")
+        ceiling = matmul_ceiling(self.device, choice.dtype)
+        reset_peak_memory(self.device)
+        files, data_vocab_size, notes = _tokens(job)
+        vocab_size = config.vocab_size or padded_vocab_size(data_vocab_size)
+        windows = Windows(files, config.block_size, vocab_size, config.seed)
+        self.engine = Engine(config, config.model_shape(vocab_size), choice, Processes())
+        compiled = self._compile(windows, tell)
+        self.loader = Loader(windows, config.batch_size, self.device)
+        tell("warming up")
+        _quiet_gc()
+        self._done = 0
+        self.micro_steps = min(config.gradient_accumulation_steps, LEAST_MICRO_STEPS)
+        self.iteration()  # the optimiser makes its state, the allocator finds its blocks
+        self.micro_steps = _worthwhile(self.iteration(), config.gradient_accumulation_steps)
+        properties = torch.cuda.get_device_properties(self.device) if self.device.type == "cuda" else None
+        self.setup = SetupRecord(
+            machine=describe_machine(self.device),
+            arithmetic=ArithmeticRecord(
+                device=str(self.device),
+                dtype=choice.dtype,
+                compiled=compiled is not None and compiled.worked,
+                compile_seconds=compiled.seconds if compiled and compiled.worked else None,
+            ),
+            versions=VersionsRecord(
+                nanodyno=__version__,
+                python=platform.python_version(),
+                torch=torch.__version__,
+                cuda=torch.version.cuda,
+            ),
+            vocab_size=vocab_size,
+            data_vocab_size=data_vocab_size,
+            dataset=config.dataset if job.with_data else None,
+            device_uuid=None if properties is None else str(properties.uuid),
+            matmul_flops_per_second=None if ceiling is None else ceiling.flops_per_second,
+            matmul_size=None if ceiling is None else ceiling.size,
+            start_seconds=time.time() - began,
+            notes=(*choice.notes, *notes, *_compile_notes(compiled)),
+        )
+
+    def iteration(self) -> SampleRecord:
+        """Micro-steps and an update as the trainer makes them, timed from outside."""
+        micro_steps = self.micro_steps
+        marks = _Marks(self.loader, self.device)
+        waited = self.loader.wait_seconds
+        began = self.clock.seconds()
+        marks.mark()
+        torch.manual_seed(self._done)
+        self.engine.gradients(marks, micro_steps)
+        self.engine.update(learning_rate_at(self.config, self._done))
+        marks.mark()
+        seconds = self.clock.seconds() - began
+        self._done += 1
+        times = marks.times()
+        beginnings = times[1:-1]
+        steps = [after - before for before, after in itertools.pairwise(beginnings)][1:]
+        return SampleRecord(
+            seconds=seconds,
+            device_seconds=times[-1] - times[0] if self.device.type == "cuda" else None,
+            micro_steps=micro_steps,
+            micro_step_seconds=tuple(steps),
+            data_seconds=self.loader.wait_seconds - waited,
+        )
+
+    def _compile(self, windows: Windows, tell: Callable[[Stage], None]) -> Compiled | None:
+        if not self.config.compile:
+            self.engine.get_ready()
+            return None
+        tell("compiling")
+        inputs, targets = (
+            torch.from_numpy(part).to(self.device)
+            for part in windows.batch(np.arange(self.config.batch_size))
+        )
+        return self.engine.warm_up((inputs, targets), self.clock)
+
+
+class _Marks:
+    """Micro-batches that mark the moment each is asked for: where a micro-step begins.
+
+    A card marks on its own timeline, since the host runs ahead of it.
+    """
+
+    def __init__(self, batches: Loader, device: torch.device) -> None:
+        self._batches = batches
+        self._device = device
+        self._events: list[torch.cuda.Event] = []
+        self._seconds: list[float] = []
+
+    def __iter__(self) -> "_Marks":
+        return self
+
+    def __next__(self) -> DeviceBatch:
+        self.mark()
+        return next(self._batches)
+
+    def mark(self) -> None:
+        if self._device.type == "cuda":
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+            self._events.append(event)
+        else:
+            self._seconds.append(time.perf_counter())
+
+    def times(self) -> list[float]:
+        """Seconds after the first mark; asked for after a synchronisation."""
+        if self._events:
+            return [self._events[0].elapsed_time(event) / 1000 for event in self._events]
+        return [moment - self._seconds[0] for moment in self._seconds]
+
+
+def _worthwhile(sample: SampleRecord, accumulation: int) -> int:
+    """Micro-steps that make an iteration long enough to be timed well, and no longer than it is."""
+    each = sample.seconds / sample.micro_steps
+    return min(accumulation, max(LEAST_MICRO_STEPS, math.ceil(SAMPLE_SECONDS / each)))
+
+
+def _tokens(job: ProbeJob) -> tuple[TokenFiles, int, tuple[str, ...]]:
+    """What to read, how many different tokens it has, and what had to be assumed."""
+    config = job.config
+    if job.with_data:
+        dataset = resolve_dataset(config.dataset, job.data_folder, config.tokenizer, config.vocab_size)
+        return dataset.split("train"), dataset.vocab_size, ()
+    vocab_size, notes = _vocabulary(job)
+    return synthetic_tokens(vocab_size, config), vocab_size, notes
+
+
+def _vocabulary(job: ProbeJob) -> tuple[int, tuple[str, ...]]:
+    config = job.config
+    known = {"gpt2": GPT2_VOCABULARY, "bytes": BytesTokenizer.vocab_size}[config.tokenizer]
+    if config.vocab_size is not None:
+        return min(known, config.vocab_size), ()
+    if config.dataset == EMBEDDED:
+        return known, ()
+    try:
+        return resolve_dataset(config.dataset, job.data_folder, config.tokenizer, None).vocab_size, ()
+    except NanodynoError:
+        return known, (f"dataset {config.dataset} is not here: {known} different tokens are assumed",)
+
+
+def synthetic_tokens(vocab_size: int, config: RunConfig) -> TokenFiles:
+    """Seeded, and as unevenly frequent as words are (Zipf): gradients of common tokens meet in memory."""
+    uniform = np.random.default_rng(config.seed).random(max(SYNTHETIC_TOKENS, 2 * config.block_size + 2))
+    ids = np.minimum(np.exp(uniform * math.log(vocab_size + 1)).astype(np.int64) - 1, vocab_size - 1)
+    dtype = np.uint16 if vocab_size <= 2**16 else np.uint32
+    return TokenFiles("synthetic tokens", ("synthetic tokens",), (ids.astype(dtype),))
+
+
+def _compile_notes(compiled: Compiled | None) -> tuple[str, ...]:
+    if compiled is None or compiled.worked:
+        return ()
+    return (f"torch.compile failed, so this was measured without it: {compiled.reason}",)
+
+
+def _quiet_gc() -> None:
+    """As in training: the collector would stop the loop at moments of its own."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
