@@ -69,13 +69,25 @@ class Plan:
     """A pause before each segment, in which what the other left to its threads is done."""
 
 
+Span = tuple[str, float, float]
+"""The letter of a segment, and the clock when it began and when it ended."""
+
+
 @dataclass(frozen=True)
 class Segments:
-    """Seconds of each segment in the order they were measured; ours is A."""
+    """Each segment in the order they were measured; ours is A."""
 
     iterations: int
-    ours: list[float] = field(default_factory=list)
-    rival: list[float] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+
+    @property
+    def ours(self) -> list[float]:
+        """Seconds."""
+        return self._seconds("A")
+
+    @property
+    def rival(self) -> list[float]:
+        return self._seconds("B")
 
     def log_ratios(self) -> list[float]:
         """Of each quad, ours over the rival's."""
@@ -86,9 +98,17 @@ class Segments:
         """Time of ours over the rival's: the geometric mean over quads."""
         return exponential(t_interval(self.log_ratios()))
 
+    def _seconds(self, letter: str) -> list[float]:
+        return [ended - began for whose, began, ended in self.spans if whose == letter]
+
 
 def exponential(log: Estimate) -> Estimate:
     return Estimate(math.exp(log.mean), math.exp(log.low), math.exp(log.high), log.n)
+
+
+def inverse(ratio: Estimate) -> Estimate:
+    """Of a positive one: speed from time."""
+    return Estimate(1 / ratio.mean, 1 / ratio.high, 1 / ratio.low if ratio.low else math.inf, ratio.n)
 
 
 class Enough(Exception):
@@ -131,7 +151,7 @@ class Interleaver:
         if self._began is None:
             self._run_rival(self._plan.warmup)
         else:
-            self.segments.ours.append(self._seconds() - self._began)
+            self.segments.spans.append(("A", self._began, self._seconds()))
         for letter in self._order:
             if letter == "A":
                 self._left = self._plan.iterations
@@ -139,7 +159,7 @@ class Interleaver:
                 return
             began = self._start()
             self._run_rival(self._plan.iterations)
-            self.segments.rival.append(self._seconds() - began)
+            self.segments.spans.append(("B", began, self._seconds()))
         raise Enough
 
     def _run_rival(self, iterations: int) -> None:

@@ -12,6 +12,7 @@ import itertools
 import statistics
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,7 @@ import torch
 from torch import Tensor
 
 from measure import Enough
-from nanodyno.config import RunConfig, build_config, padded_vocab_size
+from nanodyno.config import RunConfig, padded_vocab_size
 from nanodyno.data.loader import Loader, Windows
 from nanodyno.data.resolve import resolve_dataset
 from nanodyno.data.shards import Dataset
@@ -29,7 +30,7 @@ from nanodyno.records.types import StepRecord
 from nanodyno.train.device import choose
 from nanodyno.train.job import Job
 from nanodyno.train.runner import run_training
-from nanogpt_program import NanoGpt, load_checkout
+from nanogpt_program import NO_CHANGES, NanoGpt, configured, load_checkout, our_changes
 
 QUARTERS = 4
 Curve = list[float]
@@ -49,6 +50,7 @@ class Comparison:
     """All curves, and per stretch of the run the gap between programs and within each."""
 
     config: dict[str, object]
+    """Of nanoGPT; ours has what --set changes on top."""
     curves: dict[str, list[Curve]]
     gaps: dict[str, dict[str, Gap]]
     """By kind of pair, then by stretch: `whole`, then the quarters."""
@@ -68,7 +70,7 @@ def compare_losses(options: argparse.Namespace, scratch: Path) -> Comparison:
             name = f"{program}-{index + 1}"
             folder = scratch / name
             runs.append(
-                our_curve(config, options, folder, name)
+                our_curve(options, config.batch_size, folder, name)
                 if program == "ours"
                 else nanogpt_curve(config, options, dataset, name)
             )
@@ -76,15 +78,17 @@ def compare_losses(options: argparse.Namespace, scratch: Path) -> Comparison:
     if equal["nanogpt"] or options.split:
         split = losses_config(options, max(1, config.batch_size // 2))
         curves["nanogpt, half"] = [nanogpt_curve(split, options, dataset, "nanogpt-half")]
-        curves["ours, half"] = [our_curve(split, options, scratch / "ours-half", "ours-half")]
+        curves["ours, half"] = [our_curve(options, split.batch_size, scratch / "ours-half", "ours-half")]
     chance = chance_of_labels(curves["ours"], curves["nanogpt"])
     result = Comparison(config.model_dump(), curves, gaps_between(curves), equal, chance)
     print_comparison(result)
     return result
 
 
-def losses_config(options: argparse.Namespace, micro_batch: int) -> RunConfig:
-    return build_config(
+def losses_config(
+    options: argparse.Namespace, micro_batch: int, changes: Mapping[str, object] = NO_CHANGES
+) -> RunConfig:
+    return configured(
         {
             "n_layer": options.layers,
             "n_embd": options.widths[0],
@@ -102,12 +106,14 @@ def losses_config(options: argparse.Namespace, micro_batch: int) -> RunConfig:
             "device": options.device,
             "dtype": options.dtype,
             "compile": options.compile,
-        }
+        },
+        changes,
     )
 
 
-def our_curve(config: RunConfig, options: argparse.Namespace, folder: Path, name: str) -> Curve:
+def our_curve(options: argparse.Namespace, micro_batch: int, folder: Path, name: str) -> Curve:
     """Mean loss of each iteration, as `run_training` records it; ended before the last checkpoint."""
+    config = losses_config(options, micro_batch, our_changes(options))
     began = time.perf_counter()
     curve: Curve = []
 

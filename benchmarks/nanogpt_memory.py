@@ -17,13 +17,21 @@ import torch
 from measure import Enough
 from nanodyno.config import RunConfig
 from nanodyno.records.events import Event
+from nanodyno.records.store import Run, read_run
 from nanodyno.records.types import StepRecord
 from nanodyno.train.device import choose, reset_peak_memory
 from nanodyno.train.job import Job
 from nanodyno.train.runner import run_training
-from nanogpt_program import VOCAB_SIZE, NanoGpt, load_checkout, make_config, random_batches
+from nanogpt_program import (
+    VOCAB_SIZE,
+    NanoGpt,
+    load_checkout,
+    make_config,
+    our_changes,
+    random_batches,
+)
 
-MICRO_STEPS, ITERATIONS = 4, 3
+MICRO_STEPS, ITERATIONS = 4, 4
 PROGRAMS = ("ours", "nanogpt")
 
 
@@ -41,7 +49,9 @@ def memory_alone(script: Path, options: argparse.Namespace, config: RunConfig) -
         *(sys.executable, str(script), "--nanogpt", str(options.nanogpt), "--device", options.device),
         *("--dtype", options.dtype, "--compile" if options.compile else "--no-compile"),
         *("--layers", str(options.layers), "--block", str(options.block)),
-        *("--widths", str(config.n_embd), "--micro-batches", str(config.batch_size), "--memory-of"),
+        *("--widths", str(config.n_embd), "--micro-batches", str(config.batch_size)),
+        *(["--set", *options.set] if options.set else []),
+        "--memory-of",
     ]
     peaks: dict[str, Peak] = {}
     for program in PROGRAMS:
@@ -55,31 +65,44 @@ def memory_alone(script: Path, options: argparse.Namespace, config: RunConfig) -
 def own_peak(options: argparse.Namespace, scratch: Path) -> Peak:
     """The peak of this process with one program in it."""
     (width,), (micro_batch,) = options.widths, options.micro_batches
-    tokens = MICRO_STEPS * micro_batch * options.block
-    config = make_config(options, width, micro_batch, tokens, scratch / "tokens")
+    tokens, data = MICRO_STEPS * micro_batch * options.block, scratch / "tokens"
+    if options.memory_of == "ours":
+        config = make_config(options, width, micro_batch, tokens, data, our_changes(options))
+        return our_peak(train_a_little(Job(config, "memory", scratch / "run"), ITERATIONS))
+    config = make_config(options, width, micro_batch, tokens, data)
     choice = choose(config)
-    if options.memory_of == "nanogpt":
-        batches = random_batches(Path(config.dataset, "train.bin"), config, choice.device)
-        program = NanoGpt(load_checkout(options.nanogpt), config, VOCAB_SIZE, choice, batches)
+    batches = random_batches(data / "train.bin", config, choice.device)
+    program = NanoGpt(load_checkout(options.nanogpt), config, VOCAB_SIZE, choice, batches)
+    program.iteration()
+    reset_peak_memory(choice.device)
+    for _ in range(ITERATIONS):
         program.iteration()
-        reset_peak_memory(choice.device)
-        for _ in range(ITERATIONS):
-            program.iteration()
-    else:
-        train_a_little(Job(config, "memory", scratch / "run"))
-    if choice.device.type != "cuda":
+    return torch_peak(choice.device)
+
+
+def torch_peak(device: torch.device) -> Peak:
+    """Since it was last reset, as torch counts it: right for a program without CUDA graphs."""
+    if device.type != "cuda":
         return Peak(None, None)
-    return Peak(torch.cuda.max_memory_allocated(choice.device), torch.cuda.max_memory_reserved(choice.device))
+    return Peak(torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device))
 
 
-def train_a_little(job: Job) -> None:
+def our_peak(run: Run) -> Peak:
+    """As recorded: torch's own count does not see what a CUDA graph uses when it runs."""
+    allocated = [step.peak_allocated_bytes for step in run.steps if step.peak_allocated_bytes is not None]
+    reserved = [step.peak_reserved_bytes for step in run.steps if step.peak_reserved_bytes is not None]
+    return Peak(max(allocated, default=None), max(reserved, default=None))
+
+
+def train_a_little(job: Job, iterations: int) -> Run:
     """The first evaluation, after which the trainer itself resets the peak, and a few iterations."""
 
     def watch(event: Event) -> None:
-        if isinstance(event, StepRecord) and event.iteration == ITERATIONS:
+        if isinstance(event, StepRecord) and event.iteration + 1 == iterations:
             raise Enough
 
     try:
         run_training(job, watch)
     except Enough:
-        return
+        return read_run(job.folder)
+    raise AssertionError("the run ended by itself: raise its max_iters")

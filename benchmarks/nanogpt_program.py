@@ -9,10 +9,10 @@ the last micro-step's loss fetched. What it prints per iteration is left out, in
 import argparse
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from torch import Tensor
 from nanodyno.config import RunConfig, build_config
 from nanodyno.errors import NanodynoError
 from nanodyno.model.gpt import GPT
+from nanodyno.recipes import Settings, override, parse_overrides
 from nanodyno.schedule import learning_rate_at
 from nanodyno.train.device import DTYPES, Choice
 
@@ -28,6 +29,7 @@ Batch = tuple[Tensor, Tensor]
 
 VOCAB_SIZE = 50304
 FOREVER = 10**6
+NO_CHANGES: Mapping[str, object] = MappingProxyType({})
 
 # Ours to nanoGPT's; in a block both begin with the block's own prefix.
 OUTSIDE_BLOCKS = {
@@ -149,10 +151,15 @@ def random_batches(tokens: Path, config: RunConfig, device: torch.device) -> Cal
 
 
 def make_config(
-    options: argparse.Namespace, width: int, micro_batch: int, tokens: int, data: Path
+    options: argparse.Namespace,
+    width: int,
+    micro_batch: int,
+    tokens: int,
+    data: Path,
+    changes: Mapping[str, object] = NO_CHANGES,
 ) -> RunConfig:
-    """The settings of a speed or memory measurement, for both programs; without an end of its own."""
-    return build_config(
+    """The settings of a speed or memory measurement, without an end of its own; `changes` are for ours."""
+    return configured(
         {
             "n_layer": options.layers,
             "n_embd": width,
@@ -167,5 +174,15 @@ def make_config(
             "device": options.device,
             "dtype": options.dtype,
             "compile": options.compile,
-        }
+        },
+        changes,
     )
+
+
+def configured(settings: dict[str, object], changes: Mapping[str, object]) -> RunConfig:
+    return build_config(override(Settings("benchmark", settings), changes).values)
+
+
+def our_changes(options: argparse.Namespace) -> dict[str, object]:
+    """What --set says, read as `nanodyno train` would."""
+    return parse_overrides([f"--{setting}" for setting in options.set])

@@ -8,13 +8,14 @@ import argparse
 import gc
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from measure import Estimate, Interleaver, Plan, interleave, t_interval
+from measure import Estimate, Interleaver, Plan, interleave, inverse, t_interval
 from nanodyno.config import RunConfig
 from nanodyno.costs.flops import flops_per_token, nanogpt_flops_per_token
 from nanodyno.hardware.cards import GIB, find_card
@@ -23,9 +24,18 @@ from nanodyno.train.device import Choice, Clock, choose, describe_machine
 from nanodyno.train.job import Job
 from nanodyno.train.runner import run_training
 from nanogpt_memory import PROGRAMS, Peak, memory_alone
-from nanogpt_program import VOCAB_SIZE, NanoGpt, load_checkout, make_config, random_batches
+from nanogpt_program import (
+    VOCAB_SIZE,
+    NanoGpt,
+    load_checkout,
+    make_config,
+    our_changes,
+    random_batches,
+)
+from power import Draw, PowerMeter, draw_of
 
 TOKENIZER_SIZE = 50257
+LETTERS = {"ours": "A", "nanogpt": "B"}
 
 
 @dataclass(frozen=True)
@@ -48,6 +58,8 @@ class Result:
     ours: Speed
     nanogpt: Speed
     memory: dict[str, Peak]
+    power: dict[str, Draw | None]
+    """Of each program's turns; empty where it was not asked for."""
     phase_seconds: dict[str, float]
 
 
@@ -59,7 +71,10 @@ def write_tokens(folder: Path, block: int) -> None:
     ids[: 64 * (block + 1)].tofile(folder / "val.bin")
 
 
-def measure_speed(options: argparse.Namespace, config: RunConfig, scratch: Path) -> Result:
+def measure_speed(
+    options: argparse.Namespace, config: RunConfig, our_config: RunConfig, scratch: Path
+) -> Result:
+    """`our_config` is `config` with what --set changes."""
     phases = Phases()
     choice = choose(config)
     batches = random_batches(Path(config.dataset, "train.bin"), config, choice.device)
@@ -73,18 +88,21 @@ def measure_speed(options: argparse.Namespace, config: RunConfig, scratch: Path)
 
     plan = Plan(options.quads, options.iterations)
     watch = Interleaver(rival.iteration, plan, Clock(choice.device).seconds, shown)
-    job = Job(config, "peer", scratch / f"run-{config.n_embd}-{config.batch_size}")
-    segments = interleave(lambda watch: run_training(job, watch), watch)
+    job = Job(our_config, "peer", scratch / f"run-{config.n_embd}-{config.batch_size}")
+    with PowerMeter(choice.device) if options.power else nullcontext() as meter:
+        segments = interleave(lambda watch: run_training(job, watch), watch)
     phases.end("measuring", choice.device)
-    time_ratio = segments.ratio()
     return Result(
         config.n_embd,
         config.batch_size,
         config.gradient_accumulation_steps,
-        Estimate(1 / time_ratio.mean, 1 / time_ratio.high, 1 / time_ratio.low, time_ratio.n),
-        speed_of(segments.ours, segments.iterations, config, choice),
+        inverse(segments.ratio()),
+        speed_of(segments.ours, segments.iterations, our_config, choice),
         speed_of(segments.rival, segments.iterations, config, choice),
         {},
+        {who: draw_of(letter, meter.samples, segments.spans) for who, letter in LETTERS.items()}
+        if meter
+        else {},
         phases.seconds,
     )
 
@@ -121,8 +139,9 @@ def table(results: list[Result]) -> str:
     """One row per program and config; intervals are 95%."""
     lines = [
         "| n_embd | micro-batch x accum | program | ms/iter | tokens/s | TFLOP/s (nanoGPT's formula) "
-        "| share of card's peak (exact) | peak GiB allocated / reserved | speed ours / nanoGPT |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| share of card's peak (exact) | peak GiB allocated / reserved | mean W | SM MHz "
+        "| speed ours / nanoGPT |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for result in results:
         for program in PROGRAMS:
@@ -130,11 +149,13 @@ def table(results: list[Result]) -> str:
             rate = speed.tokens_per_second
             share = "-" if speed.card_share is None else f"{speed.card_share:.1%}"
             ratio = f"{result.ratio.mean:.4f} [{result.ratio.low:.4f}, {result.ratio.high:.4f}]"
+            draw = result.power.get(program)
             spread = f"[{rate.low:,.0f}, {rate.high:,.0f}]"
             lines.append(
                 f"| {result.width} | {result.micro_batch} x {result.accumulation} | {program} "
                 f"| {speed.iteration_seconds * 1e3:.1f} | {rate.mean:,.0f} {spread} "
                 f"| {speed.nanogpt_tflops:.1f} | {share} | {gib_words(result.memory.get(program))} "
+                f"| {f'{draw.watts:.0f} | {draw.megahertz:.0f}' if draw else '- | -'} "
                 f"| {ratio if program == 'ours' else ''} |"
             )
     return "\n".join(lines)
@@ -150,10 +171,11 @@ def compare_speeds(script: Path, options: argparse.Namespace, scratch: Path) -> 
     results: list[Result] = []
     for width in options.widths:
         for micro_batch in options.micro_batches:
-            config = make_config(options, width, micro_batch, options.tokens_per_iter, scratch / "tokens")
+            given = (options, width, micro_batch, options.tokens_per_iter, scratch / "tokens")
+            config, our_config = make_config(*given), make_config(*given, our_changes(options))
             print(f"width {width}, micro-batch {micro_batch}", file=sys.stderr, flush=True)
             torch.compiler.reset()  # the last config's models would count towards the recompile limit
-            result = measure_speed(options, config, scratch)
+            result = measure_speed(options, config, our_config, scratch)
             gc.collect()
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()

@@ -1,11 +1,12 @@
 """Ours beside nanoGPT on one GPU: speed, memory and, with --losses N, the loss curves.
 
     python benchmarks/peer_nanogpt.py --nanogpt DIR [--widths 384 768] [--micro-batches 8 16] [--json FILE]
+    python benchmarks/peer_nanogpt.py --nanogpt DIR --micro-batches 64 --set residual_dtype=bfloat16 --power
     python benchmarks/peer_nanogpt.py --nanogpt DIR --losses 200 --dataset DATA [--json FILE]
 
-nanogpt_speed.py, nanogpt_memory.py and nanogpt_losses.py tell how each is measured. A config compiles both
-programs (about a minute each the first time; then torch's cache has the kernels) and says on stderr where its
-time went: choose fewer configs where a machine is lent for minutes.
+nanogpt_speed.py, nanogpt_memory.py, nanogpt_losses.py and power.py tell how each is measured. A config
+compiles nanoGPT (about a minute the first time; then torch's cache has the kernels) and says on stderr where
+its time went: choose fewer configs where a machine is lent for minutes.
 """
 
 import argparse
@@ -39,6 +40,10 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--quads", type=int, default=6, help="repetitions of A B B A")
     parser.add_argument("--iterations", type=int, default=1, help="iterations per turn")
+    parser.add_argument(
+        "--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings of ours that nanoGPT does not get"
+    )
+    parser.add_argument("--power", action="store_true", help="also what the card draws, and its clock")
     parser.add_argument("--memory", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--memory-of", choices=PROGRAMS, help=argparse.SUPPRESS)
     parser.add_argument("--json", type=Path, help="also write all numbers to this file")

@@ -29,6 +29,8 @@ from nanodyno.records.types import (
     VersionsRecord,
 )
 
+# Some virtual machines name AMX among their instructions and refuse it: bf16 products would end the process.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 # Read by torch when it first compiles: compiled tests are quick from their second run on.
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(__file__).parents[1] / ".compile-cache"))
 

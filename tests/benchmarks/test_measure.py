@@ -57,6 +57,10 @@ def test_one_sample_has_an_endless_interval(measure: ModuleType) -> None:
     assert measure.t_interval([5.0]).high == math.inf
 
 
+def test_half_the_time_is_twice_the_speed_and_the_interval_turns_round(measure: ModuleType) -> None:
+    assert measure.inverse(measure.Estimate(0.5, 0.25, 2.0, 3)) == measure.Estimate(2.0, 0.5, 4.0, 3)
+
+
 def test_turns_come_in_the_order_abba_and_the_ratio_is_that_of_their_costs(measure: ModuleType) -> None:
     # A made-up clock: an iteration of ours costs 3, of the rival 2, so that every quad says 1.5.
     now = 0.0
@@ -79,5 +83,6 @@ def test_turns_come_in_the_order_abba_and_the_ratio_is_that_of_their_costs(measu
     segments = measure.interleave(run, measure.Interleaver(rival, plan, lambda: now))
     assert "".join(turns) == "AB" + "ABBA" * 2
     assert segments.ours == [3.0] * 4
+    assert segments.spans[:3] == [("A", 5.0, 8.0), ("B", 8.0, 10.0), ("B", 10.0, 12.0)]
     assert segments.ratio().mean == pytest.approx(1.5)
     assert segments.ratio().high == pytest.approx(1.5)

@@ -37,6 +37,19 @@ def test_nothing_given_is_nanogpts_default_run():
     assert (config.eval_tokens, config.eval_iters) == (1_048_576, None)
 
 
+def test_what_makes_a_run_faster_is_automatic_and_keeps_the_arithmetic():
+    config = build_config({})
+    assert (config.kernels, config.attention, config.recompute, config.loss_rows) == ("auto",) * 3 + (None,)
+    assert (config.residual_dtype, config.moments_dtype) == ("float32", "float32")
+    assert (config.cuda_graph, config.offload_moments) == (True, False)
+
+
+def test_a_backend_of_the_attention_that_nobody_knows_is_told():
+    fault = only_fault_of(attention="flash3")
+    assert fault.startswith('attention: must be "auto", ')
+    assert fault.endswith(", not 'flash3'")
+
+
 def test_every_setting_has_a_line_of_description():
     for key, info in RunConfig.model_fields.items():
         assert info.description, key
@@ -164,6 +177,13 @@ def test_eval_iters_gives_eval_tokens():
         ("compile", 1, "must be true or false, not 1"),
         ("compile", "yes", "must be true or false, not 'yes'"),
         ("dtype", "fp16", 'must be "auto", "float32", "bfloat16" or "float16", not \'fp16\''),
+        ("kernels", "triton", 'must be "auto", "fused" or "autograd", not \'triton\''),
+        ("loss_rows", 0, "must be a whole number of at least 1, not 0"),
+        ("recompute", True, 'must be "auto", "none", "light", "mlp" or "full", not True'),
+        ("cuda_graph", 1, "must be true or false, not 1"),
+        ("residual_dtype", "float16", 'must be "float32" or "bfloat16", not \'float16\''),
+        ("moments_dtype", "bf16", 'must be "float32" or "bfloat16", not \'bf16\''),
+        ("offload_moments", "yes", "must be true or false, not 'yes'"),
         ("device", "gpu", 'must be "auto", "cpu", "cuda", "cuda:N" or "mps", not \'gpu\''),
         ("device", "cuda:0\n", 'must be "auto", "cpu", "cuda", "cuda:N" or "mps", not \'cuda:0\\n\''),
         ("dataset", "", "must be text that is not empty, not ''"),

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 
 from nanodyno.config import RunConfig, build_config
 from nanodyno.data.corpus import Document
@@ -94,3 +96,22 @@ def _deterministic() -> Iterator[None]:
     torch.use_deterministic_algorithms(True)
     yield
     torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture
+def fused(trainer: Callable[..., Trainer]) -> Callable[..., Trainer]:
+    return lambda **changes: trainer(**({"kernels": "fused"} | changes))
+
+
+@pytest.fixture
+def spoil(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Tensor], Tensor]], None]:
+    """Lets a function change, or refuse, what torch's attention returns."""
+    attention = F.scaled_dot_product_attention
+
+    def spoil(change: Callable[[Tensor], Tensor]) -> None:
+        def spoilt(*arguments: Any, **options: Any) -> Tensor:
+            return change(attention(*arguments, **options))
+
+        monkeypatch.setattr(F, "scaled_dot_product_attention", spoilt)
+
+    return spoil

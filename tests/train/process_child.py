@@ -1,8 +1,8 @@
 """One of the processes that torchrun starts for test_processes.py; its argument is a job in JSON.
 
-For `ddp` and `fsdp`, as far as they are there: the gradients of the first iteration in float64, written
-beside the run's folder by the first process, unless there are deaths; and the run itself. `deaths` are pairs
-of rank and iteration, one for each attempt of the launcher, at which that process kills itself.
+For `ddp`, `fsdp` and `fused`, as far as they are there: the gradients of the first iteration in float64,
+written beside the run's folder by the first process, unless there are deaths; and the run itself. `deaths`
+are pairs of rank and iteration, one for each attempt of the launcher, at which that process kills itself.
 """
 
 import json
@@ -41,7 +41,7 @@ def gradients(config: RunConfig, data: Path, processes: Processes) -> dict[str, 
     dataset = resolve_dataset(config.dataset, data, config.tokenizer, None)
     trainer = Trainer(config, dataset, 320, choice, processes)
     if config.parallel == "fsdp":
-        assert trainer.warm_up().worked  # which must leave no trace in the gradients
+        assert trainer.warm_up().compiled  # which must leave no trace in the gradients
     trainer.engine.get_ready()
     with trainer.batches.loading(0) as loader:
         trainer.engine.gradients(loader, trainer.batches.steps)
@@ -69,10 +69,10 @@ def main() -> None:
     attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
     if attempt < len(deaths):
         die_at(*deaths[attempt])
-    for parallel in ("ddp", "fsdp"):
-        if parallel not in job:
+    for way in ("ddp", "fsdp", "fused"):
+        if way not in job:
             continue
-        config, folder = RunConfig(**job[parallel]["settings"]), Path(job[parallel]["folder"])
+        config, folder = RunConfig(**job[way]["settings"]), Path(job[way]["folder"])
         if folder.exists() and not deaths:
             write_gradients(config, data, folder.with_suffix(".safetensors"))
         try:

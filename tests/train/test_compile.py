@@ -8,6 +8,7 @@ from torch._inductor import config as inductor
 from torch._inductor.utils import fresh_cache
 
 from nanodyno.records.types import StepRecord
+from nanodyno.train.autograd import AutogradEngine
 from nanodyno.train.trainer import Trainer
 
 Trainers = Callable[..., Trainer]
@@ -24,9 +25,9 @@ def test_a_compiled_run_has_the_losses_of_an_eager_one_and_its_warm_up_leaves_no
     compiled = trainer(compile=True, n_layer=1)
     weights = [p.detach().clone() for p in compiled.engine.model.parameters()]
     how = compiled.warm_up()
-    assert how is not None
-    assert (how.worked, how.reason) == (True, None)
+    assert (how.compiled, how.notes) == (True, ())
     assert how.seconds > 0
+    assert isinstance(compiled.engine, AutogradEngine)
     assert compiled.engine.loss is not compiled.engine.model
     assert all(p.equal(before) for p, before in zip(compiled.engine.model.parameters(), weights, strict=True))
     assert all(p.grad is None for p in compiled.engine.model.parameters())
@@ -41,11 +42,11 @@ def test_where_nothing_compiles_the_run_is_eager_and_says_why(trainer: Trainers)
     with inductor.patch({"cpp.cxx": ("no-such-compiler",)}), fresh_cache():
         how = ours.warm_up()
     torch._dynamo.reset()
-    assert how is not None
-    assert not how.worked
-    assert how.reason is not None
-    assert "No working C++ compiler found" in how.reason
-    assert "\n" not in how.reason
+    assert not how.compiled
+    (note,) = how.notes
+    assert "No working C++ compiler found" in note
+    assert "\n" not in note
+    assert isinstance(ours.engine, AutogradEngine)
     assert ours.engine.loss is ours.engine.model
     assert all(p.grad is None for p in ours.engine.model.parameters())
     assert losses_of(ours) == losses_of(trainer(n_layer=1, dropout=0.1, max_iters=2))
@@ -60,8 +61,9 @@ def test_a_torch_that_cannot_compile_at_all_is_a_fallback_too(
     monkeypatch.setattr(torch, "compile", refuse)
     ours = trainer(compile=True)
     how = ours.warm_up()
-    assert how is not None
-    assert how.reason == "torch.compile is not supported on this Python"
+    (note,) = how.notes
+    assert "torch.compile is not supported on this Python" in note
+    assert isinstance(ours.engine, AutogradEngine)
     assert ours.engine.loss is ours.engine.model
 
 

@@ -141,7 +141,7 @@ def test_a_compiled_run_compiles_again_for_the_smaller_micro_batch(
 ) -> None:
     undisturbed = steps_of(list(trainer(n_layer=1).events()))
     ours = trainer(compile=True, n_layer=1)
-    assert ours.warm_up().worked
+    assert ours.warm_up().compiled
     shrink(ours, 3, 2, micro_step=1)
     steps = steps_of(list(ours.events()))
     assert [step.loss for step in steps] == pytest.approx([step.loss for step in undisturbed], rel=1e-4)

@@ -116,7 +116,7 @@ def test_a_resumed_compiled_run_goes_on_to_the_bit(trainer: Trainers, walk: Walk
     def compiled() -> Trainer:
         torch._dynamo.reset()
         ours = trainer(**changes)
-        assert ours.warm_up().worked
+        assert ours.warm_up().compiled
         return ours
 
     whole = [event.loss for event in walk(compiled(), tmp_path / "whole") if isinstance(event, StepRecord)]

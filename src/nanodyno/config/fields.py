@@ -138,7 +138,45 @@ class RunConfig(BaseModel):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto", description="precision of the matrix products; auto takes the best the device has"
     )
-    compile: _Switch = Field(default=True, description="compile the model with torch.compile")
+    compile: _Switch = Field(
+        default=True, description="compile the model with torch.compile, where kernels=autograd"
+    )
+    kernels: Literal["auto", "fused", "autograd"] = Field(
+        default="auto",
+        description="fused: the micro-step written by hand, on Triton kernels (auto takes it on a GPU with "
+        "bfloat16); autograd: torch's own",
+    )
+    attention: Literal["auto", "cudnn-packed", "cudnn", "flash", "efficient", "flex", "fa3", "math"] = Field(
+        default="auto", description="backend of the attention; auto measures and takes the fastest that runs"
+    )
+    loss_rows: _MaybeCount = Field(
+        default=None,
+        description="positions whose logits are in memory at once (default: by the card's memory; on a CPU "
+        "all)",
+    )
+    recompute: Literal["auto", "none", "light", "mlp", "full"] = Field(
+        default="auto",
+        description="what the backward pass makes again instead of keeping it: light is norms and GELU, mlp "
+        "also its first product, full whole blocks; auto the least that fits",
+    )
+    cuda_graph: _Switch = Field(
+        default=True, description="launch a micro-step as one CUDA graph, where kernels=fused"
+    )
+    residual_dtype: Literal["float32", "bfloat16"] = Field(
+        default="float32",
+        description="precision of the residual stream; bfloat16 is other arithmetic, faster and smaller",
+    )
+    moments_dtype: Literal["float32", "bfloat16"] = Field(
+        default="float32",
+        description="precision of AdamW's moments; bfloat16 is other arithmetic and halves their memory",
+    )
+    fp8: _Switch = Field(
+        default=False,
+        description="the large matrix products in fp8 (from Ada and Hopper on): other arithmetic, faster",
+    )
+    offload_moments: _Switch = Field(
+        default=False, description="keep AdamW's moments in the host's memory: slower updates, larger models"
+    )
     parallel: Literal["ddp", "fsdp"] = Field(
         default="ddp",
         description="under torchrun: ddp has the whole model in every process, fsdp a share of it",

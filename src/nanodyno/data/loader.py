@@ -156,6 +156,7 @@ class Loader:
         self._windows = windows
         self._batch_size = batch_size
         self._device = device
+        self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._ready: queue.Queue[torch.Tensor | BaseException] = queue.Queue(READY)
         self._portion: Iterator[torch.Tensor] = iter(())
         self._closed = threading.Event()
@@ -175,9 +176,7 @@ class Loader:
         if both is None:
             self._portion = self._next_portion()
             both = next(self._portion)
-        # The copy is queued on the caller's stream. Torch's pinned-memory allocator records it there and
-        # reuses the memory only once the copy is done, so the pinned tensor may be let go of here.
-        inputs, targets = both.to(self._device, non_blocking=True)
+        inputs, targets = both
         return inputs, targets
 
     def _next_portion(self) -> Iterator[torch.Tensor]:
@@ -187,7 +186,22 @@ class Loader:
         if isinstance(item, BaseException):
             self._failure = item
             raise item
-        return iter(item)
+        return iter(self._moved(item))
+
+    def _moved(self, portion: torch.Tensor) -> torch.Tensor:
+        """On a stream of its own, so that the copy runs beside the micro-steps that are queued already.
+
+        Torch's pinned-memory allocator records the copy and reuses the memory only once it is done, so the
+        pinned tensor may be let go of here.
+        """
+        if self._copies is None:
+            return portion.to(self._device)
+        training = torch.cuda.current_stream(self._device)
+        with torch.cuda.stream(self._copies):
+            moved = portion.to(self._device, non_blocking=True)
+        training.wait_stream(self._copies)
+        moved.record_stream(training)
+        return moved
 
     def close(self) -> None:
         """End the thread. A full queue is emptied, so that a thread waiting for room sees the end."""

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nanodyno.config import ModelShape
+from nanodyno.model.attention import BACKENDS, Attend
+from nanodyno.model.loss import head_loss
 
 INIT_STD = 0.02
 NORM_EPS = 1e-5
@@ -35,6 +37,8 @@ class Attention(nn.Module):
         super().__init__()
         self.n_head = shape.n_head
         self.dropout = shape.dropout
+        self.attend: Attend | None = None
+        """None is torch's own choice; dropout needs that one."""
         self.qkv = nn.Linear(shape.n_embd, 3 * shape.n_embd, bias=shape.bias)
         self.out = nn.Linear(shape.n_embd, shape.n_embd, bias=shape.bias)
 
@@ -43,9 +47,12 @@ class Attention(nn.Module):
         q_BHTK, k_BHTK, v_BHTK = (
             part.view(B, T, self.n_head, -1).transpose(1, 2) for part in self.qkv(x_BTC).split(C, dim=2)
         )
-        y_BHTK = F.scaled_dot_product_attention(
-            q_BHTK, k_BHTK, v_BHTK, dropout_p=self.dropout if self.training else 0.0, is_causal=True
-        )
+        if self.attend is not None and self.training:
+            y_BHTK = self.attend(q_BHTK, k_BHTK, v_BHTK)
+        else:
+            y_BHTK = F.scaled_dot_product_attention(
+                q_BHTK, k_BHTK, v_BHTK, dropout_p=self.dropout if self.training else 0.0, is_causal=True
+            )
         y_BTC = y_BHTK.transpose(1, 2).reshape(B, T, C)
         return F.dropout(self.out(y_BTC), self.dropout, self.training)
 
@@ -90,11 +97,15 @@ class GPT(nn.Module):
         self.positions = nn.Embedding(shape.block_size, shape.n_embd)
         self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.n_layer))
         self.norm = Norm(shape.n_embd, shape.bias)
+        self.loss_rows: int | None = None
+        """Positions whose logits training has in memory at once; None is all of them."""
         self._initialise()
 
     def forward(self, inputs_BT: Tensor, targets_BT: Tensor, rows: int | None = None) -> Tensor:
         """Mean cross-entropy in nats; with `rows`, its sum, the head on that many positions at a time."""
         hidden = self.hidden(inputs_BT)
+        if rows is None and self.loss_rows is not None:
+            return head_loss(hidden.flatten(0, 1), self.tokens.weight, targets_BT.flatten(), self.loss_rows)
         if rows is None:
             return F.cross_entropy(self.logits(hidden).flatten(0, 1), targets_BT.flatten())
         losses = [
@@ -104,6 +115,12 @@ class GPT(nn.Module):
             )
         ]
         return torch.stack(losses).to(_widest(hidden.device)).sum()
+
+    def use_attention(self, name: str) -> None:
+        """A backend of attention.py for training."""
+        for block in self.blocks:
+            assert isinstance(block, Block)
+            block.attention.attend = BACKENDS[name]
 
     def hidden(self, inputs_BT: Tensor) -> Tensor:
         """The residual stream after the last norm."""

@@ -168,9 +168,17 @@ class ArithmeticRecord(Record):
 
     device: str
     dtype: Dtype
+    kernels: Literal["fused", "autograd"] = "autograd"
     compiled: bool
+    """By torch.compile, which fused kernels do without."""
     compile_seconds: float | None = None
-    """Wall time of the first compiled micro-step, compilation included."""
+    """Wall time of the first micro-step, with all that was compiled and measured for it."""
+    attention: str | None = None
+    """The backend that was asked for or measured to be the fastest; None is torch's own choice."""
+    attention_seconds: dict[str, float] | None = None
+    """What each backend took, forward and backward in one block, where they were measured."""
+    recompute: str = "none"
+    cuda_graph: bool = False
     processes: int = 1
     """Each on a device of its own."""
 

@@ -11,7 +11,7 @@ from nanodyno.records.store import Run
 from nanodyno.records.types import SplitRecord
 from nanodyno.report import quantities
 from nanodyno.report.state import STYLES, state_words
-from nanodyno.report.words import SKIPPED, batch_words, device_words, times
+from nanodyno.report.words import SKIPPED, arithmetic_words, batch_words, device_words, times
 
 MOST_NAMED = 8
 """Of a list of iterations: a run that was resumed a hundred times is told by the latest."""
@@ -33,7 +33,6 @@ def fact_rows(run: Run, summary: Summary) -> Rows:
     record = run.record
     shape = record.config.model_shape(record.vocab_size)
     size, nanogpt = (quantities.count(n) for n in (summary.parameters.total, summary.parameters.nanogpt))
-    compiled = "compiled" if record.arithmetic.compiled else "not compiled"
     return [
         ("run", f"{run.name}, {run.folder}"),
         ("state", state_words(run, summary)),
@@ -51,7 +50,7 @@ def fact_rows(run: Run, summary: Summary) -> Rows:
         ),
         (
             "machine",
-            f"{device_words(record)}, {record.arithmetic.dtype}, {compiled}, torch {record.versions.torch}",
+            f"{device_words(record)}, {arithmetic_words(record.arithmetic)}, torch {record.versions.torch}",
         ),
         (
             "progress",

@@ -7,6 +7,7 @@ from nanodyno.analysis.throughput import Rates, Yardstick
 from nanodyno.costs.parameters import parameters
 from nanodyno.records.events import Started
 from nanodyno.records.types import (
+    ArithmeticRecord,
     EvalRecord,
     RunRecord,
     SaveRecord,
@@ -38,20 +39,31 @@ def header(started: Started) -> list[str]:
     record, config = started.record, started.record.config
     shape = config.model_shape(record.vocab_size)
     size = quantities.count(parameters(shape).total)
-    compiled = "compiled" if record.arithmetic.compiled else "not compiled"
-    if record.arithmetic.compile_seconds is not None:
-        compiled += f" in {quantities.duration(record.arithmetic.compile_seconds)}"
     resumed = f", resumed at iteration {started.iteration}" if started.iteration else ""
     peak = Yardstick.of(record).peak_flops
     known = f"datasheet peak {quantities.flop_rate(peak)} dense" if peak else "no datasheet peak known"
     return [
         f"run {started.folder}: {size} parameters, {shape.n_layer} layers of {shape.n_embd}, "
         f"{shape.n_head} heads, context {shape.block_size}{resumed}",
-        f"on {device_words(record)}: {record.arithmetic.dtype}, {compiled}; {known}",
+        f"on {device_words(record)}: {arithmetic_words(record.arithmetic)}; {known}",
         f"data {record.data.dataset}: {quantities.count(record.data.train_tokens)} train tokens; "
         f"{batch_words(record)}; {evaluation_words(record)}",
         *record.notes,
     ]
+
+
+def arithmetic_words(arithmetic: ArithmeticRecord) -> str:
+    """`bfloat16, fused kernels, cudnn attention, one CUDA graph, prepared in 4 s`."""
+    took = arithmetic.compile_seconds
+    took_words = "" if took is None else f" in {quantities.duration(took)}"
+    attention = [f"{arithmetic.attention} attention"] if arithmetic.attention else []
+    if arithmetic.kernels == "autograd":
+        compiled = f"compiled{took_words}" if arithmetic.compiled else "not compiled"
+        return ", ".join([arithmetic.dtype, *attention, compiled])
+    recompute = [] if arithmetic.recompute == "none" else [f"recompute {arithmetic.recompute}"]
+    graph = ["one CUDA graph"] if arithmetic.cuda_graph else []
+    prepared = [f"prepared{took_words}"] if took is not None else []
+    return ", ".join([arithmetic.dtype, "fused kernels", *attention, *recompute, *graph, *prepared])
 
 
 def device_words(record: RunRecord) -> str:

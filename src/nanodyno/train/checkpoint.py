@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from nanodyno.config import ModelShape
 from nanodyno.costs.parameters import parameters
 from nanodyno.errors import NanodynoError, RunFailed
+from nanodyno.model.flat_adamw import FlatAdamW
 from nanodyno.records.files import ASIDE, flush_folder, write_new
 from nanodyno.train.parallel import laid_out_like, whole
 from nanodyno.train.sentry import Seen
@@ -234,13 +235,15 @@ def load_optimizer(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.op
     for key, tensor in tensors.items():
         name, _, part = key.rpartition("/")
         entries.setdefault(name, {})[part] = tensor
+    # One copies them to where it wants them; torch's kernels want all of it beside the parameter.
+    takes_over = isinstance(optimizer, FlatAdamW)
     for name, parameter in model.named_parameters():
         shapes = {part: tensor.shape for part, tensor in entries.get(name, {}).items()}
         if shapes != {"step": torch.Size(), "exp_avg": parameter.shape, "exp_avg_sq": parameter.shape}:
             raise _damaged(path, f"does not hold the moments of {name}")
-        # The fused kernels want the step count beside the parameter.
         optimizer.state[parameter] = {
-            part: laid_out_like(tensor, parameter) for part, tensor in entries[name].items()
+            part: tensor if takes_over else laid_out_like(tensor.to(parameter.dtype), parameter)
+            for part, tensor in entries[name].items()
         }
 
 

@@ -13,9 +13,11 @@ from nanodyno.records.types import ArithmeticRecord, DataRecord, RunRecord, Vers
 from nanodyno.schedule import learning_rate_at
 from nanodyno.train.device import Choice, describe_machine
 from nanodyno.train.job import Job
+from nanodyno.train.kernels import choose_way
 
 
 def describe(job: Job, choice: Choice, dataset: Dataset, vocab_size: int, processes: int) -> RunRecord:
+    way = choose_way(job.config, choice, processes)
     return RunRecord(
         name=job.name,
         started_at=utc_now(),
@@ -34,9 +36,13 @@ def describe(job: Job, choice: Choice, dataset: Dataset, vocab_size: int, proces
             stamp=stamp(shard.path for shard in dataset.shards()),
         ),
         arithmetic=ArithmeticRecord(
-            device=str(choice.device), dtype=choice.dtype, compiled=False, processes=processes
+            device=str(choice.device),
+            dtype=choice.dtype,
+            kernels=way.kernels,
+            compiled=False,
+            processes=processes,
         ),
-        notes=(*job.notes, *choice.notes, *_schedule_notes(job.config)),
+        notes=(*job.notes, *choice.notes, *([way.note] if way.note else []), *_schedule_notes(job.config)),
     )
 
 

@@ -115,12 +115,20 @@ class PeakMemory:
     host: int | None
 
 
-def peak_memory(device: torch.device) -> PeakMemory:
+def peak_memory(device: torch.device, graph_bytes: int = 0) -> PeakMemory:
+    """`graph_bytes` is what a CUDA graph uses when it runs: torch counted it once, when it was captured."""
     if device.type != "cuda":
         return PeakMemory(None, None, _peak_host_bytes())
+    in_graph = allocated_memory(device) + graph_bytes
     return PeakMemory(
-        torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device), _peak_host_bytes()
+        max(torch.cuda.max_memory_allocated(device), in_graph),
+        torch.cuda.max_memory_reserved(device),
+        _peak_host_bytes(),
     )
+
+
+def allocated_memory(device: torch.device) -> int:
+    return torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
 
 
 def reset_peak_memory(device: torch.device) -> None:

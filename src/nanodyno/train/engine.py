@@ -1,110 +1,83 @@
 """The arithmetic of an iteration: a model, its optimiser and the gradients of many micro-steps."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nanodyno.config import ModelShape, RunConfig
 from nanodyno.data.loader import Windows
 from nanodyno.model.gpt import GPT
-from nanodyno.model.optimizer import make_optimizer, set_learning_rate
-from nanodyno.train.device import DTYPES, Choice, Clock, is_out_of_memory
+from nanodyno.train.device import DTYPES, Choice, Clock
 from nanodyno.train.evaluate import summed_loss
-from nanodyno.train.parallel import exchange_gradients, give_back, local, replicate, shard, whole
+from nanodyno.train.parallel import give_back, local, shard
 from nanodyno.train.processes import Processes
 
 DeviceBatch = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """How compilation went; a failure leaves the run eager and says why."""
+class Prepared:
+    """How the preparation of the micro-step went. What could not be had is left out, and said in `notes`."""
 
-    worked: bool
     seconds: float
-    reason: str | None = None
+    compiled: bool
+    """By torch.compile."""
+    attention: str | None = None
+    """The backend that was chosen; None is torch's own choice."""
+    attention_seconds: tuple[tuple[str, float], ...] = ()
+    """What each one took, forward and backward, where they were measured."""
+    recompute: str = "none"
+    cuda_graph: bool = False
+    notes: tuple[str, ...] = ()
 
 
-class Engine:
-    """Everything whose state is tensors. `loss` is what a micro-step calls: the model, compiled or not."""
+class Engine(ABC):
+    """Everything whose state is tensors."""
+
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
+    needs_preparation = True
+    graph_bytes = 0
+    """What a micro-step holds inside a CUDA graph, where torch's own count of the peak does not see it."""
 
     def __init__(self, config: RunConfig, shape: ModelShape, choice: Choice, processes: Processes) -> None:
+        self.config = config
         self.device = choice.device
         self.dtype = DTYPES[choice.dtype]
         self.processes = processes
         self.sharded = config.parallel == "fsdp" and processes.count > 1
-        self.grad_clip = config.grad_clip
         torch.manual_seed(config.seed)
         self.model = GPT(shape)
         if self.sharded:
             shard(self.model, self.device, processes.count)
         self.model.to(self.device)
-        self.loss: Callable[[Tensor, Tensor], Tensor] = self.model
-        self._wrapped = False
-        self.optimizer = make_optimizer(self.model, config)
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=choice.dtype == "float16")
 
-    def warm_up(self, batch: DeviceBatch, clock: Clock) -> Compiled:
-        """Compiles by one micro-step whose gradients are thrown away, so that no iteration's time holds it.
+    @abstractmethod
+    def prepare(self, batch: DeviceBatch, clock: Clock) -> Prepared:
+        """Compiles and measures what there is to, and leaves no trace in the weights or gradients."""
 
-        Where compilation fails and the same micro-step works without, the run goes on without.
-        """
-        began = clock.seconds()
-        reason = None
-        module = self.loss
-        try:
-            module = self.loss if self._wrapped else torch.compile(self.model, dynamic=False)
-        except RuntimeError as error:  # a torch that cannot compile at all
-            reason = _last_words(error)
-        reason = reason or self._fault(module, batch)
-        if self.processes.largest(int(reason is not None), self.device):  # all of them, or none
-            reason, module = reason or "it failed in another process", self.model
-        if reason is not None or not self._wrapped:
-            self._use(module)
-        if reason is not None or self.processes.count > 1:
-            self._trial(self.loss, batch)
-        return Compiled(reason is None, clock.seconds() - began, reason)
-
+    @abstractmethod
     def get_ready(self) -> None:
-        """For a run that compiles nothing."""
-        if not self._wrapped:
-            self._use(self.model)
+        """For a run that prepares nothing."""
 
+    @abstractmethod
     def gradients(self, batches: Iterator[DeviceBatch], micro_steps: int) -> tuple[float, float]:
         """Of the mean loss over all micro-steps of all processes; that loss, and the norm before clipping."""
-        share = torch.tensor(1 / micro_steps, device=self.device)
-        weight = self.scaler.scale(share)
-        total = torch.zeros((), device=self.device)
-        for step in range(micro_steps):
-            self._exchange(step == micro_steps - 1)
-            inputs, targets = next(batches)
-            with self.autocast():
-                loss = self.loss(inputs, targets)
-            loss.backward(gradient=weight)
-            total += loss.detach()
-        mean = self.processes.sum(total * share) / self.processes.count
-        self.scaler.unscale_(self.optimizer)
-        loss, norm = torch.stack([mean, self._clipped_norm()]).tolist()
-        return loss, norm
 
+    @abstractmethod
     def update(self, learning_rate: float) -> bool:
         """Applies the gradients; False when fp16 had overflowed, so that the weights stay as they are."""
-        set_learning_rate(self.optimizer, learning_rate)
-        scale_before = self.scaler.get_scale()
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        return self.scaler.get_scale() >= scale_before
 
+    @abstractmethod
     def drop_gradients(self) -> None:
         """As if the iteration had not been."""
-        self.optimizer.zero_grad(set_to_none=True)
-        if self.scaler.is_enabled():
-            state = self.scaler.state_dict()
-            self.scaler = torch.amp.GradScaler(self.device.type)
-            self.scaler.load_state_dict(state)
+
+    @abstractmethod
+    def let_go(self) -> None:
+        """Of what was prepared for a micro-batch that does not fit any more."""
 
     def mean_loss(
         self, windows: Windows, tokens: int, batch_size: int, asked_to_stop: Callable[[], bool]
@@ -112,7 +85,7 @@ class Engine:
         """On evenly spread windows; replicas divide them, shares of one model go through them together."""
         rank, count = self.processes.rank, self.processes.count
         part = (0, 1) if self.sharded else (rank, count)
-        with self.autocast():
+        with self.autocast(cache_enabled=False):  # a cache would hold all weights again, in half precision
             total, seen = summed_loss(self.model, windows, tokens, batch_size, part, asked_to_stop)
         give_back(self.model)
         if not self.sharded and count > 1:
@@ -120,55 +93,17 @@ class Engine:
             total, seen = both[0], int(both[1].item())
         return total.item() / seen, seen
 
-    def autocast(self) -> torch.autocast:
-        return torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
+    def autocast(self, cache_enabled: bool = True) -> torch.autocast:
+        return torch.autocast(
+            self.device.type, self.dtype, self.dtype != torch.float32, cache_enabled=cache_enabled
+        )
 
     def weights_are_finite(self) -> bool:
         mine = all(bool(local(parameter).isfinite().all()) for parameter in self.model.parameters())
         return not self.processes.largest(int(not mine), self.device)
 
-    def _clipped_norm(self) -> Tensor:
-        """The gradient's norm before clipping; measured without clipping too, as it may be no number."""
-        parameters = list(self.model.parameters())
-        if self.grad_clip > 0:
-            return whole(torch.nn.utils.clip_grad_norm_(parameters, self.grad_clip))
-        return whole(torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
 
-    def _use(self, module: Callable[..., Tensor]) -> None:
-        if self.processes.count > 1 and not self.sharded:
-            assert isinstance(module, nn.Module)
-            module = replicate(module, self.device)
-        self.loss = module
-        self._wrapped = True
-
-    def _exchange(self, wanted: bool) -> None:
-        if self.processes.count > 1:
-            holder = self.model if self.sharded else self.loss
-            assert isinstance(holder, nn.Module)
-            exchange_gradients(holder, wanted)
-
-    def _fault(self, module: Callable[..., Tensor], batch: DeviceBatch) -> str | None:
-        """Why it does not compile, or None; asks nothing of the other processes, which may fare otherwise."""
-        try:
-            if self.sharded:  # the model itself cannot run without the others
-                torch.compile(torch.sin)(torch.ones(8, device=self.device))
-            else:
-                self._trial(module, batch)
-        except (RuntimeError, OSError, ImportError) as error:  # another cause shows again without compilation
-            if is_out_of_memory(error):
-                raise
-            return _last_words(error)
-        return None
-
-    def _trial(self, module: Callable[..., Tensor], batch: DeviceBatch) -> None:
-        """A micro-step that leaves no trace; shares that are not exchanged would be kept for the next."""
-        self._exchange(True)
-        with self.autocast():
-            module(*batch).backward()
-        self.optimizer.zero_grad(set_to_none=True)
-
-
-def _last_words(error: BaseException) -> str:
+def last_words(error: BaseException) -> str:
     """The first line of the innermost cause: what torch wraps around it repeats itself."""
     while error.__cause__ is not None:
         error = error.__cause__

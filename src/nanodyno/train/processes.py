@@ -82,6 +82,12 @@ class Processes:
             dist.all_reduce(value)
         return value
 
+    def average_(self, value: Tensor) -> None:
+        """In place, the mean over all processes."""
+        if self.count > 1:
+            dist.all_reduce(value)
+            value /= self.count
+
     def largest(self, number: int, device: torch.device) -> int:
         if self.count == 1:
             return number

@@ -94,7 +94,7 @@ def _follow(job: Job, stops: Stops, processes: Processes) -> StopReason:
     if folder:
         trainer.restore(checkpoint.read(Path(folder)))
     with signals(stops, launched(), lambda _: None):
-        if job.config.compile and not job.config.eval_only:
+        if trainer.engine.needs_preparation and not job.config.eval_only:
             trainer.warm_up()
         for event in trainer.events(stops):
             if isinstance(event, SavePoint):
@@ -270,18 +270,22 @@ def _start(trainer: Trainer) -> StartRecord:
 
 
 def _warm_up(trainer: Trainer, record: RunRecord, watch: Watch) -> RunRecord:
-    """Compiles where asked, and puts how that went into the record."""
-    if not trainer.config.compile or trainer.config.eval_only:  # evaluations are never compiled
+    """Compiles and measures what there is to, and puts how that went into the record."""
+    if not trainer.engine.needs_preparation or trainer.config.eval_only:  # evaluations are never compiled
         return record
-    watch(Message("compiling the model (up to a minute, less the next time)"))
-    compiled = trainer.warm_up()
+    compiling = "compiling the model (up to a minute, less the next time)"
+    preparing = "preparing the kernels (some seconds, less the next time)"
+    watch(Message(preparing if record.arithmetic.kernels == "fused" else compiling))
+    prepared = trainer.warm_up()
+    seconds = prepared.seconds if prepared.compiled or record.arithmetic.kernels == "fused" else None
     arithmetic = record.arithmetic.model_copy(
-        update={"compiled": compiled.worked, "compile_seconds": compiled.seconds if compiled.worked else None}
+        update={
+            "compiled": prepared.compiled,
+            "compile_seconds": seconds,
+            "attention": prepared.attention,
+            "attention_seconds": dict(prepared.attention_seconds) or None,
+            "recompute": prepared.recompute,
+            "cuda_graph": prepared.cuda_graph,
+        }
     )
-    notes = record.notes
-    if not compiled.worked:
-        note = f"torch.compile failed, so this runs without it, slower: {compiled.reason}"
-        if "compile" in (compiled.reason or "").lower():
-            note += " (it needs a C++ compiler and Python's headers; --compile=False asks for none)"
-        notes = (*notes, note)
-    return record.model_copy(update={"arithmetic": arithmetic, "notes": notes})
+    return record.model_copy(update={"arithmetic": arithmetic, "notes": (*record.notes, *prepared.notes)})

@@ -41,8 +41,9 @@ from nanodyno.train.device import (
     peak_memory,
     reset_peak_memory,
 )
-from nanodyno.train.engine import Compiled, Engine
+from nanodyno.train.engine import Prepared
 from nanodyno.train.evaluate import Interrupted
+from nanodyno.train.kernels import make_engine
 from nanodyno.train.processes import Processes
 from nanodyno.train.sentry import MOST_SKIPS_IN_A_ROW, Diverged, Sentry, what_happened
 from nanodyno.train.stops import STOPS, Limits, Stops
@@ -89,10 +90,10 @@ class Trainer:
             Windows(dataset.split(split), config.block_size, vocab_size, config.seed)
             for split in ("train", "val")
         )
-        self.engine = Engine(config, config.model_shape(vocab_size), choice, self.processes)
+        self.engine = make_engine(config, config.model_shape(vocab_size), choice, self.processes)
         self._began_at = 0
         self.batches = Batches(config, self.train_windows, self.device, self.processes)
-        self._compiled = False
+        self._warm = False
         self._cold = False
         self._updating = False
 
@@ -114,16 +115,15 @@ class Trainer:
         if progress.val_loss is not None:
             self.evaluation = progress.iteration, progress.val_loss
 
-    def warm_up(self) -> Compiled:
-        """Compiles before the first iteration, so that no iteration's time holds it."""
+    def warm_up(self) -> Prepared:
+        """Compiles and measures before the first iteration, so that no iteration's time holds it."""
         positions = np.arange(self.sequences, self.sequences + self.batches.size)
         inputs, targets = (
             torch.from_numpy(part).to(self.device) for part in self.train_windows.batch(positions)
         )
-        compiled = self.engine.warm_up((inputs, targets), self.clock)
-        self._compiled = compiled.worked
-        self._cold = False
-        return compiled
+        prepared = self.engine.prepare((inputs, targets), self.clock)
+        self._warm, self._cold = True, False
+        return prepared
 
     def events(self, stops: Stops | None = None) -> Iterator[Happening]:
         """From where the run stands to its end, or to where `stops` ends it between two iterations.
@@ -261,7 +261,7 @@ class Trainer:
         loss, norm = self.engine.gradients(loader, micro_steps)
         skipped = self._update(loss, norm, learning_rate)
         step_seconds = self.clock.seconds() - began
-        peak = peak_memory(self.device)
+        peak = peak_memory(self.device, self.engine.graph_bytes)
         return StepRecord(
             iteration=self.iteration,
             loss=loss,
@@ -321,9 +321,10 @@ class Trainer:
     def _split(self, smaller: int) -> SplitRecord:
         before, self.batches.size = self.batches.size, smaller
         self.engine.drop_gradients()
+        self.engine.let_go()
         gc.collect()
         free_cached_memory(self.device)
-        self._cold = self._compiled
+        self._cold = self._warm
         self.batches.load(self.sequences)
         return SplitRecord(
             iteration=self.iteration, batch_size=smaller, batch_size_before=before, wall_time=time.time()

@@ -1,0 +1,127 @@
+"""Causal attention by any of torch's backends, on q, k and v where the projection left them.
+
+A backend is named in the call itself: neither a global switch nor a compile cache can put another there.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def _cudnn(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
+    attend = torch.ops.aten._scaled_dot_product_cudnn_attention
+    return attend(q_BHTK, k_BHTK, v_BHTK, None, True, 0.0, True, False)[0]
+
+
+def _flash(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
+    attend = torch.ops.aten._scaled_dot_product_flash_attention
+    return attend(q_BHTK, k_BHTK, v_BHTK, 0.0, True, False)[0]
+
+
+def _efficient(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
+    attend = torch.ops.aten._scaled_dot_product_efficient_attention
+    return attend(q_BHTK, k_BHTK, v_BHTK, None, True, 0.0, True)[0]
+
+
+def _torch(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, is_causal=True)
+
+
+def _math(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
+    with sdpa_kernel(SDPBackend.MATH):
+        return _torch(q_BHTK, k_BHTK, v_BHTK)
+
+
+def _flex(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
+    attend, mask = _flex_parts(q_BHTK.shape[2], q_BHTK.device)
+    return attend(q_BHTK, k_BHTK, v_BHTK, block_mask=mask)
+
+
+@cache
+def _flex_parts(positions: int, device: torch.device) -> tuple[Any, Any]:
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    def causal(_b: Tensor, _h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return q >= k
+
+    mask = create_block_mask(causal, None, None, positions, positions, device=device.type)
+    return torch.compile(flex_attention, dynamic=False), mask
+
+
+def _fa3(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
+    from flash_attn_interface import flash_attn_func  # pyright: ignore[reportMissingImports]
+
+    parts = (part.transpose(1, 2) for part in (q_BHTK, k_BHTK, v_BHTK))
+    out = flash_attn_func(*parts, causal=True)
+    return (out[0] if isinstance(out, tuple) else out).transpose(1, 2)
+
+
+BACKENDS: dict[str, Attend] = {
+    "cudnn": _cudnn,
+    "fa3": _fa3,
+    "flash": _flash,
+    "efficient": _efficient,
+    "flex": _flex,
+    "math": _math,
+    "torch": _torch,
+}
+"""By the names of the config; `torch` is torch's own choice."""
+PACKED = "cudnn-packed"
+"""cuDNN without torch between, see cudnn_attention.py."""
+
+
+class Attended(Protocol):
+    """An attention that has run: its output, N x C, and the way back."""
+
+    @property
+    def out(self) -> Tensor: ...
+
+    def backward(self, dout_NC: Tensor) -> Tensor:
+        """The gradient of q, k and v side by side, N x 3C."""
+        ...
+
+
+AttendPacked = Callable[[Tensor, int, int], Attended]
+"""Of the projection's output, N x 3C, the number of sequences and the number of heads."""
+
+
+def packed(name: str) -> AttendPacked:
+    """Outside autograd, for a backward pass that is called by hand."""
+    if name == PACKED:
+        from nanodyno.model.cudnn_attention import attend_packed
+
+        return attend_packed
+    return partial(_attend, BACKENDS[name])
+
+
+@dataclass(frozen=True)
+class _TorchAttended:
+    """Torch keeps what its own backward needs."""
+
+    out: Tensor
+    _out_heads: Tensor
+    _qkv: tuple[Tensor, ...]
+
+    def backward(self, dout_NC: Tensor) -> Tensor:
+        B, H, T, K = self._out_heads.shape
+        dout_BHTK = dout_NC.view(B, T, H, K).transpose(1, 2)
+        gradients = torch.autograd.grad(self._out_heads, self._qkv, dout_BHTK)
+        return torch.cat([part.transpose(1, 2).reshape(B * T, H * K) for part in gradients], dim=1)
+
+
+def _attend(backend: Attend, qkv: Tensor, sequences: int, heads: int) -> Attended:
+    N, width = qkv.shape
+    split = qkv.view(sequences, N // sequences, 3, heads, width // 3 // heads)
+    leaves = tuple(part.transpose(1, 2).detach().requires_grad_() for part in split.unbind(2))
+    with torch.enable_grad():
+        out_BHTK = backend(*leaves)
+    out_NC = out_BHTK.detach().transpose(1, 2).reshape(N, width // 3)
+    return _TorchAttended(out_NC, out_BHTK, leaves)

@@ -1,0 +1,135 @@
+"""The large matrix products in fp8: class *different*, off unless asked for.
+
+In fp8: the outputs of the attention's first and the MLP's projections, the gradients of the MLP's inputs, and
+both for the head. In bf16 as before: gradients of weights, and products whose cast would cost what fp8 saves.
+A tensor's factor follows from the largest value that it had in the iteration before; weights have theirs of
+the moment. Values are e4m3, gradients e5m2 (fewer digits, more range).
+"""
+
+from dataclasses import dataclass
+from types import ModuleType
+
+import torch
+from torch import Tensor, nn
+
+from nanodyno.model.flat import Flat
+from nanodyno.model.gpt import GPT, Block
+from nanodyno.model.kernels.plain import LOGIT_UNITS, Slot
+from nanodyno.model.products import Products
+
+VALUES, GRADIENTS = torch.float8_e4m3fn, torch.float8_e5m2
+ROOM = 2.0
+"""For values larger than the largest of the iteration before; beyond it they are cut off."""
+ALIGNED = 4
+"""Numbers: torch's product wants each factor at an address that 16 divides."""
+PLACES = 256
+"""Where programs note their largest values, so that they do not queue up for one."""
+
+
+@dataclass
+class _Weight:
+    """Both layouts that the products want, and what their entries are to be multiplied with."""
+
+    rows: Tensor
+    columns: Tensor
+    unit: Tensor
+
+
+class Fp8Products(Products):
+    def __init__(self, flat: Flat, model: GPT, kernels: ModuleType) -> None:
+        super().__init__(flat, model.tokens)
+        self._kernels = kernels
+        blocks = [block for block in model.blocks if isinstance(block, Block)]
+        with_inputs = [layer for b in blocks for layer in (b.attention.qkv, b.mlp.up, b.mlp.down)]
+        with_gradients = [layer for b in blocks for layer in (b.mlp.up, b.mlp.down)]
+        device = flat.parameters.device
+        count = len(with_inputs) + len(with_gradients) + 1
+        self._scales = torch.ones(count, device=device)
+        self._units = torch.ones(count, ALIGNED, device=device)
+        self._largest = torch.zeros(count, PLACES, device=device)
+        self._ends = torch.ones(count, device=device)
+        self._used = 0
+        self._inputs = {layer: self._slot(VALUES) for layer in with_inputs}
+        self._gradients = {layer: self._slot(GRADIENTS) for layer in with_gradients}
+        self._hidden = self._slot(VALUES)
+        self._weights = {layer: _empty(layer.weight) for layer in (*with_inputs, model.tokens)}
+
+    def use(self, kernels: ModuleType) -> None:
+        self._kernels = kernels
+
+    def begin(self) -> None:
+        super().begin()
+        largest = self._largest.amax(1)
+        self._scales.copy_(torch.where(largest > 0, self._ends / (ROOM * largest), self._scales))
+        self._units.copy_((1 / self._scales)[:, None])
+        self._largest.zero_()
+        for layer, weight in self._weights.items():
+            half = self.flat.half(layer.weight)
+            scale = torch.finfo(VALUES).max / half.abs().max().float().clamp(min=1e-12)
+            weight.rows.copy_((half * scale).to(VALUES))
+            weight.columns.copy_(weight.rows.view(torch.uint8).t().contiguous().view(VALUES))
+            weight.unit.copy_(1 / scale)
+
+    def forward(self, linear: nn.Linear, x: Tensor) -> Tensor:
+        slot = self._inputs.get(linear)
+        if slot is None:
+            return super().forward(linear, x)
+        if x.dtype != slot.dtype:
+            x = self._kernels.quantise(x, slot)
+        weight = self._weights[linear]
+        y = self._product(x, weight.rows.t(), self._unit(slot), weight.unit, True)
+        return y if linear.bias is None else y.add_(self.flat.half(linear.bias))
+
+    def input_gradient(self, linear: nn.Linear, dy: Tensor, fp8: Tensor | None = None) -> Tensor:
+        slot = self._gradients.get(linear)
+        if slot is None:
+            return super().input_gradient(linear, dy)
+        dy8 = self._kernels.quantise(dy, slot) if fp8 is None else fp8
+        weight = self._weights[linear]
+        return self._product(dy8, weight.columns.t(), self._unit(slot), weight.unit, False)
+
+    def input_slot(self, linear: nn.Linear) -> Slot | None:
+        return self._inputs.get(linear)
+
+    def gradient_slot(self, linear: nn.Linear) -> Slot | None:
+        return self._gradients.get(linear)
+
+    def logits(self, hidden: Tensor, out: Tensor) -> Tensor:
+        weight = self._weights[self.head]
+        hidden8 = self._kernels.quantise(hidden, self._hidden)
+        return self._product(hidden8, weight.rows.t(), self._unit(self._hidden), weight.unit, True, out)
+
+    def logits_fp8(self, logits: Tensor) -> Tensor | None:
+        return torch.empty_like(logits, dtype=GRADIENTS)
+
+    def hidden_gradient(self, dlogits: Tensor, fp8: Tensor | None, scale: Tensor, out: Tensor) -> None:
+        del dlogits
+        assert fp8 is not None
+        weight = self._weights[self.head]
+        self._product(fp8, weight.columns.t(), scale / LOGIT_UNITS, weight.unit, False, out)
+
+    def _slot(self, dtype: torch.dtype) -> Slot:
+        at = self._used
+        self._used += 1
+        self._ends[at] = torch.finfo(dtype).max
+        return Slot(dtype, self._scales[at], self._largest[at])
+
+    def _unit(self, slot: Slot) -> Tensor:
+        return self._units[slot.scale.storage_offset(), 0]
+
+    def _product(
+        self, a: Tensor, b: Tensor, unit_a: Tensor, unit_b: Tensor, fast: bool, out: Tensor | None = None
+    ) -> Tensor:
+        """`fast` sums in the tensor cores' own precision, as is usual for values but not for gradients."""
+        if out is None:
+            out = torch.empty(a.shape[0], b.shape[1], dtype=self.flat.halves.dtype, device=a.device)
+        if a.device.type != "cuda":  # torch's own ends the process where the processor lacks an instruction
+            return out.copy_((a.float() @ b.float()) * (unit_a * unit_b))
+        product = torch._scaled_mm  # pyright: ignore[reportPrivateImportUsage] - public only from 2.13 on
+        return product(a, b, unit_a, unit_b, out_dtype=out.dtype, use_fast_accum=fast, out=out)
+
+
+def _empty(weight: Tensor) -> _Weight:
+    rows = torch.empty_like(weight, dtype=VALUES)
+    columns = torch.empty(weight.shape[::-1], dtype=VALUES, device=weight.device)
+    return _Weight(rows, columns, torch.ones((), device=weight.device))

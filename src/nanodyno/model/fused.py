@@ -1,0 +1,252 @@
+"""One micro-step written out by hand: forward, loss and backward of the GPT of gpt.py.
+
+Against autograd it saves what autograd cannot know: gradients of weights are added in place in fp32 by the
+matrix product that makes them; weights are cast once an iteration; the logits are never whole in memory, as
+their gradient is taken at once; and what is cheap to make again is not kept. The arithmetic is autocast's.
+
+Shapes by suffix: B sequences, T positions, N = B * T, C width, V vocabulary.
+"""
+
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from nanodyno.model.attention import Attended, AttendPacked
+from nanodyno.model.flat import Flat, flatten
+from nanodyno.model.fp8 import Fp8Products
+from nanodyno.model.gpt import GELU_FORMS, GPT, NORM_EPS, Block, Norm
+from nanodyno.model.kernels import plain
+from nanodyno.model.kernels.plain import IGNORED
+from nanodyno.model.products import Products
+
+Recompute = Literal["none", "light", "mlp", "full"]
+RECOMPUTE: tuple[Recompute, ...] = ("none", "light", "mlp", "full")
+"""From the fastest to the smallest. Bytes kept per position, block and unit of width: 36, 24, 16 and 4."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a micro-step goes. `residual` is the precision of the residual stream and its gradient."""
+
+    half: torch.dtype
+    residual: torch.dtype
+    attention: AttendPacked
+    loss_rows: int
+    recompute: Recompute = "none"
+    kernels: ModuleType = plain
+    fp8: bool = False
+
+
+@dataclass
+class _Normed:
+    """A norm that has run: what it was of, its statistics and, unless made again later, its output."""
+
+    x: Tensor
+    mean: Tensor
+    rstd: Tensor
+    n: Tensor | None
+
+
+@dataclass
+class _Kept:
+    """What a block leaves for its backward pass; None is made again there."""
+
+    normed_attention: _Normed
+    attended: Attended | None
+    normed_mlp: _Normed | None
+    up: Tensor | None
+    active: Tensor | None
+
+
+class FusedStep:
+    """Adds one micro-batch's gradients to the parameters' own, and its mean loss to `total`."""
+
+    def __init__(self, model: GPT, plan: Plan) -> None:
+        self.model = model
+        self.flat: Flat = flatten(model, plan.half)
+        self.products = (
+            Fp8Products(self.flat, model, plan.kernels) if plan.fp8 else Products(self.flat, model.tokens)
+        )
+        self.use(plan)
+        self._blocks = [block for block in model.blocks if isinstance(block, Block)]
+        self.norms = [module for module in model.modules() if isinstance(module, Norm)]
+        device = self.flat.parameters.device
+        wide = self.flat.parameters.dtype
+        shape = (len(self.norms), self.k.partial_rows(device, model.shape.n_embd), model.shape.n_embd)
+        self._weight_partials = torch.zeros(shape, dtype=wide, device=device)
+        self._bias_partials = torch.zeros(shape, dtype=wide, device=device) if model.shape.bias else None
+        self.total = torch.zeros((), dtype=wide, device=device)
+        self.weight = torch.ones((), dtype=wide, device=device)
+        """What the mean loss is multiplied with before the backward pass."""
+        self._gelu = GELU_FORMS[model.shape.gelu]
+
+    def use(self, plan: Plan) -> None:
+        """From now on; of the same precisions as before, since memory is laid out by them."""
+        self.plan = plan
+        self.k = plan.kernels
+        self.products.use(plan.kernels)
+
+    @torch.no_grad()
+    def begin(self, weight: float) -> None:
+        """Of an iteration whose micro-steps count `weight` each."""
+        self.products.begin()
+        self.total.zero_()
+        self.weight.fill_(weight)
+
+    @torch.no_grad()
+    def __call__(self, inputs_BT: Tensor, targets_BT: Tensor) -> None:
+        sequences = inputs_BT.shape[0]
+        x, kept = self._embed(inputs_BT), []
+        y: Tensor | None = None
+        for block in self._blocks:
+            x, y, saved = self._block(block, x, y, sequences)
+            kept.append(saved)
+        last = self._norm(self.model.norm, x, y)
+        del x, y
+        dn = self._loss(last, targets_BT.flatten())
+        dx, dhalf, _ = self._norm_backward(self.model.norm, last, dn, None)
+        del last, dn
+        for block in reversed(self._blocks):
+            dx, dhalf = self._block_backward(block, kept.pop(), dx, dhalf, sequences)
+        self.k.embed_backward(dx, inputs_BT, _grad(self.model.tokens), _grad(self.model.positions))
+
+    @torch.no_grad()
+    def finish(self) -> None:
+        """After the last micro-step of an iteration: the norms' partial sums become gradients."""
+        for partials, kind in ((self._weight_partials, "weight"), (self._bias_partials, "bias")):
+            if partials is not None:
+                for norm, total in zip(self.norms, partials.sum(1), strict=True):
+                    getattr(norm, kind).grad += total
+                partials.zero_()
+
+    @torch.no_grad()
+    def drop(self) -> None:
+        """As if no micro-step had been."""
+        self.flat.gradients.zero_()
+        self._weight_partials.zero_()
+        if self._bias_partials is not None:
+            self._bias_partials.zero_()
+
+    def _embed(self, inputs_BT: Tensor) -> Tensor:
+        model = self.model
+        return self.k.embed(model.tokens.weight, model.positions.weight, inputs_BT, self.plan.residual)
+
+    def _block(
+        self, block: Block, x: Tensor, y: Tensor | None, sequences: int
+    ) -> tuple[Tensor, Tensor, _Kept]:
+        """The residual stream in the middle of the block, what the MLP adds to it, and what is kept."""
+        recompute = self.plan.recompute
+        first = self._norm(block.norm_attention, x, y)
+        attended, second, up = self._to_the_middle(block, first, sequences)
+        slot = self.products.input_slot(block.mlp.down)
+        active = self.k.gelu(up, self._gelu, slot)
+        out = self.products.forward(block.mlp.down, active)
+        middle = second.x
+        kept = _Kept(first, attended, second, up, active if slot is None else None)
+        if recompute != "none":
+            kept.active = first.n = second.n = None
+        if recompute in ("mlp", "full"):
+            kept.up = None
+        if recompute == "full":
+            kept.attended = kept.normed_mlp = None
+        return middle, out, kept
+
+    def _to_the_middle(
+        self, block: Block, first: _Normed, sequences: int
+    ) -> tuple[Attended, _Normed, Tensor]:
+        assert first.n is not None
+        qkv = self.products.forward(block.attention.qkv, first.n)
+        attended = self.plan.attention(qkv, sequences, block.attention.n_head)
+        second = self._norm(block.norm_mlp, first.x, self.products.forward(block.attention.out, attended.out))
+        assert second.n is not None
+        return attended, second, self.products.forward(block.mlp.up, second.n)
+
+    def _block_backward(
+        self, block: Block, kept: _Kept, dx: Tensor, dhalf: Tensor, sequences: int
+    ) -> tuple[Tensor, Tensor]:
+        attended, second, up = self._made_again(block, kept, sequences)
+        dup = self.products.input_gradient(block.mlp.down, dhalf)
+        slot = self.products.gradient_slot(block.mlp.up)
+        fp8 = self.k.gelu_backward_(up, dup, self._gelu, kept.active is None, slot)
+        self._add_gradient(block.mlp.down, dhalf, up if kept.active is None else kept.active)
+        dn = self.products.input_gradient(block.mlp.up, dup, fp8)
+        dx, dhalf, n = self._norm_backward(block.norm_mlp, second, dn, dx)
+        self._add_gradient(block.mlp.up, dup, n)
+        del dup, fp8, up, dn, n, second
+        dout = self.products.input_gradient(block.attention.out, dhalf)
+        self._add_gradient(block.attention.out, dhalf, attended.out)
+        dqkv = attended.backward(dout)
+        dn = self.products.input_gradient(block.attention.qkv, dqkv)
+        dx, dhalf, n = self._norm_backward(block.norm_attention, kept.normed_attention, dn, dx)
+        self._add_gradient(block.attention.qkv, dqkv, n)
+        return dx, dhalf
+
+    def _made_again(self, block: Block, kept: _Kept, sequences: int) -> tuple[Attended, _Normed, Tensor]:
+        if kept.attended is None or kept.normed_mlp is None:
+            first = self._norm(block.norm_attention, kept.normed_attention.x, None)
+            return self._to_the_middle(block, first, sequences)
+        if kept.up is None:
+            n = self._norm(block.norm_mlp, kept.normed_mlp.x, None).n
+            assert n is not None
+            return kept.attended, kept.normed_mlp, self.products.forward(block.mlp.up, n)
+        return kept.attended, kept.normed_mlp, kept.up
+
+    def _loss(self, last: _Normed, targets_N: Tensor) -> Tensor:
+        """The gradient of the last norm's output, some rows of logits at a time."""
+        hidden = last.n
+        assert hidden is not None
+        scale = self.weight / (targets_N != IGNORED).sum().clamp(min=1)
+        losses = torch.empty(hidden.shape[0], dtype=self.total.dtype, device=hidden.device)
+        dn = torch.empty_like(hidden)
+        rows = min(self.plan.loss_rows, hidden.shape[0])
+        buffer = torch.empty(rows, self.model.shape.vocab_size, dtype=hidden.dtype, device=hidden.device)
+        for first in range(0, hidden.shape[0], rows):
+            here = slice(first, first + rows)
+            logits = self.products.logits(hidden[here], buffer[: hidden[here].shape[0]])
+            fp8 = self.products.logits_fp8(logits)
+            self.k.cross_entropy_(logits, targets_N[here], scale, losses[here], fp8)
+            self.products.hidden_gradient(logits, fp8, scale, dn[here])
+            _add_product_(_grad(self.model.tokens), logits, hidden[here])
+            del fp8
+        self.total += losses.sum() * scale
+        return dn
+
+    def _norm(self, norm: Norm, x: Tensor, y: Tensor | None) -> _Normed:
+        x, n, mean, rstd = self.k.add_norm(x, y, norm.weight, norm.bias, self.plan.half, NORM_EPS)
+        return _Normed(x, mean, rstd, n)
+
+    def _norm_backward(
+        self, norm: Norm, normed: _Normed, dn: Tensor, dx: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Also the norm's output, made again where it was not kept."""
+        place = self.norms.index(norm)
+        bias_partial = None if self._bias_partials is None else self._bias_partials[place]
+        dx_out, dhalf, n = self.k.norm_backward(
+            dn, normed.x, normed.mean, normed.rstd, norm.weight, norm.bias, dx,
+            self._weight_partials[place], bias_partial, normed.n is None,
+        )  # fmt: skip
+        return dx_out, dhalf, n if normed.n is None else normed.n
+
+    def _add_gradient(self, linear: nn.Linear, dy: Tensor, x: Tensor) -> None:
+        _add_product_(_grad(linear), dy, x)
+        if linear.bias is not None:
+            assert linear.bias.grad is not None
+            linear.bias.grad += dy.sum(0, dtype=linear.bias.grad.dtype)
+
+
+def _grad(module: nn.Linear | nn.Embedding) -> Tensor:
+    assert module.weight.grad is not None
+    return module.weight.grad
+
+
+def _add_product_(gradient: Tensor, dy: Tensor, x: Tensor) -> None:
+    """gradient += dy^T x, summed and kept in the gradient's precision."""
+    if dy.dtype == gradient.dtype:
+        gradient.addmm_(dy.t(), x)
+    elif dy.device.type == "cuda":
+        torch.addmm(gradient, dy.t(), x, out_dtype=gradient.dtype, out=gradient)
+    else:
+        gradient.addmm_(dy.t().to(gradient.dtype), x.to(gradient.dtype))

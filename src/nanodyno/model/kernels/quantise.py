@@ -1,0 +1,47 @@
+# pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportAttributeAccessIssue=false
+# pyright: reportArgumentType=false
+"""A tensor in fp8, and the largest value that it had."""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from nanodyno.model.kernels.plain import Slot
+
+BLOCK = 2048
+WARPS = 4
+
+
+@triton.jit
+def to_fp8(x, scale, LARGEST: tl.constexpr):
+    """Scaled, and cut off where fp8 ends: a value beyond it would become no number."""
+    return tl.minimum(tl.maximum(x * scale, -LARGEST), LARGEST)
+
+
+@triton.jit
+def note_largest(x, places, SLOTS: tl.constexpr):
+    """Programs are spread over many places, as they would queue up for one."""
+    tl.atomic_max(places + tl.program_id(0) % SLOTS, tl.max(tl.abs(x), 0), sem="relaxed")
+
+
+@triton.jit
+def _quantise(
+    x_ptr, out_ptr, scale_ptr, largest_ptr, total,
+    LARGEST: tl.constexpr, SLOTS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    here = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = here < total
+    x = tl.load(x_ptr + here, inside, 0.0).to(tl.float32)
+    tl.store(out_ptr + here, to_fp8(x, tl.load(scale_ptr), LARGEST).to(out_ptr.dtype.element_ty), inside)
+    note_largest(x, largest_ptr, SLOTS)
+
+
+def quantise(x: Tensor, slot: Slot) -> Tensor:
+    """See plain.quantise."""
+    out = torch.empty_like(x, dtype=slot.dtype)
+    _quantise[(triton.cdiv(x.numel(), BLOCK),)](
+        x, out, slot.scale, slot.largest, x.numel(),
+        LARGEST=slot.end, SLOTS=slot.largest.numel(), BLOCK=BLOCK, num_warps=WARPS,
+    )  # fmt: skip
+    return out

@@ -1,0 +1,130 @@
+"""The fastest attention of a card at a shape: measured once, remembered in the user's cache."""
+
+import json
+import os
+import statistics
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from nanodyno.errors import NanodynoError
+from nanodyno.model.attention import BACKENDS, PACKED, packed
+from nanodyno.records.files import write_whole
+from nanodyno.train.device import is_out_of_memory
+from nanodyno.train.engine import last_words
+
+CANDIDATES = (PACKED, "cudnn", "fa3", "flash", "efficient")
+"""flex is left out: it compiles for half a minute and was never the fastest (LOG.md)."""
+OPTIONAL = ("cudnn", "flash_attn_interface")
+"""Packages that some of them need; who installs one wants it measured."""
+LAST_RESORT = "math"
+CALLS, REPEATS = 4, 5
+
+
+@dataclass(frozen=True)
+class Fastest:
+    name: str
+    seconds: tuple[tuple[str, float], ...]
+    """Of each that runs, forward and backward, the fastest first."""
+
+
+def fastest_attention(
+    shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device, cache: Path | None = None
+) -> Fastest:
+    """`shape` is B, H, T, K. Remembered by all it depends on: card, packages, precision and shape."""
+    path = cache or _cache()
+    installed = (name for name in OPTIONAL if find_spec(name))
+    key = "; ".join(map(str, (torch.cuda.get_device_name(device), torch.__version__,
+                              torch.backends.cudnn.version(), *installed, dtype, *shape)))  # fmt: skip
+    known = _read(path)
+    if key not in known:
+        known[key] = _measure(shape, dtype, device)
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, json.dumps(known, indent=1))
+    seconds = tuple(sorted(known[key].items(), key=lambda each: each[1]))
+    return Fastest(seconds[0][0] if seconds else LAST_RESORT, seconds)
+
+
+def require(name: str, shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device) -> None:
+    """Refuses a backend that was asked for and does not run with this device, precision or head size."""
+    B, H, T, K = shape
+    try:
+        attended = packed(name)(torch.zeros(B * T, 3 * H * K, dtype=dtype, device=device), B, H)
+        attended.backward(torch.zeros_like(attended.out))
+    except (RuntimeError, ImportError) as error:
+        if is_out_of_memory(error):
+            raise
+        raise NanodynoError(
+            f"attention={name} does not run here: {last_words(error).partition('. ')[0]}",
+            "leave --attention out: the fastest that runs is taken",
+        ) from error
+
+
+def _cache() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "nanodyno" / "attention.json"
+
+
+def _read(path: Path) -> dict[str, dict[str, float]]:
+    """A cache that is damaged or of another version is measured again."""
+    with suppress(OSError, ValueError):
+        known = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(known, dict) and all(_is_measured(each) for each in known.values()):
+            return known
+    return {}
+
+
+def _is_measured(entry: object) -> bool:
+    return isinstance(entry, dict) and all(
+        name in (*BACKENDS, PACKED) and isinstance(seconds, float) for name, seconds in entry.items()
+    )
+
+
+def _measure(shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device) -> dict[str, float]:
+    B, H, T, K = shape
+    qkv = torch.randn(B * T, 3 * H * K, dtype=dtype, device=device)
+    dout = torch.randn(B * T, H * K, dtype=dtype, device=device)
+    measured: dict[str, float] = {}
+    for name in CANDIDATES:
+        try:
+            measured[name] = _seconds(name, qkv, dout, shape)
+        except (RuntimeError, ImportError) as error:  # it does not run here: not a candidate
+            if is_out_of_memory(error):  # which another time may be otherwise, and is not to be remembered
+                raise
+    torch.cuda.empty_cache()
+    return measured
+
+
+def _seconds(name: str, qkv: Tensor, dout: Tensor, shape: tuple[int, int, int, int]) -> float:
+    """Of one forward and backward pass inside a CUDA graph, where the host's own pace is not in it."""
+    B, H, _, _ = shape
+    attend = packed(name)
+
+    def both() -> None:
+        attend(qkv, B, H).backward(dout)
+
+    side = torch.cuda.Stream(qkv.device)
+    side.wait_stream(torch.cuda.current_stream(qkv.device))
+    with torch.cuda.stream(side):
+        both()
+    torch.cuda.synchronize(qkv.device)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(CALLS):
+            both()
+    graph.replay()
+    return statistics.median(_replay_seconds(graph) for _ in range(REPEATS)) / CALLS
+
+
+def _replay_seconds(graph: torch.cuda.CUDAGraph) -> float:
+    began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    began.record()
+    graph.replay()
+    ended.record()
+    ended.synchronize()
+    return began.elapsed_time(ended) / 1000

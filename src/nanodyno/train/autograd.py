@@ -1,0 +1,136 @@
+"""The micro-step by torch's autograd, compiled or not: for every device and precision."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from nanodyno.config import ModelShape, RunConfig
+from nanodyno.model.optimizer import make_optimizer, set_learning_rate
+from nanodyno.train.device import Choice, Clock, is_out_of_memory
+from nanodyno.train.engine import DeviceBatch, Engine, Prepared, last_words
+from nanodyno.train.parallel import exchange_gradients, replicate, whole
+from nanodyno.train.processes import Processes
+
+
+class AutogradEngine(Engine):
+    """`loss` is what a micro-step calls: the model, compiled or not."""
+
+    def __init__(self, config: RunConfig, shape: ModelShape, choice: Choice, processes: Processes) -> None:
+        super().__init__(config, shape, choice, processes)
+        self.needs_preparation = config.compile
+        self.model.loss_rows = config.loss_rows
+        if config.attention != "auto":
+            self.model.use_attention(config.attention)
+        self.loss: Callable[[Tensor, Tensor], Tensor] = self.model
+        self._wrapped = False
+        self.optimizer = make_optimizer(self.model, config)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=choice.dtype == "float16")
+
+    def prepare(self, batch: DeviceBatch, clock: Clock) -> Prepared:
+        """Compiles by one micro-step whose gradients are thrown away, so that no iteration's time holds it.
+
+        Where compilation fails and the same micro-step works without, the run goes on without.
+        """
+        began = clock.seconds()
+        reason = None
+        module = self.loss
+        try:
+            module = self.loss if self._wrapped else torch.compile(self.model, dynamic=False)
+        except RuntimeError as error:  # a torch that cannot compile at all
+            reason = last_words(error)
+        reason = reason or self._fault(module, batch)
+        if self.processes.largest(int(reason is not None), self.device):  # all of them, or none
+            reason, module = reason or "it failed in another process", self.model
+        if reason is not None or not self._wrapped:
+            self._use(module)
+        if reason is not None or self.processes.count > 1:
+            self._trial(self.loss, batch)
+        notes = () if reason is None else (_told(reason),)
+        attention = None if self.config.attention == "auto" else self.config.attention
+        return Prepared(clock.seconds() - began, reason is None, attention, notes=notes)
+
+    def get_ready(self) -> None:
+        if not self._wrapped:
+            self._use(self.model)
+
+    def gradients(self, batches: Iterator[DeviceBatch], micro_steps: int) -> tuple[float, float]:
+        share = torch.tensor(1 / micro_steps, device=self.device)
+        weight = self.scaler.scale(share)
+        total = torch.zeros((), device=self.device)
+        for step in range(micro_steps):
+            self._exchange(step == micro_steps - 1)
+            inputs, targets = next(batches)
+            with self.autocast():
+                loss = self.loss(inputs, targets)
+            loss.backward(gradient=weight)
+            total += loss.detach()
+        mean = self.processes.sum(total * share) / self.processes.count
+        self.scaler.unscale_(self.optimizer)
+        loss, norm = torch.stack([mean, self._clipped_norm()]).tolist()
+        return loss, norm
+
+    def update(self, learning_rate: float) -> bool:
+        set_learning_rate(self.optimizer, learning_rate)
+        scale_before = self.scaler.get_scale()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        return self.scaler.get_scale() >= scale_before
+
+    def drop_gradients(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.scaler.is_enabled():
+            state = self.scaler.state_dict()
+            self.scaler = torch.amp.GradScaler(self.device.type)
+            self.scaler.load_state_dict(state)
+
+    def let_go(self) -> None:
+        """Nothing: a compiled model is kept for each shape."""
+
+    def _clipped_norm(self) -> Tensor:
+        """The gradient's norm before clipping; measured without clipping too, as it may be no number."""
+        parameters = list(self.model.parameters())
+        if self.config.grad_clip > 0:
+            return whole(torch.nn.utils.clip_grad_norm_(parameters, self.config.grad_clip))
+        return whole(torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
+
+    def _use(self, module: Callable[..., Tensor]) -> None:
+        if self.processes.count > 1 and not self.sharded:
+            assert isinstance(module, nn.Module)
+            module = replicate(module, self.device)
+        self.loss = module
+        self._wrapped = True
+
+    def _exchange(self, wanted: bool) -> None:
+        if self.processes.count > 1:
+            holder = self.model if self.sharded else self.loss
+            assert isinstance(holder, nn.Module)
+            exchange_gradients(holder, wanted)
+
+    def _fault(self, module: Callable[..., Tensor], batch: DeviceBatch) -> str | None:
+        """Why it does not compile, or None; asks nothing of the other processes, which may fare otherwise."""
+        try:
+            if self.sharded:  # the model itself cannot run without the others
+                torch.compile(torch.sin)(torch.ones(8, device=self.device))
+            else:
+                self._trial(module, batch)
+        except (RuntimeError, OSError, ImportError) as error:  # another cause shows again without compilation
+            if is_out_of_memory(error):
+                raise
+            return last_words(error)
+        return None
+
+    def _trial(self, module: Callable[..., Tensor], batch: DeviceBatch) -> None:
+        """A micro-step that leaves no trace; shares that are not exchanged would be kept for the next."""
+        self._exchange(True)
+        with self.autocast():
+            module(*batch).backward()
+        self.optimizer.zero_grad(set_to_none=True)
+
+
+def _told(reason: str) -> str:
+    note = f"torch.compile failed, so this runs without it, slower: {reason}"
+    if "compile" in reason.lower():
+        note += " (it needs a C++ compiler and Python's headers; --compile=False asks for none)"
+    return note

@@ -1,0 +1,202 @@
+"""The micro-step written by hand, on Triton kernels and launched as one CUDA graph."""
+
+import gc
+from collections.abc import Iterator
+from subprocess import SubprocessError
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+from nanodyno.config import ModelShape, RunConfig
+from nanodyno.model.attention import packed
+from nanodyno.model.flat_adamw import FlatAdamW, clip_coefficient, gradient_norm
+from nanodyno.model.fused import RECOMPUTE, FusedStep, Plan, Recompute
+from nanodyno.model.kernels import plain
+from nanodyno.model.optimizer import set_learning_rate
+from nanodyno.train.attention import Fastest, fastest_attention
+from nanodyno.train.device import (
+    DTYPES,
+    Choice,
+    Clock,
+    allocated_memory,
+    free_cached_memory,
+    is_out_of_memory,
+    peak_memory,
+    reset_peak_memory,
+)
+from nanodyno.train.engine import DeviceBatch, Engine, Prepared, last_words
+from nanodyno.train.graph import Graph
+from nanodyno.train.processes import Processes
+
+LOGITS_SHARE = 1 / 32
+"""Of the card's memory that the logits of one go may take: larger goes are faster, up to MOST_ROWS."""
+FEWEST_ROWS, MOST_ROWS = 1024, 8192
+
+
+class FusedEngine(Engine):
+    """Gradients lie in one stretch of memory and are never let go of, only set to zero."""
+
+    def __init__(
+        self, config: RunConfig, shape: ModelShape, choice: Choice, processes: Processes, triton: bool
+    ) -> None:
+        super().__init__(config, shape, choice, processes)
+        self._notes: list[str] = []
+        named = None if config.attention == "auto" else config.attention
+        self._attention: str = named or ("flash" if self.device.type == "cuda" else "torch")
+        self._recompute: Recompute = "none" if config.recompute == "auto" else config.recompute
+        self._triton = triton
+        self.step = FusedStep(self.model, self._plan())
+        self.optimizer = self._adamw = FlatAdamW(
+            self.step.flat,
+            config,
+            config.moments_dtype == "bfloat16",
+            config.offload_moments,
+            self._kernels(),
+        )
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=False)
+        self._graph: Graph | None = None
+        self._clip = torch.ones((), device=self.device)
+
+    def prepare(self, batch: DeviceBatch, clock: Clock) -> Prepared:
+        """One micro-step that leaves no trace: compiles the kernels, and finds what fits into memory."""
+        began = clock.seconds()
+        self.let_go()
+        self._adamw.adopt()  # the moments' memory is not there for activations
+        fastest = self._choose_attention(batch[0])
+        self._fit(batch)
+        return Prepared(
+            seconds=clock.seconds() - began,
+            compiled=False,
+            attention=self._attention,
+            attention_seconds=fastest.seconds if fastest else (),
+            recompute=self._recompute,
+            cuda_graph=self._graph is not None,
+            notes=tuple(self._notes),
+        )
+
+    def get_ready(self) -> None:
+        """There is nothing that the first micro-step would not do."""
+
+    def gradients(self, batches: Iterator[DeviceBatch], micro_steps: int) -> tuple[float, float]:
+        step, flat = self.step, self.step.flat
+        step.begin(1 / micro_steps)
+        for _ in range(micro_steps):
+            inputs, targets = next(batches)
+            run = self._graph if self._graph and self._graph.fits(inputs) else step
+            run(inputs, targets)
+        step.finish()
+        self.processes.average_(flat.gradients)
+        self.processes.average_(step.total)
+        norm = gradient_norm(flat)
+        self._clip = clip_coefficient(norm, self.config.grad_clip)
+        loss, norm = torch.stack([step.total, norm]).tolist()
+        return loss, norm
+
+    def update(self, learning_rate: float) -> bool:
+        set_learning_rate(self.optimizer, learning_rate)
+        self._adamw.step(clip=self._clip)
+        return True
+
+    def drop_gradients(self) -> None:
+        self.step.drop()
+
+    def let_go(self) -> None:
+        self._graph = None
+        self.graph_bytes = 0
+
+    def _plan(self) -> Plan:
+        return Plan(
+            half=self.dtype,
+            residual=DTYPES[self.config.residual_dtype],
+            attention=packed(self._attention),
+            loss_rows=self.config.loss_rows or self._rows(),
+            recompute=self._recompute,
+            fp8=self.config.fp8,
+            kernels=self._kernels(),
+        )
+
+    def _kernels(self) -> ModuleType:
+        if not self._triton:
+            return plain
+        from nanodyno.model.kernels import gpu
+
+        return gpu
+
+    def _rows(self) -> int:
+        if self.device.type != "cuda":
+            return FEWEST_ROWS
+        memory = torch.cuda.get_device_properties(self.device).total_memory
+        memory *= torch.cuda.get_per_process_memory_fraction(self.device)
+        row = self.model.shape.vocab_size * self.dtype.itemsize
+        rows = int(memory * LOGITS_SHARE / row) // FEWEST_ROWS * FEWEST_ROWS
+        return min(max(rows, FEWEST_ROWS), MOST_ROWS)
+
+    def _choose_attention(self, inputs: Tensor) -> Fastest | None:
+        if self.config.attention != "auto" or self.device.type != "cuda":
+            return None
+        (B, T), H = inputs.shape, self.model.shape.n_head
+        fastest = fastest_attention((B, H, T, self.model.shape.head_size), self.dtype, self.device)
+        self._attention = fastest.name
+        self.step.use(self._plan())
+        return fastest
+
+    def _fit(self, batch: DeviceBatch) -> None:
+        """Tries; makes more again where memory runs out, unless the config says how much."""
+        while not self._fits(batch):
+            self._recompute = RECOMPUTE[RECOMPUTE.index(self._recompute) + 1]
+            self.step.use(self._plan())
+            gc.collect()
+            free_cached_memory(self.device)
+
+    def _fits(self, batch: DeviceBatch) -> bool:
+        try:
+            self._trial(batch)
+            if self.config.cuda_graph and self.device.type == "cuda":
+                self._capture(batch)
+            return True
+        except _faults(self._triton) as error:
+            can_shrink = self.config.recompute == "auto" and self._recompute != RECOMPUTE[-1]
+            if is_out_of_memory(error):
+                if not can_shrink:
+                    raise
+                return False
+            if not self._triton:
+                raise
+            self._notes.append(f"Triton failed, so torch's own kernels run, slower: {last_words(error)}")
+        self._triton = False
+        self.step.use(self._plan())
+        self._adamw.use(plain)
+        return self._fits(batch)
+
+    def _trial(self, batch: DeviceBatch) -> None:
+        """A micro-step that leaves no trace but its peak of memory."""
+        reset_peak_memory(self.device)
+        before = allocated_memory(self.device)
+        try:
+            self.step.begin(1.0)
+            self.step(*batch)
+            self._adamw.warm_up()
+            self.graph_bytes = (peak_memory(self.device).allocated or 0) - before
+        finally:
+            self.step.drop()
+
+    def _capture(self, batch: DeviceBatch) -> None:
+        """A graph has memory of its own, so that what the trial left in torch's cache is given back first."""
+        free_cached_memory(self.device)
+        try:
+            self._graph = Graph(self.step, *batch)
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            self._notes.append(f"no CUDA graph, so small micro-batches run slower: {last_words(error)}")
+        self.step.drop()
+
+
+def _faults(triton: bool) -> tuple[type[Exception], ...]:
+    """Triton calls a C compiler and the driver, and its own errors are no RuntimeErrors."""
+    if not triton:
+        return MemoryError, RuntimeError
+    from triton import TritonError
+
+    return MemoryError, RuntimeError, OSError, ImportError, SubprocessError, TritonError

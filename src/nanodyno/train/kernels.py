@@ -1,0 +1,112 @@
+"""Which way a run's micro-steps go: written by hand on Triton kernels, or by torch's autograd."""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Literal
+
+import torch
+
+from nanodyno.config import ModelShape, RunConfig
+from nanodyno.errors import NanodynoError
+from nanodyno.model.attention import PACKED
+from nanodyno.train.attention import require
+from nanodyno.train.autograd import AutogradEngine
+from nanodyno.train.device import DTYPES, Choice
+from nanodyno.train.engine import Engine
+from nanodyno.train.fused import FusedEngine
+from nanodyno.train.processes import Processes
+
+OLDEST = (8, 0)
+"""Ampere: the first cards that Triton and bfloat16 are made for."""
+OLDEST_FP8 = (8, 9)
+FP8_MULTIPLE = 16
+"""What torch's product in fp8 asks of every side."""
+
+
+@dataclass(frozen=True)
+class Way:
+    kernels: Literal["fused", "autograd"]
+    triton: bool
+    note: str | None = None
+
+
+def make_engine(config: RunConfig, shape: ModelShape, choice: Choice, processes: Processes) -> Engine:
+    way = choose_way(config, choice, processes.count)
+    if config.attention != "auto" and not config.eval_only:  # evaluations use torch's own choice
+        heads = (1, shape.n_head, shape.block_size, shape.head_size)
+        require(config.attention, heads, DTYPES[choice.dtype], choice.device)
+    if way.kernels == "fused":
+        return FusedEngine(config, shape, choice, processes, way.triton)
+    return AutogradEngine(config, shape, choice, processes)
+
+
+def choose_way(config: RunConfig, choice: Choice, processes: int = 1) -> Way:
+    """`auto` is fused on a GPU with bfloat16 and Triton, where it is faster, or where a setting needs it."""
+    needed_by, obstacle = _needed_by(config), _obstacle(config, choice, processes)
+    _refuse_contradictions(config, needed_by, obstacle)
+    missing = why_no_triton(choice.device)
+    if config.kernels == "fused" or needed_by:
+        return Way(
+            "fused", missing is None, missing and f"{missing}: torch's own kernels run instead, slower"
+        )
+    if config.kernels == "autograd" or choice.device.type != "cuda":
+        return Way("autograd", False)
+    reason = obstacle or missing or (None if choice.dtype == "bfloat16" else f"dtype={choice.dtype}")
+    if reason is None:
+        return Way("fused", True)
+    return Way("autograd", False, f"{reason}: the fused kernels are left out, and this runs slower")
+
+
+def _refuse_contradictions(config: RunConfig, needed_by: str | None, obstacle: str | None) -> None:
+    if config.kernels == "autograd" and needed_by:
+        raise NanodynoError(f"kernels=autograd cannot do {needed_by}", "leave --kernels out, or set it fused")
+    if obstacle and (config.kernels == "fused" or needed_by):
+        asked = "kernels=fused" if config.kernels == "fused" else needed_by
+        raise NanodynoError(
+            f"{asked} cannot be had with {obstacle}", f"leave {asked} out, or change the other"
+        )
+    if config.dropout and config.attention != "auto":
+        raise NanodynoError(
+            f"attention={config.attention} cannot be had with dropout={config.dropout}",
+            "leave --attention out: torch's own choice drops attention weights too",
+        )
+
+
+def why_no_triton(device: torch.device) -> str | None:
+    if device.type != "cuda":
+        return f"Triton has no kernels for {device.type}"
+    if find_spec("triton") is None:
+        return "Triton is missing (pip install triton, or triton-windows)"
+    if _capability(device) < OLDEST:
+        return f"{torch.cuda.get_device_name(device)} is older than Triton's kernels need"
+    return None
+
+
+def _needed_by(config: RunConfig) -> str | None:
+    """The first setting that only the fused way has."""
+    asked = {
+        f"recompute={config.recompute}": config.recompute not in ("auto", "none"),
+        f"residual_dtype={config.residual_dtype}": config.residual_dtype != "float32",
+        f"moments_dtype={config.moments_dtype}": config.moments_dtype != "float32",
+        "fp8=True": config.fp8,
+        "offload_moments=True": config.offload_moments,
+        f"attention={config.attention}": config.attention == PACKED,
+    }
+    return next((setting for setting, needs_it in asked.items() if needs_it), None)
+
+
+def _obstacle(config: RunConfig, choice: Choice, processes: int) -> str | None:
+    """What the fused way cannot do."""
+    if config.dropout:
+        return f"dropout={config.dropout}"
+    if config.parallel == "fsdp" and processes > 1:
+        return "parallel=fsdp"
+    if config.fp8 and config.n_embd % FP8_MULTIPLE:
+        return f"n_embd={config.n_embd}, which is no multiple of {FP8_MULTIPLE}"
+    if config.fp8 and choice.device.type == "cuda" and _capability(choice.device) < OLDEST_FP8:
+        return f"{torch.cuda.get_device_name(choice.device)}, which has no fp8"
+    return "dtype=float16" if choice.dtype == "float16" else None
+
+
+def _capability(device: torch.device) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(device)

@@ -1,0 +1,78 @@
+"""Every kernel compiles for the users' cards and fits them, which takes no card.
+
+benchmarks/kernel_architectures.py does the work, and more forms than there is time for here.
+"""
+
+import importlib.util
+import pkgutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from nanodyno.model import kernels
+
+ROOT = Path(__file__).parents[3]
+WIDTHS = (768, 1600)  # 1280 has the blocks of 1600, and 384 the kernels of 768 on half of its threads
+SPILT_BYTES = 16
+"""ptxas puts up to four registers aside for one more program on a processor; that is no loss."""
+
+
+@pytest.fixture(scope="module")
+def architectures() -> Iterator[ModuleType]:
+    pytest.importorskip("triton")
+    path = ROOT / "benchmarks" / "kernel_architectures.py"
+    spec = importlib.util.spec_from_file_location("benchmarks_kernel_architectures", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRITON_CACHE_DIR", str(ROOT / ".compile-cache" / "kernels"))
+        yield module
+
+
+@pytest.fixture(scope="module")
+def launches(architectures: ModuleType) -> list[Any]:
+    """The default of each width, and at one width everything else that a kernel can be asked for."""
+    form = architectures.Form
+    other = {"bias": True, "gelu": "tanh", "residual": torch.bfloat16, "bf16_moments": True}
+    return architectures.launches(
+        [form(width, recompute=level) for width in WIDTHS for level in ("none", "full")]
+        + [form(768, recompute=level, **other) for level in ("none", "full")]
+        + [form(768, fp8=True)]
+    )
+
+
+def test_a_training_step_launches_every_kernel_there_is(launches: list[Any]) -> None:
+    """So that a new one is not left out below. A kernel is what takes pointers; the rest are its parts."""
+    from triton.runtime.jit import JITFunction
+
+    modules = [
+        importlib.import_module(f"{kernels.__name__}.{each.name}")
+        for each in pkgutil.iter_modules(kernels.__path__)
+    ]
+    there = {
+        value.__name__
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, JITFunction) and any(name.endswith("_ptr") for name in value.arg_names)
+    }
+    assert {launch.kernel.__name__ for launch in launches} == there
+
+
+@pytest.mark.parametrize("capability", [80, 86, 89, 90, 120])
+def test_every_kernel_compiles_for_the_architecture_and_fits_it(
+    architectures: ModuleType, launches: list[Any], capability: int
+) -> None:
+    for launch in launches:
+        if capability < launch.oldest:
+            continue
+        here = architectures.compiled(launch, capability)
+        assert here.shared_bytes <= architectures.SHARED_BYTES[capability], str(launch)
+        assert here.stack_bytes <= SPILT_BYTES, str(launch)

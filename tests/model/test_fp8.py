@@ -1,0 +1,85 @@
+"""Products in fp8: as near as fp8 is, with factors that follow what was seen."""
+
+import copy
+
+import pytest
+import torch
+
+from nanodyno.config import ModelShape
+from nanodyno.model.attention import packed
+from nanodyno.model.fp8 import ROOM, Fp8Products
+from nanodyno.model.fused import FusedStep, Plan
+from nanodyno.model.gpt import GPT, Block
+from nanodyno.model.kernels import plain
+
+SHAPE = ModelShape(
+    n_layer=2, n_head=2, n_embd=64, block_size=32, vocab_size=128, bias=True, dropout=0.0, gelu="exact"
+)
+
+
+@pytest.fixture
+def model() -> GPT:
+    torch.manual_seed(5)
+    return GPT(SHAPE)
+
+
+def batch() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(6)
+    inputs, targets = torch.randint(SHAPE.vocab_size, (2, 4, 32), generator=generator)
+    return inputs, targets
+
+
+def fused(model: GPT) -> FusedStep:
+    plan = Plan(torch.float32, torch.float32, packed("torch"), 50, "none", plain, fp8=True)
+    return FusedStep(copy.deepcopy(model), plan)
+
+
+def test_a_micro_step_is_as_near_to_autograd_as_fp8_is(model: GPT) -> None:
+    reference = copy.deepcopy(model).double()
+    loss = reference(*batch())
+    loss.backward()
+    step = fused(model)
+    step.begin(1.0)
+    step(*batch())
+    step.drop()  # the first one only learns how large things are
+    step.begin(1.0)
+    step(*batch())
+    step.finish()
+    assert step.total.item() == pytest.approx(loss.item(), abs=5e-3)
+    for ours, theirs in zip(step.model.parameters(), reference.parameters(), strict=True):
+        assert ours.grad is not None
+        assert theirs.grad is not None
+        apart = (ours.grad - theirs.grad).norm() / theirs.grad.norm()
+        assert 1e-3 < apart < 0.15  # e5m2 has two binary digits after the point
+
+
+def test_factors_are_of_the_iteration_before_with_room(model: GPT) -> None:
+    step = fused(model)
+    assert isinstance(step.products, Fp8Products)
+    block = step.model.blocks[0]
+    assert isinstance(block, Block)
+    slot = step.products.input_slot(block.mlp.down)
+    assert slot is not None
+    step.begin(1.0)
+    assert slot.scale == 1.0
+    step(*batch())
+    largest = slot.largest.max().item()
+    assert largest > 0
+    step.begin(1.0)
+    assert slot.scale.item() == pytest.approx(448 / (ROOM * largest))
+    assert slot.largest.max() == 0
+    step.begin(1.0)  # nothing was seen in between
+    assert slot.scale.item() == pytest.approx(448 / (ROOM * largest))
+
+
+def test_products_without_a_slot_stay_as_they_were(model: GPT) -> None:
+    step = fused(model)
+    block = step.model.blocks[0]
+    assert isinstance(block, Block)
+    step.begin(1.0)
+    x = torch.randn(3, SHAPE.n_embd)
+    torch.testing.assert_close(
+        step.products.forward(block.attention.out, x),
+        torch.nn.functional.linear(x, block.attention.out.weight, block.attention.out.bias),
+    )
+    assert step.products.gradient_slot(block.attention.qkv) is None

@@ -1,0 +1,184 @@
+"""The engine written by hand where memory or Triton fails, or an update is bad: as if that had not been."""
+
+import math
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor
+
+from nanodyno.records.types import SplitRecord, StepRecord
+from nanodyno.train.device import choose
+from nanodyno.train.fused import FusedEngine
+from nanodyno.train.processes import Processes
+from nanodyno.train.trainer import Trainer
+
+Trainers = Callable[..., Trainer]
+Spoil = Callable[[Callable[[Tensor], Tensor]], None]
+OUT_OF_MEMORY = "CUDA out of memory. Tried to allocate 2.00 GiB."
+
+
+def losses_of(trainer: Trainer) -> list[float]:
+    return [event.loss for event in trainer.events() if isinstance(event, StepRecord)]
+
+
+def engine_of(trainer: Trainer) -> FusedEngine:
+    assert isinstance(trainer.engine, FusedEngine)
+    return trainer.engine
+
+
+def state_of(trainer: Trainer) -> list[Tensor]:
+    """Copies of the weights, moments, counts and gradients."""
+    engine = trainer.engine
+    tensors = list(engine.model.parameters())
+    tensors += [p.grad for p in engine.model.parameters() if p.grad is not None]
+    tensors += [tensor for entry in engine.optimizer.state.values() for tensor in entry.values()]
+    return [tensor.detach().clone() for tensor in tensors]
+
+
+def first_times(n: int) -> Callable[[Tensor], Tensor]:
+    """Memory that runs out so many times."""
+    left = [None] * n
+
+    def refuse(out: Tensor) -> Tensor:
+        if left:
+            left.pop()
+            raise torch.OutOfMemoryError(OUT_OF_MEMORY)
+        return out
+
+    return refuse
+
+
+@pytest.mark.usefixtures("_deterministic")
+def test_where_memory_runs_out_more_is_made_again(fused: Trainers, spoil: Spoil) -> None:
+    undisturbed = losses_of(fused())
+    ours = fused()
+    for failures, level in enumerate(("none", "light", "mlp", "full")):
+        ours = fused()
+        spoil(first_times(failures))
+        assert ours.warm_up().recompute == level
+        assert engine_of(ours).step.plan.recompute == level
+        assert not engine_of(ours).step.flat.gradients.any()
+    assert losses_of(ours) == undisturbed
+
+
+@pytest.mark.parametrize(
+    ("recompute", "failures"), [("auto", 4), ("none", 1), ("light", 1), ("mlp", 1), ("full", 1)]
+)
+def test_memory_that_does_not_suffice_for_what_was_asked_is_told(
+    fused: Trainers, spoil: Spoil, recompute: str, failures: int
+) -> None:
+    ours = fused(recompute=recompute)
+    spoil(first_times(failures))
+    with pytest.raises(torch.OutOfMemoryError):
+        ours.warm_up()
+
+
+def test_an_error_that_is_not_memorys_is_raised(fused: Trainers) -> None:
+    ours = fused()
+    ours.engine.model.positions = torch.nn.Embedding(16, 31)  # a width that fits nothing
+    with pytest.raises(RuntimeError, match="size of tensor"):
+        ours.warm_up()
+
+
+@pytest.mark.parametrize(("fitting", "sizes", "warm"), [(2, [2], False), (1, [2, 1], True)])
+def test_memory_that_runs_out_in_mid_run_makes_the_micro_batch_smaller(
+    fused: Trainers, spoil: Spoil, fitting: int, sizes: list[int], warm: bool
+) -> None:
+    undisturbed = losses_of(fused())
+    ours = fused(recompute="none")
+    if warm:
+        ours.warm_up()
+    calls = {3: 0}
+
+    def limited(out: Tensor) -> Tensor:
+        """From the second micro-step of iteration 3 on; a micro-step has an attention in each of 2 blocks."""
+        if ours.engine.model.training and ours.iteration >= 3:
+            calls[3] += 1
+            if calls[3] > 2 and out.shape[0] > fitting:
+                raise torch.OutOfMemoryError(OUT_OF_MEMORY)
+        return out
+
+    spoil(limited)
+    events = list(ours.events())
+    told = [event for event in events if isinstance(event, SplitRecord)]
+    assert [(event.iteration, event.batch_size) for event in told] == [(3, size) for size in sizes]
+    steps = [event for event in events if isinstance(event, StepRecord)]
+    assert [step.micro_steps for step in steps] == [3] * 3 + [12 // fitting] * 5
+    assert [step.loss for step in steps[:3]] == undisturbed[:3]
+    assert [step.loss for step in steps] == pytest.approx(undisturbed, rel=1e-5)
+
+
+@pytest.mark.parametrize(("where", "grad_clip"), [("loss", 1.0), ("gradient", 0.0)])
+def test_a_bad_update_is_skipped_as_if_it_had_not_been(
+    fused: Trainers, spoil: Spoil, where: str, grad_clip: float
+) -> None:
+    ours = fused(bad_update="skip", grad_clip=grad_clip, bias=True)
+
+    def bad(out: Tensor) -> Tensor:
+        if ours.iteration != 2 or not ours.engine.model.training:
+            return out
+        if where == "gradient":
+            out.register_hook(lambda gradient: gradient * math.nan)
+            return out
+        return out * math.nan
+
+    spoil(bad)
+    steps: list[StepRecord] = []
+    after: dict[int, list[Tensor]] = {}
+    for event in ours.events():
+        if isinstance(event, StepRecord):
+            steps.append(event)
+            after[event.iteration] = state_of(ours)
+    assert [step.skipped for step in steps] == [None, None, "not-finite", *[None] * 5]
+    assert math.isnan(steps[2].loss) == (where == "loss")
+    assert all(mine.equal(before) for mine, before in zip(after[2], after[1], strict=True))
+    assert not engine_of(ours).step.flat.gradients.any()
+    assert not after[3][0].equal(after[2][0])
+    assert steps[3].loss == pytest.approx(steps[1].loss, abs=0.5)
+
+
+@pytest.fixture
+def with_triton(monkeypatch: pytest.MonkeyPatch) -> Callable[[Trainer], FusedEngine]:
+    """An engine on Triton's kernels, which find no GPU here."""
+    pytest.importorskip("triton")
+
+    def build(ours: Trainer) -> FusedEngine:
+        config, properties = ours.config, SimpleNamespace(multi_processor_count=2)
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+            return FusedEngine(config, ours.engine.model.shape, choose(config), Processes(), triton=True)
+
+    return build
+
+
+@pytest.mark.usefixtures("_deterministic")
+def test_where_triton_fails_torchs_own_kernels_run_and_that_is_said(
+    fused: Trainers, spoil: Spoil, with_triton: Callable[[Trainer], FusedEngine]
+) -> None:
+    undisturbed = losses_of(fused())
+    ours = fused()
+    ours.engine = with_triton(ours)
+    spoil(first_times(2))  # which they answer as Triton's do
+    how = ours.warm_up()
+    (note,) = how.notes
+    assert note.startswith("Triton failed, so torch's own kernels run, slower: ")
+    assert "driver" in note
+    assert how.recompute == "mlp"
+    assert losses_of(ours) == undisturbed
+
+
+def test_an_assembler_that_does_not_know_the_card_is_a_fallback_too(
+    fused: Trainers, with_triton: Callable[[Trainer], FusedEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from triton.runtime.errors import PTXASError
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PTXASError("Value 'sm_999a' is not defined for option 'gpu-name'")
+
+    ours = fused()
+    ours.engine = with_triton(ours)
+    monkeypatch.setattr("triton.runtime.jit.JITFunction.run", refuse)
+    (note,) = ours.warm_up().notes
+    assert "PTXAS error: Value 'sm_999a'" in note

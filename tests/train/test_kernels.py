@@ -1,0 +1,189 @@
+"""Which engine a run gets, and which settings contradict each other."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nanodyno.config import RunConfig
+from nanodyno.errors import NanodynoError
+from nanodyno.records.types import Dtype
+from nanodyno.train.autograd import AutogradEngine
+from nanodyno.train.device import Choice
+from nanodyno.train.fused import FusedEngine
+from nanodyno.train.kernels import Way, choose_way
+from nanodyno.train.trainer import Trainer
+
+Configs = Callable[..., RunConfig]
+Trainers = Callable[..., Trainer]
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
+    """What torch says of the card there would be."""
+
+    def card(major: int, minor: int) -> None:
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (major, minor))
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Some Card")
+
+    return card
+
+
+@pytest.fixture
+def _triton(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """To be found, which is all that the choice asks."""
+    (tmp_path / "triton.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.fixture
+def _ampere(card: Callable[[int, int], None], _triton: None) -> None:
+    card(8, 0)
+
+
+def on(device: str, dtype: Dtype = "bfloat16") -> Choice:
+    return Choice(torch.device(device), dtype)
+
+
+@pytest.mark.parametrize(
+    ("changes", "choice", "processes", "kernels", "reason"),
+    [
+        ({}, on("cuda"), 1, "fused", None),
+        ({}, on("cuda"), 8, "fused", None),
+        ({"parallel": "fsdp"}, on("cuda"), 1, "fused", None),
+        ({"parallel": "fsdp"}, on("cuda"), 8, "autograd", "parallel=fsdp"),
+        ({"dropout": 0.1}, on("cuda"), 1, "autograd", "dropout=0.1"),
+        ({}, on("cuda", "float16"), 1, "autograd", "dtype=float16"),
+        ({}, on("cuda", "float32"), 1, "autograd", "dtype=float32"),
+        ({"kernels": "autograd"}, on("cuda"), 1, "autograd", None),
+        ({"kernels": "autograd", "recompute": "none"}, on("cuda"), 1, "autograd", None),
+        ({"kernels": "fused"}, on("cuda", "float32"), 1, "fused", None),
+        ({"recompute": "full"}, on("cuda", "float32"), 1, "fused", None),
+    ],
+)
+@pytest.mark.usefixtures("_ampere")
+def test_a_gpu_gets_the_fused_kernels_where_they_can_be_had(
+    config: Configs,
+    changes: dict[str, Any],
+    choice: Choice,
+    processes: int,
+    kernels: str,
+    reason: str | None,
+) -> None:
+    way = choose_way(config(**changes), choice, processes)
+    assert (way.kernels, way.triton) == (kernels, kernels == "fused")
+    assert way.note == (reason and f"{reason}: the fused kernels are left out, and this runs slower")
+
+
+@pytest.mark.parametrize("changes", [{}, {"dropout": 0.1}, {"kernels": "autograd"}, {"loss_rows": 3}])
+@pytest.mark.parametrize("device", ["cpu", "mps"])
+def test_without_a_gpu_autograd_is_the_usual_way_and_needs_no_words(
+    config: Configs, changes: dict[str, Any], device: str
+) -> None:
+    assert choose_way(config(**changes), on(device, "float32")) == Way("autograd", False)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kernels": "fused"},
+        {"recompute": "light"},
+        {"residual_dtype": "bfloat16"},
+        {"moments_dtype": "bfloat16"},
+        {"offload_moments": True},
+    ],
+)
+def test_what_only_the_fused_way_has_brings_it_about_anywhere(
+    config: Configs, changes: dict[str, Any]
+) -> None:
+    way = choose_way(config(**changes), on("cpu", "float32"))
+    words = "Triton has no kernels for cpu: torch's own kernels run instead, slower"
+    assert way == Way("fused", False, words)
+
+
+@pytest.mark.parametrize("asked", ["auto", "fused"])
+def test_a_missing_triton_is_told(
+    config: Configs, card: Callable[[int, int], None], monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "triton", None)
+    card(9, 0)
+    way = choose_way(config(kernels=asked), on("cuda"))
+    assert (way.kernels, way.triton) == ("autograd" if asked == "auto" else "fused", False)
+    assert way.note is not None
+    assert way.note.startswith("Triton is missing (pip install triton, or triton-windows): ")
+
+
+@pytest.mark.usefixtures("_triton")
+def test_a_card_that_is_too_old_for_triton_is_told(config: Configs, card: Callable[[int, int], None]) -> None:
+    card(7, 5)
+    way = choose_way(config(kernels="fused"), on("cuda"))
+    assert (way.kernels, way.triton) == ("fused", False)
+    assert way.note is not None
+    assert way.note.startswith("Some Card is older than Triton's kernels need: ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "dtype", "words"),
+    [
+        ({"kernels": "autograd", "recompute": "light"}, "float32", "autograd cannot do recompute=light"),
+        (
+            {"kernels": "autograd", "moments_dtype": "bfloat16"},
+            "float32",
+            "autograd cannot do moments_dtype=bfloat16",
+        ),
+        ({"kernels": "autograd", "offload_moments": True}, "float32", "cannot do offload_moments=True"),
+        (
+            {"dropout": 0.1, "residual_dtype": "bfloat16"},
+            "float32",
+            r"residual_dtype=bfloat16 cannot be had with dropout=0\.1",
+        ),
+        ({"kernels": "fused", "dropout": 0.1}, "float32", r"kernels=fused cannot be had with dropout=0\.1"),
+        ({"kernels": "fused"}, "float16", "kernels=fused cannot be had with dtype=float16"),
+        ({"recompute": "mlp"}, "float16", "recompute=mlp cannot be had with dtype=float16"),
+        (
+            {"kernels": "fused", "parallel": "fsdp"},
+            "float32",
+            "kernels=fused cannot be had with parallel=fsdp",
+        ),
+        (
+            {"attention": "math", "dropout": 0.1},
+            "float32",
+            r"attention=math cannot be had with dropout=0\.1",
+        ),
+    ],
+)
+def test_settings_that_contradict_each_other_are_the_users_mistake(
+    config: Configs, changes: dict[str, Any], dtype: Dtype, words: str
+) -> None:
+    with pytest.raises(NanodynoError, match=words) as caught:
+        choose_way(config(**changes), on("cpu", dtype), processes=2)
+    assert caught.value.exit_code == 2
+    assert caught.value.hint
+    assert "leave" in caught.value.hint
+
+
+def test_the_engine_is_the_one_that_was_chosen(trainer: Trainers) -> None:
+    assert isinstance(trainer().engine, AutogradEngine)
+    assert isinstance(trainer(recompute="full").engine, FusedEngine)
+
+
+@pytest.mark.parametrize("kernels", ["fused", "autograd"])
+@pytest.mark.parametrize(
+    ("attention", "words"), [("flash", "from the 'CPU' backend"), ("fa3", "flash_attn_interface")]
+)
+def test_an_attention_that_does_not_run_here_is_the_users_mistake(
+    trainer: Trainers, kernels: str, attention: str, words: str
+) -> None:
+    with pytest.raises(NanodynoError, match=f"attention={attention} does not run here: .*{words}") as caught:
+        trainer(kernels=kernels, attention=attention)
+    assert caught.value.hint == "leave --attention out: the fastest that runs is taken"
+    assert len(caught.value.message) < 150
+
+
+def test_an_evaluation_alone_does_not_need_the_attention_of_the_run(trainer: Trainers) -> None:
+    (event,) = trainer(eval_only=True, attention="flash").events()
+    (usual,) = trainer(eval_only=True).events()
+    assert event.model_dump(include={"val_loss"}) == usual.model_dump(include={"val_loss"})  # pyright: ignore[reportAttributeAccessIssue]
