@@ -102,7 +102,7 @@ def _serve(job: ProbeJob, began: float, channel: Channel) -> None:
         if isinstance(command, Measure):
             channel.at("measuring")
             samples = _measure(workload, command, channel)
-            channel.tell(Visited(memory=_memory()))
+            channel.tell(Visited(memory=_memory(workload.engine.graph_bytes)))
         else:
             channel.at("profiling")
             channel.tell(_broken_down(workload, samples))
@@ -134,11 +134,11 @@ def _broken_down(workload: Workload, samples: list[SampleRecord]) -> BrokenDown:
     return BrokenDown(breakdown=breakdown, fault=fault)
 
 
-def _memory() -> MemoryRecord:
+def _memory(graph_bytes: int = 0) -> MemoryRecord:
     if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
         return MemoryRecord(peak_host_bytes=peak_memory(torch.device("cpu")).host)
     device = torch.device("cuda", torch.cuda.current_device())
-    peak, stats = peak_memory(device), torch.cuda.memory_stats(device)
+    peak, stats = peak_memory(device, graph_bytes), torch.cuda.memory_stats(device)
     free, total = torch.cuda.mem_get_info(device)
     return MemoryRecord(
         peak_allocated_bytes=peak.allocated,

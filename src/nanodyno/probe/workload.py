@@ -24,10 +24,12 @@ from nanodyno.probe.ceiling import matmul_ceiling
 from nanodyno.probe.limits import limit_memory
 from nanodyno.probe.messages import ProbeJob
 from nanodyno.records.probe import SampleRecord, SetupRecord, Stage
-from nanodyno.records.types import ArithmeticRecord, VersionsRecord
+from nanodyno.records.types import VersionsRecord
 from nanodyno.schedule import learning_rate_at
+from nanodyno.train.describe import arithmetic, as_prepared
 from nanodyno.train.device import Clock, choose, describe_machine, reset_peak_memory
-from nanodyno.train.engine import Compiled, DeviceBatch, Engine
+from nanodyno.train.engine import DeviceBatch, Prepared
+from nanodyno.train.kernels import choose_way, make_engine
 from nanodyno.train.processes import Processes
 
 GPT2_VOCABULARY = 50257
@@ -57,8 +59,10 @@ class Workload:
         files, data_vocab_size, notes = _tokens(job)
         vocab_size = config.vocab_size or padded_vocab_size(data_vocab_size)
         windows = Windows(files, config.block_size, vocab_size, config.seed)
-        self.engine = Engine(config, config.model_shape(vocab_size), choice, Processes())
-        compiled = self._compile(windows, tell)
+        self.engine = make_engine(config, config.model_shape(vocab_size), choice, Processes())
+        way = choose_way(config, choice)
+        used = arithmetic(way, choice, processes=1)
+        prepared = self._prepare(windows, tell)
         self.loader = Loader(windows, config.batch_size, self.device)
         tell("warming up")
         _quiet_gc()
@@ -69,12 +73,7 @@ class Workload:
         properties = torch.cuda.get_device_properties(self.device) if self.device.type == "cuda" else None
         self.setup = SetupRecord(
             machine=describe_machine(self.device),
-            arithmetic=ArithmeticRecord(
-                device=str(self.device),
-                dtype=choice.dtype,
-                compiled=compiled is not None and compiled.worked,
-                compile_seconds=compiled.seconds if compiled and compiled.worked else None,
-            ),
+            arithmetic=as_prepared(used, prepared) if prepared else used,
             versions=VersionsRecord(
                 nanodyno=__version__,
                 python=platform.python_version(),
@@ -88,7 +87,7 @@ class Workload:
             matmul_flops_per_second=None if ceiling is None else ceiling.flops_per_second,
             matmul_size=None if ceiling is None else ceiling.size,
             start_seconds=time.time() - began,
-            notes=(*choice.notes, *notes, *_compile_notes(compiled)),
+            notes=(*choice.notes, *_said(way.note), *notes, *(prepared.notes if prepared else ())),
         )
 
     def iteration(self) -> SampleRecord:
@@ -115,8 +114,8 @@ class Workload:
             data_seconds=self.loader.wait_seconds - waited,
         )
 
-    def _compile(self, windows: Windows, tell: Callable[[Stage], None]) -> Compiled | None:
-        if not self.config.compile:
+    def _prepare(self, windows: Windows, tell: Callable[[Stage], None]) -> Prepared | None:
+        if not self.engine.needs_preparation:
             self.engine.get_ready()
             return None
         tell("compiling")
@@ -124,7 +123,7 @@ class Workload:
             torch.from_numpy(part).to(self.device)
             for part in windows.batch(np.arange(self.config.batch_size))
         )
-        return self.engine.warm_up((inputs, targets), self.clock)
+        return self.engine.prepare((inputs, targets), self.clock)
 
 
 class _Marks:
@@ -198,10 +197,8 @@ def synthetic_tokens(vocab_size: int, config: RunConfig) -> TokenFiles:
     return TokenFiles("synthetic tokens", ("synthetic tokens",), (ids.astype(dtype),))
 
 
-def _compile_notes(compiled: Compiled | None) -> tuple[str, ...]:
-    if compiled is None or compiled.worked:
-        return ()
-    return (f"torch.compile failed, so this was measured without it: {compiled.reason}",)
+def _said(note: str | None) -> tuple[str, ...]:
+    return (note,) if note else ()
 
 
 def _quiet_gc() -> None:

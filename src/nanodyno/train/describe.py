@@ -12,8 +12,9 @@ from nanodyno.data.stamp import stamp
 from nanodyno.records.types import ArithmeticRecord, DataRecord, RunRecord, VersionsRecord, utc_now
 from nanodyno.schedule import learning_rate_at
 from nanodyno.train.device import Choice, describe_machine
+from nanodyno.train.engine import Prepared
 from nanodyno.train.job import Job
-from nanodyno.train.kernels import choose_way
+from nanodyno.train.kernels import Way, choose_way
 
 
 def describe(job: Job, choice: Choice, dataset: Dataset, vocab_size: int, processes: int) -> RunRecord:
@@ -35,14 +36,34 @@ def describe(job: Job, choice: Choice, dataset: Dataset, vocab_size: int, proces
             fingerprint=dataset.fingerprint,
             stamp=stamp(shard.path for shard in dataset.shards()),
         ),
-        arithmetic=ArithmeticRecord(
-            device=str(choice.device),
-            dtype=choice.dtype,
-            kernels=way.kernels,
-            compiled=False,
-            processes=processes,
-        ),
+        arithmetic=arithmetic(way, choice, processes),
         notes=(*job.notes, *choice.notes, *([way.note] if way.note else []), *_schedule_notes(job.config)),
+    )
+
+
+def arithmetic(way: Way, choice: Choice, processes: int) -> ArithmeticRecord:
+    """What is known before a micro-step is prepared."""
+    return ArithmeticRecord(
+        device=str(choice.device),
+        dtype=choice.dtype,
+        kernels=way.kernels,
+        compiled=False,
+        processes=processes,
+    )
+
+
+def as_prepared(before: ArithmeticRecord, prepared: Prepared) -> ArithmeticRecord:
+    """The same after it: what was compiled, chosen and measured."""
+    took = prepared.compiled or before.kernels == "fused"
+    return before.model_copy(
+        update={
+            "compiled": prepared.compiled,
+            "compile_seconds": prepared.seconds if took else None,
+            "attention": prepared.attention,
+            "attention_seconds": dict(prepared.attention_seconds) or None,
+            "recompute": prepared.recompute,
+            "cuda_graph": prepared.cuda_graph,
+        }
     )
 
 

@@ -19,7 +19,7 @@ from nanodyno.records.types import RunRecord, SaveRecord, StartRecord, StopReaso
 from nanodyno.records.writer import RunWriter, disk_is_full
 from nanodyno.train import checkpoint, continuing
 from nanodyno.train.continuing import Earlier
-from nanodyno.train.describe import describe
+from nanodyno.train.describe import as_prepared, describe
 from nanodyno.train.device import Choice, choose, is_out_of_memory
 from nanodyno.train.job import Job
 from nanodyno.train.processes import Processes, launched, local_rank, open_processes
@@ -277,15 +277,5 @@ def _warm_up(trainer: Trainer, record: RunRecord, watch: Watch) -> RunRecord:
     preparing = "preparing the kernels (some seconds, less the next time)"
     watch(Message(preparing if record.arithmetic.kernels == "fused" else compiling))
     prepared = trainer.warm_up()
-    seconds = prepared.seconds if prepared.compiled or record.arithmetic.kernels == "fused" else None
-    arithmetic = record.arithmetic.model_copy(
-        update={
-            "compiled": prepared.compiled,
-            "compile_seconds": seconds,
-            "attention": prepared.attention,
-            "attention_seconds": dict(prepared.attention_seconds) or None,
-            "recompute": prepared.recompute,
-            "cuda_graph": prepared.cuda_graph,
-        }
-    )
+    arithmetic = as_prepared(record.arithmetic, prepared)
     return record.model_copy(update={"arithmetic": arithmetic, "notes": (*record.notes, *prepared.notes)})
