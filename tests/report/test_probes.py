@@ -114,6 +114,12 @@ def test_no_line_is_wider_than_the_window() -> None:
         assert max(len(line) for line in page(results, width).splitlines()) <= width
 
 
+@pytest.mark.parametrize("width", [80, 100, 110, 140])
+def test_a_name_of_usual_length_stays_on_one_line(width: int) -> None:
+    name = "demo,batch_size=8"
+    assert f"\n{name} " in page({name: measured(visit(1.0))}, width)
+
+
 def test_disturbances_that_were_counted_and_those_that_were_not_are_told_apart() -> None:
     limit = Disturbance(code="power-limit", numbers={"share": 1.0, "celsius": 70})
     result = measured(visit(1.0, disturbances=(limit,)), redone=(visit(2.0, disturbances=(HEAT,)),))

@@ -31,6 +31,10 @@ MOST_BAR = 40
 FULL, HALF = "█", "▌"
 LAUNCH_BOUND = 0.25
 UNKNOWN = "-"
+ALL_COLUMNS_WIDTH = 98
+"""Of the numbers beside a config's name."""
+LONGEST_NAME = 20
+"""Longer ones are folded."""
 
 
 def probes_page(results: Mapping[str, ProbeResult], reading: Reading, width: int) -> RenderableType:
@@ -62,9 +66,10 @@ def rates_table(measured: Mapping[str, Measured], summaries: Mapping[str, ProbeS
     """One config a row; narrow windows lose the columns that are least asked for."""
     on_card = any(summary.card_share is not None for summary in summaries.values())
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("config", overflow="fold")
+    name_width = min(max(map(len, summaries)), LONGEST_NAME)
+    table.add_column("config", overflow="fold", min_width=name_width)
     titles = ["tok/s", "95% interval", "ms/micro-batch", "of peak" if on_card else "of matmul", "peak mem"]
-    wide = width >= 100
+    wide = width >= ALL_COLUMNS_WIDTH + name_width
     titles += ["ms/iter", "work", "processes"] if wide else []
     for title in titles:
         table.add_column(title, justify="right", no_wrap=True)
