@@ -82,7 +82,7 @@ def test_an_error_that_is_not_memorys_is_raised(fused: Trainers) -> None:
         ours.warm_up()
 
 
-@pytest.mark.parametrize(("fitting", "sizes", "warm"), [(2, [2], False), (1, [2, 1], True)])
+@pytest.mark.parametrize(("fitting", "sizes", "warm"), [(2, [2], False), (1, [1], True)])
 def test_memory_that_runs_out_in_mid_run_makes_the_micro_batch_smaller(
     fused: Trainers, spoil: Spoil, fitting: int, sizes: list[int], warm: bool
 ) -> None:
@@ -163,7 +163,7 @@ def test_where_triton_fails_torchs_own_kernels_run_and_that_is_said(
     spoil(first_times(2))  # which they answer as Triton's do
     how = ours.warm_up()
     (note,) = how.notes
-    assert note.startswith("Triton failed, so torch's own kernels run, slower: ")
+    assert note.startswith("a kernel failed, so torch's own run instead, slower: ")
     assert "driver" in note
     assert how.recompute == "mlp"
     assert losses_of(ours) == undisturbed
@@ -182,3 +182,18 @@ def test_an_assembler_that_does_not_know_the_card_is_a_fallback_too(
     monkeypatch.setattr("triton.runtime.jit.JITFunction.run", refuse)
     (note,) = ours.warm_up().notes
     assert "PTXAS error: Value 'sm_999a'" in note
+
+
+def test_what_is_made_again_after_memory_ran_out_is_told(fused: Trainers, spoil: Spoil) -> None:
+    ours = fused(recompute="auto")
+    ours.warm_up()
+    failures = iter([True, True])  # the iteration's, and the first trial's of the smaller micro-batch
+
+    def limited(out: Tensor) -> Tensor:
+        if ours.engine.model.training and ours.iteration >= 3 and next(failures, False):
+            raise torch.OutOfMemoryError(OUT_OF_MEMORY)
+        return out
+
+    spoil(limited)
+    (split,) = [event for event in ours.events() if isinstance(event, SplitRecord)]
+    assert (split.batch_size, split.recompute) == (2, "light")

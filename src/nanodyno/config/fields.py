@@ -147,12 +147,14 @@ class RunConfig(BaseModel):
         "bfloat16); autograd: torch's own",
     )
     attention: Literal["auto", "cudnn-packed", "cudnn", "flash", "efficient", "flex", "fa3", "math"] = Field(
-        default="auto", description="backend of the attention; auto measures and takes the fastest that runs"
+        default="auto",
+        description="backend of the attention; auto: the fastest that runs, measured (kernels=fused) or by "
+        "torch's own choice (autograd)",
     )
     loss_rows: _MaybeCount = Field(
         default=None,
-        description="positions whose logits are in memory at once (default: by the card's memory; on a CPU "
-        "all)",
+        description="positions whose logits are in memory at once (default: by the card's memory where "
+        "kernels=fused, else all)",
     )
     recompute: Literal["auto", "none", "light", "mlp", "full"] = Field(
         default="auto",
@@ -164,7 +166,8 @@ class RunConfig(BaseModel):
     )
     residual_dtype: Literal["float32", "bfloat16"] = Field(
         default="float32",
-        description="precision of the residual stream; bfloat16 is other arithmetic, faster and smaller",
+        description="precision of the residual stream in training; bfloat16 is other arithmetic, faster and "
+        "smaller (evaluations keep float32)",
     )
     moments_dtype: Literal["float32", "bfloat16"] = Field(
         default="float32",
@@ -172,7 +175,8 @@ class RunConfig(BaseModel):
     )
     fp8: _Switch = Field(
         default=False,
-        description="the large matrix products in fp8 (from Ada and Hopper on): other arithmetic, faster",
+        description="the large matrix products of training in fp8 (from Ada and Hopper on): other "
+        "arithmetic, faster (evaluations stay in bfloat16)",
     )
     offload_moments: _Switch = Field(
         default=False, description="keep AdamW's moments in the host's memory: slower updates, larger models"

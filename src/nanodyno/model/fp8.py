@@ -6,6 +6,7 @@ A tensor's factor follows from the largest value that it had in the iteration be
 the moment. Values are e4m3, gradients e5m2 (fewer digits, more range).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -18,6 +19,8 @@ from nanodyno.model.kernels.plain import LOGIT_UNITS, Slot
 from nanodyno.model.products import Products
 
 VALUES, GRADIENTS = torch.float8_e4m3fn, torch.float8_e5m2
+FIRST_SCALE = {VALUES: 1.0, GRADIENTS: 2.0**16}
+"""Before anything was seen: a gradient is divided by the number of positions, and is not to vanish."""
 ROOM = 2.0
 """For values larger than the largest of the iteration before; beyond it they are cut off."""
 ALIGNED = 4
@@ -57,10 +60,29 @@ class Fp8Products(Products):
     def use(self, kernels: ModuleType) -> None:
         self._kernels = kernels
 
+    def factors(self) -> dict[str, float | int]:
+        """The factors and, as the next ones follow from them, the largest values of the iteration before."""
+        largest = self._largest.amax(1)
+        return {
+            f"{kind}-{place}": value
+            for kind, values in (("scale", self._scales), ("largest", largest))
+            for place, value in enumerate(values.tolist())
+        }
+
+    def take_factors(self, saved: Mapping[str, float | int]) -> bool:
+        if saved.keys() != self.factors().keys():
+            return False
+        self._largest.zero_()
+        for place in range(self._used):
+            self._scales[place] = saved[f"scale-{place}"]
+            self._largest[place, 0] = saved[f"largest-{place}"]
+        return True
+
     def begin(self) -> None:
         super().begin()
         largest = self._largest.amax(1)
-        self._scales.copy_(torch.where(largest > 0, self._ends / (ROOM * largest), self._scales))
+        known = (largest > 0) & largest.isfinite()
+        self._scales.copy_(torch.where(known, self._ends / (ROOM * largest), self._scales))
         self._units.copy_((1 / self._scales)[:, None])
         self._largest.zero_()
         for layer, weight in self._weights.items():
@@ -112,6 +134,7 @@ class Fp8Products(Products):
         at = self._used
         self._used += 1
         self._ends[at] = torch.finfo(dtype).max
+        self._scales[at] = FIRST_SCALE[dtype]
         return Slot(dtype, self._scales[at], self._largest[at])
 
     def _unit(self, slot: Slot) -> Tensor:

@@ -1,5 +1,6 @@
 """The matrix products of a micro-step that read weights: a layer's output and the gradient of its input."""
 
+from collections.abc import Mapping
 from types import ModuleType
 
 import torch
@@ -19,6 +20,15 @@ class Products:
 
     def use(self, kernels: ModuleType) -> None:
         """From now on; plain products need none."""
+
+    def factors(self) -> dict[str, float | int]:
+        """Of fp8, for a checkpoint; others have none."""
+        return {}
+
+    def take_factors(self, saved: Mapping[str, float | int]) -> bool:
+        """Whether there were any for this model."""
+        del saved
+        return False
 
     def begin(self) -> None:
         """Of an iteration: the weights have changed."""

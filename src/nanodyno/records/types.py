@@ -108,6 +108,8 @@ class SplitRecord(Record):
     iteration: int
     batch_size: int
     batch_size_before: int
+    recompute: str | None = None
+    """What is made again from here on; None where nothing was prepared anew."""
     wall_time: float
 
 
@@ -169,6 +171,8 @@ class ArithmeticRecord(Record):
     device: str
     dtype: Dtype
     kernels: Literal["fused", "autograd"] = "autograd"
+    triton: bool = False
+    """Whether fused kernels are Triton's; without it their twins in plain torch ran."""
     compiled: bool
     """By torch.compile, which fused kernels do without."""
     compile_seconds: float | None = None

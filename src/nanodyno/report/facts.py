@@ -50,7 +50,8 @@ def fact_rows(run: Run, summary: Summary) -> Rows:
         ),
         (
             "machine",
-            f"{device_words(record)}, {arithmetic_words(record.arithmetic)}, torch {record.versions.torch}",
+            f"{device_words(record)}, {arithmetic_words(record.arithmetic, record.config)}, "
+            f"torch {record.versions.torch}",
         ),
         (
             "progress",

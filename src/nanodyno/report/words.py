@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from nanodyno.analysis.summary import perplexity
 from nanodyno.analysis.throughput import Rates, Yardstick
+from nanodyno.config import RunConfig
 from nanodyno.costs.parameters import parameters
 from nanodyno.records.events import Started
 from nanodyno.records.types import (
@@ -45,25 +46,39 @@ def header(started: Started) -> list[str]:
     return [
         f"run {started.folder}: {size} parameters, {shape.n_layer} layers of {shape.n_embd}, "
         f"{shape.n_head} heads, context {shape.block_size}{resumed}",
-        f"on {device_words(record)}: {arithmetic_words(record.arithmetic)}; {known}",
+        f"on {device_words(record)}: {arithmetic_words(record.arithmetic, config)}; {known}",
         f"data {record.data.dataset}: {quantities.count(record.data.train_tokens)} train tokens; "
         f"{batch_words(record)}; {evaluation_words(record)}",
         *record.notes,
     ]
 
 
-def arithmetic_words(arithmetic: ArithmeticRecord) -> str:
-    """`bfloat16, fused kernels, cudnn attention, one CUDA graph, prepared in 4 s`."""
+def arithmetic_words(arithmetic: ArithmeticRecord, config: RunConfig) -> str:
+    """`bfloat16, fused kernels, cudnn attention, one CUDA graph, prepared in 4 s`; other arithmetic first."""
     took = arithmetic.compile_seconds
     took_words = "" if took is None else f" in {quantities.duration(took)}"
     attention = [f"{arithmetic.attention} attention"] if arithmetic.attention else []
     if arithmetic.kernels == "autograd":
         compiled = f"compiled{took_words}" if arithmetic.compiled else "not compiled"
         return ", ".join([arithmetic.dtype, *attention, compiled])
+    kernels = "fused kernels" if arithmetic.triton or took is None else "fused kernels in plain torch"
     recompute = [] if arithmetic.recompute == "none" else [f"recompute {arithmetic.recompute}"]
     graph = ["one CUDA graph"] if arithmetic.cuda_graph else []
     prepared = [f"prepared{took_words}"] if took is not None else []
-    return ", ".join([arithmetic.dtype, "fused kernels", *attention, *recompute, *graph, *prepared])
+    other = (
+        [f"other arithmetic than the default's: {', '.join(words)}"] if (words := _different(config)) else []
+    )
+    return ", ".join([arithmetic.dtype, *other, kernels, *attention, *recompute, *graph, *prepared])
+
+
+def _different(config: RunConfig) -> list[str]:
+    """The switches of the class *different* that were on."""
+    switches = {
+        "fp8 products": config.fp8,
+        "bfloat16 residual stream": config.residual_dtype != "float32",
+        "bfloat16 moments": config.moments_dtype != "float32",
+    }
+    return [words for words, on in switches.items() if on]
 
 
 def device_words(record: RunRecord) -> str:
@@ -158,6 +173,7 @@ def split_words(split: SplitRecord) -> str:
     return (
         f"out of memory at iteration {split.iteration}: micro-batches of {split.batch_size} from here on "
         f"(before: {split.batch_size_before}), at the same tokens per iteration"
+        + (f", with recompute {split.recompute}" if split.recompute not in (None, "none") else "")
     )
 
 

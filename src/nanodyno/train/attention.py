@@ -5,6 +5,7 @@ import os
 import statistics
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,11 +17,12 @@ from nanodyno.model.attention import BACKENDS, PACKED, packed
 from nanodyno.records.files import write_whole
 from nanodyno.train.device import is_out_of_memory
 from nanodyno.train.engine import last_words
+from nanodyno.train.graph import captured
 
 CANDIDATES = (PACKED, "cudnn", "fa3", "flash", "efficient")
-"""flex is left out: it compiles for half a minute and was never the fastest (LOG.md)."""
-OPTIONAL = ("cudnn", "flash_attn_interface")
-"""Packages that some of them need; who installs one wants it measured."""
+"""flex is left out, since it would be compiled for every shape first; it runs where it is asked for."""
+OPTIONAL = {"cudnn": "nvidia-cudnn-frontend", "flash_attn_interface": "flash-attn-3"}
+"""Modules that some of them need, and their packages: who installs or renews one wants it measured."""
 LAST_RESORT = "math"
 CALLS, REPEATS = 4, 5
 
@@ -37,7 +39,7 @@ def fastest_attention(
 ) -> Fastest:
     """`shape` is B, H, T, K. Remembered by all it depends on: card, packages, precision and shape."""
     path = cache or _cache()
-    installed = (name for name in OPTIONAL if find_spec(name))
+    installed = (f"{name} {_version(package)}" for name, package in OPTIONAL.items() if find_spec(name))
     key = "; ".join(map(str, (torch.cuda.get_device_name(device), torch.__version__,
                               torch.backends.cudnn.version(), *installed, dtype, *shape)))  # fmt: skip
     known = _read(path)
@@ -63,6 +65,13 @@ def require(name: str, shape: tuple[int, int, int, int], dtype: torch.dtype, dev
             f"attention={name} does not run here: {last_words(error).partition('. ')[0]}",
             "leave --attention out: the fastest that runs is taken",
         ) from error
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # built by hand
+        return "of unknown version"
 
 
 def _cache() -> Path:
@@ -108,15 +117,16 @@ def _seconds(name: str, qkv: Tensor, dout: Tensor, shape: tuple[int, int, int, i
     def both() -> None:
         attend(qkv, B, H).backward(dout)
 
+    def several() -> None:
+        for _ in range(CALLS):
+            both()
+
     side = torch.cuda.Stream(qkv.device)
     side.wait_stream(torch.cuda.current_stream(qkv.device))
     with torch.cuda.stream(side):
         both()
     torch.cuda.synchronize(qkv.device)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(CALLS):
-            both()
+    graph = captured(several, qkv.device)
     graph.replay()
     return statistics.median(_replay_seconds(graph) for _ in range(REPEATS)) / CALLS
 

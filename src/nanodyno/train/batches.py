@@ -43,10 +43,15 @@ class Batches:
         halves = range(self.size // 2, 0, -1) if self._part[1] == 1 else ()
         return next((size for size in halves if self.sequences % size == 0), None)
 
-    def load(self, start: int) -> None:
-        """From this sequence of the stream on, in micro-batches of the size that now is."""
+    def stop(self) -> None:
+        """Until `load`."""
         if self._loader is not None:
             self._loader.close()
+            self._loader = None
+
+    def load(self, start: int) -> None:
+        """From this sequence of the stream on, in micro-batches of the size that now is."""
+        self.stop()
         self._loader = Loader(self._windows, self.size, self._device, start, self._part)
 
     @contextmanager
@@ -55,5 +60,4 @@ class Batches:
         try:
             yield self.loader
         finally:
-            self.loader.close()
-            self._loader = None
+            self.stop()

@@ -45,7 +45,7 @@ class Progress(_Strict):
     sequences: int = Field(ge=0)
     """Position in the data stream."""
     scaler: dict[str, float | int] = {}
-    """State of the fp16 loss scaler; empty without one."""
+    """fp16's loss scale, or the factors of fp8 (see Engine.scales); empty without either."""
     val_loss: float | None = None
     """Of the evaluation at this very iteration, when there was one before the save."""
     seen: Seen = Seen()

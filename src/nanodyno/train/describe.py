@@ -63,6 +63,7 @@ def as_prepared(before: ArithmeticRecord, prepared: Prepared) -> ArithmeticRecor
             "attention_seconds": dict(prepared.attention_seconds) or None,
             "recompute": prepared.recompute,
             "cuda_graph": prepared.cuda_graph,
+            "triton": prepared.triton,
         }
     )
 

@@ -136,12 +136,20 @@ def reset_peak_memory(device: torch.device) -> None:
         torch.cuda.reset_peak_memory_stats(device)
 
 
+NO_MEMORY = (
+    "can't allocate memory",
+    "Storage size calculation overflowed",
+    "out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+)
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """On the host torch has no class of its own for it."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     words = str(error) if isinstance(error, RuntimeError) else ""
-    return "can't allocate memory" in words or "Storage size calculation overflowed" in words
+    return any(each in words for each in NO_MEMORY)
 
 
 def free_cached_memory(device: torch.device) -> None:

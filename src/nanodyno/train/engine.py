@@ -1,7 +1,7 @@
 """The arithmetic of an iteration: a model, its optimiser and the gradients of many micro-steps."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -31,6 +31,7 @@ class Prepared:
     """What each one took, forward and backward, where they were measured."""
     recompute: str = "none"
     cuda_graph: bool = False
+    triton: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -74,6 +75,15 @@ class Engine(ABC):
     @abstractmethod
     def drop_gradients(self) -> None:
         """As if the iteration had not been."""
+
+    def scales(self) -> dict[str, float | int]:
+        """What lower precisions are multiplied with, as far as the past decides it."""
+        return self.scaler.state_dict()
+
+    def take_scales(self, saved: Mapping[str, float | int]) -> None:
+        """Of a checkpoint; those of another precision are of no use and left out."""
+        if saved and self.scaler.is_enabled():
+            self.scaler.load_state_dict(dict(saved))
 
     @abstractmethod
     def let_go(self) -> None:

@@ -15,6 +15,10 @@ class Interrupted(Exception):
     """The evaluation was given up, since the run is asked to stop."""
 
 
+def rows_at_once(model: GPT) -> int:
+    return max(1, LOGITS_AT_ONCE // model.shape.vocab_size)
+
+
 @torch.no_grad()
 def summed_loss(
     model: GPT,
@@ -26,7 +30,7 @@ def summed_loss(
 ) -> tuple[torch.Tensor, int]:
     """Cross-entropy in nats, summed over this part of evenly spread windows, and the tokens it is over."""
     device = model.tokens.weight.device
-    rows_at_once = max(1, LOGITS_AT_ONCE // model.shape.vocab_size)
+    rows = rows_at_once(model)
     total = torch.zeros((), dtype=torch.float32 if device.type == "mps" else torch.float64, device=device)
     count = 0
     was_training = model.training
@@ -35,9 +39,7 @@ def summed_loss(
         for inputs, targets in evaluation_batches(windows, tokens, batch_size, part):
             if asked_to_stop():
                 raise Interrupted
-            total += model(
-                torch.from_numpy(inputs).to(device), torch.from_numpy(targets).to(device), rows_at_once
-            )
+            total += model(torch.from_numpy(inputs).to(device), torch.from_numpy(targets).to(device), rows)
             count += targets.size
     finally:
         model.train(was_training)

@@ -1,7 +1,7 @@
 """The micro-step written by hand, on Triton kernels and launched as one CUDA graph."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from subprocess import SubprocessError
 from types import ModuleType
 
@@ -26,12 +26,15 @@ from nanodyno.train.device import (
     reset_peak_memory,
 )
 from nanodyno.train.engine import DeviceBatch, Engine, Prepared, last_words
+from nanodyno.train.evaluate import rows_at_once
 from nanodyno.train.graph import Graph
 from nanodyno.train.processes import Processes
 
 LOGITS_SHARE = 1 / 32
 """Of the card's memory that the logits of one go may take: larger goes are faster, up to MOST_ROWS."""
 FEWEST_ROWS, MOST_ROWS = 1024, 8192
+FP8_TRIALS = 2
+"""The second has the factors that the first one found."""
 
 
 class FusedEngine(Engine):
@@ -44,7 +47,7 @@ class FusedEngine(Engine):
         self._notes: list[str] = []
         named = None if config.attention == "auto" else config.attention
         self._attention: str = named or ("flash" if self.device.type == "cuda" else "torch")
-        self._recompute: Recompute = "none" if config.recompute == "auto" else config.recompute
+        self._recompute: Recompute = self._least_recompute()
         self._triton = triton
         self.step = FusedStep(self.model, self._plan())
         self.optimizer = self._adamw = FlatAdamW(
@@ -55,16 +58,22 @@ class FusedEngine(Engine):
             self._kernels(),
         )
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=False)
+        self._given_scales = False
+        """Whether fp8's factors are a checkpoint's, and not to be found anew."""
         self._graph: Graph | None = None
         self._clip = torch.ones((), device=self.device)
 
     def prepare(self, batch: DeviceBatch, clock: Clock) -> Prepared:
         """One micro-step that leaves no trace: compiles the kernels, and finds what fits into memory."""
         began = clock.seconds()
+        self._notes.clear()
         self.let_go()
         self._adamw.adopt()  # the moments' memory is not there for activations
         fastest = self._choose_attention(batch[0])
         self._fit(batch)
+        if self.processes.largest(int(not self._triton), self.device) and self._triton:
+            self._leave_triton("it failed in another process")  # replicas must round alike
+            self._fit(batch)
         return Prepared(
             seconds=clock.seconds() - began,
             compiled=False,
@@ -72,6 +81,7 @@ class FusedEngine(Engine):
             attention_seconds=fastest.seconds if fastest else (),
             recompute=self._recompute,
             cuda_graph=self._graph is not None,
+            triton=self._triton,
             notes=tuple(self._notes),
         )
 
@@ -101,9 +111,20 @@ class FusedEngine(Engine):
     def drop_gradients(self) -> None:
         self.step.drop()
 
+    def scales(self) -> dict[str, float | int]:
+        return self.step.products.factors()
+
+    def take_scales(self, saved: Mapping[str, float | int]) -> None:
+        self._given_scales = self.step.products.take_factors(saved)
+
     def let_go(self) -> None:
         self._graph = None
         self.graph_bytes = 0
+        self._recompute = self._least_recompute()
+        self.step.use(self._plan())
+
+    def _least_recompute(self) -> Recompute:
+        return RECOMPUTE[0] if self.config.recompute == "auto" else self.config.recompute
 
     def _plan(self) -> Plan:
         return Plan(
@@ -144,53 +165,74 @@ class FusedEngine(Engine):
     def _fit(self, batch: DeviceBatch) -> None:
         """Tries; makes more again where memory runs out, unless the config says how much."""
         while not self._fits(batch):
+            self._graph = None
             self._recompute = RECOMPUTE[RECOMPUTE.index(self._recompute) + 1]
             self.step.use(self._plan())
             gc.collect()
             free_cached_memory(self.device)
 
+    @property
+    def _can_climb(self) -> bool:
+        return self.config.recompute == "auto" and self._recompute != RECOMPUTE[-1]
+
     def _fits(self, batch: DeviceBatch) -> bool:
+        """A micro-step, its graph, and an evaluation beside it."""
         try:
             self._trial(batch)
-            if self.config.cuda_graph and self.device.type == "cuda":
-                self._capture(batch)
+            self._capture(batch)
+            self._evaluate(batch)
             return True
         except _faults(self._triton) as error:
-            can_shrink = self.config.recompute == "auto" and self._recompute != RECOMPUTE[-1]
-            if is_out_of_memory(error):
-                if not can_shrink:
-                    raise
+            if is_out_of_memory(error) and self._can_climb:
                 return False
-            if not self._triton:
+            if is_out_of_memory(error) or not self._triton:
                 raise
-            self._notes.append(f"Triton failed, so torch's own kernels run, slower: {last_words(error)}")
-        self._triton = False
-        self.step.use(self._plan())
-        self._adamw.use(plain)
+            reason = last_words(error)
+        self._leave_triton(reason)
         return self._fits(batch)
 
+    def _leave_triton(self, reason: str) -> None:
+        self._triton = False
+        self._graph = None
+        self.step.use(self._plan())
+        self._adamw.use(plain)
+        self._notes.append(f"a kernel failed, so torch's own run instead, slower: {reason}")
+
     def _trial(self, batch: DeviceBatch) -> None:
-        """A micro-step that leaves no trace but its peak of memory."""
+        """A micro-step that leaves no trace but its peak of memory, and fp8's first factors."""
+        factors = self.step.products.factors()
         reset_peak_memory(self.device)
         before = allocated_memory(self.device)
         try:
-            self.step.begin(1.0)
-            self.step(*batch)
+            for _ in range(FP8_TRIALS if self.config.fp8 else 1):
+                self.step.begin(1.0)
+                self.step(*batch)
             self._adamw.warm_up()
             self.graph_bytes = (peak_memory(self.device).allocated or 0) - before
         finally:
             self.step.drop()
+            if self._given_scales:
+                self.step.products.take_factors(factors)
 
     def _capture(self, batch: DeviceBatch) -> None:
         """A graph has memory of its own, so that what the trial left in torch's cache is given back first."""
+        if not self.config.cuda_graph or self.device.type != "cuda":
+            return
         free_cached_memory(self.device)
         try:
             self._graph = Graph(self.step, *batch)
         except RuntimeError as error:
-            if is_out_of_memory(error):
+            if is_out_of_memory(error) and self._can_climb:
                 raise
+            free_cached_memory(self.device)
             self._notes.append(f"no CUDA graph, so small micro-batches run slower: {last_words(error)}")
         self.step.drop()
+
+    @torch.no_grad()
+    def _evaluate(self, batch: DeviceBatch) -> None:
+        """What a graph holds is not there for an evaluation."""
+        with self.autocast(cache_enabled=False):
+            self.model(*batch, rows_at_once(self.model))
 
 
 def _faults(triton: bool) -> tuple[type[Exception], ...]:

@@ -6,15 +6,26 @@ import torch
 from torch import Tensor
 
 
+def captured(work: Callable[[], None], device: torch.device) -> torch.cuda.CUDAGraph:
+    """`work` as a graph. Other threads may use the card meanwhile: one of them pins memory for the loader."""
+    graph = torch.cuda.CUDAGraph()
+    stream = torch.cuda.Stream(device)
+    before = torch.cuda.current_stream(device)
+    try:
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            work()
+    finally:
+        torch.cuda.set_stream(before)  # a capture that failed would leave its own
+    return graph
+
+
 class Graph:
     """Replays `step` on whatever batch it is given, of the shape that it was captured with."""
 
     def __init__(self, step: Callable[[Tensor, Tensor], None], inputs: Tensor, targets: Tensor) -> None:
         """`step` must have run before, so that nothing is compiled or measured while it is captured."""
         self._batch = torch.stack([inputs, targets])
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
-            step(*self._batch.unbind())
+        self._graph = captured(lambda: step(*self._batch.unbind()), inputs.device)
 
     def __call__(self, inputs: Tensor, targets: Tensor) -> None:
         self._batch[0].copy_(inputs)

@@ -1,7 +1,6 @@
 """Which way a run's micro-steps go: written by hand on Triton kernels, or by torch's autograd."""
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Literal
 
 import torch
@@ -32,6 +31,8 @@ class Way:
 
 def make_engine(config: RunConfig, shape: ModelShape, choice: Choice, processes: Processes) -> Engine:
     way = choose_way(config, choice, processes.count)
+    if choice.device.type == "cuda":
+        torch.cuda.set_device(choice.device)  # Triton launches on the current card, whatever its arguments
     if config.attention != "auto" and not config.eval_only:  # evaluations use torch's own choice
         heads = (1, shape.n_head, shape.block_size, shape.head_size)
         require(config.attention, heads, DTYPES[choice.dtype], choice.device)
@@ -75,8 +76,10 @@ def _refuse_contradictions(config: RunConfig, needed_by: str | None, obstacle: s
 def why_no_triton(device: torch.device) -> str | None:
     if device.type != "cuda":
         return f"Triton has no kernels for {device.type}"
-    if find_spec("triton") is None:
-        return "Triton is missing (pip install triton, or triton-windows)"
+    try:
+        import triton  # noqa: F401
+    except ImportError as error:
+        return f"Triton cannot be imported ({error}; pip install triton, or triton-windows)"
     if _capability(device) < OLDEST:
         return f"{torch.cuda.get_device_name(device)} is older than Triton's kernels need"
     return None
@@ -101,8 +104,10 @@ def _obstacle(config: RunConfig, choice: Choice, processes: int) -> str | None:
         return f"dropout={config.dropout}"
     if config.parallel == "fsdp" and processes > 1:
         return "parallel=fsdp"
-    if config.fp8 and config.n_embd % FP8_MULTIPLE:
-        return f"n_embd={config.n_embd}, which is no multiple of {FP8_MULTIPLE}"
+    sides = {"n_embd": config.n_embd, "vocab_size": config.vocab_size or FP8_MULTIPLE}
+    odd = next((f"{key}={size}" for key, size in sides.items() if size % FP8_MULTIPLE), None)
+    if config.fp8 and odd:
+        return f"{odd}, which is no multiple of {FP8_MULTIPLE}"
     if config.fp8 and choice.device.type == "cuda" and _capability(choice.device) < OLDEST_FP8:
         return f"{torch.cuda.get_device_name(choice.device)}, which has no fp8"
     return "dtype=float16" if choice.dtype == "float16" else None

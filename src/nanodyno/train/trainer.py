@@ -94,7 +94,6 @@ class Trainer:
         self._began_at = 0
         self.batches = Batches(config, self.train_windows, self.device, self.processes)
         self._warm = False
-        self._cold = False
         self._updating = False
 
     @property
@@ -107,8 +106,7 @@ class Trainer:
         checkpoint.load_model(saved, self.engine.model)
         checkpoint.load_optimizer(saved, self.engine.model, self.engine.optimizer)
         progress = saved.progress
-        if progress.scaler and self.engine.scaler.is_enabled():
-            self.engine.scaler.load_state_dict(dict(progress.scaler))
+        self.engine.take_scales(progress.scaler)
         self.sentry = Sentry(self.config.spike_zscore, progress.seen)
         self.iteration = self.saved_at = progress.iteration
         self.sequences = progress.sequences
@@ -122,7 +120,7 @@ class Trainer:
             torch.from_numpy(part).to(self.device) for part in self.train_windows.batch(positions)
         )
         prepared = self.engine.prepare((inputs, targets), self.clock)
-        self._warm, self._cold = True, False
+        self._warm = True
         return prepared
 
     def events(self, stops: Stops | None = None) -> Iterator[Happening]:
@@ -177,7 +175,7 @@ class Trainer:
         progress = Progress(
             iteration=self.iteration,
             sequences=self.sequences,
-            scaler=engine.scaler.state_dict(),
+            scaler=engine.scales(),
             val_loss=self.evaluation[1] if self.evaluation and self.evaluation[0] == self.iteration else None,
             seen=self.sentry.seen(),
         )
@@ -251,8 +249,6 @@ class Trainer:
 
     def _step(self) -> StepRecord:
         """One iteration. The clock is read before the first micro-step and after the update has ended."""
-        if self._cold:
-            self.warm_up()
         loader, micro_steps = self.batches.loader, self.batches.steps
         learning_rate = learning_rate_at(self.config, self.iteration)
         waited = loader.wait_seconds
@@ -319,15 +315,29 @@ class Trainer:
             yield self._split(smaller)
 
     def _split(self, smaller: int) -> SplitRecord:
-        before, self.batches.size = self.batches.size, smaller
-        self.engine.drop_gradients()
-        self.engine.let_go()
-        gc.collect()
-        free_cached_memory(self.device)
-        self._cold = self._warm
+        """Prepares for smaller micro-batches, or for still smaller ones where that does not fit either."""
+        before, prepared = self.batches.size, None
+        self.batches.stop()  # a card is not to be used by another thread while a graph is captured
+        while True:
+            self.batches.size = smaller
+            self.engine.drop_gradients()
+            self.engine.let_go()
+            gc.collect()
+            free_cached_memory(self.device)
+            try:
+                prepared = self.warm_up() if self._warm else None
+                break
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error) or not self.batches.smaller:
+                    raise
+                smaller = self.batches.smaller
         self.batches.load(self.sequences)
         return SplitRecord(
-            iteration=self.iteration, batch_size=smaller, batch_size_before=before, wall_time=time.time()
+            iteration=self.iteration,
+            batch_size=smaller,
+            batch_size_before=before,
+            recompute=prepared.recompute if prepared else None,
+            wall_time=time.time(),
         )
 
 

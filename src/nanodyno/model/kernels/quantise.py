@@ -16,7 +16,8 @@ WARPS = 4
 @triton.jit
 def to_fp8(x, scale, LARGEST: tl.constexpr):
     """Scaled, and cut off where fp8 ends: a value beyond it would become no number."""
-    return tl.minimum(tl.maximum(x * scale, -LARGEST), LARGEST)
+    low = tl.maximum(x * scale, -LARGEST, propagate_nan=tl.PropagateNan.ALL)
+    return tl.minimum(low, LARGEST, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
