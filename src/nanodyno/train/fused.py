@@ -59,7 +59,7 @@ class FusedEngine(Engine):
         )
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=False)
         self._given_scales = False
-        """Whether fp8's factors are a checkpoint's, and not to be found anew."""
+        """Whether fp8's factors are those of a run under way, and not to be found anew."""
         self._graph: Graph | None = None
         self._clip = torch.ones((), device=self.device)
 
@@ -106,6 +106,7 @@ class FusedEngine(Engine):
     def update(self, learning_rate: float) -> bool:
         set_learning_rate(self.optimizer, learning_rate)
         self._adamw.step(clip=self._clip)
+        self._given_scales = True
         return True
 
     def drop_gradients(self) -> None:
