@@ -41,7 +41,7 @@ def test_ctrl_c_leaves_a_document_of_what_was_measured_and_exits_with_130(tmp_pa
     assert rounds == [[0], [0, 1]]
     (comparison,) = document["comparisons"]
     assert (comparison["config"], comparison["reference"]) == ("demo (2)", "demo")
-    assert comparison["call"] == "no difference shown"
+    assert comparison["verdict"] == "no difference shown"
 
 
 def test_a_config_that_does_not_fit_is_a_result_and_no_failure(nanodyno: Callable[..., Any]) -> None:

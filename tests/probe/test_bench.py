@@ -14,8 +14,9 @@ from typing import Any, get_args
 import psutil
 import pytest
 
+from nanodyno.analysis.budget import Budget
 from nanodyno.errors import NanodynoError
-from nanodyno.probe.bench import Bench, Plan, probe
+from nanodyno.probe.bench import Bench, Plan, measure_against, probe
 from nanodyno.probe.messages import ProbeJob
 from nanodyno.probe.telemetry import Card
 from nanodyno.records.probe import Failed, Measured, OutOfMemory, Part, ProbeProgress, ProbeResult, Throttled
@@ -199,6 +200,19 @@ def test_what_the_user_did_wrong_is_the_users_to_hear(job: Job) -> None:
     assert psutil.Process().children() == []
 
 
+def test_among_several_what_cannot_be_had_here_is_a_result_and_the_others_go_on(job: Job) -> None:
+    jobs = {"good": job(), "odd": job(attention="fa3")}
+    with Bench(jobs, Plan(precision=0.5, visit_seconds=1, redo=0, breakdown=False)) as bench:
+        measure_against(bench, "good", Budget(looks=(2,)), 0.01)
+        results = bench.results()
+    odd, good = results["odd"], results["good"]
+    assert isinstance(odd, Failed)
+    assert odd.reason == "refused"
+    assert "attention=fa3 does not run here" in odd.words
+    assert isinstance(good, Measured)
+    assert len(good.visits) == 2
+
+
 def test_a_parent_that_is_killed_leaves_no_child_behind(job: Job) -> None:
     code = (
         "import sys\n"
@@ -220,3 +234,30 @@ def test_a_parent_that_is_killed_leaves_no_child_behind(job: Job) -> None:
             break
         time.sleep(0.1)
     assert gone(orphan)
+
+
+def test_ctrl_c_in_mid_measurement_keeps_the_iterations_that_were_made(job: Job) -> None:
+    def press(progress: ProbeProgress) -> None:
+        if progress.stage == "measuring" and progress.samples >= 20:
+            raise KeyboardInterrupt
+
+    plan = Plan(precision=1e-9, visit_seconds=60, redo=0, breakdown=False)
+    with Bench({"it": job()}, plan, press) as bench:
+        with suppress(KeyboardInterrupt):
+            bench.round(0, ["it"])
+        (result,) = bench.results().values()
+    assert isinstance(result, Measured)
+    assert len(result.visits[0].samples) >= 20
+
+
+def test_ctrl_c_before_anything_was_measured_names_the_stage(job: Job) -> None:
+    def press(progress: ProbeProgress) -> None:
+        if progress.stage == "building":
+            raise KeyboardInterrupt
+
+    with Bench({"it": job()}, Plan(), press) as bench:
+        with suppress(KeyboardInterrupt):
+            bench.round(0, ["it"])
+        (result,) = bench.results().values()
+    assert isinstance(result, Failed)
+    assert (result.reason, result.stage) == ("interrupted", "building")

@@ -1,5 +1,6 @@
 """`nanodyno probe`: one config measured in a process of its own, or several compared."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -74,14 +75,14 @@ def probe(  # noqa: PLR0913 - one parameter per option
         raise NanodynoError("a probe without an end", "give --limit a time, such as 20s")
 
     from nanodyno.analysis.budget import DEFAULT_BUDGET, Budget
-    from nanodyno.probe.bench import Bench, Plan, measure_against
+    from nanodyno.probe.bench import Bench, Plan, heard, measure_against
     from nanodyno.report.probing import make_probe_display
 
     alone = 1 if len(jobs) == 1 else None
     fixed = processes or alone
     budget = DEFAULT_BUDGET if fixed is None else Budget(looks=(fixed,))
     plan = Plan(precision=precision, visit_seconds=seconds, redo=redo, breakdown=breakdown)
-    display = make_probe_display(console_for(json), budget.rounds)
+    display = make_probe_display(console_for(json or not sys.stdout.isatty()), budget.rounds)
     interrupted = False
     with Bench(jobs, plan, display) as bench:
         try:
@@ -91,6 +92,8 @@ def probe(  # noqa: PLR0913 - one parameter per option
         finally:
             display.close()
         results = bench.results()
+    if len(results) == 1:
+        heard(*results.values())
     _show(results, budget, margin, json)
     if interrupted:
         raise typer.Exit(INTERRUPTED)

@@ -13,6 +13,7 @@ from typing import Self
 from nanodyno.analysis.budget import Budget, readings
 from nanodyno.analysis.probes import visits_of
 from nanodyno.analysis.repeats import Visit
+from nanodyno.errors import NanodynoError
 from nanodyno.probe import disturbance
 from nanodyno.probe.messages import Measure, ProbeJob
 from nanodyno.probe.telemetry import Card, FindCard, find_card
@@ -63,6 +64,7 @@ class _Entry:
     worker: Worker | None = None
     setup: SetupRecord | None = None
     card: Card | None = None
+    stage: Stage = "starting"
     processes: int = 0
     rounds_in_process: int = 0
     pending: VisitRecord | None = None
@@ -93,7 +95,7 @@ class _Entry:
                 config=self.job.config, setup=self.setup, redone=tuple(self.redone), memory=self.memory
             )
         return Failed(
-            config=self.job.config, reason="interrupted", stage="starting", words="it was not measured"
+            config=self.job.config, reason="interrupted", stage=self.stage, words="it was not measured"
         )
 
     def settle(self, again: bool = False) -> None:
@@ -186,7 +188,11 @@ class Bench:
         tell = self._teller(entry, number)
         command = Measure(precision=self._plan.precision, limit_seconds=self._plan.visit_seconds)
         visiting = Visiting(entry.worker, entry.setup, entry.card, tell)
-        done = visiting.measure(command, entry.processes - 1, number, self._pids())
+        try:
+            done = visiting.measure(command, entry.processes - 1, number, self._pids())
+        except KeyboardInterrupt:
+            entry.pending = visiting.cut_short(entry.processes - 1, number)
+            raise
         if isinstance(done, OutOfMemory | Failed):
             self._end(entry, done)
             return None
@@ -247,6 +253,7 @@ class Bench:
     def _teller(self, entry: _Entry, number: int) -> Tell:
         def tell(stage: Stage, samples: Sequence[SampleRecord]) -> None:
             seconds = samples[-1].seconds if samples else None
+            entry.stage = stage
             self._watch(ProbeProgress(entry.name, number, stage, len(samples), seconds))
 
         return tell
@@ -256,7 +263,14 @@ def probe(job: ProbeJob, plan: Plan | None = None, watch: WatchProbe = lambda _:
     """One config in one process."""
     with Bench({"": job}, plan or Plan(), watch) as bench:
         bench.round(0, [""])
-        return bench.results()[""]
+        return heard(bench.results()[""])
+
+
+def heard(result: ProbeResult) -> ProbeResult:
+    """Of a config that is alone: one that cannot be had here is its user's mistake."""
+    if isinstance(result, Failed) and result.reason == "refused":
+        raise NanodynoError(result.words, result.hint)
+    return result
 
 
 def measure_against(bench: Bench, reference: str, budget: Budget, margin: float) -> None:
@@ -264,15 +278,16 @@ def measure_against(bench: Bench, reference: str, budget: Budget, margin: float)
 
     With a lone config, as many rounds as the budget has.
     """
-    for _ in readings(_rounds(bench, budget.most_rounds), budget, reference=reference, margin=margin):
+    for _ in readings(_rounds(bench, budget), budget, reference=reference, margin=margin):
         pass
 
 
-def _rounds(bench: Bench, most: int) -> Iterator[list[Visit]]:
-    alone = len(bench.running()) == 1
-    for number in range(most):
+def _rounds(bench: Bench, budget: Budget) -> Iterator[list[Visit]]:
+    several = len(bench.running()) > 1
+    for number in range(budget.most_rounds):
         names = bench.running()
-        if not names or (len(names) == 1 and not alone):
+        lonely = several and len(names) == 1  # the others have failed, and there is nothing to compare
+        if not names or (lonely and number >= budget.looks[0]):
             return
         bench.round(number, names if number % 2 == 0 else names[::-1])
         yield [visit for visit in visits_of(bench.results()) if visit.round == number]

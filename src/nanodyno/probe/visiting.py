@@ -13,6 +13,8 @@ from nanodyno.records.probe import Disturbance, MemoryRecord, SampleRecord, Setu
 READ_SECONDS = 0.5
 """Between two looks at the card, which are not free for the driver."""
 
+FEWEST_SAMPLES = 8
+
 Tell = Callable[[Stage, Sequence[SampleRecord]], None]
 
 
@@ -34,22 +36,30 @@ class Visiting:
         done = self._worker.measure(command, self._tick)
         if not isinstance(done, Measurements):
             return done
-        visit = VisitRecord(
-            process=process,
-            round=number,
-            samples=done.samples,
-            sm_mhz=tuple(each.sm_mhz for each in self._readings if each.sm_mhz is not None),
-            temperature_celsius=max((each.temperature_celsius or 0 for each in self._readings), default=0)
-            or None,
-            power_watts=max((each.power_watts or 0.0 for each in self._readings), default=0.0) or None,
-            wall_time=time.time(),
-        )
+        visit = self._visit(process, number, done.samples)
         found = (
             *disturbance.of_host(before, read_host(self._worker.pid)),
             *disturbance.of_card(self._readings, ours),
             *self._of_samples(visit, done.memory),
         )
         return visit.model_copy(update={"disturbances": found}), done.memory
+
+    def cut_short(self, process: int, number: int) -> VisitRecord | None:
+        """What was measured before Ctrl-C, where that is enough to tell a mean of."""
+        samples = self._worker.samples
+        return self._visit(process, number, samples) if len(samples) >= FEWEST_SAMPLES else None
+
+    def _visit(self, process: int, number: int, samples: Sequence[SampleRecord]) -> VisitRecord:
+        return VisitRecord(
+            process=process,
+            round=number,
+            samples=tuple(samples),
+            sm_mhz=tuple(each.sm_mhz for each in self._readings if each.sm_mhz is not None),
+            temperature_celsius=max((each.temperature_celsius or 0 for each in self._readings), default=0)
+            or None,
+            power_watts=max((each.power_watts or 0.0 for each in self._readings), default=0.0) or None,
+            wall_time=time.time(),
+        )
 
     def _of_samples(self, visit: VisitRecord, memory: MemoryRecord) -> list[Disturbance]:
         config = self._worker.job.config

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import psutil
 
-from nanodyno.errors import NanodynoError
 from nanodyno.probe.messages import (
     MESSAGES,
     AtStage,
@@ -36,6 +35,7 @@ from nanodyno.records.types import Record
 CHILD = (sys.executable, "-X", "faulthandler", "-m", "nanodyno.probe.child")
 POLL_SECONDS = 0.25
 LAST_WORDS_BYTES = 8192
+FATAL = "Fatal Python error"
 PATIENCE: dict[Stage, float] = {
     "starting": 300.0,
     "building": 300.0,
@@ -74,7 +74,7 @@ class Worker:
         self._patience = patience_seconds
         self._stage: Stage = "starting"
         self._stage_began = time.monotonic()
-        self._samples: list[SampleRecord] = []
+        self.samples: list[SampleRecord] = []
         self._warming_seconds = 0.0
         self._lines: queue.Queue[bytes | None] = queue.Queue()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
@@ -98,10 +98,10 @@ class Worker:
 
     def measure(self, command: Measure, tick: Tick) -> Measurements | Ended:
         """Every iteration from here on, until the child has enough or its time is up."""
-        self._samples = []
+        self.samples = []
         answer = self._ask(command, tick)
         if isinstance(answer, Visited):
-            return Measurements(tuple(self._samples), answer.memory)
+            return Measurements(tuple(self.samples), answer.memory)
         return self._ended(answer)
 
     def break_down(self, tick: Tick) -> BrokenDown | Ended:
@@ -126,7 +126,7 @@ class Worker:
             self._process.stdin.flush()
         heard = time.monotonic()
         while True:
-            tick(self._stage, self._samples)
+            tick(self._stage, self.samples)
             try:
                 line = self._lines.get(timeout=POLL_SECONDS)
             except queue.Empty:
@@ -140,22 +140,28 @@ class Worker:
             if isinstance(message, AtStage):
                 self._stage, self._stage_began = message.stage, heard
             elif isinstance(message, Sampled):
-                self._samples.append(message.sample)
+                self.samples.append(message.sample)
             else:
                 return message
 
     def _allowed_silence(self) -> float:
         if self._patience is not None and self._stage == "measuring":
             return self._patience
-        slowest = max((sample.seconds for sample in self._samples), default=self._warming_seconds)
+        slowest = max((sample.seconds for sample in self.samples), default=self._warming_seconds)
         return max(PATIENCE[self._stage], SLOWEST_TIMES * slowest)
 
     def _ended(self, answer: Message | Failed) -> Ended:
-        """A result for what ended the child; raises what the user has done wrong."""
+        """A result for what ended the child."""
         stage = self._stage
         self.end()
         if isinstance(answer, Mistake):
-            raise NanodynoError(answer.message, answer.hint)
+            return Failed(
+                config=self.job.config,
+                reason="refused",
+                stage=stage,
+                words=answer.message,
+                hint=answer.hint,
+            )
         if isinstance(answer, NoMemory):
             return OutOfMemory(config=self.job.config, stage=stage, memory=answer.memory, words=answer.words)
         if isinstance(answer, Fault):
@@ -175,11 +181,12 @@ class Worker:
         return Failed(config=self.job.config, reason="died", stage=self._stage, words=words)
 
     def _last_words(self) -> str:
-        """The last line of what it printed to stderr."""
+        """The last line of what it printed to stderr, or Python's own word on a fatal error."""
         size = self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, size - LAST_WORDS_BYTES))
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        return lines[-1].strip() if lines else ""
+        fatal = [line for line in lines if line.startswith(FATAL)]  # what follows it lists modules
+        return (fatal or lines or [""])[-1].strip()
 
     def _read(self) -> None:
         assert self._process.stdout is not None

@@ -61,7 +61,7 @@ class Workload:
         windows = Windows(files, config.block_size, vocab_size, config.seed)
         self.engine = make_engine(config, config.model_shape(vocab_size), choice, Processes())
         way = choose_way(config, choice)
-        used = arithmetic(way, choice, processes=1)
+        used = arithmetic(config, way, choice, processes=1)
         prepared = self._prepare(windows, tell)
         self.loader = Loader(windows, config.batch_size, self.device)
         tell("warming up")

@@ -173,9 +173,11 @@ class Throttled(Record):
 class Failed(Record):
     kind: Literal["failed"] = "failed"
     config: RunConfig
-    reason: Literal["hung", "died", "error", "interrupted"]
+    reason: Literal["hung", "died", "error", "interrupted", "refused"]
+    """refused: its settings cannot be had here."""
     stage: Stage
     words: str
+    hint: str | None = None
 
 
 ProbeResult = Annotated[Measured | OutOfMemory | Throttled | Failed, Field(discriminator="kind")]

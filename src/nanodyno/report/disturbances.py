@@ -47,7 +47,8 @@ def result_words(result: OutOfMemory | Throttled | Failed) -> str:
             often = f"disturbed in all of {len(result.redone)} attempts"
             return f"{often}, so no rate is claimed: {'; '.join(causes)}"
         case Failed():
-            return f"{_FAILED[result.reason]} while {result.stage}: {result.words}"
+            hint = f" ({result.hint})" if result.hint else ""
+            return f"{_FAILED[result.reason]} while {result.stage}: {result.words}{hint}"
 
 
 _FAILED = {
@@ -55,6 +56,7 @@ _FAILED = {
     "died": "died",
     "error": "failed",
     "interrupted": "stopped",
+    "refused": "refused",
 }
 
 

@@ -192,7 +192,7 @@ def _how_sure(summary: ProbeSummary) -> Iterator[str]:
     known = "not known" if summary.own_precision is None else f"±{quantities.percent(summary.own_precision)}"
     yield (
         f"one process of {summary.iterations} iterations, its own mean {known}; how processes differ takes "
-        "--processes 4 or more"
+        "more --processes"
     )
 
 
@@ -223,6 +223,17 @@ def _change(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.1f}%"
 
 
+def _comparison_document(comparison: Comparison) -> dict[str, object]:
+    """The ratio is of times, so that below 1 is faster."""
+    return {
+        "config": comparison.config,
+        "reference": comparison.reference,
+        "seconds_ratio": dataclasses.asdict(comparison.ratio),
+        "margin": comparison.margin,
+        "verdict": "tied" if comparison.call == "tied" else call_words(comparison),
+    }
+
+
 def probes_document(results: Mapping[str, ProbeResult], reading: Reading) -> dict[str, object]:
     """Raw facts of every config and what is derived from them, under the names of the code."""
     summaries = _summaries(results, reading)
@@ -234,6 +245,6 @@ def probes_document(results: Mapping[str, ProbeResult], reading: Reading) -> dic
             }
             for name, result in results.items()
         },
-        "comparisons": [dataclasses.asdict(each) for each in reading.comparisons],
+        "comparisons": [_comparison_document(each) for each in reading.comparisons],
         "rounds_set_aside": sorted({visit.round for visit in reading.odd}),
     }

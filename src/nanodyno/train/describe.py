@@ -36,18 +36,19 @@ def describe(job: Job, choice: Choice, dataset: Dataset, vocab_size: int, proces
             fingerprint=dataset.fingerprint,
             stamp=stamp(shard.path for shard in dataset.shards()),
         ),
-        arithmetic=arithmetic(way, choice, processes),
+        arithmetic=arithmetic(job.config, way, choice, processes),
         notes=(*job.notes, *choice.notes, *([way.note] if way.note else []), *_schedule_notes(job.config)),
     )
 
 
-def arithmetic(way: Way, choice: Choice, processes: int) -> ArithmeticRecord:
+def arithmetic(config: RunConfig, way: Way, choice: Choice, processes: int) -> ArithmeticRecord:
     """What is known before a micro-step is prepared."""
     return ArithmeticRecord(
         device=str(choice.device),
         dtype=choice.dtype,
         kernels=way.kernels,
         compiled=False,
+        attention=None if config.attention == "auto" else config.attention,
         processes=processes,
     )
 

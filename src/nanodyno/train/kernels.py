@@ -47,8 +47,11 @@ def choose_way(config: RunConfig, choice: Choice, processes: int = 1) -> Way:
     _refuse_contradictions(config, needed_by, obstacle)
     missing = why_no_triton(choice.device)
     if config.kernels == "fused" or needed_by:
+        asked = needed_by or "kernels=fused"
         return Way(
-            "fused", missing is None, missing and f"{missing}: torch's own kernels run instead, slower"
+            "fused",
+            missing is None,
+            missing and f"{asked} takes the fused way, but {missing}: torch's own kernels run, slower",
         )
     if config.kernels == "autograd" or choice.device.type != "cuda":
         return Way("autograd", False)
