@@ -25,7 +25,6 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 from triton.compiler import ASTSource, compile
 from triton.runtime import driver
-from triton.runtime.jit import JITFunction
 
 from nanodyno.config import ModelShape, build_config
 from nanodyno.model.attention import packed
@@ -60,7 +59,8 @@ class Form:
 
 @dataclass(frozen=True)
 class Launch:
-    kernel: JITFunction[Any]
+    kernel: Any
+    """Triton's JITFunction, whose typing changes with its version."""
     told: dict[str, Any]
 
     @property

@@ -43,9 +43,8 @@ def _cross_entropy(
     log_sum = highest + tl.log(tl.sum(sums, 0))
     scale = tl.where(counts, tl.load(scale_ptr), 0.0)
     tl.store(losses_ptr + row, tl.where(counts, log_sum - goal, 0.0))
-    if UNITS > 0:
-        fp8_ptr += row * V
-        units = UNITS / tl.load(scale_ptr)
+    units = UNITS / tl.load(scale_ptr)
+    fp8_ptr += row * V
     shift = tl.log2(scale) - log_sum * LOG2_E
     for i in range(tl.cdiv(V, BLOCK)):
         here = (tl.cdiv(V, BLOCK) - 1 - i) * BLOCK + columns  # backwards: what was read last is nearest
