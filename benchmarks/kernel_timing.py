@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import torch
 
+from nanodyno.train.graph import replay_seconds
+
 Call = Callable[[], object]
 
 COPY_FLOATS = {"cuda": (2**26, 2**28), "cpu": (2**24,)}
@@ -99,16 +101,7 @@ def _graph_times(calls: Sequence[Call], rounds: int) -> list[float]:
         for _, (place, call) in itertools.product(range(rounds), enumerate(calls)):
             held[place] = call()
     graph.replay()
-    return [_replay_seconds(graph) / (rounds * len(calls)) for _ in range(REPLAYS)]
-
-
-def _replay_seconds(graph: torch.cuda.CUDAGraph) -> float:
-    began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    began.record()
-    graph.replay()
-    ended.record()
-    ended.synchronize()
-    return began.elapsed_time(ended) / 1e3
+    return [replay_seconds(graph) / (rounds * len(calls)) for _ in range(REPLAYS)]
 
 
 def _host_times(calls: Sequence[Call]) -> list[float]:

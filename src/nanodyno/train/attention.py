@@ -17,7 +17,7 @@ from nanodyno.model.attention import BACKENDS, PACKED, packed
 from nanodyno.records.files import write_whole
 from nanodyno.train.device import is_out_of_memory
 from nanodyno.train.engine import last_words
-from nanodyno.train.graph import captured
+from nanodyno.train.graph import captured, replay_seconds
 
 CANDIDATES = (PACKED, "cudnn", "fa3", "flash", "efficient")
 """flex is left out, since it would be compiled for every shape first; it runs where it is asked for."""
@@ -128,13 +128,4 @@ def _seconds(name: str, qkv: Tensor, dout: Tensor, shape: tuple[int, int, int, i
     torch.cuda.synchronize(qkv.device)
     graph = captured(several, qkv.device)
     graph.replay()
-    return statistics.median(_replay_seconds(graph) for _ in range(REPEATS)) / CALLS
-
-
-def _replay_seconds(graph: torch.cuda.CUDAGraph) -> float:
-    began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    began.record()
-    graph.replay()
-    ended.record()
-    ended.synchronize()
-    return began.elapsed_time(ended) / 1000
+    return statistics.median(replay_seconds(graph) for _ in range(REPEATS)) / CALLS
