@@ -3,7 +3,6 @@
 The one place of probes that knows how training computes.
 """
 
-import gc
 import itertools
 import math
 import platform
@@ -26,6 +25,7 @@ from nanodyno.probe.messages import ProbeJob
 from nanodyno.records.probe import SampleRecord, SetupRecord, Stage
 from nanodyno.records.types import VersionsRecord
 from nanodyno.schedule import learning_rate_at
+from nanodyno.train import collector
 from nanodyno.train.describe import arithmetic, as_prepared
 from nanodyno.train.device import Clock, choose, describe_machine, reset_peak_memory
 from nanodyno.train.engine import DeviceBatch, Prepared
@@ -65,7 +65,7 @@ class Workload:
         prepared = self._prepare(windows, tell)
         self.loader = Loader(windows, config.batch_size, self.device)
         tell("warming up")
-        _quiet_gc()
+        collector.quieten()
         self._done = 0
         self.micro_steps = min(config.gradient_accumulation_steps, LEAST_MICRO_STEPS)
         self.iteration()  # the optimiser makes its state, the allocator finds its blocks
@@ -199,10 +199,3 @@ def synthetic_tokens(vocab_size: int, config: RunConfig) -> TokenFiles:
 
 def _said(note: str | None) -> tuple[str, ...]:
     return (note,) if note else ()
-
-
-def _quiet_gc() -> None:
-    """As in training: the collector would stop the loop at moments of its own."""
-    gc.collect()
-    gc.freeze()
-    gc.disable()

@@ -8,7 +8,6 @@ import gc
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -30,7 +29,7 @@ from nanodyno.records.types import (
     StopReason,
 )
 from nanodyno.schedule import learning_rate_at
-from nanodyno.train import checkpoint
+from nanodyno.train import checkpoint, collector
 from nanodyno.train.batches import Batches
 from nanodyno.train.checkpoint import Checkpoint, Progress
 from nanodyno.train.device import (
@@ -135,7 +134,7 @@ class Trainer:
         self._began_at = self.iteration
         self.engine.get_ready()
         reset_peak_memory(self.device)
-        with self.batches.loading(self.sequences), _no_gc():
+        with self.batches.loading(self.sequences), collector.quiet():
             while True:
                 stop, autosave = self._agreed(stops)
                 if stop:
@@ -339,18 +338,3 @@ class Trainer:
             recompute=prepared.recompute if prepared else None,
             wall_time=time.time(),
         )
-
-
-@contextmanager
-def _no_gc() -> Iterator[None]:
-    """The collector would stop the loop at moments of its own; the trainer calls it after evaluations."""
-    was_on = gc.isenabled()
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-        if was_on:
-            gc.enable()

@@ -136,7 +136,7 @@ def serve(calls: BinaryIO, answers: BinaryIO) -> None:
             return
         try:
             answer = _answer(name, arguments)
-        except Exception:
+        except Exception:  # whatever it is, it belongs to the test that asked, and not to the next
             answer = traceback.format_exc()
         packet = BytesIO()
         torch.save(answer, packet)  # pickle alone knows no fp8

@@ -19,7 +19,7 @@ from nanodyno.model import kernels
 ROOT = Path(__file__).parents[3]
 WIDTHS = (768, 1600)  # 1280 has the blocks of 1600, and 384 the kernels of 768 on half of its threads
 SPILT_BYTES = 16
-"""ptxas puts up to four registers aside for one more program on a processor; that is no loss."""
+"""Four registers of a thread at most; what they cost on the cards concerned has not been measured."""
 
 
 @pytest.fixture(scope="module")
