@@ -117,7 +117,7 @@ def norm_cases(at: Size) -> Iterator[Case]:
     def make() -> Inputs:
         x = at.normal(N, C)
         rstd = (x.var(1, correction=0) + NORM_EPS).rsqrt()
-        partials = torch.zeros(k.partial_rows(at.device, C), 1, C, device=at.device)
+        partials = torch.zeros(k.partial_rows(at.device, C, torch.float32), 1, C, device=at.device)
         return at.halves(N, C), x, x.mean(1), rstd, at.normal(C), at.normal(N, C), partials
 
     def back(kernels: ModuleType, again: bool, *given: Tensor) -> Inputs:

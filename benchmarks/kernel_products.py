@@ -10,8 +10,9 @@ from torch import Tensor
 
 from kernel_cases import CHECKED_ROWS, HEAD_SIZE, Case, Inputs, Size
 from nanodyno.model.attention import AttendPacked, packed
-from nanodyno.model.fused import _add_product_
+from nanodyno.model.products import Multiply, by_torch
 from nanodyno.train.attention import CANDIDATES
+from nanodyno.train.products import FastestProducts
 
 
 def attention_cases(at: Size) -> Iterator[Case]:
@@ -59,8 +60,12 @@ def _late(run: Callable[..., Inputs], name: str, *inputs: Tensor) -> Inputs:
 
 
 def product_cases(at: Size) -> Iterator[Case]:
-    """Forward, gradient of the input, and gradient of the weight added in place in float32."""
+    """Forward, gradient of the input, and gradient of the weight added in place in float32.
+
+    On a card by the algorithms that a run would choose.
+    """
     N, C, h = at.positions, at.width, at.half_bytes
+    fastest = FastestProducts(at.device) if at.device.type == "cuda" else None
     layers = {"qkv": (C, 3 * C), "out": (C, C), "up": (C, 4 * C), "down": (4 * C, C)}
     for name, (i, o) in (layers | {"head": (C, at.vocabulary)}).items():
         flops, moved = 2 * N * i * o, (N * i + N * o + i * o) * h
@@ -74,22 +79,42 @@ def product_cases(at: Size) -> Iterator[Case]:
         def make_weight(i: int = i, o: int = o) -> Inputs:
             return at.normal(o, i), at.halves(N, o), at.halves(N, i)
 
-        yield Case(f"{name}, forward", moved, flops, make, _forward, _forward, _first_rows)
-        yield Case(f"{name}, input", moved, flops, make_back, _input, _input, _first_rows)
         moved_weight = (N * i + N * o) * h + i * o * 8
-        yield Case(f"{name}, weight", moved_weight, flops, make_weight, _weight, _weight, _first_columns)
+        for kind, count, inputs, run, part in (
+            ("forward", moved, make, _forward, _first_rows),
+            ("input", moved, make_back, _input, _first_rows),
+            ("weight", moved_weight, make_weight, _weight, _first_columns),
+        ):
+            if fastest is not None:
+                with fastest.learning():
+                    run(fastest, *inputs())
+            yield Case(
+                f"{name}, {kind}",
+                count,
+                flops,
+                inputs,
+                partial(run, fastest or by_torch),
+                partial(run, by_torch),
+                part,
+            )
 
 
-def _forward(x: Tensor, weight: Tensor) -> Inputs:
-    return (x @ weight.t(),)
+def _forward(multiply: Multiply, x: Tensor, weight: Tensor) -> Inputs:
+    return _product(multiply, x, weight.t())
 
 
-def _input(dy: Tensor, weight: Tensor) -> Inputs:
-    return (dy @ weight,)
+def _input(multiply: Multiply, dy: Tensor, weight: Tensor) -> Inputs:
+    return _product(multiply, dy, weight)
 
 
-def _weight(gradient: Tensor, dy: Tensor, x: Tensor) -> Inputs:
-    _add_product_(gradient, dy, x)
+def _product(multiply: Multiply, a: Tensor, b: Tensor) -> Inputs:
+    out = a.new_empty(a.shape[0], b.shape[1])
+    multiply(a, b, out, False)
+    return (out,)
+
+
+def _weight(multiply: Multiply, gradient: Tensor, dy: Tensor, x: Tensor) -> Inputs:
+    multiply(dy.t(), x, gradient, True)
     return (gradient,)
 
 

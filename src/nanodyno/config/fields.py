@@ -151,6 +151,11 @@ class RunConfig(BaseModel):
         description="backend of the attention; auto: the fastest that runs, measured (kernels=fused) or by "
         "torch's own choice (autograd)",
     )
+    products: Literal["auto", "torch"] = Field(
+        default="auto",
+        description="algorithms of the matrix products; auto: the fastest of cuBLAS's, measured once per "
+        "card and shape (kernels=fused on CUDA); torch: its own choice",
+    )
     loss_rows: _MaybeCount = Field(
         default=None,
         description="positions whose logits are in memory at once (default: by the card's memory where "

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from nanodyno.model.flat import Flat
 from nanodyno.model.gpt import GPT, Block
 from nanodyno.model.kernels.plain import LOGIT_UNITS, Slot
-from nanodyno.model.products import Products
+from nanodyno.model.products import Multiply, Products
 
 VALUES, GRADIENTS = torch.float8_e4m3fn, torch.float8_e5m2
 FIRST_SCALE = {VALUES: 1.0, GRADIENTS: 2.0**16}
@@ -57,7 +57,8 @@ class Fp8Products(Products):
         self._hidden = self._slot(VALUES)
         self._weights = {layer: _empty(layer.weight) for layer in (*with_inputs, model.tokens)}
 
-    def use(self, kernels: ModuleType) -> None:
+    def use(self, kernels: ModuleType, multiply: Multiply) -> None:
+        super().use(kernels, multiply)
         self._kernels = kernels
 
     def factors(self) -> dict[str, float | int]:
@@ -99,7 +100,7 @@ class Fp8Products(Products):
         if x.dtype != slot.dtype:
             x = self._kernels.quantise(x, slot)
         weight = self._weights[linear]
-        y = self._product(x, weight.rows.t(), self._unit(slot), weight.unit, True)
+        y = self._fp8_product(x, weight.rows.t(), self._unit(slot), weight.unit, True)
         return y if linear.bias is None else y.add_(self.flat.half(linear.bias))
 
     def input_gradient(self, linear: nn.Linear, dy: Tensor, fp8: Tensor | None = None) -> Tensor:
@@ -108,7 +109,7 @@ class Fp8Products(Products):
             return super().input_gradient(linear, dy)
         dy8 = self._kernels.quantise(dy, slot) if fp8 is None else fp8
         weight = self._weights[linear]
-        return self._product(dy8, weight.columns.t(), self._unit(slot), weight.unit, False)
+        return self._fp8_product(dy8, weight.columns.t(), self._unit(slot), weight.unit, False)
 
     def input_slot(self, linear: nn.Linear) -> Slot | None:
         return self._inputs.get(linear)
@@ -119,7 +120,7 @@ class Fp8Products(Products):
     def logits(self, hidden: Tensor, out: Tensor) -> Tensor:
         weight = self._weights[self.head]
         hidden8 = self._kernels.quantise(hidden, self._hidden)
-        return self._product(hidden8, weight.rows.t(), self._unit(self._hidden), weight.unit, True, out)
+        return self._fp8_product(hidden8, weight.rows.t(), self._unit(self._hidden), weight.unit, True, out)
 
     def logits_fp8(self, logits: Tensor) -> Tensor | None:
         return torch.empty_like(logits, dtype=GRADIENTS)
@@ -128,7 +129,7 @@ class Fp8Products(Products):
         del dlogits
         assert fp8 is not None
         weight = self._weights[self.head]
-        self._product(fp8, weight.columns.t(), scale / LOGIT_UNITS, weight.unit, False, out)
+        self._fp8_product(fp8, weight.columns.t(), scale / LOGIT_UNITS, weight.unit, False, out)
 
     def _slot(self, dtype: torch.dtype) -> Slot:
         at = self._used
@@ -140,7 +141,7 @@ class Fp8Products(Products):
     def _unit(self, slot: Slot) -> Tensor:
         return self._units[slot.scale.storage_offset(), 0]
 
-    def _product(
+    def _fp8_product(
         self, a: Tensor, b: Tensor, unit_a: Tensor, unit_b: Tensor, fast: bool, out: Tensor | None = None
     ) -> Tensor:
         """`fast` sums in the tensor cores' own precision, as is usual for values but not for gradients."""

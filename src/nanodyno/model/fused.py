@@ -20,7 +20,7 @@ from nanodyno.model.fp8 import Fp8Products
 from nanodyno.model.gpt import GELU_FORMS, GPT, NORM_EPS, Block, Norm
 from nanodyno.model.kernels import plain
 from nanodyno.model.kernels.plain import IGNORED
-from nanodyno.model.products import Products
+from nanodyno.model.products import Multiply, Products, by_torch
 
 Recompute = Literal["none", "light", "mlp", "full"]
 RECOMPUTE: tuple[Recompute, ...] = ("none", "light", "mlp", "full")
@@ -38,6 +38,7 @@ class Plan:
     recompute: Recompute = "none"
     kernels: ModuleType = plain
     fp8: bool = False
+    multiply: Multiply = by_torch
 
 
 @dataclass
@@ -75,7 +76,8 @@ class FusedStep:
         self.norms = [module for module in model.modules() if isinstance(module, Norm)]
         device = self.flat.parameters.device
         wide = self.flat.parameters.dtype
-        shape = (len(self.norms), self.k.partial_rows(device, model.shape.n_embd), model.shape.n_embd)
+        rows = self.k.partial_rows(device, model.shape.n_embd, plan.residual)
+        shape = (len(self.norms), rows, model.shape.n_embd)
         self._weight_partials = torch.zeros(shape, dtype=wide, device=device)
         self._bias_partials = torch.zeros(shape, dtype=wide, device=device) if model.shape.bias else None
         self.total = torch.zeros((), dtype=wide, device=device)
@@ -87,7 +89,7 @@ class FusedStep:
         """From now on; of the same precisions as before, since memory is laid out by them."""
         self.plan = plan
         self.k = plan.kernels
-        self.products.use(plan.kernels)
+        self.products.use(plan.kernels, plan.multiply)
 
     @torch.no_grad()
     def begin(self, weight: float) -> None:
@@ -209,7 +211,7 @@ class FusedStep:
             fp8 = self.products.logits_fp8(logits)
             self.k.cross_entropy_(logits, targets_N[here], scale, losses[here], fp8)
             self.products.hidden_gradient(logits, fp8, scale, dn[here])
-            _add_product_(_grad(self.model.tokens), logits, hidden[here])
+            self.products.add_weight_gradient(self.model.tokens, logits, hidden[here])
             del fp8
         self.total += losses.sum() * scale
         return dn
@@ -231,7 +233,7 @@ class FusedStep:
         return dx_out, dhalf, n if normed.n is None else normed.n
 
     def _add_gradient(self, linear: nn.Linear, dy: Tensor, x: Tensor) -> None:
-        _add_product_(_grad(linear), dy, x)
+        self.products.add_weight_gradient(linear, dy, x)
         if linear.bias is not None:
             assert linear.bias.grad is not None
             linear.bias.grad += dy.sum(0, dtype=linear.bias.grad.dtype)
@@ -240,13 +242,3 @@ class FusedStep:
 def _grad(module: nn.Linear | nn.Embedding) -> Tensor:
     assert module.weight.grad is not None
     return module.weight.grad
-
-
-def _add_product_(gradient: Tensor, dy: Tensor, x: Tensor) -> None:
-    """gradient += dy^T x, summed and kept in the gradient's precision."""
-    if dy.dtype == gradient.dtype:
-        gradient.addmm_(dy.t(), x)
-    elif dy.device.type == "cuda":
-        torch.addmm(gradient, dy.t(), x, out_dtype=gradient.dtype, out=gradient)
-    else:
-        gradient.addmm_(dy.t().to(gradient.dtype), x.to(gradient.dtype))

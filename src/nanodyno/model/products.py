@@ -1,6 +1,6 @@
-"""The matrix products of a micro-step that read weights: a layer's output and the gradient of its input."""
+"""The matrix products of a micro-step: a layer's output and the gradients of its input and its weights."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 
 import torch
@@ -10,16 +10,33 @@ from torch.nn import functional as F
 from nanodyno.model.flat import Flat
 from nanodyno.model.kernels.plain import Slot
 
+Multiply = Callable[[Tensor, Tensor, Tensor, bool], None]
+"""out = a @ b, or with True out += a @ b, summed in fp32 at least; `out` may be wider than a and b."""
+
+
+def by_torch(a: Tensor, b: Tensor, out: Tensor, add: bool) -> None:
+    if not add:
+        torch.mm(a, b, out=out)
+    elif a.dtype == out.dtype:
+        out.addmm_(a, b)
+    elif a.device.type == "cuda":
+        torch.addmm(out, a, b, out_dtype=out.dtype, out=out)
+    else:
+        out.addmm_(a.to(out.dtype), b.to(out.dtype))
+
 
 class Products:
-    """In bf16, from copies that are made once an iteration."""
+    """In bf16, from copies of the weights that are made once an iteration."""
 
-    def __init__(self, flat: Flat, head: nn.Embedding) -> None:
+    def __init__(self, flat: Flat, head: nn.Embedding, multiply: Multiply = by_torch) -> None:
         self.flat = flat
         self.head = head
+        self._multiply = multiply
 
-    def use(self, kernels: ModuleType) -> None:
-        """From now on; plain products need none."""
+    def use(self, kernels: ModuleType, multiply: Multiply) -> None:
+        """From now on; plain products need no kernels."""
+        del kernels
+        self._multiply = multiply
 
     def factors(self) -> dict[str, float | int]:
         """Of fp8, for a checkpoint; others have none."""
@@ -35,13 +52,20 @@ class Products:
         self.flat.refresh()
 
     def forward(self, linear: nn.Linear, x: Tensor) -> Tensor:
-        bias = None if linear.bias is None else self.flat.half(linear.bias)
-        return F.linear(x, self.flat.half(linear.weight), bias)
+        weight = self.flat.half(linear.weight)
+        if linear.bias is not None:
+            return F.linear(x, weight, self.flat.half(linear.bias))
+        return self._product(x, weight.t())
 
     def input_gradient(self, linear: nn.Linear, dy: Tensor, fp8: Tensor | None = None) -> Tensor:
         """`fp8` is dy again, where it was made in fp8 already."""
         del fp8
-        return dy @ self.flat.half(linear.weight)
+        return self._product(dy, self.flat.half(linear.weight))
+
+    def add_weight_gradient(self, layer: nn.Linear | nn.Embedding, dy: Tensor, x: Tensor) -> None:
+        """Summed and kept in the gradient's precision."""
+        assert layer.weight.grad is not None
+        self._multiply(dy.t(), x, layer.weight.grad, True)
 
     def input_slot(self, linear: nn.Linear) -> Slot | None:
         """How this layer's input goes into fp8; None stays as it is."""
@@ -53,7 +77,8 @@ class Products:
         return None
 
     def logits(self, hidden: Tensor, out: Tensor) -> Tensor:
-        return torch.mm(hidden, self.flat.half(self.head.weight).t(), out=out)
+        self._multiply(hidden, self.flat.half(self.head.weight).t(), out, False)
+        return out
 
     def logits_fp8(self, logits: Tensor) -> Tensor | None:
         """Where the logits' gradient is to be put in fp8 besides."""
@@ -62,4 +87,9 @@ class Products:
 
     def hidden_gradient(self, dlogits: Tensor, fp8: Tensor | None, scale: Tensor, out: Tensor) -> None:
         del fp8, scale
-        torch.mm(dlogits, self.flat.half(self.head.weight), out=out)
+        self._multiply(dlogits, self.flat.half(self.head.weight), out, False)
+
+    def _product(self, a: Tensor, b: Tensor) -> Tensor:
+        out = torch.empty(a.shape[0], b.shape[1], dtype=a.dtype, device=a.device)
+        self._multiply(a, b, out, False)
+        return out

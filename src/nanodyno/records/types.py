@@ -181,6 +181,8 @@ class ArithmeticRecord(Record):
     """The backend that was asked for or measured to be the fastest; None is torch's own choice."""
     attention_seconds: dict[str, float] | None = None
     """What each backend took, forward and backward in one block, where they were measured."""
+    products: Literal["torch", "measured"] = "torch"
+    """Who chose the algorithms of the matrix products: torch, or the clock."""
     recompute: str = "none"
     cuda_graph: bool = False
     processes: int = 1

@@ -1,9 +1,6 @@
 """The fastest attention of a card at a shape: measured once, remembered in the user's cache."""
 
-import json
-import os
 import statistics
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -14,10 +11,10 @@ from torch import Tensor
 
 from nanodyno.errors import NanodynoError
 from nanodyno.model.attention import BACKENDS, PACKED, packed
-from nanodyno.records.files import write_whole
 from nanodyno.train.device import is_out_of_memory
 from nanodyno.train.engine import last_words
 from nanodyno.train.graph import captured, replay_seconds
+from nanodyno.train.remembered import cache_file, card_key, recall, remember
 
 CANDIDATES = (PACKED, "cudnn", "fa3", "flash", "efficient")
 """flex is left out, since it would be compiled for every shape first; it runs where it is asked for."""
@@ -38,16 +35,13 @@ def fastest_attention(
     shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device, cache: Path | None = None
 ) -> Fastest:
     """`shape` is B, H, T, K. Remembered by all it depends on: card, packages, precision and shape."""
-    path = cache or _cache()
+    path = cache or cache_file("attention.json")
     installed = (f"{name} {_version(package)}" for name, package in OPTIONAL.items() if find_spec(name))
-    key = "; ".join(map(str, (torch.cuda.get_device_name(device), torch.__version__,
-                              torch.backends.cudnn.version(), *installed, dtype, *shape)))  # fmt: skip
-    known = _read(path)
+    key = card_key(device, torch.backends.cudnn.version(), *installed, dtype, *shape)
+    known: dict[str, dict[str, float]] = recall(path, _is_measured)
     if key not in known:
         known[key] = _measure(shape, dtype, device)
-        with suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, json.dumps(known, indent=1))
+        remember(path, known)
     seconds = tuple(sorted(known[key].items(), key=lambda each: each[1]))
     return Fastest(seconds[0][0] if seconds else LAST_RESORT, seconds)
 
@@ -72,20 +66,6 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:  # built by hand
         return "of unknown version"
-
-
-def _cache() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "nanodyno" / "attention.json"
-
-
-def _read(path: Path) -> dict[str, dict[str, float]]:
-    """A cache that is damaged or of another version is measured again."""
-    with suppress(OSError, ValueError):
-        known = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(known, dict) and all(_is_measured(each) for each in known.values()):
-            return known
-    return {}
 
 
 def _is_measured(entry: object) -> bool:

@@ -65,6 +65,7 @@ def as_prepared(before: ArithmeticRecord, prepared: Prepared) -> ArithmeticRecor
             "recompute": prepared.recompute,
             "cuda_graph": prepared.cuda_graph,
             "triton": prepared.triton,
+            "products": prepared.products,
         }
     )
 

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -32,6 +33,7 @@ class Prepared:
     recompute: str = "none"
     cuda_graph: bool = False
     triton: bool = False
+    products: Literal["torch", "measured"] = "torch"
     notes: tuple[str, ...] = ()
 
 

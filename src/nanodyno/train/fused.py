@@ -14,6 +14,7 @@ from nanodyno.model.flat_adamw import FlatAdamW, clip_coefficient, gradient_norm
 from nanodyno.model.fused import RECOMPUTE, FusedStep, Plan, Recompute
 from nanodyno.model.kernels import plain
 from nanodyno.model.optimizer import set_learning_rate
+from nanodyno.model.products import by_torch
 from nanodyno.train.attention import Fastest, fastest_attention
 from nanodyno.train.device import (
     DTYPES,
@@ -29,10 +30,11 @@ from nanodyno.train.engine import DeviceBatch, Engine, Prepared, last_words
 from nanodyno.train.evaluate import rows_at_once
 from nanodyno.train.graph import Graph
 from nanodyno.train.processes import Processes
+from nanodyno.train.products import FastestProducts
 
 LOGITS_SHARE = 1 / 32
 """Of the card's memory that the logits of one go may take: larger goes are faster, up to MOST_ROWS."""
-FEWEST_ROWS, MOST_ROWS = 1024, 8192
+FEWEST_ROWS, MOST_ROWS = 1024, 16384
 FP8_TRIALS = 2
 """The second has the factors that the first one found."""
 
@@ -49,6 +51,7 @@ class FusedEngine(Engine):
         self._attention: str = named or ("flash" if self.device.type == "cuda" else "torch")
         self._recompute: Recompute = self._least_recompute()
         self._triton = triton
+        self._products, self._no_products = _fastest_products(config, self.device)
         self.step = FusedStep(self.model, self._plan())
         self.optimizer = self._adamw = FlatAdamW(
             self.step.flat,
@@ -66,7 +69,7 @@ class FusedEngine(Engine):
     def prepare(self, batch: DeviceBatch, clock: Clock) -> Prepared:
         """One micro-step that leaves no trace: compiles the kernels, and finds what fits into memory."""
         began = clock.seconds()
-        self._notes.clear()
+        self._notes[:] = self._no_products
         self.let_go()
         self._adamw.adopt()  # the moments' memory is not there for activations
         fastest = self._choose_attention(batch[0])
@@ -82,6 +85,7 @@ class FusedEngine(Engine):
             recompute=self._recompute,
             cuda_graph=self._graph is not None,
             triton=self._triton,
+            products="torch" if self._products is None else "measured",
             notes=tuple(self._notes),
         )
 
@@ -136,6 +140,7 @@ class FusedEngine(Engine):
             recompute=self._recompute,
             fp8=self.config.fp8,
             kernels=self._kernels(),
+            multiply=self._products or by_torch,
         )
 
     def _kernels(self) -> ModuleType:
@@ -202,18 +207,24 @@ class FusedEngine(Engine):
     def _trial(self, batch: DeviceBatch) -> None:
         """A micro-step that leaves no trace but its peak of memory, and fp8's first factors."""
         factors = self.step.products.factors()
-        reset_peak_memory(self.device)
         before = allocated_memory(self.device)
         try:
+            if self._products is not None:
+                with self._products.learning():
+                    self._micro_step(batch)
+            reset_peak_memory(self.device)
             for _ in range(FP8_TRIALS if self.config.fp8 else 1):
-                self.step.begin(1.0)
-                self.step(*batch)
+                self._micro_step(batch)
             self._adamw.warm_up()
             self.graph_bytes = (peak_memory(self.device).allocated or 0) - before
         finally:
             self.step.drop()
             if self._given_scales:
                 self.step.products.take_factors(factors)
+
+    def _micro_step(self, batch: DeviceBatch) -> None:
+        self.step.begin(1.0)
+        self.step(*batch)
 
     def _capture(self, batch: DeviceBatch) -> None:
         """A graph has memory of its own, so that what the trial left in torch's cache is given back first."""
@@ -234,6 +245,18 @@ class FusedEngine(Engine):
         """What a graph holds is not there for an evaluation."""
         with self.autocast(cache_enabled=False):
             self.model(*batch, rows_at_once(self.model))
+
+
+def _fastest_products(
+    config: RunConfig, device: torch.device
+) -> tuple[FastestProducts | None, tuple[str, ...]]:
+    """And, where there are none though there might be, why."""
+    if config.products == "torch" or device.type != "cuda":
+        return None, ()
+    try:
+        return FastestProducts(device), ()
+    except (OSError, RuntimeError) as error:
+        return None, (f"matrix products are torch's own choice, somewhat slower: {last_words(error)}",)
 
 
 def _faults(triton: bool) -> tuple[type[Exception], ...]:

@@ -40,7 +40,7 @@ def test_the_norm_and_its_backward_pass_are_layer_norm_and_autograd(
         out, n, mean, rstd = plain.add_norm(x, y, weight, offset, torch.float64, EPS)
         torch.testing.assert_close(out, total.detach())
         torch.testing.assert_close(n, normed.detach())
-        rows = plain.partial_rows(CPU, 12)
+        rows = plain.partial_rows(CPU, 12, torch.float32)
         weight_partial = torch.ones(rows, 12, dtype=torch.float64)
         bias_partial = torch.ones_like(weight_partial) if bias else None
         dx, half, again = plain.norm_backward(

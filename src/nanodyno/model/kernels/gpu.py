@@ -1,10 +1,10 @@
-"""The kernels of a GPU: Triton's where one pays, torch's own for the rest."""
+"""The kernels of a GPU, all Triton's."""
 
 from nanodyno.model.kernels.adamw import adamw_
+from nanodyno.model.kernels.embedding import embed, embed_backward
 from nanodyno.model.kernels.gelu import gelu, gelu_backward_
 from nanodyno.model.kernels.loss import cross_entropy_
 from nanodyno.model.kernels.norm import add_norm, norm_backward, partial_rows
-from nanodyno.model.kernels.plain import embed, embed_backward
 from nanodyno.model.kernels.quantise import quantise
 
 __all__ = [

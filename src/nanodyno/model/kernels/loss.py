@@ -10,54 +10,68 @@ from torch import Tensor
 
 from nanodyno.model.kernels import plain
 
-BLOCK = 8192
+ROWS, COLUMNS = 8, 2048
+"""A block of a row of logits as a thread sees it: its own logits in each of ROWS need no other thread's."""
 WARPS = 8
 LOG2_E = tl.constexpr(math.log2(math.e))
 
 
 @triton.jit
+def _put(logits, fp8, here, inside, gradient, units, UNITS: tl.constexpr):
+    """In place of the logits, and in fp8 besides where it has units; not to stay in the cache."""
+    tl.store(logits + here, gradient.to(logits.dtype.element_ty), inside, cache_modifier=".cs")
+    if UNITS > 0:
+        tl.store(fp8 + here, (gradient * units).to(fp8.dtype.element_ty), inside, cache_modifier=".cs")
+
+
+@triton.jit
 def _cross_entropy(
     logits_ptr, targets_ptr, scale_ptr, losses_ptr, fp8_ptr, V,
-    IGNORED: tl.constexpr, UNITS: tl.constexpr, BLOCK: tl.constexpr,
+    IGNORED: tl.constexpr, UNITS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCKS: tl.constexpr, REST: tl.constexpr,
 ):  # fmt: skip
-    """Two passes: the second finds most of the row still in the cache.
+    """Two passes: the second finds most of the row still in the cache, out of which its stores push nothing.
 
     Written for few instructions per logit, as two exponentials of each are near what memory allows: powers
-    of two, the scale inside the exponent, and the target's own -1 put in afterwards.
+    of two, the scale inside the exponent, and the target's own -1 put in afterwards. No thread waits for
+    another inside a pass: each has a largest logit and a sum of its own. What is no whole block is the rest.
     """
     row = tl.program_id(0).to(tl.int64)
     logits_ptr += row * V
     target = tl.load(targets_ptr + row)
     counts = target != IGNORED
-    goal_ptr = logits_ptr + tl.where(counts, target, 0)
-    goal = tl.load(goal_ptr).to(tl.float32)  # before any warp overwrites it
-    columns = tl.arange(0, BLOCK)
-    highest = float("-inf")
-    sums = tl.zeros([BLOCK], tl.float32)
-    for first in range(0, V, BLOCK):
-        z = tl.load(logits_ptr + first + columns, first + columns < V, float("-inf")).to(tl.float32)
+    goal = tl.load(logits_ptr + tl.where(counts, target, 0)).to(tl.float32)  # before any warp overwrites it
+    in_block = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    in_rest = BLOCKS * ROWS * COLUMNS + tl.arange(0, REST)
+    rest = tl.load(logits_ptr + in_rest, in_rest < V, float("-inf")).to(tl.float32)
+    highest = tl.zeros([COLUMNS], tl.float32) + tl.max(rest, 0)
+    sums = tl.zeros([COLUMNS], tl.float32)
+    for block in range(BLOCKS):
+        here = block * ROWS * COLUMNS + in_block
+        z = tl.load(logits_ptr + here, eviction_policy="evict_last").to(tl.float32)
         higher = tl.maximum(highest, tl.max(z, 0))
-        reference = tl.where(higher == float("-inf"), 0.0, higher)  # of logits that are all impossible so far
-        sums = sums * tl.exp2((highest - reference) * LOG2_E) + tl.exp2(z * LOG2_E - reference * LOG2_E)
+        reference = tl.where(higher == float("-inf"), 0.0, higher) * LOG2_E  # of logits all impossible so far
+        sums *= tl.exp2(highest * LOG2_E - reference)
+        sums += tl.sum(tl.exp2(z * LOG2_E - reference[None, :]), 0)
         highest = higher
-    log_sum = highest + tl.log(tl.sum(sums, 0))
+    top = tl.max(highest, 0)
+    reference = tl.where(top == float("-inf"), 0.0, top) * LOG2_E
+    total = tl.sum(sums * tl.exp2(highest * LOG2_E - reference), 0)
+    total += tl.sum(tl.exp2(rest * LOG2_E - reference), 0)
+    log_sum = top + tl.log(total)
     scale = tl.where(counts, tl.load(scale_ptr), 0.0)
     tl.store(losses_ptr + row, tl.where(counts, log_sum - goal, 0.0))
     units = UNITS / tl.load(scale_ptr)
     fp8_ptr += row * V
     shift = tl.log2(scale) - log_sum * LOG2_E
-    for i in range(tl.cdiv(V, BLOCK)):
-        here = (tl.cdiv(V, BLOCK) - 1 - i) * BLOCK + columns  # backwards: what was read last is nearest
-        z = tl.load(logits_ptr + here, here < V, float("-inf")).to(tl.float32)
-        gradient = tl.exp2(z * LOG2_E + shift)
-        tl.store(logits_ptr + here, gradient.to(logits_ptr.dtype.element_ty), here < V)
-        if UNITS > 0:
-            tl.store(fp8_ptr + here, (gradient * units).to(fp8_ptr.dtype.element_ty), here < V)
+    _put(logits_ptr, fp8_ptr, in_rest, in_rest < V, tl.exp2(rest * LOG2_E + shift), units, UNITS)
+    for i in range(BLOCKS):
+        here = (BLOCKS - 1 - i) * ROWS * COLUMNS + in_block  # backwards: what was read last is nearest
+        z = tl.load(logits_ptr + here, eviction_policy="evict_first").to(tl.float32)
+        _put(logits_ptr, fp8_ptr, here, None, tl.exp2(z * LOG2_E + shift), units, UNITS)
     tl.debug_barrier()
     at_target = (tl.exp2((goal - log_sum) * LOG2_E) - 1.0) * scale
-    tl.store(goal_ptr, at_target.to(logits_ptr.dtype.element_ty), counts)
-    if UNITS > 0:
-        tl.store(fp8_ptr + target, (at_target * units).to(fp8_ptr.dtype.element_ty), counts)
+    _put(logits_ptr, fp8_ptr, target, counts, at_target, units, UNITS)
 
 
 def cross_entropy_(
@@ -65,9 +79,10 @@ def cross_entropy_(
 ) -> None:
     """See plain.cross_entropy_."""
     N, V = logits_NV.shape
-    block = min(BLOCK, triton.next_power_of_2(V))
+    blocks = V // (ROWS * COLUMNS)
     _cross_entropy[(N,)](
         logits_NV, targets_N, scale, losses_N, logits_NV if fp8_NV is None else fp8_NV, V,
-        IGNORED=plain.IGNORED, UNITS=0.0 if fp8_NV is None else plain.LOGIT_UNITS, BLOCK=block,
-        num_warps=WARPS,
+        IGNORED=plain.IGNORED, UNITS=0.0 if fp8_NV is None else plain.LOGIT_UNITS,
+        ROWS=ROWS, COLUMNS=COLUMNS, BLOCKS=blocks,
+        REST=triton.next_power_of_2(max(V - blocks * ROWS * COLUMNS, 1)), num_warps=WARPS,
     )  # fmt: skip

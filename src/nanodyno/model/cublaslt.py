@@ -1,0 +1,190 @@
+"""cuBLASLt's matrix products with a say in the algorithm, in the library that torch has loaded.
+
+Torch takes the first algorithm that cuBLASLt proposes for a form, and its proposals are no measurements.
+"""
+
+import ctypes
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+PROPOSALS = 16
+"""Asked for; it has about eight for a form."""
+WORKSPACE_BYTES = 32 * 2**20
+"""What torch allows on Hopper as well."""
+FULLY_ALIGNED = 256
+
+# cuBLAS's own numbers, from cublasLt.h and library_types.h
+_TYPES = {torch.float32: 0, torch.float16: 2, torch.bfloat16: 14}
+_COMPUTE_32F = 68
+_SCALE_32F = 0
+_TRANSPOSE_A, _TRANSPOSE_B = 3, 4
+_MOST_WORKSPACE, _REDUCTIONS, _ALIGNMENTS = 1, 3, (5, 6, 7, 8)
+_REDUCE_IN_FP32 = 2
+
+
+@dataclass(frozen=True)
+class Form:
+    """All that an algorithm depends on: out (m x n) = a (m x k) @ b (k x n), or added to what is there."""
+
+    m: int
+    k: int
+    n: int
+    a_turned: bool
+    """A transposed view: the first index is the one whose neighbours are neighbours in memory."""
+    b_turned: bool
+    strides: tuple[int, int, int]
+    dtype: torch.dtype
+    out_dtype: torch.dtype
+    add: bool
+    alignments: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """cuBLASLt's own description, which holds for one version of it."""
+
+    code: bytes
+    workspace_bytes: int
+
+
+class _Proposal(ctypes.Structure):
+    _fields_ = (
+        ("algorithm", ctypes.c_uint8 * 64),
+        ("workspace_bytes", ctypes.c_size_t),
+        ("state", ctypes.c_int),
+        ("waves", ctypes.c_float),
+        ("reserved", ctypes.c_int * 4),
+    )
+
+
+def form_of(a: Tensor, b: Tensor, out: Tensor, add: bool) -> Form | None:
+    """None for what is left to torch: other precisions, single rows or columns, and views with gaps."""
+    sides = (*a.shape, *b.shape)
+    if a.dtype not in (torch.bfloat16, torch.float16) or b.dtype != a.dtype or min(sides) < 2:
+        return None
+    if out.dtype not in (a.dtype, torch.float32) or 1 not in a.stride() or 1 not in b.stride():
+        return None
+    if out.stride(1) != 1:
+        return None
+    return Form(
+        m=a.shape[0], k=a.shape[1], n=b.shape[1],
+        a_turned=a.stride(1) != 1, b_turned=b.stride(1) != 1,
+        strides=(max(a.stride()), max(b.stride()), out.stride(0)),
+        dtype=a.dtype, out_dtype=out.dtype, add=add,
+        alignments=(_alignment(a), _alignment(b), _alignment(out)),
+    )  # fmt: skip
+
+
+def _alignment(tensor: Tensor) -> int:
+    address = tensor.data_ptr()
+    return min(address & -address, FULLY_ALIGNED)
+
+
+class CublasLt:
+    """OSError where the library is not to be found, RuntimeError where it refuses."""
+
+    def __init__(self) -> None:
+        major = (torch.version.cuda or "").partition(".")[0]
+        name = f"cublasLt64_{major}.dll" if os.name == "nt" else f"libcublasLt.so.{major}"
+        self._library = ctypes.CDLL(name)
+        self._library.cublasLtGetVersion.restype = ctypes.c_size_t
+        self._handle = self._new("cublasLtCreate")
+        self._descriptions: dict[Form, _Description] = {}
+
+    @property
+    def version(self) -> int:
+        return self._library.cublasLtGetVersion()
+
+    def proposals(self, form: Form) -> list[Algorithm]:
+        description = self._description(form)
+        preference = self._new("cublasLtMatmulPreferenceCreate")
+        a, b, out = form.alignments
+        wishes = {
+            _MOST_WORKSPACE: ctypes.c_uint64(WORKSPACE_BYTES),
+            _REDUCTIONS: ctypes.c_uint32(_REDUCE_IN_FP32),
+        }
+        wishes |= {at: ctypes.c_uint32(size) for at, size in zip(_ALIGNMENTS, (b, a, out, out), strict=True)}
+        for attribute, value in wishes.items():
+            self._call("cublasLtMatmulPreferenceSetAttribute", preference, attribute, *_bytes_of(value))
+        found, count = (_Proposal * PROPOSALS)(), ctypes.c_int()
+        self._call(
+            "cublasLtMatmulAlgoGetHeuristic", self._handle, description.operation,
+            description.b, description.a, description.out, description.out,
+            preference, PROPOSALS, found, ctypes.byref(count),
+        )  # fmt: skip
+        self._call("cublasLtMatmulPreferenceDestroy", preference)
+        return [
+            Algorithm(bytes(each.algorithm), each.workspace_bytes)
+            for each in found[: count.value]
+            if each.state == 0
+        ]
+
+    def run(self, form: Form, algorithm: Algorithm, a: Tensor, b: Tensor, out: Tensor) -> None:
+        """On the current stream. cuBLAS counts columns first, so that it is given out^T = b^T a^T."""
+        description = self._description(form)
+        workspace = torch.empty(algorithm.workspace_bytes, dtype=torch.uint8, device=out.device)
+        one, before = ctypes.c_float(1.0), ctypes.c_float(float(form.add))
+        self._call(
+            "cublasLtMatmul", self._handle, description.operation, ctypes.byref(one),
+            _address(b), description.b, _address(a), description.a, ctypes.byref(before),
+            _address(out), description.out, _address(out), description.out,
+            (ctypes.c_uint8 * 64).from_buffer_copy(algorithm.code),
+            _address(workspace), ctypes.c_size_t(algorithm.workspace_bytes),
+            ctypes.c_void_p(torch.cuda.current_stream(out.device).cuda_stream),
+        )  # fmt: skip
+
+    def _description(self, form: Form) -> "_Description":
+        if form not in self._descriptions:
+            operation = self._new("cublasLtMatmulDescCreate", _COMPUTE_32F, _SCALE_32F)
+            for attribute, turned in ((_TRANSPOSE_A, form.b_turned), (_TRANSPOSE_B, form.a_turned)):
+                flag = ctypes.c_int32(turned)
+                self._call("cublasLtMatmulDescSetAttribute", operation, attribute, *_bytes_of(flag))
+            a, b, out = form.strides
+            self._descriptions[form] = _Description(
+                operation,
+                self._layout(form.dtype, (form.k, form.m), form.a_turned, a),
+                self._layout(form.dtype, (form.n, form.k), form.b_turned, b),
+                self._layout(form.out_dtype, (form.n, form.m), False, out),
+            )
+        return self._descriptions[form]
+
+    def _layout(self, dtype: torch.dtype, sides: tuple[int, int], turned: bool, stride: int) -> Any:
+        rows, columns = reversed(sides) if turned else sides
+        return self._new(
+            "cublasLtMatrixLayoutCreate",
+            _TYPES[dtype],
+            ctypes.c_uint64(rows),
+            ctypes.c_uint64(columns),
+            ctypes.c_int64(stride),
+        )
+
+    def _new(self, function: str, *arguments: object) -> ctypes.c_void_p:
+        made = ctypes.c_void_p()
+        self._call(function, ctypes.byref(made), *arguments)
+        return made
+
+    def _call(self, function: str, *arguments: object) -> None:
+        status = getattr(self._library, function)(*arguments)
+        if status != 0:
+            raise RuntimeError(f"{function} gave status {status}")
+
+
+@dataclass(frozen=True)
+class _Description:
+    operation: ctypes.c_void_p
+    a: ctypes.c_void_p
+    b: ctypes.c_void_p
+    out: ctypes.c_void_p
+
+
+def _address(tensor: Tensor) -> ctypes.c_void_p:
+    return ctypes.c_void_p(tensor.data_ptr())
+
+
+def _bytes_of(value: Any) -> Sequence[Any]:
+    return ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value))

@@ -1,0 +1,144 @@
+"""Which algorithm a product gets, with made-up times; the arithmetic is torch's."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from nanodyno.model import cublaslt
+from nanodyno.model.cublaslt import Algorithm, Form
+from nanodyno.model.products import by_torch
+from nanodyno.train import products
+from nanodyno.train.products import FastestProducts
+
+CPU = torch.device("cpu")
+Times = dict[str, float]
+
+
+class Machine:
+    """A card on which each algorithm takes the seconds that a test says, `torch` among them."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, cache: Path) -> None:
+        self.seconds: Times = {"torch": 4e-4, "a": 2e-4, "b": 3e-4}
+        self.broken: set[str] = set()
+        self.version = 1
+        self.ran: list[str] = []
+        self.measured = 0
+        self._cache = cache
+        patch.setattr(products, "CublasLt", lambda: self)
+        patch.setattr(products, "by_torch", self._by_torch)
+        patch.setattr(products, "captured", self._captured)
+        patch.setattr(products, "replay_seconds", lambda name: self.seconds[name] * products.CALLS)
+        patch.setattr(cublaslt, "_alignment", lambda _: 256)  # as on a card, but not in a host's memory
+        patch.setattr(torch.cuda, "synchronize", lambda _: None)
+        patch.setattr(torch.cuda, "get_device_name", lambda _: "a card")
+
+    def proposals(self, form: Form) -> list[Algorithm]:
+        del form
+        return [Algorithm(name.encode(), 8) for name in self.seconds if name != "torch"]
+
+    def run(self, form: Form, algorithm: Algorithm, a: Tensor, b: Tensor, out: Tensor) -> None:
+        name = algorithm.code.decode()
+        if name in self.broken:
+            raise RuntimeError("cublasLtMatmul gave status 15")
+        self.ran.append(name)
+        by_torch(a, b, out, form.add)
+
+    def _by_torch(self, a: Tensor, b: Tensor, out: Tensor, add: bool) -> None:
+        self.ran.append("torch")
+        by_torch(a, b, out, add)
+
+    def _captured(self, several: Callable[[], None], device: torch.device) -> str:
+        del device
+        several()
+        self.measured += 1
+        return self.ran[-1]
+
+    def new(self) -> FastestProducts:
+        return FastestProducts(CPU, self._cache)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
+    return Machine(monkeypatch, tmp_path / "nanodyno" / "products.json")
+
+
+def multiply(multiply: FastestProducts, m: int = 4) -> Tensor:
+    a, b = (torch.ones(m, 8, dtype=torch.bfloat16), torch.full((8, 2), 0.5, dtype=torch.bfloat16))
+    out = torch.empty(m, 2, dtype=torch.bfloat16)
+    multiply(a, b, out, False)
+    return out
+
+
+def learn(machine: Machine, m: int = 4) -> FastestProducts:
+    fastest = machine.new()
+    with fastest.learning():
+        multiply(fastest, m)
+    return fastest
+
+
+def used(machine: Machine, fastest: FastestProducts, m: int = 4) -> str:
+    machine.ran.clear()
+    assert multiply(fastest, m).tolist() == [[4.0, 4.0]] * m
+    (name,) = machine.ran
+    return name
+
+
+def test_the_fastest_is_used_after_learning(machine: Machine) -> None:
+    assert used(machine, learn(machine)) == "a"
+
+
+def test_torch_keeps_what_no_other_does_clearly_faster(machine: Machine) -> None:
+    machine.seconds = {"torch": 4e-4, "a": 3.98e-4, "b": 5e-4}
+    assert used(machine, learn(machine)) == "torch"
+
+
+def test_a_form_that_was_not_learnt_is_torchs(machine: Machine) -> None:
+    fastest = learn(machine)
+    assert used(machine, fastest, m=6) == "torch"
+    assert used(machine, machine.new()) == "torch"
+
+
+def test_a_proposal_that_does_not_run_is_passed_over(machine: Machine) -> None:
+    machine.broken = {"a"}
+    assert used(machine, learn(machine)) == "b"
+
+
+def test_memory_that_runs_out_is_not_taken_for_a_verdict(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def out_of_memory(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(machine, "run", out_of_memory)
+    with pytest.raises(torch.OutOfMemoryError):
+        learn(machine)
+
+
+def test_a_later_run_remembers(machine: Machine) -> None:
+    learn(machine)
+    learn(machine, m=6)
+    measured = machine.measured
+    machine.seconds["b"] = 1e-9
+    assert used(machine, learn(machine)) == "a"
+    assert used(machine, learn(machine, m=6), m=6) == "a"
+    assert machine.measured == measured
+
+
+def test_another_version_of_the_library_is_measured_again(machine: Machine) -> None:
+    learn(machine)
+    machine.version, machine.seconds["b"] = 2, 1e-9
+    assert used(machine, learn(machine)) == "b"
+
+
+@pytest.mark.parametrize("damage", ["", "[]", '{"key": 3}', '{"key": ["aa", 1, 2]}', "\x00"])
+def test_a_damaged_memory_is_measured_again(machine: Machine, tmp_path: Path, damage: str) -> None:
+    learn(machine)
+    path = tmp_path / "nanodyno" / "products.json"
+    path.write_text(damage)
+    machine.seconds["b"] = 1e-9
+    assert used(machine, learn(machine)) == "b"
+    assert len(json.loads(path.read_text())) == 1
