@@ -12,8 +12,12 @@ from torch import Tensor
 
 from nanodyno.model import cublaslt
 from nanodyno.model.cublaslt import Algorithm, CublasLt, Form, form_of
+from nanodyno.model.products import Units
 
-DTYPES = {0: torch.float32, 2: torch.float16, 14: torch.bfloat16}
+VALUES, GRADIENTS = torch.float8_e4m3fn, torch.float8_e5m2
+DTYPES = {0: torch.float32, 2: torch.float16, 14: torch.bfloat16, 28: VALUES, 29: GRADIENTS}
+SIZES = {3: 4, 4: 4, 17: 8, 18: 8, 25: 1}
+"""Of a product's attributes: transposed or not, the addresses of units, fast sums."""
 ALGORITHM = bytes(range(64))
 UNSUPPORTED = 15
 
@@ -42,7 +46,7 @@ class Library:
         return self._add(pointer, {3: 0, 4: 0})
 
     def cublasLtMatmulDescSetAttribute(self, which: Any, attribute: int, value: Any, size: Any) -> int:
-        assert size.value == 4
+        assert size.value == SIZES[attribute]
         self.there[which.value][attribute] = value._obj.value
         return 0
 
@@ -81,6 +85,9 @@ class Library:
         turned = self.there[operation.value]
         left, right = (self._matrix(*each) for each in (factors[:2], factors[2:]))
         product = (left.T if turned[3] else left).double() @ (right.T if turned[4] else right).double()
+        for place in (17, 18):
+            if place in turned:
+                product *= ctypes.c_float.from_address(turned[place]).value
         before, out = self._matrix(c, c_layout), self._matrix(d, d_layout)
         out.copy_(alpha._obj.value * product + beta._obj.value * before.double())
         self.workspaces.append(space.value)
@@ -136,6 +143,19 @@ def test_rows_of_a_wider_tensor_are_multiplied_where_they_lie(library: Library) 
     torch.testing.assert_close(out[:3], (a.double() @ b.double()).float())
 
 
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_product_in_fp8_has_its_units_in_it(library: Library, fast: bool) -> None:
+    a, b = drawn(3, 5, False, GRADIENTS), drawn(5, 4, True, VALUES)
+    units = Units(torch.tensor(0.5), torch.tensor(4.0), fast)
+    out = torch.empty(3, 4, dtype=torch.bfloat16)
+    found = form_of(a, b, out, False, units)
+    assert found is not None
+    CublasLt().run(found, Algorithm(ALGORITHM, 0), a, b, out, units)
+    torch.testing.assert_close(out, (2 * a.double() @ b.double()).bfloat16())
+    (operation,) = (each for each in library.there.values() if isinstance(each, dict))
+    assert operation[25] == fast
+
+
 def test_proposals_are_those_that_it_can_do_and_wishes_are_told(library: Library) -> None:
     a, b, out = drawn(3, 5, False), drawn(5, 4, False), torch.empty(3, 4, dtype=torch.bfloat16)
     found = CublasLt().proposals(form(a, b, out))
@@ -168,8 +188,9 @@ def test_an_address_says_how_far_it_is_aligned() -> None:
         (drawn(3, 10, False)[:, ::2], drawn(5, 4, False), torch.empty(3, 4)),
         (drawn(3, 5, False), drawn(5, 4, False), torch.empty(4, 3).t()),
         (drawn(3, 5, False), drawn(5, 4, False), torch.empty(3, 4, dtype=torch.float16)),
+        (drawn(3, 5, False, VALUES), drawn(5, 4, True, VALUES), torch.empty(3, 4)),
     ],
-    ids=["fp32", "one row", "gaps", "out turned", "another half"],
+    ids=["fp32", "one row", "gaps", "out turned", "another half", "fp8 without units"],
 )
 def test_what_is_left_to_torch_has_no_form(a: Tensor, b: Tensor, out: Tensor) -> None:
     assert form_of(a, b, out, False) is None

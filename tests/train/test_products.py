@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,9 +11,9 @@ from torch import Tensor
 
 from nanodyno.model import cublaslt
 from nanodyno.model.cublaslt import Algorithm, Form
-from nanodyno.model.products import by_torch
+from nanodyno.model.products import Units, by_torch
 from nanodyno.train import products
-from nanodyno.train.products import FastestProducts
+from nanodyno.train.products import FastestProducts, fastest_products
 
 CPU = torch.device("cpu")
 Times = dict[str, float]
@@ -36,20 +37,22 @@ class Machine:
         patch.setattr(torch.cuda, "synchronize", lambda _: None)
         patch.setattr(torch.cuda, "get_device_name", lambda _: "a card")
 
-    def proposals(self, form: Form) -> list[Algorithm]:
-        del form
+    def proposals(self, form: Form, units: Units | None) -> list[Algorithm]:
+        assert (form.fast is None) == (units is None)
         return [Algorithm(name.encode(), 8) for name in self.seconds if name != "torch"]
 
-    def run(self, form: Form, algorithm: Algorithm, a: Tensor, b: Tensor, out: Tensor) -> None:
+    def run(
+        self, form: Form, algorithm: Algorithm, a: Tensor, b: Tensor, out: Tensor, units: Units | None
+    ) -> None:
         name = algorithm.code.decode()
         if name in self.broken:
             raise RuntimeError("cublasLtMatmul gave status 15")
         self.ran.append(name)
-        by_torch(a, b, out, form.add)
+        by_torch(a, b, out, form.add, units)
 
-    def _by_torch(self, a: Tensor, b: Tensor, out: Tensor, add: bool) -> None:
+    def _by_torch(self, *given: Any) -> None:
         self.ran.append("torch")
-        by_torch(a, b, out, add)
+        by_torch(*given)
 
     def _captured(self, several: Callable[[], None], device: torch.device) -> str:
         del device
@@ -89,6 +92,18 @@ def used(machine: Machine, fastest: FastestProducts, m: int = 4) -> str:
 
 def test_the_fastest_is_used_after_learning(machine: Machine) -> None:
     assert used(machine, learn(machine)) == "a"
+
+
+def test_products_in_fp8_are_learnt_apart_with_their_units(machine: Machine) -> None:
+    fastest = learn(machine)
+    a, b = (torch.ones(4, 8).to(torch.float8_e4m3fn), torch.ones(8, 2).to(torch.float8_e4m3fn))
+    out, units = torch.empty(4, 2, dtype=torch.bfloat16), Units(torch.tensor(0.5), torch.tensor(3.0), True)
+    machine.seconds["b"] = 1e-9
+    with fastest.learning():
+        fastest(a, b, out, False, units)
+    assert out.tolist() == [[12.0, 12.0]] * 4
+    assert machine.ran[-1] == "b"
+    assert used(machine, fastest) == "a"
 
 
 def test_torch_keeps_what_no_other_does_clearly_faster(machine: Machine) -> None:
@@ -142,3 +157,17 @@ def test_a_damaged_memory_is_measured_again(machine: Machine, tmp_path: Path, da
     machine.seconds["b"] = 1e-9
     assert used(machine, learn(machine)) == "b"
     assert len(json.loads(path.read_text())) == 1
+
+
+def test_a_run_without_the_library_goes_on_with_torchs_choice_and_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.version, "cuda", "99.1")
+    found, (note,) = fastest_products("auto", torch.device("cuda"))
+    assert found is None
+    assert note.startswith("matrix products are torch's own choice, somewhat slower: ")
+    assert "cublasLt" in note
+
+
+def test_nothing_is_looked_for_on_a_cpu_or_where_torchs_choice_is_wanted() -> None:
+    assert fastest_products("auto", CPU) == fastest_products("torch", torch.device("cuda")) == (None, ())

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nanodyno.model.products import Units
+
 PROPOSALS = 16
 """Asked for; it has about eight for a form."""
 WORKSPACE_BYTES = 32 * 2**20
@@ -19,12 +21,20 @@ WORKSPACE_BYTES = 32 * 2**20
 FULLY_ALIGNED = 256
 
 # cuBLAS's own numbers, from cublasLt.h and library_types.h
-_TYPES = {torch.float32: 0, torch.float16: 2, torch.bfloat16: 14}
+_TYPES = {
+    torch.float32: 0,
+    torch.float16: 2,
+    torch.bfloat16: 14,
+    torch.float8_e4m3fn: 28,
+    torch.float8_e5m2: 29,
+}
 _COMPUTE_32F = 68
 _SCALE_32F = 0
 _TRANSPOSE_A, _TRANSPOSE_B = 3, 4
+_UNIT_A, _UNIT_B, _FAST = 17, 18, 25
 _MOST_WORKSPACE, _REDUCTIONS, _ALIGNMENTS = 1, 3, (5, 6, 7, 8)
 _REDUCE_IN_FP32 = 2
+_HALVES = (torch.bfloat16, torch.float16)
 
 
 @dataclass(frozen=True)
@@ -38,10 +48,11 @@ class Form:
     """A transposed view: the first index is the one whose neighbours are neighbours in memory."""
     b_turned: bool
     strides: tuple[int, int, int]
-    dtype: torch.dtype
-    out_dtype: torch.dtype
+    dtypes: tuple[torch.dtype, torch.dtype, torch.dtype]
     add: bool
     alignments: tuple[int, int, int]
+    fast: bool | None
+    """Of fp8: sums in the tensor cores' own precision. Others have no choice."""
 
 
 @dataclass(frozen=True)
@@ -62,21 +73,21 @@ class _Proposal(ctypes.Structure):
     )
 
 
-def form_of(a: Tensor, b: Tensor, out: Tensor, add: bool) -> Form | None:
+def form_of(a: Tensor, b: Tensor, out: Tensor, add: bool, units: Units | None = None) -> Form | None:
     """None for what is left to torch: other precisions, single rows or columns, and views with gaps."""
-    sides = (*a.shape, *b.shape)
-    if a.dtype not in (torch.bfloat16, torch.float16) or b.dtype != a.dtype or min(sides) < 2:
+    if (a.dtype.itemsize, b.dtype.itemsize) != ((2, 2) if units is None else (1, 1)):
         return None
-    if out.dtype not in (a.dtype, torch.float32) or 1 not in a.stride() or 1 not in b.stride():
+    if out.dtype not in (_HALVES if units is not None else (a.dtype, torch.float32)):
         return None
-    if out.stride(1) != 1:
+    if min(*a.shape, *b.shape) < 2 or 1 not in a.stride() or 1 not in b.stride() or out.stride(1) != 1:
         return None
     return Form(
         m=a.shape[0], k=a.shape[1], n=b.shape[1],
         a_turned=a.stride(1) != 1, b_turned=b.stride(1) != 1,
         strides=(max(a.stride()), max(b.stride()), out.stride(0)),
-        dtype=a.dtype, out_dtype=out.dtype, add=add,
+        dtypes=(a.dtype, b.dtype, out.dtype), add=add,
         alignments=(_alignment(a), _alignment(b), _alignment(out)),
+        fast=None if units is None else units.fast,
     )  # fmt: skip
 
 
@@ -100,8 +111,8 @@ class CublasLt:
     def version(self) -> int:
         return self._library.cublasLtGetVersion()
 
-    def proposals(self, form: Form) -> list[Algorithm]:
-        description = self._description(form)
+    def proposals(self, form: Form, units: Units | None = None) -> list[Algorithm]:
+        description = self._description(form, units)
         preference = self._new("cublasLtMatmulPreferenceCreate")
         a, b, out = form.alignments
         wishes = {
@@ -124,9 +135,11 @@ class CublasLt:
             if each.state == 0
         ]
 
-    def run(self, form: Form, algorithm: Algorithm, a: Tensor, b: Tensor, out: Tensor) -> None:
+    def run(
+        self, form: Form, algorithm: Algorithm, a: Tensor, b: Tensor, out: Tensor, units: Units | None = None
+    ) -> None:
         """On the current stream. cuBLAS counts columns first, so that it is given out^T = b^T a^T."""
-        description = self._description(form)
+        description = self._description(form, units)
         workspace = torch.empty(algorithm.workspace_bytes, dtype=torch.uint8, device=out.device)
         one, before = ctypes.c_float(1.0), ctypes.c_float(float(form.add))
         self._call(
@@ -138,20 +151,32 @@ class CublasLt:
             ctypes.c_void_p(torch.cuda.current_stream(out.device).cuda_stream),
         )  # fmt: skip
 
-    def _description(self, form: Form) -> "_Description":
+    def _description(self, form: Form, units: Units | None) -> "_Description":
         if form not in self._descriptions:
-            operation = self._new("cublasLtMatmulDescCreate", _COMPUTE_32F, _SCALE_32F)
-            for attribute, turned in ((_TRANSPOSE_A, form.b_turned), (_TRANSPOSE_B, form.a_turned)):
-                flag = ctypes.c_int32(turned)
-                self._call("cublasLtMatmulDescSetAttribute", operation, attribute, *_bytes_of(flag))
-            a, b, out = form.strides
-            self._descriptions[form] = _Description(
-                operation,
-                self._layout(form.dtype, (form.k, form.m), form.a_turned, a),
-                self._layout(form.dtype, (form.n, form.k), form.b_turned, b),
-                self._layout(form.out_dtype, (form.n, form.m), False, out),
-            )
-        return self._descriptions[form]
+            self._descriptions[form] = self._described(form)
+        description = self._descriptions[form]
+        if units is not None:
+            for attribute, unit in ((_UNIT_A, units.b), (_UNIT_B, units.a)):
+                self._set(description.operation, attribute, _address(unit))
+        return description
+
+    def _described(self, form: Form) -> "_Description":
+        operation = self._new("cublasLtMatmulDescCreate", _COMPUTE_32F, _SCALE_32F)
+        for attribute, turned in ((_TRANSPOSE_A, form.b_turned), (_TRANSPOSE_B, form.a_turned)):
+            self._set(operation, attribute, ctypes.c_int32(turned))
+        if form.fast is not None:
+            self._set(operation, _FAST, ctypes.c_int8(form.fast))
+        of_a, of_b, of_out = form.dtypes
+        a, b, out = form.strides
+        return _Description(
+            operation,
+            self._layout(of_a, (form.k, form.m), form.a_turned, a),
+            self._layout(of_b, (form.n, form.k), form.b_turned, b),
+            self._layout(of_out, (form.n, form.m), False, out),
+        )
+
+    def _set(self, operation: ctypes.c_void_p, attribute: int, value: Any) -> None:
+        self._call("cublasLtMatmulDescSetAttribute", operation, attribute, *_bytes_of(value))
 
     def _layout(self, dtype: torch.dtype, sides: tuple[int, int], turned: bool, stride: int) -> Any:
         rows, columns = reversed(sides) if turned else sides

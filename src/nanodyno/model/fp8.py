@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from nanodyno.model.flat import Flat
 from nanodyno.model.gpt import GPT, Block
 from nanodyno.model.kernels.plain import LOGIT_UNITS, Slot
-from nanodyno.model.products import Multiply, Products
+from nanodyno.model.products import Multiply, Products, Units
 
 VALUES, GRADIENTS = torch.float8_e4m3fn, torch.float8_e5m2
 FIRST_SCALE = {VALUES: 1.0, GRADIENTS: 2.0**16}
@@ -100,7 +100,7 @@ class Fp8Products(Products):
         if x.dtype != slot.dtype:
             x = self._kernels.quantise(x, slot)
         weight = self._weights[linear]
-        y = self._fp8_product(x, weight.rows.t(), self._unit(slot), weight.unit, True)
+        y = self._fp8_product(x, weight.rows.t(), Units(self._unit(slot), weight.unit, fast=True))
         return y if linear.bias is None else y.add_(self.flat.half(linear.bias))
 
     def input_gradient(self, linear: nn.Linear, dy: Tensor, fp8: Tensor | None = None) -> Tensor:
@@ -109,7 +109,8 @@ class Fp8Products(Products):
             return super().input_gradient(linear, dy)
         dy8 = self._kernels.quantise(dy, slot) if fp8 is None else fp8
         weight = self._weights[linear]
-        return self._fp8_product(dy8, weight.columns.t(), self._unit(slot), weight.unit, False)
+        units = Units(self._unit(slot), weight.unit, fast=False)
+        return self._fp8_product(dy8, weight.columns.t(), units)
 
     def input_slot(self, linear: nn.Linear) -> Slot | None:
         return self._inputs.get(linear)
@@ -120,7 +121,8 @@ class Fp8Products(Products):
     def logits(self, hidden: Tensor, out: Tensor) -> Tensor:
         weight = self._weights[self.head]
         hidden8 = self._kernels.quantise(hidden, self._hidden)
-        return self._fp8_product(hidden8, weight.rows.t(), self._unit(self._hidden), weight.unit, True, out)
+        units = Units(self._unit(self._hidden), weight.unit, fast=True)
+        return self._fp8_product(hidden8, weight.rows.t(), units, out)
 
     def logits_fp8(self, logits: Tensor) -> Tensor | None:
         return torch.empty_like(logits, dtype=GRADIENTS)
@@ -129,7 +131,8 @@ class Fp8Products(Products):
         del dlogits
         assert fp8 is not None
         weight = self._weights[self.head]
-        self._fp8_product(fp8, weight.columns.t(), scale / LOGIT_UNITS, weight.unit, False, out)
+        units = Units(scale / LOGIT_UNITS, weight.unit, fast=False)
+        self._fp8_product(fp8, weight.columns.t(), units, out)
 
     def _slot(self, dtype: torch.dtype) -> Slot:
         at = self._used
@@ -141,16 +144,11 @@ class Fp8Products(Products):
     def _unit(self, slot: Slot) -> Tensor:
         return self._units[slot.scale.storage_offset(), 0]
 
-    def _fp8_product(
-        self, a: Tensor, b: Tensor, unit_a: Tensor, unit_b: Tensor, fast: bool, out: Tensor | None = None
-    ) -> Tensor:
-        """`fast` sums in the tensor cores' own precision, as is usual for values but not for gradients."""
+    def _fp8_product(self, a: Tensor, b: Tensor, units: Units, out: Tensor | None = None) -> Tensor:
         if out is None:
             out = torch.empty(a.shape[0], b.shape[1], dtype=self.flat.halves.dtype, device=a.device)
-        if a.device.type != "cuda":  # torch's own ends the process where the processor lacks an instruction
-            return out.copy_((a.float() @ b.float()) * (unit_a * unit_b))
-        product = torch._scaled_mm  # pyright: ignore[reportPrivateImportUsage] - public only from 2.13 on
-        return product(a, b, unit_a, unit_b, out_dtype=out.dtype, use_fast_accum=fast, out=out)
+        self._multiply(a, b, out, False, units)
+        return out
 
 
 def _empty(weight: Tensor) -> _Weight:

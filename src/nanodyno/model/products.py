@@ -1,7 +1,9 @@
 """The matrix products of a micro-step: a layer's output and the gradients of its input and its weights."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from types import ModuleType
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -10,16 +12,34 @@ from torch.nn import functional as F
 from nanodyno.model.flat import Flat
 from nanodyno.model.kernels.plain import Slot
 
-Multiply = Callable[[Tensor, Tensor, Tensor, bool], None]
-"""out = a @ b, or with True out += a @ b, summed in fp32 at least; `out` may be wider than a and b."""
+
+@dataclass(frozen=True)
+class Units:
+    """What the entries of factors in fp8 are to be multiplied with."""
+
+    a: Tensor
+    b: Tensor
+    fast: bool
+    """Summed in the tensor cores' own precision, as is usual for values but not for gradients."""
 
 
-def by_torch(a: Tensor, b: Tensor, out: Tensor, add: bool) -> None:
-    if not add:
+class Multiply(Protocol):
+    def __call__(self, a: Tensor, b: Tensor, out: Tensor, add: bool, units: Units | None = None) -> None:
+        """out = a @ b, or += it, summed in fp32 at least but for fp8; `out` may be wider than a and b."""
+
+
+def by_torch(a: Tensor, b: Tensor, out: Tensor, add: bool, units: Units | None = None) -> None:
+    on_cuda = a.device.type == "cuda"
+    if units is not None and on_cuda:
+        product = torch._scaled_mm  # pyright: ignore[reportPrivateImportUsage] - public only from 2.13 on
+        product(a, b, units.a, units.b, out_dtype=out.dtype, use_fast_accum=units.fast, out=out)
+    elif units is not None:  # torch's own ends the process where the processor lacks an instruction
+        out.copy_((a.float() @ b.float()) * (units.a * units.b))
+    elif not add:
         torch.mm(a, b, out=out)
     elif a.dtype == out.dtype:
         out.addmm_(a, b)
-    elif a.device.type == "cuda":
+    elif on_cuda:
         torch.addmm(out, a, b, out_dtype=out.dtype, out=out)
     else:
         out.addmm_(a.to(out.dtype), b.to(out.dtype))

@@ -30,7 +30,7 @@ from nanodyno.train.engine import DeviceBatch, Engine, Prepared, last_words
 from nanodyno.train.evaluate import rows_at_once
 from nanodyno.train.graph import Graph
 from nanodyno.train.processes import Processes
-from nanodyno.train.products import FastestProducts
+from nanodyno.train.products import fastest_products
 
 LOGITS_SHARE = 1 / 32
 """Of the card's memory that the logits of one go may take: larger goes are faster, up to MOST_ROWS."""
@@ -51,7 +51,7 @@ class FusedEngine(Engine):
         self._attention: str = named or ("flash" if self.device.type == "cuda" else "torch")
         self._recompute: Recompute = self._least_recompute()
         self._triton = triton
-        self._products, self._no_products = _fastest_products(config, self.device)
+        self._products, self._no_products = fastest_products(config.products, self.device)
         self.step = FusedStep(self.model, self._plan())
         self.optimizer = self._adamw = FlatAdamW(
             self.step.flat,
@@ -245,18 +245,6 @@ class FusedEngine(Engine):
         """What a graph holds is not there for an evaluation."""
         with self.autocast(cache_enabled=False):
             self.model(*batch, rows_at_once(self.model))
-
-
-def _fastest_products(
-    config: RunConfig, device: torch.device
-) -> tuple[FastestProducts | None, tuple[str, ...]]:
-    """And, where there are none though there might be, why."""
-    if config.products == "torch" or device.type != "cuda":
-        return None, ()
-    try:
-        return FastestProducts(device), ()
-    except (OSError, RuntimeError) as error:
-        return None, (f"matrix products are torch's own choice, somewhat slower: {last_words(error)}",)
 
 
 def _faults(triton: bool) -> tuple[type[Exception], ...]:

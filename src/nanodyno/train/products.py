@@ -5,14 +5,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from nanodyno.model.cublaslt import Algorithm, CublasLt, Form, form_of
-from nanodyno.model.products import by_torch
+from nanodyno.model.products import Units, by_torch
 from nanodyno.train.device import is_out_of_memory
+from nanodyno.train.engine import last_words
 from nanodyno.train.graph import captured, replay_seconds
 from nanodyno.train.remembered import cache_file, card_key, recall, remember
 
@@ -29,6 +30,15 @@ class Fastest:
     torch_seconds: float
 
 
+@dataclass(frozen=True)
+class _Given:
+    a: Tensor
+    b: Tensor
+    out: Tensor
+    add: bool
+    units: Units | None
+
+
 class FastestProducts:
     """A Multiply. Forms that it has not learnt are left to torch."""
 
@@ -40,15 +50,16 @@ class FastestProducts:
         self._known: dict[str, Any] | None = None
         """What is remembered, while learning."""
 
-    def __call__(self, a: Tensor, b: Tensor, out: Tensor, add: bool) -> None:
-        form = form_of(a, b, out, add)
+    def __call__(self, a: Tensor, b: Tensor, out: Tensor, add: bool, units: Units | None = None) -> None:
+        given = _Given(a, b, out, add, units)
+        form = form_of(a, b, out, add, units)
         if self._known is not None and form is not None and form not in self._fastest:
-            self._fastest[form] = self._learnt(self._known, form, a, b, out)
+            self._fastest[form] = self._learnt(self._known, form, given)
         fastest = self._fastest.get(form) if form is not None else None
         if form is None or fastest is None or fastest.algorithm is None:
-            by_torch(a, b, out, add)
+            by_torch(a, b, out, add, units)
         else:
-            self._lt.run(form, fastest.algorithm, a, b, out)
+            self._run(form, fastest.algorithm, given)
 
     @contextmanager
     def learning(self) -> Iterator[None]:
@@ -62,24 +73,24 @@ class FastestProducts:
             if len(known) > before:
                 remember(self._path, known)
 
-    def _learnt(self, known: dict[str, Any], form: Form, a: Tensor, b: Tensor, out: Tensor) -> Fastest:
+    def _learnt(self, known: dict[str, Any], form: Form, given: "_Given") -> Fastest:
         key = card_key(self._device, self._lt.version, form)
         if key in known:
             code, workspace, seconds, torch_seconds = known[key]
             algorithm = Algorithm(bytes.fromhex(code), workspace) if code else None
             return Fastest(algorithm, seconds, torch_seconds)
-        fastest = self._measured(form, a, b, out)
+        fastest = self._measured(form, given)
         chosen = fastest.algorithm
         code, workspace = (chosen.code.hex(), chosen.workspace_bytes) if chosen else ("", 0)
         known[key] = [code, workspace, fastest.seconds, fastest.torch_seconds]
         return fastest
 
-    def _measured(self, form: Form, a: Tensor, b: Tensor, out: Tensor) -> Fastest:
+    def _measured(self, form: Form, given: "_Given") -> Fastest:
         algorithms: list[Algorithm | None] = [None]
-        graphs = [self._graph(lambda: by_torch(a, b, out, form.add))]
-        for algorithm in self._lt.proposals(form):
+        graphs = [self._graph(lambda: by_torch(given.a, given.b, given.out, given.add, given.units))]
+        for algorithm in self._lt.proposals(form, given.units):
             try:
-                graphs.append(self._graph(lambda chosen=algorithm: self._lt.run(form, chosen, a, b, out)))
+                graphs.append(self._graph(lambda chosen=algorithm: self._run(form, chosen, given)))
             except RuntimeError as error:
                 if is_out_of_memory(error):
                     raise
@@ -91,6 +102,9 @@ class FastestProducts:
         best = best if seconds[best] < WORTH * seconds[0] else 0
         return Fastest(algorithms[best], seconds[best], seconds[0])
 
+    def _run(self, form: Form, algorithm: Algorithm, given: "_Given") -> None:
+        self._lt.run(form, algorithm, given.a, given.b, given.out, given.units)
+
     def _graph(self, run: Callable[[], None]) -> torch.cuda.CUDAGraph:
         """Of several calls: on a small product the host would be timed otherwise."""
         run()
@@ -101,6 +115,18 @@ class FastestProducts:
                 run()
 
         return captured(several, self._device)
+
+
+def fastest_products(
+    wanted: Literal["auto", "torch"], device: torch.device
+) -> tuple[FastestProducts | None, tuple[str, ...]]:
+    """And, where there are none though there might be, why."""
+    if wanted == "torch" or device.type != "cuda":
+        return None, ()
+    try:
+        return FastestProducts(device), ()
+    except (OSError, RuntimeError) as error:
+        return None, (f"matrix products are torch's own choice, somewhat slower: {last_words(error)}",)
 
 
 def _is_fastest(entry: object) -> bool:
