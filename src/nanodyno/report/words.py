@@ -63,13 +63,14 @@ def arithmetic_words(arithmetic: ArithmeticRecord, config: RunConfig) -> str:
         return ", ".join([arithmetic.dtype, *attention, compiled])
     kernels = "fused kernels" if arithmetic.triton or took is None else "fused kernels in plain torch"
     recompute = [] if arithmetic.recompute == "none" else [f"recompute {arithmetic.recompute}"]
+    products = ["measured products"] if arithmetic.products == "measured" else []
     graph = ["one CUDA graph"] if arithmetic.cuda_graph else []
     graph += ["moments in host memory"] if config.offload_moments else []
     prepared = [f"prepared{took_words}"] if took is not None else []
     other = (
         [f"other arithmetic than the default's: {', '.join(words)}"] if (words := _different(config)) else []
     )
-    return ", ".join([arithmetic.dtype, *other, kernels, *attention, *recompute, *graph, *prepared])
+    return ", ".join([arithmetic.dtype, *other, kernels, *attention, *products, *recompute, *graph, *prepared])
 
 
 def _different(config: RunConfig) -> list[str]:
