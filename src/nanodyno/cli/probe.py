@@ -82,7 +82,7 @@ def probe(  # noqa: PLR0913 - one parameter per option
     fixed = processes or alone
     budget = DEFAULT_BUDGET if fixed is None else Budget(looks=(fixed,))
     plan = Plan(precision=precision, visit_seconds=seconds, redo=redo, breakdown=breakdown)
-    display = make_probe_display(console_for(json or not sys.stdout.isatty()), budget.rounds)
+    display = make_probe_display(console_for(json or not sys.stdout.isatty()), budget.rounds, len(jobs))
     interrupted = False
     with Bench(jobs, plan, display) as bench:
         try:

@@ -1,6 +1,7 @@
 """What a person sees while probes measure: one live line on a terminal, a line a stage elsewhere."""
 
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from rich.console import Console
@@ -21,9 +22,40 @@ class ProbeDisplay(Protocol):
     def close(self) -> None: ...
 
 
-def make_probe_display(console: Console, rounds: int) -> ProbeDisplay:
+def make_probe_display(console: Console, rounds: int, configs: int) -> ProbeDisplay:
     """rounds: the most that may come."""
-    return LiveProbing(console, rounds) if console.is_terminal else PlainProbing(console, rounds)
+    if console.is_terminal:
+        return LiveProbing(console, rounds, Pace(rounds * configs))
+    return PlainProbing(console, rounds)
+
+
+class Pace:
+    """How long the rest takes at most, by the processes that have ended."""
+
+    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = most
+        self._clock = clock
+        self._began = clock()
+        self._ended = 0
+        self._last_end = self._began
+        self._here: tuple[str, int] | None = None
+
+    def elapsed(self) -> float:
+        return self._clock() - self._began
+
+    def enter(self, name: str, number: int) -> None:
+        """A config in a round."""
+        if self._here not in (None, (name, number)):
+            self._ended += 1
+            self._last_end = self._clock()
+        self._here = (name, number)
+
+    def left(self) -> float | None:
+        """None until one has ended."""
+        if not self._ended:
+            return None
+        each = (self._last_end - self._began) / self._ended
+        return max(0.0, (self._most - self._ended) * each - (self._clock() - self._last_end))
 
 
 class PlainProbing:
@@ -45,12 +77,12 @@ class PlainProbing:
 
 
 class LiveProbing:
-    """One line that changes, with the time since the start; what is measured again stays above it."""
+    """One line that changes, with the time so far and to come; what is measured again stays above it."""
 
-    def __init__(self, console: Console, rounds: int) -> None:
+    def __init__(self, console: Console, rounds: int, pace: Pace) -> None:
         self._console = console
         self._rounds = rounds
-        self._began = time.monotonic()
+        self._pace = pace
         self._live = Live(console=console, transient=True, refresh_per_second=4)
         self._live.start()
 
@@ -58,8 +90,10 @@ class LiveProbing:
         if progress.redone_for:
             say(self._console, progress_words(progress, self._rounds), "yellow", soft_wrap=False)
             return
-        elapsed = time.monotonic() - self._began
-        words = f"{quantities.clock(elapsed)}  {progress_words(progress, self._rounds)}"
+        self._pace.enter(progress.name, progress.round)
+        left = self._pace.left()
+        to_come = "" if left is None else f", at most {quantities.clock(left)} to go"
+        words = f"{quantities.clock(self._pace.elapsed())}{to_come}  {progress_words(progress, self._rounds)}"
         self._live.update(Text(words, overflow="ellipsis", no_wrap=True))
 
     def close(self) -> None:

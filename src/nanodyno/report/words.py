@@ -70,7 +70,9 @@ def arithmetic_words(arithmetic: ArithmeticRecord, config: RunConfig) -> str:
     other = (
         [f"other arithmetic than the default's: {', '.join(words)}"] if (words := _different(config)) else []
     )
-    return ", ".join([arithmetic.dtype, *other, kernels, *attention, *products, *recompute, *graph, *prepared])
+    return ", ".join(
+        [arithmetic.dtype, *other, kernels, *attention, *products, *recompute, *graph, *prepared]
+    )
 
 
 def _different(config: RunConfig) -> list[str]:
