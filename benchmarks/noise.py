@@ -70,8 +70,14 @@ def measure_pair(config: RunConfig, plan: Plan, budget: Budget) -> Pair | None:
 
 
 def pairs(options: argparse.Namespace, config: RunConfig) -> Iterator[Pair]:
-    plan = Plan(precision=options.precision, visit_seconds=options.visit, redo=options.redo, breakdown=False)
     budget = Budget(looks=tuple(options.looks))
+    plan = Plan(
+        precision=options.precision,
+        visit_seconds=options.visit,
+        redo=options.redo,
+        most_processes=2 * budget.rounds,
+        breakdown=False,
+    )
     end = time.monotonic() + 60 * options.minutes
     longest = 0.0
     for _ in range(options.pairs):

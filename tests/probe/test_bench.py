@@ -207,7 +207,8 @@ def test_what_the_user_did_wrong_is_the_users_to_hear(job: Job) -> None:
 
 def test_among_several_what_cannot_be_had_here_is_a_result_and_the_others_go_on(job: Job) -> None:
     jobs = {"good": job(), "odd": job(attention="fa3")}
-    with Bench(jobs, Plan(precision=0.5, visit_seconds=1, redo=0, breakdown=False)) as bench:
+    plan = Plan(precision=0.5, visit_seconds=1, redo=0, most_processes=4, breakdown=False)
+    with Bench(jobs, plan) as bench:
         measure_against(bench, "good", Budget(looks=(2,)), 0.01)
         results = bench.results()
     odd, good = results["odd"], results["good"]
@@ -216,6 +217,25 @@ def test_among_several_what_cannot_be_had_here_is_a_result_and_the_others_go_on(
     assert "attention=fa3 does not run here" in odd.words
     assert isinstance(good, Measured)
     assert len(good.visits) == 2
+
+
+def test_the_next_process_imports_while_the_one_before_it_starts(job: Job) -> None:
+    seen: dict[int, set[int]] = {}
+
+    def watch(progress: ProbeProgress) -> None:
+        if progress.stage == "measuring":
+            seen.setdefault(progress.round, set()).update(each.pid for each in probing())
+
+    plan = Plan(precision=1e-9, visit_seconds=2, redo=0, most_processes=3, breakdown=False)
+    with Bench({"it": job()}, plan, watch) as bench:
+        for number in range(2):
+            bench.round(number, ["it"])
+        (result,) = bench.results().values()
+    assert isinstance(result, Measured)
+    assert [visit.process for visit in result.visits] == [0, 1]
+    assert [len(seen[number]) for number in range(2)] == [2, 2]
+    assert len(seen[0] & seen[1]) == 1, "the spare of the first round measures in the second"
+    assert probing() == []
 
 
 def test_a_parent_that_is_killed_leaves_no_child_behind(job: Job) -> None:

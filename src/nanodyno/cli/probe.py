@@ -81,7 +81,13 @@ def probe(  # noqa: PLR0913 - one parameter per option
     alone = 1 if len(jobs) == 1 else None
     fixed = processes or alone
     budget = DEFAULT_BUDGET if fixed is None else Budget(looks=(fixed,))
-    plan = Plan(precision=precision, visit_seconds=seconds, redo=redo, breakdown=breakdown)
+    plan = Plan(
+        precision=precision,
+        visit_seconds=seconds,
+        redo=redo,
+        most_processes=budget.rounds * len(jobs),
+        breakdown=breakdown,
+    )
     display = make_probe_display(console_for(json or not sys.stdout.isatty()), budget.rounds, len(jobs))
     interrupted = False
     with Bench(jobs, plan, display) as bench:

@@ -50,6 +50,8 @@ class Plan:
     """Before a round that heat disturbed is made again."""
     rounds_per_process: int = 1
     """More keep the processes of all configs resident between rounds: quicker, if their memory allows it."""
+    most_processes: int = 1
+    """Of all configs together. While more may come, the next one imports as the one before it starts."""
     breakdown: bool = True
     patience_seconds: float | None = None
     """Of silence between two iterations before a child counts as hung; None goes by the slowest so far."""
@@ -126,6 +128,7 @@ class Bench:
         self._watch = watch
         self._find_card = find_card
         self._entries = {name: _Entry(name, job) for name, job in jobs.items()}
+        self._spare: Worker | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -135,6 +138,9 @@ class Bench:
     ) -> None:
         for entry in self._entries.values():
             entry.end_process()
+        if self._spare is not None:
+            self._spare.end()
+            self._spare = None
 
     def round(self, number: int, names: Sequence[str]) -> None:
         """Visits these configs once in this order; disturbed, all again, so that pairs stay neighbours.
@@ -219,11 +225,16 @@ class Bench:
         entry.card = entry.card or self._find_card(setup.arithmetic.device, setup.device_uuid)
 
     def _new_process(self, entry: _Entry, tell: Tell) -> SetupRecord | Ended:
-        entry.worker = Worker(entry.job, self._plan.patience_seconds)
+        entry.worker = self._spare or Worker(self._plan.patience_seconds)
         entry.processes += 1
-        setup = entry.worker.start(tell)
+        begun = sum(each.processes for each in self._entries.values())
+        more = begun < self._plan.most_processes
+        self._spare = Worker(self._plan.patience_seconds) if more else None
+        setup = entry.worker.start(entry.job, tell)
         if not isinstance(setup, SetupRecord):
             entry.worker = None
+        if self._spare is not None:
+            self._spare.wait_for_imports()
         return setup
 
     def _break_down(self, entry: _Entry, tell: Tell) -> None:

@@ -81,9 +81,11 @@ def end_at_once() -> None:
 
 def main() -> None:
     channel = Channel()
-    began = psutil.Process().create_time()
+    channel.at("starting")
+    import_seconds = time.time() - psutil.Process().create_time()
     try:
-        _serve(channel.job(), began, channel)
+        job = channel.job()
+        _serve(job, time.time() - import_seconds, channel)
     except NanodynoError as error:
         channel.tell(Mistake(message=error.message, hint=error.hint))
     except (MemoryError, RuntimeError, OSError) as error:

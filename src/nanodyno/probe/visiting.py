@@ -62,7 +62,7 @@ class Visiting:
         )
 
     def _of_samples(self, visit: VisitRecord, memory: MemoryRecord) -> list[Disturbance]:
-        config = self._worker.job.config
+        config = self._worker.config
         summary = visit_summary(visit, config)
         share = ceiling_share(summary.seconds, config, self._setup)
         found = disturbance.of_memory(memory, visit.samples, share, disturbance.card_can_page())

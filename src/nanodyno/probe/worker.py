@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import psutil
 
+from nanodyno.config import RunConfig
 from nanodyno.probe.messages import (
     MESSAGES,
     AtStage,
@@ -62,15 +63,16 @@ class Measurements:
 
 
 class Worker:
-    """One config in one process. After a method has returned Ended, the process is gone.
+    """One process for one config. After a method has returned Ended, the process is gone.
 
-    The child leads a session of its own: the terminal's Ctrl-C reaches the parent only, which then ends the
-    child with everything it started. A parent that dies takes it along, since the child reads its pipe.
+    It begins to import what it needs at once, and is told its config by `start`. The child leads a session of
+    its own: the terminal's Ctrl-C reaches the parent only, which then ends the child with everything it
+    started. A parent that dies takes it along, since the child reads its pipe.
     """
 
-    def __init__(self, job: ProbeJob, patience_seconds: float | None = None) -> None:
+    def __init__(self, patience_seconds: float | None = None) -> None:
         """patience_seconds: of silence while measuring; None takes PATIENCE."""
-        self.job = job
+        self._config: RunConfig | None = None
         self._patience = patience_seconds
         self._stage: Stage = "starting"
         self._stage_began = time.monotonic()
@@ -88,13 +90,19 @@ class Worker:
         self.pid = self._process.pid
         threading.Thread(target=self._read, name=f"probe {self.pid}", daemon=True).start()
 
-    def start(self, tick: Tick) -> SetupRecord | Ended:
+    def start(self, job: ProbeJob, tick: Tick) -> SetupRecord | Ended:
         """Until it is ready to measure: imports, model, compilation, first iterations."""
-        answer = self._ask(self.job, tick)
+        self._config = job.config
+        answer = self._ask(job, tick)
         if isinstance(answer, Ready):
             self._warming_seconds = time.monotonic() - self._stage_began
             return answer.setup
         return self._ended(answer)
+
+    def wait_for_imports(self) -> None:
+        """Of a spare, before `start`: until it does nothing but wait, or is gone, which `start` will tell."""
+        with suppress(queue.Empty):
+            self._lines.put(self._lines.get(timeout=PATIENCE["starting"]))
 
     def measure(self, command: Measure, tick: Tick) -> Measurements | Ended:
         """Every iteration from here on, until the child has enough or its time is up."""
@@ -108,6 +116,11 @@ class Worker:
         """Where the time goes; after `measure`, whose times it is held against."""
         answer = self._ask(BreakDown(), tick)
         return answer if isinstance(answer, BrokenDown) else self._ended(answer)
+
+    @property
+    def config(self) -> RunConfig:
+        assert self._config is not None, "not started"
+        return self._config
 
     def end(self) -> None:
         """At once: it has nothing to save, and what it compiled is in the cache already."""
@@ -156,29 +169,29 @@ class Worker:
         self.end()
         if isinstance(answer, Mistake):
             return Failed(
-                config=self.job.config,
+                config=self.config,
                 reason="refused",
                 stage=stage,
                 words=answer.message,
                 hint=answer.hint,
             )
         if isinstance(answer, NoMemory):
-            return OutOfMemory(config=self.job.config, stage=stage, memory=answer.memory, words=answer.words)
+            return OutOfMemory(config=self.config, stage=stage, memory=answer.memory, words=answer.words)
         if isinstance(answer, Fault):
-            return Failed(config=self.job.config, reason="error", stage=stage, words=answer.words)
+            return Failed(config=self.config, reason="error", stage=stage, words=answer.words)
         assert isinstance(answer, Failed), answer
         return answer
 
     def _hung(self, seconds: float) -> Failed:
         self._kill()
         words = f"no sign of life for {seconds:.0f} s while {self._stage}"
-        return Failed(config=self.job.config, reason="hung", stage=self._stage, words=words)
+        return Failed(config=self.config, reason="hung", stage=self._stage, words=words)
 
     def _died(self) -> Failed:
         code = self._process.wait()
         last = self._last_words()
         words = f"{_how_it_ended(code)}{': ' if last else ''}{last}"
-        return Failed(config=self.job.config, reason="died", stage=self._stage, words=words)
+        return Failed(config=self.config, reason="died", stage=self._stage, words=words)
 
     def _last_words(self) -> str:
         """The last line of what it printed to stderr, or Python's own word on a fatal error."""
