@@ -89,7 +89,8 @@ class Library:
             if place in turned:
                 product *= ctypes.c_float.from_address(turned[place]).value
         before, out = self._matrix(c, c_layout), self._matrix(d, d_layout)
-        out.copy_(alpha._obj.value * product + beta._obj.value * before.double())
+        sums = beta._obj.value * before.double() if beta._obj.value else 0.0  # what is there may be no number
+        out.copy_(alpha._obj.value * product + sums)
         self.workspaces.append(space.value)
         return 0
 

@@ -25,8 +25,8 @@ ROOM = 2.0
 """For values larger than the largest of the iteration before; beyond it they are cut off."""
 ALIGNED = 4
 """Numbers: torch's product wants each factor at an address that 16 divides."""
-PLACES = 256
-"""Where programs note their largest values, so that they do not queue up for one."""
+PLACES = 4096
+"""Where programs note their largest values, so that they do not queue up for one, nor for its neighbours."""
 
 
 @dataclass

@@ -59,9 +59,10 @@ def _gelu(
         tail, _ = _tail(u)
         g = tl.maximum(u, 0.0) - tl.abs(u) * tail
     if SLOTS > 0:
+        tl.store(g_ptr + here, to_fp8(g, tl.load(scale_ptr), LARGEST).to(g_ptr.dtype.element_ty), inside)
         note_largest(g, largest_ptr, SLOTS)
-        g = to_fp8(g, tl.load(scale_ptr), LARGEST)
-    tl.store(g_ptr + here, g.to(g_ptr.dtype.element_ty), inside)
+    else:
+        tl.store(g_ptr + here, g.to(g_ptr.dtype.element_ty), inside)
 
 
 @triton.jit
@@ -79,11 +80,11 @@ def _gelu_backward(
         share, slope = _exact(u)
     du = dg * (share + u * slope)
     tl.store(dg_ptr + here, du.to(dg_ptr.dtype.element_ty), inside)
-    if SLOTS > 0:
-        note_largest(du, largest_ptr, SLOTS)
-        tl.store(fp8_ptr + here, to_fp8(du, tl.load(scale_ptr), LARGEST).to(fp8_ptr.dtype.element_ty), inside)
     if AGAIN:
         tl.store(u_ptr + here, (u * share).to(u_ptr.dtype.element_ty), inside)
+    if SLOTS > 0:
+        tl.store(fp8_ptr + here, to_fp8(du, tl.load(scale_ptr), LARGEST).to(fp8_ptr.dtype.element_ty), inside)
+        note_largest(du, largest_ptr, SLOTS)
 
 
 def gelu(u: Tensor, approximate: str, slot: Slot | None = None) -> Tensor:

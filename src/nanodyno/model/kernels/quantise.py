@@ -22,8 +22,13 @@ def to_fp8(x, scale, LARGEST: tl.constexpr):
 
 @triton.jit
 def note_largest(x, places, SLOTS: tl.constexpr):
-    """Programs are spread over many places, as they would queue up for one."""
-    tl.atomic_max(places + tl.program_id(0) % SLOTS, tl.max(tl.abs(x), 0), sem="relaxed")
+    """Programs are spread over many places, as they would queue up for one.
+
+    As whole numbers, which have the same order where nothing is negative: of floats there is no such
+    instruction, and two take its place.
+    """
+    place = (places + tl.program_id(0) % SLOTS).to(tl.pointer_type(tl.int32), bitcast=True)
+    tl.atomic_max(place, tl.max(tl.abs(x), 0).to(tl.int32, bitcast=True), sem="relaxed")
 
 
 @triton.jit
