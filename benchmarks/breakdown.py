@@ -28,6 +28,7 @@ TINY: dict[str, object] = {"n_layer": 2, "block_size": 64, "tokens_per_iter": 40
 def make_config(width: int, micro_batch: int, options: argparse.Namespace) -> RunConfig:
     changes: dict[str, object] = {
         "n_embd": width,
+        "n_head": max(1, width // 64),
         "batch_size": micro_batch,
         "tokens_per_iter": 524_288,
         "device": options.device,
