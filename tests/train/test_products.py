@@ -143,13 +143,24 @@ def test_a_later_run_remembers(machine: Machine) -> None:
     assert machine.measured == measured
 
 
+def test_what_is_remembered_and_does_not_run_is_measured_again(machine: Machine) -> None:
+    learn(machine)
+    machine.broken = {"a"}
+    assert used(machine, learn(machine)) == "b"
+    measured = machine.measured
+    assert used(machine, learn(machine)) == "b"
+    assert machine.measured == measured
+
+
 def test_another_version_of_the_library_is_measured_again(machine: Machine) -> None:
     learn(machine)
     machine.version, machine.seconds["b"] = 2, 1e-9
     assert used(machine, learn(machine)) == "b"
 
 
-@pytest.mark.parametrize("damage", ["", "[]", '{"key": 3}', '{"key": ["aa", 1, 2]}', "\x00"])
+@pytest.mark.parametrize(
+    "damage", ["", "[]", '{"key": 3}', '{"key": ["aa", 1, 2]}', '{"key": ["ax", 1, 0.5, 0.5]}', "\x00"]
+)
 def test_a_damaged_memory_is_measured_again(machine: Machine, tmp_path: Path, damage: str) -> None:
     learn(machine)
     path = tmp_path / "nanodyno" / "products.json"
