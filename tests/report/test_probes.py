@@ -122,9 +122,11 @@ def test_a_name_of_usual_length_stays_on_one_line(width: int) -> None:
 
 def test_disturbances_that_were_counted_and_those_that_were_not_are_told_apart() -> None:
     limit = Disturbance(code="power-limit", numbers={"share": 1.0, "celsius": 70})
-    result = measured(visit(1.0, disturbances=(limit,)), redone=(visit(2.0, disturbances=(HEAT,)),))
+    bursts = Disturbance(code="bursts", numbers={"iterations": 22})
+    result = measured(visit(1.0, disturbances=(limit, bursts)), redone=(visit(2.0, disturbances=(HEAT,)),))
     shown = " ".join(page({"a": result}).split())
-    assert "a: disturbed, and counted: the card was at its power limit in 100% of the readings" in shown
+    assert "a: noted: the card was at its power limit in 100% of the readings, as in a long run" in shown
+    assert "a: disturbed, and counted: too many of the 22 iterations" in shown
     assert "a: measured again once, not counted: the card throttled for heat in 50%" in shown
 
 

@@ -16,7 +16,7 @@ from nanodyno.report import quantities
 WORDS: dict[DisturbanceCode, str] = {
     "thermal": "the card throttled for heat in {share:.0%} of the readings, at {celsius:.0f} degrees",
     "power-brake": "the power supply braked the card in {share:.0%} of the readings",
-    "power-limit": "the card was at its power limit in {share:.0%} of the readings",
+    "power-limit": "the card was at its power limit in {share:.0%} of the readings, as in a long run",
     "clock-drop": "the card's clock went from {from_mhz:.0f} down to {to_mhz:.0f} MHz",
     "busy-neighbour": "another process computed on the card, up to {share:.0%} of it: {who} ({process:.0f})",
     "neighbour": "another process holds memory on the card: {who} ({process:.0f})",
@@ -25,6 +25,8 @@ WORDS: dict[DisturbanceCode, str] = {
     "unsteady": "times had not become steady after {iterations:.0f} iterations",
     "bursts": "too many of the {iterations:.0f} iterations were far from the rest",
 }
+USUAL: frozenset[DisturbanceCode] = frozenset({"power-limit", "clock-drop", "neighbour"})
+"""Of a card that does all it can, or shows a desktop: nothing that a second attempt would be without."""
 
 
 def disturbance_words(disturbance: Disturbance) -> str:

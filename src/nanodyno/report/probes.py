@@ -13,7 +13,7 @@ from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.verdict import Comparison
 from nanodyno.records.probe import Measured, MemoryRecord, Part, ProbeResult
 from nanodyno.report import quantities
-from nanodyno.report.disturbances import disturbance_words, redone_words, result_words
+from nanodyno.report.disturbances import USUAL, disturbance_words, redone_words, result_words
 
 PARTS: tuple[Part, ...] = (
     "matrix products",
@@ -183,7 +183,7 @@ def _told(result: Measured) -> Iterator[str]:
     for code, each in last.items():
         times = sum(any(found.code == code for found in visit.disturbances) for visit in result.visits)
         often = f" (the last of {times} of {len(result.visits)} visits)" if len(result.visits) > 1 else ""
-        yield f"disturbed, and counted: {disturbance_words(each)}{often}"
+        yield f"{'noted' if code in USUAL else 'disturbed, and counted'}: {disturbance_words(each)}{often}"
 
 
 def _how_sure(summary: ProbeSummary) -> Iterator[str]:
