@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from nanodyno.model import cublaslt
-from nanodyno.model.cublaslt import Algorithm, CublasLt, Form, form_of
+from nanodyno.model.cublaslt import Algorithm, CublasError, CublasLt, Form, form_of
 from nanodyno.model.products import Units
 
 VALUES, GRADIENTS = torch.float8_e4m3fn, torch.float8_e5m2
@@ -19,7 +19,8 @@ DTYPES = {0: torch.float32, 2: torch.float16, 14: torch.bfloat16, 28: VALUES, 29
 SIZES = {3: 4, 4: 4, 17: 8, 18: 8, 25: 1}
 """Of a product's attributes: transposed or not, the addresses of units, fast sums."""
 ALGORITHM = bytes(range(64))
-UNSUPPORTED = 15
+HUNGRY = bytes(reversed(ALGORITHM))
+NO_MEMORY, UNSUPPORTED = 3, 15
 
 
 class Library:
@@ -30,7 +31,7 @@ class Library:
         self.there: dict[int, Any] = {}
         self.wishes: dict[int, dict[int, int]] = {}
         self.workspaces: list[int] = []
-        self.cublasLtGetVersion = SimpleNamespace(restype=None, __call__=lambda: 130100)
+        self.cublasLtGetVersion = lambda: 130100
 
     def _add(self, pointer: Any, thing: Any) -> int:
         number = next(self._numbers)
@@ -81,7 +82,7 @@ class Library:
     def cublasLtMatmul(self, *arguments: Any) -> int:
         _, operation, alpha, *factors, beta, c, c_layout, d, d_layout, algorithm, _, space, _ = arguments
         if bytes(algorithm) != ALGORITHM:
-            return UNSUPPORTED
+            return NO_MEMORY if bytes(algorithm) == HUNGRY else UNSUPPORTED
         turned = self.there[operation.value]
         left, right = (self._matrix(*each) for each in (factors[:2], factors[2:]))
         product = (left.T if turned[3] else left).double() @ (right.T if turned[4] else right).double()
@@ -170,8 +171,20 @@ def test_proposals_are_those_that_it_can_do_and_wishes_are_told(library: Library
 def test_what_it_refuses_is_an_error_that_names_the_call(library: Library) -> None:
     del library
     a, b, out = drawn(3, 5, False), drawn(5, 4, False), torch.empty(3, 4)
-    with pytest.raises(RuntimeError, match="cublasLtMatmul gave status 15"):
+    with pytest.raises(CublasError, match="cublasLtMatmul gave status 15"):
         CublasLt().run(form(a, b, out), Algorithm(bytes(64), 0), a, b, out)
+
+
+def test_memory_that_it_does_not_find_is_told_from_a_refusal(library: Library) -> None:
+    del library
+    a, b, out = drawn(3, 5, False), drawn(5, 4, False), torch.empty(3, 4)
+    with pytest.raises(torch.OutOfMemoryError):
+        CublasLt().run(form(a, b, out), Algorithm(HUNGRY, 0), a, b, out)
+
+
+def test_its_version_is_known(library: Library) -> None:
+    del library
+    assert CublasLt().version == 130100
 
 
 def test_an_address_says_how_far_it_is_aligned() -> None:

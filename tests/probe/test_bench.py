@@ -238,6 +238,22 @@ def test_the_next_process_imports_while_the_one_before_it_starts(job: Job) -> No
     assert probing() == []
 
 
+def test_a_spare_that_is_killed_while_it_waits_is_replaced(job: Job) -> None:
+    def watch(progress: ProbeProgress) -> None:
+        if progress.round == 0 and progress.samples == 1:
+            newest = max(probing(), key=lambda each: each.create_time())
+            newest.kill()
+
+    plan = Plan(precision=1e-9, visit_seconds=1, redo=0, most_processes=2, breakdown=False)
+    with Bench({"it": job()}, plan, watch) as bench:
+        for number in range(2):
+            bench.round(number, ["it"])
+        (result,) = bench.results().values()
+    assert isinstance(result, Measured)
+    assert result.stopped is None
+    assert [visit.process for visit in result.visits] == [0, 1]
+
+
 def test_a_parent_that_is_killed_leaves_no_child_behind(job: Job) -> None:
     code = (
         "import sys\n"

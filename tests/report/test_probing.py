@@ -17,23 +17,23 @@ class Clock:
         return self.now
 
 
-def test_nothing_is_promised_before_a_process_has_ended() -> None:
+def test_nothing_is_promised_in_the_first_round() -> None:
     clock = Clock()
     pace = Pace(4, clock)
-    pace.enter("a", 0)
+    pace.enter(0)
     clock.now += 7
-    pace.enter("a", 0)
+    pace.enter(0)
     assert pace.elapsed() == 7
     assert pace.left() is None
 
 
-def test_what_is_left_goes_by_the_processes_that_have_ended() -> None:
+def test_what_is_left_goes_by_the_rounds_that_are_over_however_often_one_was_made_again() -> None:
     clock = Clock()
     pace = Pace(4, clock)
-    for name, seconds in (("a", 10), ("b", 20)):
-        pace.enter(name, 0)
+    for number, seconds in ((0, 10), (0, 10), (1, 10)):
+        pace.enter(number)
         clock.now += seconds
-    pace.enter("b", 1)
+    pace.enter(2)
     # Two of four took 15 s each on average.
     assert pace.left() == pytest.approx(30)
     clock.now += 12
@@ -42,18 +42,19 @@ def test_what_is_left_goes_by_the_processes_that_have_ended() -> None:
     assert pace.left() == 0
 
 
-def test_the_live_line_has_the_time_so_far_and_at_most_to_come() -> None:
-    out = io.StringIO()
-    display = make_probe_display(Console(file=out, force_terminal=True, width=120), rounds=2, configs=1)
+def test_the_live_line_has_the_time_so_far_and_what_may_come() -> None:
+    out, clock = io.StringIO(), Clock()
+    display = make_probe_display(Console(file=out, force_terminal=True, width=120), 3, clock)
     display(ProbeProgress(name="demo", round=0, stage="starting"))
+    clock.now += 20
     display(ProbeProgress(name="demo", round=1, stage="measuring", samples=3, seconds=0.25))
     display.close()
-    assert "0 s, at most 0 s to go  demo, process 2 of at most 2: measuring, 3 iterations" in out.getvalue()
+    assert "20 s, up to about 40 s to go  demo, process 2 of at most 3: measuring, 3 iter" in out.getvalue()
 
 
 def test_a_file_gets_a_line_a_stage() -> None:
     out = io.StringIO()
-    display = make_probe_display(Console(file=out, width=120), rounds=2, configs=1)
+    display = make_probe_display(Console(file=out, width=120), rounds=2)
     for samples in (1, 2):
         display(ProbeProgress(name="demo", round=0, stage="measuring", samples=samples, seconds=0.25))
     display.close()

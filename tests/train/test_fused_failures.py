@@ -1,13 +1,16 @@
 """The engine written by hand where memory or Triton fails, or an update is bad: as if that had not been."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import Tensor
 
+from nanodyno.model.cublaslt import CublasError
+from nanodyno.model.products import Units, by_torch
 from nanodyno.records.types import SplitRecord, StepRecord
 from nanodyno.train.device import choose
 from nanodyno.train.fused import FusedEngine
@@ -197,3 +200,55 @@ def test_what_is_made_again_after_memory_ran_out_is_told(fused: Trainers, spoil:
     spoil(limited)
     (split,) = [event for event in ours.events() if isinstance(event, SplitRecord)]
     assert (split.batch_size, split.recompute) == (2, "light")
+
+
+class Products:
+    """Stands in for those measured on a card: torch's own, but for what a test has fail."""
+
+    def __init__(self, fails_in: str, error: Exception) -> None:
+        self._fails_in = fails_in
+        self._error = error
+        self._stage = "the run"
+        self.has_learnt = True
+
+    def __call__(self, a: Tensor, b: Tensor, out: Tensor, add: bool, units: Units | None = None) -> None:
+        if self._stage == self._fails_in:
+            raise self._error
+        by_torch(a, b, out, add, units)
+
+    @contextmanager
+    def learning(self) -> Iterator[None]:
+        self._stage = "learning"
+        try:
+            yield
+        finally:
+            self._stage = "the run"
+
+
+@pytest.mark.usefixtures("_deterministic")
+@pytest.mark.parametrize(
+    ("fails_in", "error", "used", "notes"),
+    [
+        ("nothing", CublasError("status 15"), "measured", ()),
+        ("learning", torch.OutOfMemoryError(OUT_OF_MEMORY), "measured", ()),
+        ("learning", CublasError("status 15"), "torch", ("status 15",)),
+        ("the run", CublasError("status 15"), "torch", ("status 15",)),
+    ],
+)
+def test_measured_products_that_fail_leave_all_else_as_it_was(
+    fused: Trainers,
+    monkeypatch: pytest.MonkeyPatch,
+    fails_in: str,
+    error: Exception,
+    used: str,
+    notes: tuple[str, ...],
+) -> None:
+    undisturbed = losses_of(fused())
+    ours = fused()
+    monkeypatch.setattr(engine_of(ours), "_products", Products(fails_in, error))
+    how = ours.warm_up()
+    assert (how.products, how.recompute) == (used, "none")
+    assert len(how.notes) == len(notes)
+    for said, cause in zip(how.notes, notes, strict=True):
+        assert said == f"a measured matrix product failed, so torch chooses them, slower: {cause}"
+    assert losses_of(ours) == undisturbed

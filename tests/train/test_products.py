@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from nanodyno.model import cublaslt
-from nanodyno.model.cublaslt import Algorithm, Form
+from nanodyno.model.cublaslt import Algorithm, CublasError, Form
 from nanodyno.model.products import Units, by_torch
 from nanodyno.train import products
 from nanodyno.train.products import FastestProducts, fastest_products
@@ -34,11 +34,14 @@ class Machine:
         patch.setattr(products, "captured", self._captured)
         patch.setattr(products, "replay_seconds", lambda name: self.seconds[name] * products.CALLS)
         patch.setattr(cublaslt, "_alignment", lambda _: 256)  # as on a card, but not in a host's memory
+        patch.setattr(torch.cuda, "Stream", lambda _: None)
         patch.setattr(torch.cuda, "synchronize", lambda _: None)
         patch.setattr(torch.cuda, "get_device_name", lambda _: "a card")
 
     def proposals(self, form: Form, units: Units | None) -> list[Algorithm]:
         assert (form.fast is None) == (units is None)
+        if "all" in self.broken:
+            raise CublasError("cublasLtMatmulAlgoGetHeuristic gave status 15")
         return [Algorithm(name.encode(), 8) for name in self.seconds if name != "torch"]
 
     def run(
@@ -46,7 +49,7 @@ class Machine:
     ) -> None:
         name = algorithm.code.decode()
         if name in self.broken:
-            raise RuntimeError("cublasLtMatmul gave status 15")
+            raise CublasError("cublasLtMatmul gave status 15")
         self.ran.append(name)
         by_torch(a, b, out, form.add, units)
 
@@ -54,8 +57,7 @@ class Machine:
         self.ran.append("torch")
         by_torch(*given)
 
-    def _captured(self, several: Callable[[], None], device: torch.device) -> str:
-        del device
+    def _captured(self, several: Callable[[], None], *_: object) -> str:
         several()
         self.measured += 1
         return self.ran[-1]
@@ -120,6 +122,19 @@ def test_a_form_that_was_not_learnt_is_torchs(machine: Machine) -> None:
 def test_a_proposal_that_does_not_run_is_passed_over(machine: Machine) -> None:
     machine.broken = {"a"}
     assert used(machine, learn(machine)) == "b"
+
+
+def test_a_form_without_proposals_is_torchs(machine: Machine) -> None:
+    machine.broken = {"all"}
+    assert used(machine, learn(machine)) == "torch"
+
+
+def test_what_others_remember_meanwhile_is_kept(machine: Machine, tmp_path: Path) -> None:
+    fastest = machine.new()
+    with fastest.learning():
+        multiply(fastest)
+        learn(machine, m=6)
+    assert len(json.loads((tmp_path / "nanodyno" / "products.json").read_text())) == 2
 
 
 def test_memory_that_runs_out_is_not_taken_for_a_verdict(

@@ -88,7 +88,7 @@ def probe(  # noqa: PLR0913 - one parameter per option
         most_processes=budget.rounds * len(jobs),
         breakdown=breakdown,
     )
-    display = make_probe_display(console_for(json or not sys.stdout.isatty()), budget.rounds, len(jobs))
+    display = make_probe_display(console_for(json or not sys.stdout.isatty()), budget.rounds)
     interrupted = False
     with Bench(jobs, plan, display) as bench:
         try:

@@ -34,6 +34,7 @@ _TRANSPOSE_A, _TRANSPOSE_B = 3, 4
 _UNIT_A, _UNIT_B, _FAST = 17, 18, 25
 _MOST_WORKSPACE, _REDUCTIONS, _ALIGNMENTS = 1, 3, (5, 6, 7, 8)
 _REDUCE_IN_FP32 = 2
+_NO_MEMORY = 3
 _HALVES = (torch.bfloat16, torch.float16)
 
 
@@ -96,8 +97,12 @@ def _alignment(tensor: Tensor) -> int:
     return min(address & -address, FULLY_ALIGNED)
 
 
+class CublasError(RuntimeError):
+    """A call that the library refused."""
+
+
 class CublasLt:
-    """OSError where the library is not to be found, RuntimeError where it refuses."""
+    """OSError where the library is not to be found, CublasError where it refuses."""
 
     def __init__(self) -> None:
         major = (torch.version.cuda or "").partition(".")[0]
@@ -195,8 +200,10 @@ class CublasLt:
 
     def _call(self, function: str, *arguments: object) -> None:
         status = getattr(self._library, function)(*arguments)
+        if status == _NO_MEMORY:
+            raise torch.OutOfMemoryError(f"{function} found no memory")
         if status != 0:
-            raise RuntimeError(f"{function} gave status {status}")
+            raise CublasError(f"{function} gave status {status}")
 
 
 @dataclass(frozen=True)

@@ -138,9 +138,7 @@ class Bench:
     ) -> None:
         for entry in self._entries.values():
             entry.end_process()
-        if self._spare is not None:
-            self._spare.end()
-            self._spare = None
+        self._end_spare()
 
     def round(self, number: int, names: Sequence[str]) -> None:
         """Visits these configs once in this order; disturbed, all again, so that pairs stay neighbours.
@@ -225,17 +223,30 @@ class Bench:
         entry.card = entry.card or self._find_card(setup.arithmetic.device, setup.device_uuid)
 
     def _new_process(self, entry: _Entry, tell: Tell) -> SetupRecord | Ended:
-        entry.worker = self._spare or Worker(self._plan.patience_seconds)
+        entry.worker = self._next_worker()
         entry.processes += 1
         begun = sum(each.processes for each in self._entries.values())
-        more = begun < self._plan.most_processes
-        self._spare = Worker(self._plan.patience_seconds) if more else None
+        if begun < self._plan.most_processes:
+            self._spare = Worker(self._plan.patience_seconds)
         setup = entry.worker.start(entry.job, tell)
         if not isinstance(setup, SetupRecord):
             entry.worker = None
-        if self._spare is not None:
-            self._spare.wait_for_imports()
+        if self._spare is not None and not self._spare.has_imported():
+            self._end_spare()
         return setup
+
+    def _next_worker(self) -> Worker:
+        """The spare, unless something has ended it while it waited, which says nothing about the config."""
+        if self._spare is not None and self._spare.is_alive():
+            spare, self._spare = self._spare, None
+            return spare
+        self._end_spare()
+        return Worker(self._plan.patience_seconds)
+
+    def _end_spare(self) -> None:
+        if self._spare is not None:
+            self._spare.end()
+            self._spare = None
 
     def _break_down(self, entry: _Entry, tell: Tell) -> None:
         """Once per config. A child that dies of it takes nothing of what was measured along."""

@@ -47,6 +47,8 @@ PATIENCE: dict[Stage, float] = {
     "waiting": 60.0,
 }
 """Seconds of silence after which a child counts as hung."""
+IMPORT_SECONDS = 60.0
+"""A spare process that takes longer for its imports is given up."""
 SLOWEST_TIMES = 20.0
 """Silence may also last this many times the slowest iteration, or before the first one the warm-up."""
 
@@ -99,10 +101,17 @@ class Worker:
             return answer.setup
         return self._ended(answer)
 
-    def wait_for_imports(self) -> None:
-        """Of a spare, before `start`: until it does nothing but wait, or is gone, which `start` will tell."""
-        with suppress(queue.Empty):
-            self._lines.put(self._lines.get(timeout=PATIENCE["starting"]))
+    def has_imported(self) -> bool:
+        """Of a spare, before `start`: waits until it does nothing but wait itself. False: it is of no use."""
+        try:
+            first = self._lines.get(timeout=IMPORT_SECONDS)
+        except queue.Empty:
+            return False
+        self._lines.put(first)
+        return first is not None
+
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
 
     def measure(self, command: Measure, tick: Tick) -> Measurements | Ended:
         """Every iteration from here on, until the child has enough or its time is up."""

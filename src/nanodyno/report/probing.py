@@ -22,40 +22,39 @@ class ProbeDisplay(Protocol):
     def close(self) -> None: ...
 
 
-def make_probe_display(console: Console, rounds: int, configs: int) -> ProbeDisplay:
-    """rounds: the most that may come."""
+def make_probe_display(
+    console: Console, rounds: int, clock: Callable[[], float] = time.monotonic
+) -> ProbeDisplay:
+    """rounds: the most that are planned."""
     if console.is_terminal:
-        return LiveProbing(console, rounds, Pace(rounds * configs))
+        return LiveProbing(console, rounds, Pace(rounds, clock))
     return PlainProbing(console, rounds)
 
 
 class Pace:
-    """How long the rest takes at most, by the processes that have ended."""
+    """How long all planned rounds would take, by those that are over. A verdict may come sooner."""
 
-    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._most = most
+    def __init__(self, rounds: int, clock: Callable[[], float]) -> None:
+        self._rounds = rounds
         self._clock = clock
-        self._began = clock()
-        self._ended = 0
-        self._last_end = self._began
-        self._here: tuple[str, int] | None = None
+        self._began = self._round_began = clock()
+        self._over = 0
 
     def elapsed(self) -> float:
         return self._clock() - self._began
 
-    def enter(self, name: str, number: int) -> None:
-        """A config in a round."""
-        if self._here not in (None, (name, number)):
-            self._ended += 1
-            self._last_end = self._clock()
-        self._here = (name, number)
+    def enter(self, number: int) -> None:
+        """A round, counted from 0."""
+        if number > self._over:
+            self._over = number
+            self._round_began = self._clock()
 
     def left(self) -> float | None:
-        """None until one has ended."""
-        if not self._ended:
+        """None in the first round."""
+        if not self._over:
             return None
-        each = (self._last_end - self._began) / self._ended
-        return max(0.0, (self._most - self._ended) * each - (self._clock() - self._last_end))
+        each = (self._round_began - self._began) / self._over
+        return max(0.0, (self._rounds - self._over) * each - (self._clock() - self._round_began))
 
 
 class PlainProbing:
@@ -90,9 +89,9 @@ class LiveProbing:
         if progress.redone_for:
             say(self._console, progress_words(progress, self._rounds), "yellow", soft_wrap=False)
             return
-        self._pace.enter(progress.name, progress.round)
+        self._pace.enter(progress.round)
         left = self._pace.left()
-        to_come = "" if left is None else f", at most {quantities.clock(left)} to go"
+        to_come = "" if left is None else f", up to about {quantities.clock(left)} to go"
         words = f"{quantities.clock(self._pace.elapsed())}{to_come}  {progress_words(progress, self._rounds)}"
         self._live.update(Text(words, overflow="ellipsis", no_wrap=True))
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from nanodyno.config import ModelShape, RunConfig
 from nanodyno.model.attention import packed
+from nanodyno.model.cublaslt import CublasError
 from nanodyno.model.flat_adamw import FlatAdamW, clip_coefficient, gradient_norm
 from nanodyno.model.fused import RECOMPUTE, FusedStep, Plan, Recompute
 from nanodyno.model.kernels import plain
@@ -85,7 +86,7 @@ class FusedEngine(Engine):
             recompute=self._recompute,
             cuda_graph=self._graph is not None,
             triton=self._triton,
-            products="torch" if self._products is None else "measured",
+            products="measured" if self._products is not None and self._products.has_learnt else "torch",
             notes=tuple(self._notes),
         )
 
@@ -191,10 +192,14 @@ class FusedEngine(Engine):
         except _faults(self._triton) as error:
             if is_out_of_memory(error) and self._can_climb:
                 return False
-            if is_out_of_memory(error) or not self._triton:
+            of_products = isinstance(error, CublasError)
+            if is_out_of_memory(error) or not (of_products or self._triton):
                 raise
             reason = last_words(error)
-        self._leave_triton(reason)
+        if of_products:
+            self._leave_products(reason)
+        else:
+            self._leave_triton(reason)
         return self._fits(batch)
 
     def _leave_triton(self, reason: str) -> None:
@@ -204,14 +209,18 @@ class FusedEngine(Engine):
         self._adamw.use(plain)
         self._notes.append(f"a kernel failed, so torch's own run instead, slower: {reason}")
 
+    def _leave_products(self, reason: str) -> None:
+        self._products = None
+        self._graph = None
+        self.step.use(self._plan())
+        self._notes.append(f"a measured matrix product failed, so torch chooses them, slower: {reason}")
+
     def _trial(self, batch: DeviceBatch) -> None:
         """A micro-step that leaves no trace but its peak of memory, and fp8's first factors."""
         factors = self.step.products.factors()
-        before = allocated_memory(self.device)
         try:
-            if self._products is not None:
-                with self._products.learning():
-                    self._micro_step(batch)
+            self._learn_products(batch)
+            before = allocated_memory(self.device)
             reset_peak_memory(self.device)
             for _ in range(FP8_TRIALS if self.config.fp8 else 1):
                 self._micro_step(batch)
@@ -221,6 +230,18 @@ class FusedEngine(Engine):
             self.step.drop()
             if self._given_scales:
                 self.step.products.take_factors(factors)
+
+    def _learn_products(self, batch: DeviceBatch) -> None:
+        """What the measuring has no memory for is left to torch: the run itself may yet have enough."""
+        if self._products is None:
+            return
+        try:
+            with self._products.learning():
+                self._micro_step(batch)
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+        free_cached_memory(self.device)
 
     def _micro_step(self, batch: DeviceBatch) -> None:
         self.step.begin(1.0)

@@ -6,10 +6,15 @@ import torch
 from torch import Tensor
 
 
-def captured(work: Callable[[], None], device: torch.device) -> torch.cuda.CUDAGraph:
-    """`work` as a graph. Other threads may use the card meanwhile: one of them pins memory for the loader."""
+def captured(
+    work: Callable[[], None], device: torch.device, stream: torch.cuda.Stream | None = None
+) -> torch.cuda.CUDAGraph:
+    """`work` as a graph. Other threads may use the card meanwhile: one of them pins memory for the loader.
+
+    Many graphs are best captured on one `stream`: torch keeps a workspace for each that saw a product.
+    """
     graph = torch.cuda.CUDAGraph()
-    stream = torch.cuda.Stream(device)
+    stream = stream or torch.cuda.Stream(device)
     before = torch.cuda.current_stream(device)
     try:
         with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):

@@ -11,9 +11,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from nanodyno.model.cublaslt import Algorithm, CublasLt, Form, form_of
+from nanodyno.model.cublaslt import Algorithm, CublasError, CublasLt, Form, form_of
 from nanodyno.model.products import Units, by_torch
-from nanodyno.train.device import is_out_of_memory
 from nanodyno.train.engine import last_words
 from nanodyno.train.graph import captured, replay_seconds
 from nanodyno.train.remembered import cache_file, card_key, recall, remember
@@ -47,6 +46,7 @@ class FastestProducts:
         self._device = device
         self._lt = CublasLt()
         self._path = cache or cache_file("products.json")
+        self._stream: torch.cuda.Stream | None = None
         self._fastest: dict[Form, Fastest] = {}
         self._known: dict[str, Any] | None = None
         """What is remembered, while learning."""
@@ -62,17 +62,23 @@ class FastestProducts:
         else:
             self._run(form, fastest.algorithm, given)
 
+    @property
+    def has_learnt(self) -> bool:
+        return bool(self._fastest)
+
     @contextmanager
     def learning(self) -> Iterator[None]:
         """Measures the forms that it meets, on what it is given: sums in `out` are spoilt meanwhile."""
         known = self._known = recall(self._path, _is_fastest)
         before = dict(known)
+        self._stream = torch.cuda.Stream(self._device)
         try:
             yield
         finally:
             self._known = None
-            if known != before:
-                remember(self._path, known)
+            new = {key: entry for key, entry in known.items() if before.get(key) != entry}
+            if new:
+                remember(self._path, recall(self._path, _is_fastest) | new)
 
     def _learnt(self, known: dict[str, Any], form: Form, given: "_Given") -> Fastest:
         key = card_key(self._device, self._lt.version, form)
@@ -91,7 +97,7 @@ class FastestProducts:
         algorithms: list[Algorithm | None] = [None]
         by_torch(given.a, given.b, given.out, given.add, given.units)
         graphs = [self._graph(lambda: by_torch(given.a, given.b, given.out, given.add, given.units))]
-        for algorithm in self._lt.proposals(form, given.units):
+        for algorithm in self._proposals(form, given):
             if self._runs(form, algorithm, given):
                 algorithms.append(algorithm)
                 graphs.append(self._graph(lambda chosen=algorithm: self._run(form, chosen, given)))
@@ -101,6 +107,12 @@ class FastestProducts:
         best = best if seconds[best] < WORTH * seconds[0] else 0
         return Fastest(algorithms[best], seconds[best], seconds[0])
 
+    def _proposals(self, form: Form, given: "_Given") -> list[Algorithm]:
+        try:
+            return self._lt.proposals(form, given.units)
+        except CublasError:  # it has none for this form
+            return []
+
     def _run(self, form: Form, algorithm: Algorithm, given: "_Given") -> None:
         self._lt.run(form, algorithm, given.a, given.b, given.out, given.units)
 
@@ -108,9 +120,7 @@ class FastestProducts:
         """What was proposed or remembered may yet not be had."""
         try:
             self._run(form, algorithm, given)
-        except RuntimeError as error:
-            if is_out_of_memory(error):
-                raise
+        except (CublasError, ValueError):
             return False
         return True
 
@@ -122,7 +132,7 @@ class FastestProducts:
             for _ in range(CALLS):
                 run()
 
-        return captured(several, self._device)
+        return captured(several, self._device, self._stream)
 
 
 def fastest_products(

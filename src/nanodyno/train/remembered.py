@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from nanodyno.records.files import write_whole
+from nanodyno.records.files import write_new
 
 
 def cache_file(name: str) -> Path:
@@ -31,7 +31,9 @@ def recall(path: Path, is_sound: Callable[[Any], bool]) -> dict[str, Any]:
 
 
 def remember(path: Path, known: dict[str, Any]) -> None:
-    """If it can be written: who cannot write there measures every time."""
+    """If it can be written: who cannot write there measures every time. Others may write at the same time."""
+    aside = path.with_name(f"{path.name}.{os.getpid()}")
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps(known, indent=1))
+        write_new(aside, json.dumps(known, indent=1))
+        aside.replace(path)
