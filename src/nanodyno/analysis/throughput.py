@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from nanodyno.analysis.peaks import card_of
 from nanodyno.analysis.statistics import Interval, median_interval
 from nanodyno.analysis.stretches import stretches
 from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, flops_per_token, nanogpt_flops_per_token
-from nanodyno.hardware.cards import find_card
 from nanodyno.records.types import RunRecord, StepRecord
 
 WARMUP_STEPS = 3
@@ -92,9 +92,7 @@ class Yardstick:
     @classmethod
     def of(cls, record: RunRecord) -> Self:
         shape = record.config.model_shape(record.vocab_size)
-        machine = record.machine
-        on_card = machine.device_type == "cuda"
-        card = find_card(machine.device_name, machine.device_memory_bytes) if on_card else None
+        card = card_of(record.machine)
         peak = card.peak_flops(record.arithmetic.dtype) if card else None
         processes = record.arithmetic.processes
         return cls(
