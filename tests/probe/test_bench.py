@@ -16,9 +16,9 @@ import pytest
 
 from nanodyno.analysis.budget import Budget
 from nanodyno.errors import NanodynoError
+from nanodyno.hardware.telemetry import WatchedCard
 from nanodyno.probe.bench import Bench, Plan, measure_against, probe
 from nanodyno.probe.messages import ProbeJob
-from nanodyno.probe.telemetry import Card
 from nanodyno.records.probe import Failed, Measured, OutOfMemory, Part, ProbeProgress, ProbeResult, Throttled
 
 Job = Callable[..., ProbeJob]
@@ -157,7 +157,7 @@ def hot_session(job: Job, nvml: Any) -> HotSession:
         patience_seconds=3.0,
     )
     jobs = {"hot": job(), "huge": job(vocab_size=HUGE)}
-    with Bench(jobs, plan, watch, lambda *_: Card(nvml(reasons=0x20), None)) as bench:
+    with Bench(jobs, plan, watch, lambda *_: WatchedCard(nvml(reasons=0x20), None)) as bench:
         bench.round(0, ["hot", "huge"])
         before = bench.results()
         bench.round(1, ["hot"])

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from nanodyno.hardware.telemetry import Holder
 from nanodyno.records.probe import (
     Disturbance,
     DisturbanceCode,
     Failed,
-    Holder,
     OutOfMemory,
     Throttled,
     VisitRecord,
