@@ -12,9 +12,9 @@ from torch import Tensor
 
 from nanodyno.model.cublaslt import Algorithm, CublasLt, Form, form_of
 from nanodyno.model.products import by_torch
-from nanodyno.train.device import is_out_of_memory
+from nanodyno.records.remembered import cache_file, recall, remember
+from nanodyno.train.device import card_key, is_out_of_memory
 from nanodyno.train.graph import captured, replay_seconds
-from nanodyno.train.remembered import cache_file, card_key, recall, remember
 
 CALLS, ROUNDS = 4, 5
 WORTH = 0.99
