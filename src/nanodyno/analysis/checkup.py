@@ -22,13 +22,40 @@ THERMAL = 0x20 | 0x40
 FRONT_END = "cudnn-packed"
 
 Severity = Literal["impossible", "fix", "note"]
+Code = Literal[
+    "torch-broken",
+    "torch-not-for-card",
+    "torch-for-cpu",
+    "card-not-seen",
+    "no-triton",
+    "no-cudnn-front-end",
+    "no-attention",
+    "card-full",
+    "memory-held",
+    "hot-card",
+    "compile-fails",
+    "not-measured",
+    "low-ceiling",
+    "disk-refuses",
+    "little-disk",
+    "slow-disk",
+    "little-memory",
+    "card-pages",
+    "no-card",
+    "nvml-silent",
+    "different-cards",
+    "unknown-card",
+    "no-bfloat16",
+    "few-lanes",
+    "disturbed",
+]
 
 
 @dataclass(frozen=True)
 class Finding:
     """One conclusion; words come when it is shown."""
 
-    code: str
+    code: Code
     severity: Severity
     numbers: dict[str, float | str] = field(default_factory=dict[str, float | str])
 
@@ -57,6 +84,11 @@ def state_of_card(found: CheckupRecord) -> CardState | None:
         return None
     uuid = found.device.uuid
     return next((card for card in found.inventory.cards if uuid and card.uuid == f"GPU-{uuid}"), None)
+
+
+def free_memory(device: DeviceRecord, card: CardState | None) -> int | None:
+    """NVML's word is from before torch took some for itself."""
+    return card.free_bytes if card is not None and card.free_bytes is not None else device.free_bytes
 
 
 def _of_torch(found: CheckupRecord) -> Iterator[Finding]:
@@ -108,7 +140,7 @@ def _of_kernels(device: DeviceRecord) -> Iterator[Finding]:
 
 
 def _of_card(card: CardState | None, device: DeviceRecord) -> Iterator[Finding]:
-    free = device.free_bytes
+    free = free_memory(device, card)
     if free is not None and free < LITTLE_CARD_BYTES:
         yield Finding("card-full", "fix", {"bytes": free})
     if card is None:

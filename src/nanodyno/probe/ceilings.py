@@ -29,7 +29,6 @@ Tell = Callable[[str], None]
 T = TypeVar("T")
 
 GPT2_VOCABULARY = 50304
-LARGE_PACE = Pace(warm_seconds=0.5, measure_seconds=0.5)
 MICRO_STEPS = 5
 LAUNCHES = 500
 LAYERS = 12
@@ -52,23 +51,35 @@ CARD = Sizes(square=8192, square_float32=4096, rows=8192, head_rows=4096, copy_b
 HOST = Sizes(square=1024, square_float32=1024, rows=512, head_rows=64, copy_bytes=2**26)
 
 
-def measure_ceilings(device: torch.device, dtype: Dtype, widths: tuple[int, ...], tell: Tell) -> Ceilings:
+LARGE_PACE = Pace(warm_seconds=0.5, measure_seconds=0.5)
+"""Of what comes first, so that the clocks are where they will be."""
+EACH_PACE = Pace()
+
+
+def measure_ceilings(
+    device: torch.device,
+    dtype: Dtype,
+    widths: tuple[int, ...],
+    tell: Tell,
+    large_pace: Pace = LARGE_PACE,
+    pace: Pace = EACH_PACE,
+) -> Ceilings:
     """`dtype` is what training uses here. What memory is too short for is left out."""
     began = time.perf_counter()
     sizes = CARD if device.type == "cuda" else HOST
     large: dict[str, Product] = {}
     for each in dict.fromkeys((dtype, "float32")):
         tell(f"large products in {each}")
-        product = unless_full(device, lambda each=each: large_product(device, each))
+        product = unless_full(device, lambda each=each: large_product(device, each, large_pace))
         large |= {} if product is None else {each: product}
     gpt: dict[int, dict[str, Product]] = {}
     for width in widths:
         tell(f"a GPT's products at width {width}")
-        products = unless_full(device, lambda width=width: gpt_products(device, dtype, width, sizes))
+        products = unless_full(device, lambda width=width: gpt_products(device, dtype, width, sizes, pace))
         gpt |= {} if products is None else {width: products}
     tell("copies")
-    copy = unless_full(device, lambda: _copy(device, sizes.copy_bytes))
-    upload = unless_full(device, lambda: _upload(device, sizes.copy_bytes))
+    copy = unless_full(device, lambda: _copy(device, sizes.copy_bytes, pace))
+    upload = unless_full(device, lambda: _upload(device, sizes.copy_bytes, pace))
     tell("launches")
     return Ceilings(
         device=device_of(describe_machine(device)),
@@ -79,8 +90,8 @@ def measure_ceilings(device: torch.device, dtype: Dtype, widths: tuple[int, ...]
         gpt=gpt,
         copy=copy,
         host_to_device=upload,
-        launch=_launch(device),
-        micro_step=_micro_steps(device, dtype),
+        launch=_launch(device, pace),
+        micro_step=_micro_steps(device, dtype, pace),
         seconds=time.perf_counter() - began,
     )
 
@@ -97,14 +108,16 @@ def unless_full(device: torch.device, measure: Callable[[], T]) -> T | None:
         free_cached_memory(device)
 
 
-def large_product(device: torch.device, dtype: Dtype, pace: Pace = LARGE_PACE) -> Product:
+def large_product(device: torch.device, dtype: Dtype, pace: Pace) -> Product:
     sizes = CARD if device.type == "cuda" else HOST
     size = sizes.square_float32 if dtype == "float32" else sizes.square
     a, b, out = (_matrix(size, size, device, DTYPES[dtype]) for _ in range(3))
     return _product((size, size, size), lambda: torch.mm(a, b, out=out), device, pace)
 
 
-def gpt_products(device: torch.device, dtype: Dtype, width: int, sizes: Sizes) -> dict[str, Product]:
+def gpt_products(
+    device: torch.device, dtype: Dtype, width: int, sizes: Sizes, pace: Pace
+) -> dict[str, Product]:
     """Each weight's three products: forward, the gradient of its input and that of itself.
 
     In the layouts of training, where a weight lies as (out, in).
@@ -130,7 +143,7 @@ def gpt_products(device: torch.device, dtype: Dtype, width: int, sizes: Sizes) -
         }
         for kind, (shape, a, b, out) in kinds.items():
             run = lambda a=a, b=b, out=out: torch.mm(a, b, out=out)  # noqa: E731
-            found[f"{name} {kind}"] = _product(shape, run, device, Pace())
+            found[f"{name} {kind}"] = _product(shape, run, device, pace)
     return found
 
 
@@ -145,14 +158,14 @@ def _matrix(rows: int, columns: int, device: torch.device, dtype: torch.dtype) -
     return torch.randn((rows, columns), device=device).to(dtype)
 
 
-def _copy(device: torch.device, size: int) -> Timing:
+def _copy(device: torch.device, size: int, pace: Pace) -> Timing:
     """By a kernel: in a CUDA graph a plain copy is the copy engine's, which is slower (seen on an H200)."""
     source = torch.ones(size // 4, device=device)
     target = torch.empty_like(source)
-    return timed(lambda: torch.neg(source, out=target), 2.0 * source.nbytes, device, Pace())
+    return timed(lambda: torch.neg(source, out=target), 2.0 * source.nbytes, device, pace)
 
 
-def _upload(device: torch.device, size: int) -> Timing | None:
+def _upload(device: torch.device, size: int, pace: Pace) -> Timing | None:
     if device.type != "cuda":
         return None
     source = torch.empty(size, dtype=torch.uint8, pin_memory=True)
@@ -164,10 +177,10 @@ def _upload(device: torch.device, size: int) -> Timing | None:
         target.copy_(source, non_blocking=True)
         return clock.seconds() - began
 
-    return sampled(once, source.nbytes, Pace())
+    return sampled(once, source.nbytes, pace)
 
 
-def _launch(device: torch.device) -> Timing:
+def _launch(device: torch.device, pace: Pace) -> Timing:
     small = torch.zeros(32, device=device)
     clock = Clock(device)
 
@@ -177,18 +190,18 @@ def _launch(device: torch.device) -> Timing:
             small.add_(1.0)
         return clock.seconds() - began
 
-    return sampled(once, LAUNCHES, Pace())
+    return sampled(once, LAUNCHES, pace)
 
 
-def _micro_steps(device: torch.device, dtype: Dtype) -> dict[str, Timing]:
+def _micro_steps(device: torch.device, dtype: Dtype, pace: Pace) -> dict[str, Timing]:
     """Through autograd, kernel by kernel; and as one CUDA graph of fused kernels, where those are had."""
     ways = {"eager": {"kernels": "autograd"}}
     if choose_way(_tiny(device), Choice(device, dtype)).kernels == "fused":
         ways["graph"] = {"kernels": "fused"}
-    return {name: _micro_step(device, dtype, settings) for name, settings in ways.items()}
+    return {name: _micro_step(device, dtype, settings, pace) for name, settings in ways.items()}
 
 
-def _micro_step(device: torch.device, dtype: Dtype, settings: dict[str, str]) -> Timing:
+def _micro_step(device: torch.device, dtype: Dtype, settings: dict[str, str], pace: Pace) -> Timing:
     config = _tiny(device, **settings)
     clock = Clock(device)
     vocab_size = 64
@@ -206,7 +219,7 @@ def _micro_step(device: torch.device, dtype: Dtype, settings: dict[str, str]) ->
         engine.drop_gradients()
         return seconds
 
-    return sampled(once, MICRO_STEPS, Pace())
+    return sampled(once, MICRO_STEPS, pace)
 
 
 def _tiny(device: torch.device, **settings: str) -> RunConfig:

@@ -7,7 +7,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from nanodyno.analysis.checkup import Finding, can_train, findings, state_of_card
+from nanodyno.analysis.checkup import Finding, can_train, findings, free_memory, state_of_card
 from nanodyno.analysis.peaks import card_of
 from nanodyno.hardware.cards import Card
 from nanodyno.hardware.inventory import CardState
@@ -94,7 +94,7 @@ def _card_rows(found: CheckupRecord, device: DeviceRecord, state: CardState | No
 
 
 def _memory_words(device: DeviceRecord, state: CardState | None) -> str:
-    total, free = device.machine.device_memory_bytes, device.free_bytes
+    total, free = device.machine.device_memory_bytes, free_memory(device, state)
     words = UNKNOWN if total is None else quantities.gib(total)
     words += "" if free is None else f", {quantities.gib(free)} free"
     if state is None:

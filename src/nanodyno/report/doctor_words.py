@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from nanodyno.analysis.checkup import Finding
+from nanodyno.analysis.checkup import Code, Finding
 from nanodyno.report import quantities
 
-WORDS: dict[str, tuple[str, str | None]] = {
+WORDS: dict[Code, tuple[str, str | None]] = {
     "torch-broken": (
         "torch does not run: {words}",
         "install it anew: python -m pip install -c constraints.txt -e . (README.md)",

@@ -131,6 +131,9 @@ def _work(summary: Summary) -> str:
         cards = times(summary.processes, summary.card_name)
         words += f" = {quantities.percent(summary.card_share)} of {cards}'s datasheet peak of "
         words += f"{quantities.flop_rate(summary.peak_flops)} (dense)"
+    if summary.ceiling_share is not None and summary.ceiling_flops is not None:
+        words += f", {quantities.percent(summary.ceiling_share)} of the measured ceiling of "
+        words += quantities.flop_rate(summary.ceiling_flops)
     if summary.nanogpt_mfu is not None:
         words += f"; nanoGPT's MFU (A100): {quantities.percent(summary.nanogpt_mfu)}"
     return words
