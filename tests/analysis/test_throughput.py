@@ -154,6 +154,15 @@ def test_a_float32_run_is_held_against_the_float32_peak(record):
     assert Yardstick.of(record(dtype="float32")).peak_flops == pytest.approx(29.1e12)
 
 
+def test_the_measured_ceiling_is_that_of_the_runs_own_dtype_and_of_all_its_cards(record, ceilings):
+    # 524,288 tokens in 1 s x 797.87 MFLOP = 418.3 TFLOP/s, of twice 791.2.
+    yardstick = Yardstick.of(record(card=("NVIDIA H200", 139.8), processes=2), ceilings())
+    assert yardstick.ceiling_flops == pytest.approx(2 * 791.2e12)
+    assert yardstick.ceiling_share(524_288) == pytest.approx(418.3 / 1582.4, rel=1e-4)
+    assert Yardstick.of(record(dtype="float32"), ceilings()).ceiling_share(524_288) is None
+    assert Yardstick.of(record()).ceiling_share(524_288) is None
+
+
 def test_live_rates_are_medians_over_the_window(record, step):
     window = deque([step(0, step_seconds=60.0), step(1, step_seconds=9.30)], maxlen=3)
     window.extend([step(2, step_seconds=9.34), step(3, step_seconds=9.38)])
