@@ -73,7 +73,7 @@ def test_who_holds_the_cards_memory_is_named(checkup: Builder) -> None:
     holders = (Holder(20, "game", 9 * GIB), Holder(21))
     card = CardState(0, "NVIDIA H200", "GPU-7c1f", 140 * GIB, 100 * GIB, holders=holders)
     told = unwrapped(checkup(inventory=Inventory("580", (card,))))
-    assert "100.00 GiB free; held by game (20) with 9.00 GiB; a process (21)" in told
+    assert "100.00 GiB free; held by game (20) with 9.00 GiB, a process (21)" in told
     assert "to fix 1. other programs hold 9.00 GiB of the card end those that are not needed" in told
 
 

@@ -31,7 +31,8 @@ def doctor_page(found: CheckupRecord) -> RenderableType:
         pieces += [Padding(ceilings_table(found.ceilings, _card(found)), (0, 0, 0, 2)), Text()]
     elif found.ceilings_fault is None and found.device is not None:
         pieces += [Text("ceilings not measured yet: nanodyno doctor without --quick does"), Text()]
-    pieces += [Text(f"disturbed: {disturbance_words(each)}") for each in found.disturbances]
+    if found.disturbances:
+        pieces += [*(Text(f"disturbed: {disturbance_words(each)}") for each in found.disturbances), Text()]
     pieces += [*_to_fix(told), *_notes(told)]
     return Group(*pieces)
 
@@ -101,7 +102,7 @@ def _memory_words(device: DeviceRecord, state: CardState | None) -> str:
         return f"{words}; who holds it is not known"
     if not state.holders:
         return f"{words}; held by no program that NVIDIA's driver names"
-    named = "; ".join(map(holder_words, state.holders[:MOST_HOLDERS]))
+    named = ", ".join(map(holder_words, state.holders[:MOST_HOLDERS]))
     more = len(state.holders) - MOST_HOLDERS
     return f"{words}; held by {named}" + (f" and {more} more" if more > 0 else "")
 

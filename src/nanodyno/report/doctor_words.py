@@ -99,7 +99,11 @@ WORDS: dict[Code, tuple[str, str | None]] = {
         "offload_moments feels",
         None,
     ),
-    "disturbed": ("the ceilings were disturbed while they were measured, as told above", None),
+    "disturbed": (
+        "the ceilings were disturbed while they were measured, as told above: nanodyno doctor --again "
+        "measures anew",
+        None,
+    ),
 }
 """By code: what it is and, where something is to be done, what."""
 
