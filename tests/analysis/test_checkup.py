@@ -10,7 +10,6 @@ from nanodyno.hardware.ceilings import Product, Timing
 from nanodyno.hardware.inventory import CardState, Inventory
 from nanodyno.hardware.telemetry import Holder
 from nanodyno.records.checkup import CheckupRecord, CompileRecord, DiskRecord
-from nanodyno.records.probe import Disturbance
 
 Builder = Callable[..., Any]
 GIB = 2**30
@@ -159,7 +158,7 @@ def test_paging_is_no_matter_without_a_card(checkup: Builder, device: Builder, m
     [
         ({"compiling": CompileRecord(works=False, seconds=2.0, words="no compiler")}, "compile-fails"),
         ({"ceilings": None, "ceilings_fault": "out of memory"}, "not-measured"),
-        ({"disturbances": (Disturbance(code="thermal"),)}, "disturbed"),
+        ({"kept": False}, "not-remembered"),
     ],
 )
 def test_what_went_wrong_in_measuring_is_told(checkup: Builder, changes: dict[str, Any], code: str) -> None:

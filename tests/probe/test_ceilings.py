@@ -1,13 +1,15 @@
 """On a CPU, as fast as can be: that each thing is measured, and counted right. The clock is not judged."""
 
 import itertools
+from collections.abc import Callable
 
 import pytest
 import torch
 
+from nanodyno.hardware.ceilings import Timing
 from nanodyno.probe import ceilings
 from nanodyno.probe.ceilings import Sizes, gpt_products, measure_ceilings, unless_full
-from nanodyno.probe.timing import Pace, sampled, timed
+from nanodyno.probe.timing import Pace, sampled, timed, timed_alone
 
 ONCE = Pace(warm_seconds=0.0, measure_seconds=0.0, least=2, most=2)
 CPU = torch.device("cpu")
@@ -31,9 +33,10 @@ def test_measuring_ends_with_its_time_or_with_enough() -> None:
     assert len(sampled(lambda: 1.0, 1.0, Pace(0.0, 60.0, least=2, most=7)).seconds) == 7
 
 
-def test_a_call_is_made_as_often_as_it_is_timed_and_once_before() -> None:
+@pytest.mark.parametrize("time_it", [timed, timed_alone])
+def test_a_call_is_made_as_often_as_it_is_timed_and_once_before(time_it: Callable[..., Timing]) -> None:
     calls: list[int] = []
-    timing = timed(lambda: calls.append(1), 3.0, CPU, ONCE)
+    timing = time_it(lambda: calls.append(1), 3.0, CPU, ONCE)
     assert len(calls) == 3
     assert len(timing.seconds) == 2
     assert min(timing.seconds) > 0

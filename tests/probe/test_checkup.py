@@ -143,6 +143,7 @@ def test_ceilings_of_a_card_that_throttles_for_heat_are_told_and_not_remembered(
     assert found.ceilings is not None
     assert found.ceilings.disturbed == ("thermal",)
     assert [each.code for each in found.disturbances] == ["thermal"]
+    assert not found.kept
     assert recall_ceilings(gpu) is None
 
 

@@ -47,7 +47,7 @@ Code = Literal[
     "unknown-card",
     "no-bfloat16",
     "few-lanes",
-    "disturbed",
+    "not-remembered",
 ]
 
 
@@ -171,8 +171,8 @@ def _of_measuring(found: CheckupRecord) -> Iterator[Finding]:
         yield Finding("compile-fails", "fix", {"words": found.compiling.words or "no reason was given"})
     if found.ceilings_fault is not None:
         yield Finding("not-measured", "fix", {"words": found.ceilings_fault})
-    if found.disturbances:
-        yield Finding("disturbed", "note")
+    if not found.kept:
+        yield Finding("not-remembered", "note")
     share = ceiling_share(found)
     if share is not None and share < LOW_CEILING_SHARE:
         yield Finding("low-ceiling", "fix", {"share": share})

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nanodyno.config import RunConfig, build_config
 from nanodyno.hardware.ceilings import Ceilings, Product, Timing
-from nanodyno.probe.timing import Pace, sampled, timed
+from nanodyno.probe.timing import Pace, sampled, timed, timed_alone
 from nanodyno.records.ceilings import device_of
 from nanodyno.records.types import Dtype
 from nanodyno.train.device import (
@@ -112,7 +112,8 @@ def large_product(device: torch.device, dtype: Dtype, pace: Pace) -> Product:
     sizes = CARD if device.type == "cuda" else HOST
     size = sizes.square_float32 if dtype == "float32" else sizes.square
     a, b, out = (_matrix(size, size, device, DTYPES[dtype]) for _ in range(3))
-    return _product((size, size, size), lambda: torch.mm(a, b, out=out), device, pace)
+    timing = timed_alone(lambda: torch.mm(a, b, out=out), 2.0 * size**3, device, pace)
+    return Product(size, size, size, timing)
 
 
 def gpt_products(
@@ -143,15 +144,9 @@ def gpt_products(
         }
         for kind, (shape, a, b, out) in kinds.items():
             run = lambda a=a, b=b, out=out: torch.mm(a, b, out=out)  # noqa: E731
-            found[f"{name} {kind}"] = _product(shape, run, device, pace)
+            m, n, k = shape
+            found[f"{name} {kind}"] = Product(m, n, k, timed(run, 2.0 * m * n * k, device, pace))
     return found
-
-
-def _product(
-    shape: tuple[int, int, int], run: Callable[[], object], device: torch.device, pace: Pace
-) -> Product:
-    m, n, k = shape
-    return Product(m, n, k, timed(run, 2.0 * m * n * k, device, pace))
 
 
 def _matrix(rows: int, columns: int, device: torch.device, dtype: torch.dtype) -> Tensor:

@@ -101,9 +101,10 @@ def _ceilings(wanted: Wanted, device: DeviceRecord, tell: Tell, watch: WatchCard
     disturbances = watching.disturbances()
     measured = replace(done.value, disturbed=tuple(each.code for each in disturbances))
     spoilt = disturbance.REFUSED if watching.on_card else {*disturbance.REFUSED, "cpu-contention"}
-    if not any(each.code in spoilt for each in disturbances):
+    kept = not any(each.code in spoilt for each in disturbances)
+    if kept:
         remember_ceilings(measured)
-    return {"ceilings": measured, "disturbances": disturbances}
+    return {"ceilings": measured, "kept": kept, "disturbances": disturbances}
 
 
 def _widths(wanted: Wanted, device: DeviceRecord, known: Ceilings | None) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ import torch
 
 from nanodyno.hardware.ceilings import Timing
 from nanodyno.train.device import Clock
-from nanodyno.train.graph import captured, replay_seconds
+from nanodyno.train.graph import captured, event_seconds, replay_seconds
 
 Call = Callable[[], object]
 
@@ -41,6 +41,14 @@ def timed(run: Call, work: float, device: torch.device, pace: Pace) -> Timing:
 
     graph = captured(several, device)
     return sampled(lambda: replay_seconds(graph) / calls, work, pace)
+
+
+def timed_alone(run: Call, work: float, device: torch.device, pace: Pace) -> Timing:
+    """The same without a graph, which would keep some memory: for calls beside which a launch is nothing."""
+    run()
+    if device.type != "cuda":
+        return sampled(lambda: _host_seconds(run, Clock(device)), work, pace)
+    return sampled(lambda: event_seconds(run), work, pace)
 
 
 def sampled(once: Callable[[], float], work: float, pace: Pace) -> Timing:

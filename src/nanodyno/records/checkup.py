@@ -84,6 +84,8 @@ class CheckupRecord(Record):
     ceilings: Ceilings | None = None
     remembered: bool = False
     """Whether the ceilings were measured at another time."""
+    kept: bool = True
+    """False: they were disturbed too much to be remembered."""
     ceilings_fault: str | None = None
     disturbances: tuple[Disturbance, ...] = ()
     """While the ceilings were measured."""

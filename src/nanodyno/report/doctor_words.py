@@ -99,9 +99,9 @@ WORDS: dict[Code, tuple[str, str | None]] = {
         "offload_moments feels",
         None,
     ),
-    "disturbed": (
-        "the ceilings were disturbed while they were measured, as told above: nanodyno doctor --again "
-        "measures anew",
+    "not-remembered": (
+        "the ceilings were disturbed, as told above, and are not remembered: nanodyno doctor measures them "
+        "again when it is asked again",
         None,
     ),
 }
