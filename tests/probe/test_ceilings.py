@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from nanodyno.hardware.ceilings import Timing
-from nanodyno.probe import ceilings
+from nanodyno.probe import ceilings, timing
 from nanodyno.probe.ceilings import Sizes, gpt_products, measure_ceilings, unless_full
 from nanodyno.probe.timing import Pace, sampled, timed, timed_alone
 
@@ -23,9 +23,9 @@ def test_the_warm_up_is_not_counted() -> None:
         next(ticks)
         return next(times)
 
-    timing = sampled(once, 5.0, Pace(warm_seconds=0.01, measure_seconds=0.0, least=4, most=9))
-    assert timing.work == 5.0
-    assert timing.seconds == (1.0,) * 4
+    found = sampled(once, 5.0, Pace(warm_seconds=0.01, measure_seconds=0.0, least=4, most=9))
+    assert found.work == 5.0
+    assert found.seconds == (1.0,) * 4
     assert next(ticks) > 4
 
 
@@ -36,10 +36,29 @@ def test_measuring_ends_with_its_time_or_with_enough() -> None:
 @pytest.mark.parametrize("time_it", [timed, timed_alone])
 def test_a_call_is_made_as_often_as_it_is_timed_and_once_before(time_it: Callable[..., Timing]) -> None:
     calls: list[int] = []
-    timing = time_it(lambda: calls.append(1), 3.0, CPU, ONCE)
+    found = time_it(lambda: calls.append(1), 3.0, CPU, ONCE)
     assert len(calls) == 3
-    assert len(timing.seconds) == 2
-    assert min(timing.seconds) > 0
+    assert len(found.seconds) == 2
+    assert min(found.seconds) > 0
+
+
+@pytest.mark.parametrize(("call_seconds", "calls"), [(1e-5, 200), (1e-9, 500), (3e-3, 1)])
+def test_short_calls_of_a_card_are_timed_by_the_group(
+    monkeypatch: pytest.MonkeyPatch, call_seconds: float, calls: int
+) -> None:
+    made: list[int] = []
+
+    def captured(work: Callable[[], None], _: torch.device) -> int:
+        before = len(made)
+        work()
+        return len(made) - before
+
+    monkeypatch.setattr(timing, "_host_seconds", lambda *_: call_seconds)
+    monkeypatch.setattr(timing, "captured", captured)
+    monkeypatch.setattr(timing, "replay_seconds", lambda in_graph: 7.0 * in_graph)
+    found = timed(lambda: made.append(1), 3.0, torch.device("cuda"), ONCE)
+    assert len(made) == 1 + calls
+    assert found.seconds == (7.0, 7.0)
 
 
 def test_each_weight_of_a_gpt_has_three_products_of_the_same_work() -> None:

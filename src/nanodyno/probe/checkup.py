@@ -93,14 +93,15 @@ def _ceilings(wanted: Wanted, device: DeviceRecord, tell: Tell, watch: WatchCard
         return {"ceilings": known, "remembered": True}
     if wanted.quick:
         return {}
-    watching = _Watching(watch(wanted.device, device.uuid))
+    on_card = device.machine.device_type == "cuda"
+    watching = _Watching(watch(wanted.device, device.uuid) if on_card else None)
     errand = Errand(task="ceilings", device=wanted.device, widths=widths)
     done = run_errand(errand, Ceilings, CEILINGS_SECONDS, lambda words: tell(f"ceilings: {words}"), watching)
     if isinstance(done, NotFound):
         return {"ceilings_fault": done.words}
     disturbances = watching.disturbances()
     measured = replace(done.value, disturbed=tuple(each.code for each in disturbances))
-    spoilt = disturbance.REFUSED if watching.on_card else {*disturbance.REFUSED, "cpu-contention"}
+    spoilt = disturbance.REFUSED if on_card else {*disturbance.REFUSED, "cpu-contention"}
     kept = not any(each.code in spoilt for each in disturbances)
     if kept:
         remember_ceilings(measured)
@@ -124,10 +125,6 @@ class _Watching:
         self._first: HostReading | None = None
         self._last: HostReading | None = None
         self._pid = os.getpid()
-
-    @property
-    def on_card(self) -> bool:
-        return self._card is not None
 
     def __call__(self, pid: int) -> None:
         now = time.monotonic()
