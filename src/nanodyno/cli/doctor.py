@@ -30,9 +30,9 @@ def doctor(
 
     nanodyno doctor --width 1024 --again
 
-    Works without a GPU. The ceilings are measured once for each card and driver, in about 20 seconds, and
-    remembered: `train` and `show` hold their speed against them. Exit code 1 means that training is
-    impossible here.
+    Works without a GPU. Exit code 1 means that training is impossible here.
+
+    Ceilings are measured once for each card and driver: `train` and `show` then name the share of them.
     """
     if again and quick:
         from nanodyno.errors import NanodynoError

@@ -86,9 +86,10 @@ def card_named(words: str) -> Card:
     rows = [row for row in all_cards() if typed.words and _is_meant(typed, row)]
     if len(rows) == 1:
         return rows[0]
-    if rows:
-        raise NanodynoError(f"{words!r} is more than one card", f"which one: {_listed(rows)}?")
     begins = [row for row in all_cards() if _begins(typed, row)]
+    several = rows or (begins if typed.memory_gb is None and len(begins) > 1 else [])
+    if several:
+        raise NanodynoError(f"{words!r} is more than one card", f"which one: {_listed(several)}?")
     raise NanodynoError(f"no card {words!r} is known", _unknown_hint(words, begins))
 
 
