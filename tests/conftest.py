@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,6 +30,8 @@ from nanodyno.records.types import (
     VersionsRecord,
 )
 
+pytest_plugins = ["checkups"]
+
 # Some virtual machines name AMX among their instructions and refuse it: bf16 products would end the process.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 # Read by torch when it first compiles: compiled tests are quick from their second run on.
@@ -36,6 +39,12 @@ os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(__file__).parents[1] /
 
 # Some virtual machines name AMX among their features and then stop at it with an illegal instruction.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What was measured on this machine has no part in a test; children inherit it."""
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -236,3 +245,36 @@ def narrow_settings() -> dict[str, Any]:
 @pytest.fixture
 def wide_settings() -> dict[str, Any]:
     return dict(CASE_WIDE)
+
+
+class NoNvml(Exception):
+    """What the library raises for all that a card does not tell."""
+
+
+def build_nvml(reasons: int = 0, holders: tuple[Any, ...] = (), busy: tuple[Any, ...] = ()) -> Any:
+    """NVIDIA's library with a card of 87 degrees, 345.6 W and 1,980 MHz, which tells only what is given."""
+
+    def told(values: Any) -> Callable[..., Any]:
+        def ask(*_: object) -> Any:
+            if values in (None, ()):
+                raise NoNvml
+            return values
+
+        return ask
+
+    return SimpleNamespace(
+        NVMLError=NoNvml,
+        NVML_CLOCK_SM=1,
+        NVML_TEMPERATURE_GPU=0,
+        nvmlDeviceGetClockInfo=told(1980),
+        nvmlDeviceGetTemperature=told(87),
+        nvmlDeviceGetPowerUsage=told(345_600),
+        nvmlDeviceGetCurrentClocksThrottleReasons=told(reasons),
+        nvmlDeviceGetComputeRunningProcesses=told(holders),
+        nvmlDeviceGetProcessUtilization=told(busy),
+    )
+
+
+@pytest.fixture(scope="session")
+def nvml() -> Callable[..., Any]:
+    return build_nvml

@@ -140,7 +140,7 @@ def test_useful_work_has_the_tokenizers_vocabulary_and_nanogpts_count_the_padded
     [
         (None, "float32"),
         (("NVIDIA GeForce RTX 4070 Laptop GPU", 8), "bfloat16"),
-        (("NVIDIA GeForce RTX 3060", 8), "bfloat16"),
+        (("NVIDIA GeForce RTX 3060", 5.8), "bfloat16"),
         (("Tesla T4", 14.6), "bfloat16"),
     ],
 )
@@ -152,6 +152,15 @@ def test_a_cpu_an_unknown_card_or_a_missing_dtype_has_no_named_peak(record, card
 
 def test_a_float32_run_is_held_against_the_float32_peak(record):
     assert Yardstick.of(record(dtype="float32")).peak_flops == pytest.approx(29.1e12)
+
+
+def test_the_measured_ceiling_is_that_of_the_runs_own_dtype_and_of_all_its_cards(record, ceilings):
+    # 524,288 tokens in 1 s x 797.87 MFLOP = 418.3 TFLOP/s, of twice 791.2.
+    yardstick = Yardstick.of(record(card=("NVIDIA H200", 139.8), processes=2), ceilings())
+    assert yardstick.ceiling_flops == pytest.approx(2 * 791.2e12)
+    assert yardstick.ceiling_share(524_288) == pytest.approx(418.3 / 1582.4, rel=1e-4)
+    assert Yardstick.of(record(dtype="float32"), ceilings()).ceiling_share(524_288) is None
+    assert Yardstick.of(record()).ceiling_share(524_288) is None
 
 
 def test_live_rates_are_medians_over_the_window(record, step):

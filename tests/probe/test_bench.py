@@ -16,9 +16,9 @@ import pytest
 
 from nanodyno.analysis.budget import Budget
 from nanodyno.errors import NanodynoError
+from nanodyno.hardware.telemetry import WatchedCard
 from nanodyno.probe.bench import Bench, Plan, measure_against, probe
 from nanodyno.probe.messages import ProbeJob
-from nanodyno.probe.telemetry import Card
 from nanodyno.records.probe import Failed, Measured, OutOfMemory, Part, ProbeProgress, ProbeResult, Throttled
 
 Job = Callable[..., ProbeJob]
@@ -157,7 +157,7 @@ def hot_session(job: Job, nvml: Any) -> HotSession:
         patience_seconds=3.0,
     )
     jobs = {"hot": job(), "huge": job(vocab_size=HUGE)}
-    with Bench(jobs, plan, watch, lambda *_: Card(nvml(reasons=0x20), None)) as bench:
+    with Bench(jobs, plan, watch, lambda *_: WatchedCard(nvml(reasons=0x20), None)) as bench:
         bench.round(0, ["hot", "huge"])
         before = bench.results()
         bench.round(1, ["hot"])
@@ -239,10 +239,13 @@ def test_the_next_process_imports_while_the_one_before_it_starts(job: Job) -> No
 
 
 def test_a_spare_that_is_killed_while_it_waits_is_replaced(job: Job) -> None:
+    killed: list[int] = []
+
     def watch(progress: ProbeProgress) -> None:
-        if progress.round == 0 and progress.samples == 1:
-            newest = max(probing(), key=lambda each: each.create_time())
-            newest.kill()
+        if progress.round == 0 and progress.samples and not killed:
+            spare = max(probing(), key=lambda each: each.pid)  # begun after the one that measures
+            spare.kill()
+            killed.append(spare.pid)
 
     plan = Plan(precision=1e-9, visit_seconds=1, redo=0, most_processes=2, breakdown=False)
     with Bench({"it": job()}, plan, watch) as bench:

@@ -1,11 +1,10 @@
 from typing import Any
 
+from nanodyno.hardware.telemetry import CardReading, Holder, HostReading
 from nanodyno.probe.disturbance import REDONE, REFUSED, of_card, of_host, of_memory, to_redo
-from nanodyno.probe.telemetry import CardReading, HostReading
 from nanodyno.records.probe import (
     Disturbance,
     DisturbanceCode,
-    Holder,
     MemoryRecord,
     SampleRecord,
     VisitRecord,

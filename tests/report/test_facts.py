@@ -53,6 +53,18 @@ def test_a_run_resumed_often_names_the_latest(run: Builder, record: Builder) -> 
     assert told == "10 times, at iteration ... 300, 400, 500, 600, 700, 800, 900, 1,000"
 
 
+def test_the_share_of_the_measured_ceiling_stands_beside_that_of_the_datasheet(
+    run: Builder, step: Builder, record: Builder, ceilings: Builder
+) -> None:
+    found = run([step(i, step_seconds=1.0) for i in range(20)], record=record(card=("NVIDIA H200", 139.8)))
+    told = dict(fact_rows(found, summarise(found, ceilings())))["work"]
+    assert (
+        "= 42.3% of H200's datasheet peak of 989.0 TFLOP/s (dense), 52.9% of the measured ceiling of" in told
+    )
+    assert "ceiling of 791.2 TFLOP/s; nanoGPT's MFU" in told
+    assert "ceiling" not in rows(found)["work"]
+
+
 def test_the_speed_of_two_cards_is_against_the_peak_of_two(
     run: Builder, step: Builder, record: Builder, start: Builder
 ) -> None:

@@ -9,11 +9,11 @@ from nanodyno.analysis.probes import TimeShares, reading_of
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.verdict import Comparison, call_of
 from nanodyno.config import build_config
+from nanodyno.hardware.telemetry import Holder
 from nanodyno.records.probe import (
     BreakdownRecord,
     Disturbance,
     Failed,
-    Holder,
     Measured,
     MemoryRecord,
     OutOfMemory,

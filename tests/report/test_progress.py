@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from nanodyno.hardware.ceilings import Ceilings
 from nanodyno.records.events import Event, Message, Started
-from nanodyno.records.types import EvalRecord, RunRecord, StepRecord
+from nanodyno.records.types import EvalRecord, MachineRecord, RunRecord, StepRecord
 from nanodyno.report.progress import LiveDisplay, NanogptDisplay, PlainDisplay, make_display
 
 Builder = Callable[..., Any]
@@ -50,6 +51,18 @@ def test_a_line_has_the_rates_of_a_known_card(events: list[Event]) -> None:
     assert "1,000 ms/iter | 15.6 ms/micro-batch | 524,288 tok/s | 42.3% of H200's peak" in last
     assert "nanoGPT's MFU (A100) 143.6%" in last
     assert "peak 7.00 GiB allocated, 8.00 GiB reserved" in last
+
+
+def test_a_line_and_the_header_name_the_measured_ceiling_where_there_is_one(
+    events: list[Event], h200: RunRecord, ceilings: Builder
+) -> None:
+    def recall(machine: MachineRecord) -> Ceilings | None:
+        return ceilings() if machine == h200.machine else None
+
+    first, *_, last = shown(lambda console: PlainDisplay(console, recall), events).splitlines()[1:]
+    assert "datasheet peak 989.0 TFLOP/s dense, measured ceiling 791.2 TFLOP/s" in first
+    # 418.3 of 791.2 TFLOP/s.
+    assert "42.3% of H200's peak | 52.9% of the measured ceiling | nanoGPT's" in last
 
 
 def test_the_time_left_counts_iterations_and_evaluations(events: list[Event]) -> None:

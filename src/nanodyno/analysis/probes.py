@@ -5,13 +5,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from nanodyno.analysis.budget import Budget, Reading, read, read_cut_short
+from nanodyno.analysis.peaks import card_of
 from nanodyno.analysis.repeats import Visit, config_interval
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.steady import ProcessSummary, summarise
 from nanodyno.analysis.throughput import mfu
 from nanodyno.config import RunConfig
 from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, flops_per_token, nanogpt_flops_per_token
-from nanodyno.hardware.cards import find_card
 from nanodyno.records.probe import (
     BreakdownRecord,
     Measured,
@@ -174,10 +174,7 @@ def _flops(config: RunConfig, setup: SetupRecord) -> int:
 
 
 def _peak(setup: SetupRecord) -> tuple[str | None, float | None]:
-    machine = setup.machine
-    card = (
-        find_card(machine.device_name, machine.device_memory_bytes) if machine.device_type == "cuda" else None
-    )
+    card = card_of(setup.machine)
     peak = card.peak_flops(setup.arithmetic.dtype) if card else None
     return (card.name, peak) if card and peak else (None, None)
 

@@ -20,6 +20,7 @@ from nanodyno.analysis.throughput import (
     tokens_per_second,
 )
 from nanodyno.costs.parameters import ParameterCount, parameters
+from nanodyno.hardware.ceilings import Ceilings
 from nanodyno.records.store import Run
 from nanodyno.records.types import EvalRecord, SaveRecord, Skipped, StepRecord
 
@@ -65,6 +66,9 @@ class Summary:
     peak_flops: float | None
     """The cards' datasheet peak, all processes together, for the dtype that the run used."""
     card_share: float | None
+    ceiling_flops: float | None
+    """What the same devices were measured to reach in large products of that dtype; None: never measured."""
+    ceiling_share: float | None
     nanogpt_mfu: float | None
     """nanoGPT's formula against an A100, whatever the card."""
     data_wait_share: float | None
@@ -112,10 +116,13 @@ class _Times:
         return self.saving / total if self.saving else None
 
 
-def summarise(run: Run) -> Summary:
-    """Derives a summary from what is on disk; a run without any step has one too, with little in it."""
+def summarise(run: Run, ceilings: Ceilings | None = None) -> Summary:
+    """Derives a summary from what is on disk; a run without any step has one too, with little in it.
+
+    `ceilings` are those of the run's device, if they were measured.
+    """
     record, config = run.record, run.record.config
-    yardstick = Yardstick.of(record)
+    yardstick = Yardstick.of(record, ceilings)
     resumed = record.resumed_at_iterations
     rated_from = same_processes_since(run.history)
     rated = [step for step in run.steps if step.iteration >= rated_from]
@@ -142,6 +149,8 @@ def summarise(run: Run) -> Summary:
         card_name=yardstick.card_name,
         peak_flops=yardstick.peak_flops,
         card_share=yardstick.card_share(speed.estimate) if speed else None,
+        ceiling_flops=yardstick.ceiling_flops,
+        ceiling_share=yardstick.ceiling_share(speed.estimate) if speed else None,
         nanogpt_mfu=yardstick.nanogpt_mfu(speed.estimate) if speed else None,
         data_wait_share=_data_wait_share(steady),
         peak_allocated_bytes=_highest(step.peak_allocated_bytes for step in run.steps),

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from nanodyno.analysis.peaks import card_of
 from nanodyno.analysis.statistics import Interval, median_interval
 from nanodyno.analysis.stretches import stretches
 from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, flops_per_token, nanogpt_flops_per_token
-from nanodyno.hardware.cards import find_card
+from nanodyno.hardware.ceilings import Ceilings
 from nanodyno.records.types import RunRecord, StepRecord
 
 WARMUP_STEPS = 3
@@ -88,15 +89,16 @@ class Yardstick:
     """None, as is peak_flops, on a CPU, for a card not in the table and for a dtype its tensor cores lack."""
     peak_flops: float | None
     """Of all cards together."""
+    ceiling_flops: float | None = None
+    """Measured in large products, of all devices together; None where it was never measured."""
 
     @classmethod
-    def of(cls, record: RunRecord) -> Self:
+    def of(cls, record: RunRecord, ceilings: Ceilings | None = None) -> Self:
         shape = record.config.model_shape(record.vocab_size)
-        machine = record.machine
-        on_card = machine.device_type == "cuda"
-        card = find_card(machine.device_name, machine.device_memory_bytes) if on_card else None
+        card = card_of(record.machine)
         peak = card.peak_flops(record.arithmetic.dtype) if card else None
         processes = record.arithmetic.processes
+        ceiling = ceilings.matmul_flops(record.arithmetic.dtype) if ceilings else None
         return cls(
             flops_per_token=flops_per_token(shape, record.data.vocab_size),
             nanogpt_flops_per_token=nanogpt_flops_per_token(shape),
@@ -104,6 +106,7 @@ class Yardstick:
             processes=processes,
             card_name=card.name if card and peak else None,
             peak_flops=peak * processes if peak else None,
+            ceiling_flops=ceiling * processes if ceiling else None,
         )
 
     def card_share(self, tokens_per_second: float) -> float | None:
@@ -111,6 +114,12 @@ class Yardstick:
         if self.peak_flops is None:
             return None
         return mfu(tokens_per_second, self.flops_per_token, self.peak_flops)
+
+    def ceiling_share(self, tokens_per_second: float) -> float | None:
+        """The same as a fraction of the measured ceiling."""
+        if self.ceiling_flops is None:
+            return None
+        return mfu(tokens_per_second, self.flops_per_token, self.ceiling_flops)
 
     def nanogpt_mfu(self, tokens_per_second: float) -> float:
         """What nanoGPT would print, as a fraction: its own formula against an A100, whatever the card.
@@ -130,6 +139,7 @@ class Rates:
     flops_per_second: float
     card_share: float | None
     card_name: str | None
+    ceiling_share: float | None
     processes: int
     nanogpt_mfu: float
 
@@ -151,6 +161,7 @@ def rates(recent_steps: Sequence[StepRecord], yardstick: Yardstick) -> Rates | N
         flops_per_second=rate * yardstick.flops_per_token,
         card_share=yardstick.card_share(rate),
         card_name=yardstick.card_name,
+        ceiling_share=yardstick.ceiling_share(rate),
         processes=yardstick.processes,
         nanogpt_mfu=yardstick.nanogpt_mfu(rate),
     )

@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from nanodyno import __version__
 from nanodyno.cli.demo import demo
+from nanodyno.cli.doctor import doctor
 from nanodyno.cli.options import INTERRUPTED
 from nanodyno.cli.prepare import prepare
 from nanodyno.cli.probe import probe
@@ -63,6 +64,7 @@ def options(
 
 
 app.command()(demo)
+app.command()(doctor)
 app.command(no_args_is_help=True)(prepare)
 app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},

@@ -46,6 +46,7 @@ def _table(watch: bool) -> tuple[str, ...]:
 
 def _document() -> tuple[str, ...]:
     from nanodyno.analysis.summary import summarise
+    from nanodyno.records.ceilings import recall_ceilings
     from nanodyno.records.store import read_run
     from nanodyno.report.document import run_document, to_json
 
@@ -56,7 +57,7 @@ def _document() -> tuple[str, ...]:
         except NanodynoError as error:
             unreadable.append(error.message)
         else:
-            documents.append(run_document(run, summarise(run)))
+            documents.append(run_document(run, summarise(run, recall_ceilings(run.record.machine))))
     typer.echo(to_json(documents))
     return tuple(unreadable)
 

@@ -8,12 +8,13 @@ def show(run: RunName, json: Json = False) -> None:
     import typer
 
     from nanodyno.analysis.summary import summarise
+    from nanodyno.records.ceilings import recall_ceilings
     from nanodyno.records.store import find_run, read_run
     from nanodyno.report.document import run_document, to_json
     from nanodyno.report.runs import run_page
 
     found = read_run(find_run(run, RUNS_FOLDER))
-    summary = summarise(found)
+    summary = summarise(found, recall_ceilings(found.record.machine))
     if json:
         typer.echo(to_json(run_document(found, summary)))
         return

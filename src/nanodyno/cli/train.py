@@ -153,6 +153,7 @@ def _resumed(run: str, source: str | None, arguments: list[str]) -> "tuple[Setti
 
 def _train(job: "Job", log: "LogStyle", json: bool) -> None:
     """Trains and shows; a look at a saved run, which records nothing, comes with what it just saw."""
+    from nanodyno.records.ceilings import recall_ceilings
     from nanodyno.records.events import Event
     from nanodyno.records.lock import remove_if_unused
     from nanodyno.records.store import RUN_FILE, read_run
@@ -161,7 +162,7 @@ def _train(job: "Job", log: "LogStyle", json: bool) -> None:
     from nanodyno.train.runner import run_training
 
     console = console_for(json)
-    display = make_display(log, console)
+    display = make_display(log, console, recall_ceilings)
     evals: list[EvalRecord] = []
 
     def watch(event: Event) -> None:
@@ -189,10 +190,11 @@ def _train(job: "Job", log: "LogStyle", json: bool) -> None:
 
 def _show(run: "Run", reason: "StopReason", log: "LogStyle", json: bool) -> None:
     from nanodyno.analysis.summary import summarise
+    from nanodyno.records.ceilings import recall_ceilings
     from nanodyno.report.document import run_document, to_json
     from nanodyno.report.runs import run_page
 
-    summary = summarise(run)
+    summary = summarise(run, recall_ceilings(run.record.machine))
     if json:
         typer.echo(to_json(run_document(run, summary)))
     if reason == "interrupted":

@@ -1,23 +1,29 @@
 """What a card can do by its datasheet: the table in cards.csv and the lookup in it.
 
 Tensor peaks are dense, with fp32 accumulation, at the specified boost clock. An unknown card has no row: its
-share of a peak is then unknown, never taken from another card.
+share of a peak is then unknown, never taken from another card. Laptop parts are left out on purpose, since
+their makers choose the clocks.
 """
 
 import csv
-import re
+import difflib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-GIB = 2**30
-TERA = 1e12
+from nanodyno.errors import NanodynoError
+from nanodyno.hardware.names import CardName, parse_name
 
-# Drivers put these before the name, some versions of them and not others.
-_PREFIXES = frozenset({"nvidia", "geforce", "tesla", "amd", "instinct"})
+GIB = 2**30
+TERA, GIGA = 1e12, 1e9
+BASES = frozenset({"datasheet", "whitepaper", "rule", "third-party"})
+"""Where a tensor peak is from; rule: FLOP per clock and multiprocessor, times both from the source named."""
+TENSOR_DTYPES = frozenset({"bfloat16", "float16"})
 
 # A 16 GB card with ECC on shows as little as 14.6 GiB; the nearest two cards of one name are 10 and 12 GB.
 _MEMORY_TOLERANCE = 0.10
+_MOST_NAMED = 6
 
 
 @dataclass(frozen=True)
@@ -27,73 +33,167 @@ class Card:
     name: str
     memory_bytes: int
     """The nominal size; drivers show up to a tenth less."""
-    tensor_flops: float
-    tensor_dtype: str
+    multiprocessors: int | None
+    boost_mhz: int | None
+    """At which the tensor peak is reckoned; None where the source gives the peak alone."""
+    tensor_flops: float | None
+    """None on cards older than tensor cores."""
+    tensor_dtype: str | None
     """bfloat16, which implies float16 at the same rate; or float16, on cards older than bfloat16."""
     fp32_flops: float
     bandwidth_bytes_per_second: float
     tdp_watts: float
+    basis: str
     source: str
 
     def peak_flops(self, dtype: str) -> float | None:
         """FLOP/s at which this card's datasheet multiplies matrices of a dtype; None where it cannot."""
         if dtype == "float32":
             return self.fp32_flops
-        if dtype == "float16" or dtype == self.tensor_dtype:
+        if dtype in ("float16", self.tensor_dtype):
             return self.tensor_flops
         return None
 
+    @property
+    def label(self) -> str:
+        """The name, with its memory where that is what tells it from another."""
+        alone = len(_cards_by_words()[parse_name(self.name).words]) == 1
+        return self.name if alone or parse_name(self.name).memory_gb else f"{self.name} {self.memory_gb}GB"
 
-def find_card(device_name: str, memory_bytes: int | None) -> Card | None:
-    """The card that a driver means by a name, told apart by total memory where one name is several cards.
+    @property
+    def memory_gb(self) -> int:
+        return self.memory_bytes // GIB
+
+
+def find_card(device_name: str, memory_bytes: int | None, multiprocessors: int | None = None) -> Card | None:
+    """The card that a driver means by a name, told from its namesakes by memory and multiprocessors.
 
     The whole name has to agree: an RTX A1000 is no A100 and a laptop part is not its desktop namesake.
     Without a memory, cards of one name and one peak are as good as one (the first row is returned), others
     are not.
     """
-    rows = _cards_by_name().get(_normal_form(device_name), ())
-    if not rows:
-        return None
+    rows = _rows(parse_name(device_name), multiprocessors)
     if memory_bytes is None:
         peaks = {(row.tensor_flops, row.fp32_flops) for row in rows}
         return rows[0] if len(peaks) == 1 else None
-    nearest = min(rows, key=lambda row: abs(row.memory_bytes - memory_bytes))
-    distance = abs(nearest.memory_bytes - memory_bytes)
-    return nearest if distance <= _MEMORY_TOLERANCE * nearest.memory_bytes else None
+    near = [row for row in rows if _differs_by(row, memory_bytes) <= _MEMORY_TOLERANCE * row.memory_bytes]
+    return min(near, key=lambda row: _differs_by(row, memory_bytes), default=None)
+
+
+def card_named(words: str) -> Card:
+    """The card that a person means: `4070`, `RTX 3080 12GB`, `a100-sxm4-80gb`."""
+    typed = parse_name(words)
+    rows = [row for row in all_cards() if typed.words and _is_meant(typed, row)]
+    if len(rows) == 1:
+        return rows[0]
+    begins = [row for row in all_cards() if _begins(typed, row)]
+    several = rows or (begins if typed.memory_gb is None and len(begins) > 1 else [])
+    if several:
+        raise NanodynoError(f"{words!r} is more than one card", f"which one: {_listed(several)}?")
+    raise NanodynoError(f"no card {words!r} is known", _unknown_hint(words, begins))
+
+
+def _is_meant(typed: CardName, row: Card) -> bool:
+    name = parse_name(row.name)
+    return typed.words in (name.words, name.model) and _agree(typed, row)
+
+
+def _begins(typed: CardName, row: Card) -> bool:
+    """`a100` is the beginning of several."""
+    size = len(typed.words)
+    name = parse_name(row.name)
+    return size > 0 and typed.words in (name.words[:size], name.model[:size])
+
+
+def _unknown_hint(words: str, begins: Sequence[Card]) -> str:
+    labels = {row.label.casefold(): row.label for row in all_cards()}
+    near = difflib.get_close_matches(words.casefold(), labels, n=3, cutoff=0.5)
+    known = _listed(begins) if begins else ", ".join(labels[each] for each in near)
+    measure = "on the card itself `nanodyno doctor` measures what it can do"
+    return f"did you mean {known}? {measure}" if known else measure
+
+
+def _listed(rows: Sequence[Card]) -> str:
+    labels = [row.label for row in rows]
+    more = f" and {len(labels) - _MOST_NAMED} more" if len(labels) > _MOST_NAMED else ""
+    return ", ".join(labels[:_MOST_NAMED]) + more
+
+
+def _rows(name: CardName, multiprocessors: int | None) -> list[Card]:
+    """Of this name, as far as it and the multiprocessors tell."""
+    return [
+        row
+        for row in _cards_by_words().get(name.words, ())
+        if _agree(name, row)
+        if multiprocessors is None or row.multiprocessors in (None, multiprocessors)
+    ]
+
+
+def _agree(name: CardName, row: Card) -> bool:
+    """Whether a memory in a name is the one in the row's name or, where that has none, the row's own."""
+    return name.memory_gb in (None, parse_name(row.name).memory_gb or row.memory_gb)
+
+
+def _differs_by(row: Card, memory_bytes: int) -> int:
+    return abs(row.memory_bytes - memory_bytes)
 
 
 @cache
 def all_cards() -> tuple[Card, ...]:
     """The table, in its own order."""
-    text = files("nanodyno.hardware").joinpath("cards.csv").read_text(encoding="utf-8")
-    return tuple(_card(row) for row in csv.DictReader(text.splitlines()))
+    return read_cards(files("nanodyno.hardware").joinpath("cards.csv").read_text(encoding="utf-8"))
 
 
 @cache
-def _cards_by_name() -> dict[str, tuple[Card, ...]]:
-    names: dict[str, tuple[Card, ...]] = {}
+def _cards_by_words() -> dict[tuple[str, ...], tuple[Card, ...]]:
+    names: dict[tuple[str, ...], tuple[Card, ...]] = {}
     for card in all_cards():
-        name = _normal_form(card.name)
-        names[name] = (*names.get(name, ()), card)
+        words = parse_name(card.name).words
+        names[words] = (*names.get(words, ()), card)
     return names
 
 
-def _normal_form(name: str) -> str:
-    """Lower-case words without the vendor's: 'NVIDIA A100-SXM4-40GB' becomes 'a100 sxm4 40gb'."""
-    words = re.findall(r"[^\s\-_]+", name.casefold())
-    while words and words[0] in _PREFIXES:
-        words.pop(0)
-    return " ".join(words)
+def read_cards(text: str) -> tuple[Card, ...]:
+    """The rows of a table; ValueError names the first that cannot be right."""
+    cards: list[Card] = []
+    seen: set[tuple[CardName, int]] = set()
+    for number, row in enumerate(csv.DictReader(text.splitlines()), start=2):
+        try:
+            card = _card(row)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"line {number} of the card table: {error}") from error
+        key = (parse_name(card.name), card.memory_bytes)
+        if key in seen:
+            raise ValueError(f"line {number} of the card table: {card.name} is there twice")
+        seen.add(key)
+        cards.append(card)
+    return tuple(cards)
 
 
-def _card(row: dict[str, str]) -> Card:
+def _card(row: Mapping[str, str]) -> Card:
+    tensor = _positive(row, "tensor_tflops") if row["tensor_tflops"] else None
+    dtype = row["tensor_dtype"] or None
+    if (tensor is None) != (dtype is None) or (dtype is not None and dtype not in TENSOR_DTYPES):
+        raise ValueError(f"tensor_dtype {dtype} beside tensor_tflops {tensor}")
+    if not row["name"] or row["basis"] not in BASES or not row["source"]:
+        raise ValueError("name, basis or source is missing")
     return Card(
         name=row["name"],
-        memory_bytes=int(row["memory_gb"]) * GIB,
-        tensor_flops=float(row["tensor_tflops"]) * TERA,
-        tensor_dtype=row["tensor_dtype"],
-        fp32_flops=float(row["fp32_tflops"]) * TERA,
-        bandwidth_bytes_per_second=float(row["bandwidth_gb_s"]) * 1e9,
-        tdp_watts=float(row["tdp_w"]),
+        memory_bytes=int(_positive(row, "memory_gb")) * GIB,
+        multiprocessors=int(row["multiprocessors"]) if row["multiprocessors"] else None,
+        boost_mhz=int(row["boost_mhz"]) if row["boost_mhz"] else None,
+        tensor_flops=None if tensor is None else tensor * TERA,
+        tensor_dtype=dtype,
+        fp32_flops=_positive(row, "fp32_tflops") * TERA,
+        bandwidth_bytes_per_second=_positive(row, "bandwidth_gb_s") * GIGA,
+        tdp_watts=_positive(row, "tdp_w"),
+        basis=row["basis"],
         source=row["source"],
     )
+
+
+def _positive(row: Mapping[str, str], column: str) -> float:
+    value = float(row[column])
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{column} is {value}")
+    return value

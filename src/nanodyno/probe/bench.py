@@ -14,9 +14,9 @@ from nanodyno.analysis.budget import Budget, readings
 from nanodyno.analysis.probes import visits_of
 from nanodyno.analysis.repeats import Visit
 from nanodyno.errors import NanodynoError
+from nanodyno.hardware.telemetry import WatchCard, WatchedCard, watch_card
 from nanodyno.probe import disturbance
 from nanodyno.probe.messages import Measure, ProbeJob
-from nanodyno.probe.telemetry import Card, FindCard, find_card
 from nanodyno.probe.visiting import Tell, Visiting
 from nanodyno.probe.worker import Ended, Worker
 from nanodyno.records.probe import (
@@ -65,7 +65,7 @@ class _Entry:
     job: ProbeJob
     worker: Worker | None = None
     setup: SetupRecord | None = None
-    card: Card | None = None
+    card: WatchedCard | None = None
     stage: Stage = "starting"
     processes: int = 0
     rounds_in_process: int = 0
@@ -122,11 +122,11 @@ class Bench:
         jobs: Mapping[str, ProbeJob],
         plan: Plan,
         watch: WatchProbe = lambda _: None,
-        find_card: FindCard = find_card,
+        watch_card: WatchCard = watch_card,
     ) -> None:
         self._plan = plan
         self._watch = watch
-        self._find_card = find_card
+        self._watch_card = watch_card
         self._entries = {name: _Entry(name, job) for name, job in jobs.items()}
         self._spare: Worker | None = None
 
@@ -220,7 +220,7 @@ class Bench:
             self._end(entry, setup)
             return
         entry.setup = setup
-        entry.card = entry.card or self._find_card(setup.arithmetic.device, setup.device_uuid)
+        entry.card = entry.card or self._watch_card(setup.arithmetic.device, setup.device_uuid)
 
     def _new_process(self, entry: _Entry, tell: Tell) -> SetupRecord | Ended:
         entry.worker = self._next_worker()
@@ -262,7 +262,7 @@ class Bench:
 
     def _end(self, entry: _Entry, ended: Ended) -> None:
         if isinstance(ended, OutOfMemory):
-            card = entry.card or self._find_card(entry.job.config.device, None)
+            card = entry.card or self._watch_card(entry.job.config.device, None)
             holders = card.holders() if card else ()
             others = tuple(holder for holder in holders if holder.process not in self._pids())
             ended = ended.model_copy(update={"holders": others})

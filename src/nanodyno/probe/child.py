@@ -3,12 +3,7 @@
 Started as `python -m nanodyno.probe.child`; a job and commands come on stdin, messages go to stdout.
 """
 
-import os
-import queue
-import signal
 import statistics
-import sys
-import threading
 import time
 
 import psutil
@@ -17,14 +12,13 @@ import torch
 from nanodyno.analysis.probes import iteration_seconds
 from nanodyno.analysis.steady import is_enough
 from nanodyno.errors import NanodynoError
+from nanodyno.probe.channel import Channel
 from nanodyno.probe.messages import (
     COMMANDS,
     AtStage,
     BrokenDown,
-    Command,
     Fault,
     Measure,
-    Message,
     Mistake,
     NoMemory,
     ProbeJob,
@@ -34,57 +28,19 @@ from nanodyno.probe.messages import (
 )
 from nanodyno.probe.profile import profile_iterations
 from nanodyno.probe.workload import Workload
-from nanodyno.records.probe import MemoryRecord, SampleRecord, Stage
+from nanodyno.records.probe import MemoryRecord, SampleRecord
 from nanodyno.train.device import is_out_of_memory, peak_memory, reset_peak_memory
 
 FIRST_LOOK = 16
 """Iterations after which a process first asks whether it has enough; then after twice as many, and so on."""
 
 
-class Channel:
-    """Lines to and from the parent. What libraries print to stdout goes to stderr, which the parent keeps."""
-
-    def __init__(self) -> None:
-        self._out = os.fdopen(os.dup(1), "wb")
-        os.dup2(2, 1)
-        self._lines: queue.Queue[bytes] = queue.Queue()
-        threading.Thread(target=self._read, name="parent", daemon=True).start()
-
-    def tell(self, message: Message) -> None:
-        self._out.write(message.model_dump_json().encode() + b"\n")
-        self._out.flush()
-
-    def at(self, stage: Stage) -> None:
-        self.tell(AtStage(stage=stage))
-
-    def job(self) -> ProbeJob:
-        return ProbeJob.model_validate_json(self._lines.get())
-
-    def command(self) -> Command:
-        return COMMANDS.validate_json(self._lines.get())
-
-    def _read(self) -> None:
-        for line in sys.stdin.buffer:
-            self._lines.put(line)
-        end_at_once()
-
-
-def end_at_once() -> None:
-    """The parent has no more use for this process, or is gone: whatever it is doing ends here.
-
-    With all it started, which torch's compiler does: it leads a process group of its own.
-    """
-    if os.name == "posix" and os.getpgid(0) == os.getpid():
-        os.killpg(0, signal.SIGKILL)
-    os._exit(0)
-
-
 def main() -> None:
     channel = Channel()
-    channel.at("starting")
+    channel.tell(AtStage(stage="starting"))
     import_seconds = time.time() - psutil.Process().create_time()
     try:
-        job = channel.job()
+        job = ProbeJob.model_validate_json(channel.line())
         _serve(job, time.time() - import_seconds, channel)
     except NanodynoError as error:
         channel.tell(Mistake(message=error.message, hint=error.hint))
@@ -96,17 +52,17 @@ def main() -> None:
 
 
 def _serve(job: ProbeJob, began: float, channel: Channel) -> None:
-    workload = Workload(job, began, channel.at)
+    workload = Workload(job, began, lambda stage: channel.tell(AtStage(stage=stage)))
     channel.tell(Ready(setup=workload.setup))
     samples: list[SampleRecord] = []
     while True:
-        command = channel.command()
+        command = COMMANDS.validate_json(channel.line())
         if isinstance(command, Measure):
-            channel.at("measuring")
+            channel.tell(AtStage(stage="measuring"))
             samples = _measure(workload, command, channel)
             channel.tell(Visited(memory=_memory(workload.engine.graph_bytes)))
         else:
-            channel.at("profiling")
+            channel.tell(AtStage(stage="profiling"))
             channel.tell(_broken_down(workload, samples))
 
 

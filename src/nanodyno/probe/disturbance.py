@@ -5,7 +5,7 @@ import statistics
 import sys
 from collections.abc import Collection, Sequence
 
-from nanodyno.probe.telemetry import CardReading, HostReading, others
+from nanodyno.hardware.telemetry import CardReading, HostReading, others
 from nanodyno.records.probe import Disturbance, DisturbanceCode, MemoryRecord, SampleRecord, VisitRecord
 
 IDLE = 0x1

@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable, Collection, Sequence
 
 from nanodyno.analysis.probes import ceiling_share, visit_summary
+from nanodyno.hardware.telemetry import CardReading, WatchedCard, read_host
 from nanodyno.probe import disturbance
 from nanodyno.probe.messages import Measure
-from nanodyno.probe.telemetry import Card, CardReading, read_host
 from nanodyno.probe.worker import Ended, Measurements, Worker
 from nanodyno.records.probe import Disturbance, MemoryRecord, SampleRecord, SetupRecord, Stage, VisitRecord
 
@@ -21,7 +21,7 @@ Tell = Callable[[Stage, Sequence[SampleRecord]], None]
 class Visiting:
     """Of one worker that is ready. `ours` are the processes of all our workers on the card."""
 
-    def __init__(self, worker: Worker, setup: SetupRecord, card: Card | None, tell: Tell) -> None:
+    def __init__(self, worker: Worker, setup: SetupRecord, card: WatchedCard | None, tell: Tell) -> None:
         self._worker = worker
         self._setup = setup
         self._card = card

@@ -19,9 +19,10 @@ from nanodyno.data.resolve import EMBEDDED, resolve_dataset
 from nanodyno.data.shards import TokenFiles
 from nanodyno.data.tokenizers import BytesTokenizer
 from nanodyno.errors import NanodynoError
-from nanodyno.probe.ceiling import matmul_ceiling
+from nanodyno.probe.ceilings import large_product, unless_full
 from nanodyno.probe.limits import limit_memory
 from nanodyno.probe.messages import ProbeJob
+from nanodyno.probe.timing import Pace
 from nanodyno.records.probe import SampleRecord, SetupRecord, Stage
 from nanodyno.records.types import VersionsRecord
 from nanodyno.schedule import learning_rate_at
@@ -54,7 +55,7 @@ class Workload:
             torch.cuda.set_device(self.device)  # marks are put on the current card's stream
         limit_memory(self.device, job.memory_limit_bytes)
         tell("building")
-        ceiling = matmul_ceiling(self.device, choice.dtype)
+        ceiling = unless_full(self.device, lambda: large_product(self.device, choice.dtype, Pace(0.0)))
         reset_peak_memory(self.device)
         files, data_vocab_size, notes = _tokens(job)
         vocab_size = config.vocab_size or padded_vocab_size(data_vocab_size)
@@ -84,8 +85,8 @@ class Workload:
             data_vocab_size=data_vocab_size,
             dataset=config.dataset if job.with_data else None,
             device_uuid=None if properties is None else str(properties.uuid),
-            matmul_flops_per_second=None if ceiling is None else ceiling.flops_per_second,
-            matmul_size=None if ceiling is None else ceiling.size,
+            matmul_flops_per_second=None if ceiling is None else ceiling.timing.best_rate,
+            matmul_size=None if ceiling is None else ceiling.m,
             start_seconds=time.time() - began,
             notes=(*choice.notes, *_said(way.note), *notes, *(prepared.notes if prepared else ())),
         )

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nanodyno.config import RunConfig
+from nanodyno.hardware.telemetry import Holder
 from nanodyno.records.types import ArithmeticRecord, MachineRecord, Record, VersionsRecord
 
 Stage = Literal["starting", "building", "compiling", "warming up", "measuring", "profiling", "waiting"]
@@ -122,14 +123,6 @@ class BreakdownRecord(Record):
     launches: int | None = None
     """Calls of the host that started kernels; a CUDA graph starts many with one."""
     longest: tuple[KernelRecord, ...] = ()
-
-
-class Holder(Record):
-    """A process with memory on the card."""
-
-    process: int
-    name: str | None = None
-    bytes: int | None = None
 
 
 class Measured(Record):

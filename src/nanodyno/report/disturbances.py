@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from nanodyno.hardware.telemetry import Holder
 from nanodyno.records.probe import (
     Disturbance,
     DisturbanceCode,
     Failed,
-    Holder,
     OutOfMemory,
     Throttled,
     VisitRecord,
@@ -73,11 +73,11 @@ def _out_of_memory(result: OutOfMemory) -> str:
     if memory.device_memory_bytes is not None:
         words += f" of the card's {quantities.gib(memory.device_memory_bytes)}"
     if result.holders:
-        words += f"; the card is also held by {', '.join(map(_holder, result.holders))}"
+        words += f"; the card is also held by {', '.join(map(holder_words, result.holders))}"
     return f"{words} ({result.words})"
 
 
-def _holder(holder: Holder) -> str:
+def holder_words(holder: Holder) -> str:
     name = holder.name or "a process"
     size = "" if holder.bytes is None else f" with {quantities.gib(holder.bytes)}"
     return f"{name} ({holder.process}){size}"

@@ -1,6 +1,6 @@
 """The facts of one run, a titled row each."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 from rich.text import Text
@@ -127,13 +127,20 @@ def _work(summary: Summary) -> str:
     assert summary.flops_per_second is not None
     words = f"{quantities.flop_rate(summary.flops_per_second)} (exact causal FLOPs, "
     words += f"{summary.flops_per_token / 1e6:,.1f} MFLOP/token)"
-    if summary.card_share is not None and summary.card_name and summary.peak_flops is not None:
-        cards = times(summary.processes, summary.card_name)
-        words += f" = {quantities.percent(summary.card_share)} of {cards}'s datasheet peak of "
-        words += f"{quantities.flop_rate(summary.peak_flops)} (dense)"
+    words += f" = {', '.join(shares)}" if (shares := list(_shares(summary))) else ""
     if summary.nanogpt_mfu is not None:
         words += f"; nanoGPT's MFU (A100): {quantities.percent(summary.nanogpt_mfu)}"
     return words
+
+
+def _shares(summary: Summary) -> Iterator[str]:
+    """Of what the work is held against, as far as it is known."""
+    if summary.card_share is not None and summary.card_name and summary.peak_flops is not None:
+        cards, peak = times(summary.processes, summary.card_name), quantities.flop_rate(summary.peak_flops)
+        yield f"{quantities.percent(summary.card_share)} of {cards}'s datasheet peak of {peak} (dense)"
+    if summary.ceiling_share is not None and summary.ceiling_flops is not None:
+        ceiling = quantities.flop_rate(summary.ceiling_flops)
+        yield f"{quantities.percent(summary.ceiling_share)} of the measured ceiling of {ceiling}"
 
 
 def _saves(summary: Summary) -> Rows:

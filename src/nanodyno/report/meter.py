@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from nanodyno.analysis.eta import eta_seconds, evaluation_seconds
 from nanodyno.analysis.throughput import WARMUP_STEPS, Rates, Yardstick, rates
+from nanodyno.hardware.ceilings import Ceilings
 from nanodyno.records.events import Started
 from nanodyno.records.types import EvalRecord, SaveRecord, SplitRecord, StepRecord
 
@@ -22,9 +23,9 @@ class Speed:
 class Meter:
     """Keeps the few latest steps of a stretch, without its first, and the times of evaluations and saves."""
 
-    def __init__(self, started: Started) -> None:
+    def __init__(self, started: Started, ceilings: Ceilings | None = None) -> None:
         self.config = started.record.config
-        self.yardstick = Yardstick.of(started.record)
+        self.yardstick = Yardstick.of(started.record, ceilings)
         self.saved_iteration: int | None = started.iteration or None
         """Of the newest checkpoint."""
         self._first = started.iteration

@@ -1,5 +1,6 @@
 """What a person sees while a run trains: live on a terminal, plain lines elsewhere, or nanoGPT's format."""
 
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 from rich.console import Console, Group
@@ -8,8 +9,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from nanodyno.hardware.ceilings import Ceilings
 from nanodyno.records.events import Event, Message, Started
-from nanodyno.records.types import EvalRecord, SaveRecord, SplitRecord, StepRecord, StopRecord
+from nanodyno.records.types import EvalRecord, MachineRecord, SaveRecord, SplitRecord, StepRecord, StopRecord
 from nanodyno.report.meter import Meter, Speed
 from nanodyno.report.nanogpt_log import NanogptLog, eval_line, nanogpt_header
 from nanodyno.report.words import (
@@ -35,10 +37,15 @@ class Display(Protocol):
     def close(self) -> None: ...
 
 
-def make_display(style: LogStyle, console: Console) -> Display:
+Recall = Callable[[MachineRecord], Ceilings | None]
+"""What a machine was measured to reach, if it was."""
+
+
+def make_display(style: LogStyle, console: Console, recall: Recall = lambda _: None) -> Display:
     if style == "nanogpt":
         return NanogptDisplay(console)
-    return LiveDisplay(console) if style == "auto" and console.is_terminal else PlainDisplay(console)
+    kind = LiveDisplay if style == "auto" and console.is_terminal else PlainDisplay
+    return kind(console, recall)
 
 
 def say(console: Console, line: str | None, style: str = "", soft_wrap: bool = True) -> None:
@@ -50,8 +57,9 @@ def say(console: Console, line: str | None, style: str = "", soft_wrap: bool = T
 class PlainDisplay:
     """One line per logged iteration and per happening: for files, pipes and CI."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, recall: Recall = lambda _: None) -> None:
         self._console = console
+        self._recall = recall
         self._meter: Meter | None = None
 
     def __call__(self, event: Event) -> None:
@@ -59,8 +67,9 @@ class PlainDisplay:
             case Message():
                 self._print(event.text)
             case Started():
-                self._meter = Meter(event)
-                for line in header(event):
+                ceilings = self._recall(event.record.machine)
+                self._meter = Meter(event, ceilings)
+                for line in header(event, ceilings):
                     self._print(line)
             case _:
                 assert self._meter is not None, f"{event} came before the run started"
@@ -102,8 +111,9 @@ class LiveDisplay:
     Saves are many and in order: the latest is one of the numbers.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, recall: Recall = lambda _: None) -> None:
         self._console = console
+        self._recall = recall
         self._meter: Meter | None = None
         self._live: Live | None = None
 
@@ -112,8 +122,9 @@ class LiveDisplay:
             case Message():
                 self._print(event.text, "yellow")
             case Started():
-                self._meter = Meter(event)
-                for line in header(event):
+                ceilings = self._recall(event.record.machine)
+                self._meter = Meter(event, ceilings)
+                for line in header(event, ceilings):
                     self._print(line, "bold" if line.startswith("run ") else "")
                 self._live = Live(console=self._console, refresh_per_second=4, transient=True)
                 self._live.start()

@@ -22,6 +22,14 @@ def flop_rate(value: float) -> str:
     return f"{value:.0f} FLOP/s"
 
 
+def byte_rate(value: float) -> str:
+    """4.19 TB/s, of 10^12 bytes as datasheets count; 335.4 MB/s."""
+    for size, prefix in PREFIXES:
+        if value >= size * 0.9995:
+            return f"{_three_digits(value / size)} {prefix}B/s"
+    return f"{value:.0f} B/s"
+
+
 def gib(value: int) -> str:
     """11.98 GiB; small runs keep two digits."""
     size = value / GIB
@@ -73,6 +81,11 @@ def milliseconds(seconds: float) -> str:
     if value >= 1000:
         return f"{value:,.0f} ms"
     return f"{value:.1f} ms" if value >= 10 else f"{value:.2f} ms"
+
+
+def short_time(seconds: float) -> str:
+    """2.42 us; 14.2 ms."""
+    return f"{_three_digits(seconds * 1e6)} us" if seconds < 1e-3 else milliseconds(seconds)
 
 
 def rate(value: float) -> str:

@@ -6,6 +6,7 @@ from nanodyno.analysis.summary import perplexity
 from nanodyno.analysis.throughput import Rates, Yardstick
 from nanodyno.config import RunConfig
 from nanodyno.costs.parameters import parameters
+from nanodyno.hardware.ceilings import Ceilings
 from nanodyno.records.events import Started
 from nanodyno.records.types import (
     ArithmeticRecord,
@@ -35,22 +36,29 @@ STOPPED: Mapping[StopReason, str] = {
 }
 
 
-def header(started: Started) -> list[str]:
+def header(started: Started, ceilings: Ceilings | None = None) -> list[str]:
     """What is trained, on what, in which arithmetic."""
     record, config = started.record, started.record.config
     shape = config.model_shape(record.vocab_size)
     size = quantities.count(parameters(shape).total)
     resumed = f", resumed at iteration {started.iteration}" if started.iteration else ""
-    peak = Yardstick.of(record).peak_flops
-    known = f"datasheet peak {quantities.flop_rate(peak)} dense" if peak else "no datasheet peak known"
     return [
         f"run {started.folder}: {size} parameters, {shape.n_layer} layers of {shape.n_embd}, "
         f"{shape.n_head} heads, context {shape.block_size}{resumed}",
-        f"on {device_words(record)}: {arithmetic_words(record.arithmetic, config)}; {known}",
+        f"on {device_words(record)}: {arithmetic_words(record.arithmetic, config)}; "
+        f"{known_words(record, ceilings)}",
         f"data {record.data.dataset}: {quantities.count(record.data.train_tokens)} train tokens; "
         f"{batch_words(record)}; {evaluation_words(record)}",
         *record.notes,
     ]
+
+
+def known_words(record: RunRecord, ceilings: Ceilings | None) -> str:
+    """What the speed will be held against."""
+    yardstick = Yardstick.of(record, ceilings)
+    peak, ceiling = yardstick.peak_flops, yardstick.ceiling_flops
+    known = f"datasheet peak {quantities.flop_rate(peak)} dense" if peak else "no datasheet peak known"
+    return known if ceiling is None else f"{known}, measured ceiling {quantities.flop_rate(ceiling)}"
 
 
 def arithmetic_words(arithmetic: ArithmeticRecord, config: RunConfig) -> str:
@@ -130,6 +138,7 @@ def step_parts(step: StepRecord, speed: Speed, meter: Meter) -> list[str]:
         f"{quantities.milliseconds(now.micro_step_seconds)}/micro-batch",
         f"{quantities.rate(now.tokens_per_second)} tok/s",
         peak_words(now),
+        *ceiling_words(now),
         f"nanoGPT's MFU (A100) {quantities.percent(now.nanogpt_mfu)}",
         *memory_words(step),
         *([f"update not applied ({SKIPPED[step.skipped]})"] if step.skipped else []),
@@ -141,6 +150,11 @@ def peak_words(now: Rates) -> str:
     if now.card_share is None or now.card_name is None:
         return quantities.flop_rate(now.flops_per_second)
     return f"{quantities.percent(now.card_share)} of {times(now.processes, now.card_name)}'s peak"
+
+
+def ceiling_words(now: Rates) -> list[str]:
+    share = now.ceiling_share
+    return [] if share is None else [f"{quantities.percent(share)} of the measured ceiling"]
 
 
 def memory_words(step: StepRecord) -> list[str]:

@@ -1,6 +1,7 @@
 """The fastest attention of a card at a shape: measured once, remembered in the user's cache."""
 
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -11,10 +12,10 @@ from torch import Tensor
 
 from nanodyno.errors import NanodynoError
 from nanodyno.model.attention import BACKENDS, PACKED, packed
-from nanodyno.train.device import is_out_of_memory
+from nanodyno.records.remembered import cache_file, recall, remember
+from nanodyno.train.device import Clock, card_key, free_cached_memory, is_out_of_memory
 from nanodyno.train.engine import last_words
 from nanodyno.train.graph import captured, replay_seconds
-from nanodyno.train.remembered import cache_file, card_key, recall, remember
 
 CANDIDATES = (PACKED, "cudnn", "fa3", "flash", "efficient")
 """flex is left out, since it would be compiled for every shape first; it runs where it is asked for."""
@@ -75,18 +76,51 @@ def _is_measured(entry: object) -> bool:
 
 
 def _measure(shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device) -> dict[str, float]:
+    return _tried(CANDIDATES, shape, dtype, device, _seconds)[0]
+
+
+def try_attention(
+    shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Seconds of each backend that runs, and why each other does not; not remembered."""
+    if device.type == "cuda":
+        return _tried((*CANDIDATES, LAST_RESORT), shape, dtype, device, _seconds)
+    return _tried(("torch", LAST_RESORT), shape, dtype, device, _host_seconds)
+
+
+def _tried(
+    names: tuple[str, ...],
+    shape: tuple[int, int, int, int],
+    dtype: torch.dtype,
+    device: torch.device,
+    time_it: Callable[[str, Tensor, Tensor, tuple[int, int, int, int]], float],
+) -> tuple[dict[str, float], dict[str, str]]:
     B, H, T, K = shape
     qkv = torch.randn(B * T, 3 * H * K, dtype=dtype, device=device)
     dout = torch.randn(B * T, H * K, dtype=dtype, device=device)
     measured: dict[str, float] = {}
-    for name in CANDIDATES:
+    faults: dict[str, str] = {}
+    for name in names:
         try:
-            measured[name] = _seconds(name, qkv, dout, shape)
+            measured[name] = time_it(name, qkv, dout, shape)
         except (RuntimeError, ImportError) as error:  # it does not run here: not a candidate
             if is_out_of_memory(error):  # which another time may be otherwise, and is not to be remembered
                 raise
-    torch.cuda.empty_cache()
-    return measured
+            faults[name] = last_words(error).partition(". ")[0]
+    free_cached_memory(device)
+    return measured, faults
+
+
+def _host_seconds(name: str, qkv: Tensor, dout: Tensor, shape: tuple[int, int, int, int]) -> float:
+    clock = Clock(qkv.device)
+
+    def once() -> float:
+        began = clock.seconds()
+        packed(name)(qkv, shape[0], shape[1]).backward(dout)
+        return clock.seconds() - began
+
+    once()
+    return statistics.median(once() for _ in range(REPEATS))
 
 
 def _seconds(name: str, qkv: Tensor, dout: Tensor, shape: tuple[int, int, int, int]) -> float:

@@ -12,6 +12,7 @@ import torch
 
 from nanodyno.config import DEVICES, RunConfig
 from nanodyno.errors import NanodynoError
+from nanodyno.hardware.inventory import take_inventory
 from nanodyno.records.types import Dtype, MachineRecord
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -193,6 +194,11 @@ def describe_machine(device: torch.device) -> MachineRecord:
     )
 
 
+def card_key(device: torch.device, *more: object) -> str:
+    """What a card's own measurements are remembered by, and all else they depend on."""
+    return "; ".join(map(str, (torch.cuda.get_device_name(device), torch.__version__, *more)))
+
+
 def _cpu_name() -> str:
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -203,6 +209,6 @@ def _cpu_name() -> str:
 
 
 def _nvidia_driver() -> str | None:
-    """The kernel module's own word; absent on Windows and under WSL."""
+    """The kernel module's own word; on Windows and under WSL that of NVIDIA's library."""
     version = Path("/sys/module/nvidia/version")
-    return version.read_text().strip() if version.exists() else None
+    return version.read_text().strip() if version.exists() else take_inventory().driver

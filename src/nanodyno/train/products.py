@@ -13,9 +13,10 @@ from torch import Tensor
 
 from nanodyno.model.cublaslt import Algorithm, CublasError, CublasLt, Form, form_of
 from nanodyno.model.products import Units, by_torch
+from nanodyno.records.remembered import cache_file, recall, remember
+from nanodyno.train.device import card_key
 from nanodyno.train.engine import last_words
 from nanodyno.train.graph import captured, replay_seconds
-from nanodyno.train.remembered import cache_file, card_key, recall, remember
 
 CALLS, ROUNDS = 4, 5
 WORTH = 0.99

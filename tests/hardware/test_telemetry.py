@@ -6,9 +6,8 @@ from typing import Any
 import psutil
 import pytest
 
-from nanodyno.probe import telemetry
-from nanodyno.probe.telemetry import Card, CardReading, find_card, read_host
-from nanodyno.records.probe import Holder
+from nanodyno.hardware import telemetry
+from nanodyno.hardware.telemetry import CardReading, Holder, WatchedCard, read_host, watch_card
 
 Nvml = Callable[..., Any]
 
@@ -22,28 +21,28 @@ def use(pid: int, share: int, time: int) -> SimpleNamespace:
 
 
 def test_a_reading_is_in_watts_degrees_and_megahertz(nvml: Nvml) -> None:
-    assert Card(nvml(reasons=0x4), None).read() == CardReading(
+    assert WatchedCard(nvml(reasons=0x4), None).read() == CardReading(
         sm_mhz=1980, temperature_celsius=87, power_watts=345.6, reasons=0x4
     )
 
 
 def test_a_process_on_the_card_has_its_name_and_its_memory(nvml: Nvml) -> None:
     us = os.getpid()
-    (holder,) = Card(nvml(holders=(process(us, 2**30),)), None).holders()
+    (holder,) = WatchedCard(nvml(holders=(process(us, 2**30),)), None).holders()
     assert holder == Holder(process=us, name=psutil.Process(us).name(), bytes=2**30)
 
 
 def test_a_process_that_cannot_be_seen_has_no_name(nvml: Nvml) -> None:
-    (holder,) = Card(nvml(holders=(process(2**22 + 1, None),)), None).holders()
+    (holder,) = WatchedCard(nvml(holders=(process(2**22 + 1, None),)), None).holders()
     assert (holder.name, holder.bytes) == (None, None)
 
 
 def test_the_use_of_a_process_is_a_share_of_the_card(nvml: Nvml) -> None:
-    assert Card(nvml(busy=(use(20, 35, 5), use(0, 9, 6))), None).read().busy == {20: 0.35}
+    assert WatchedCard(nvml(busy=(use(20, 35, 5), use(0, 9, 6))), None).read().busy == {20: 0.35}
 
 
 def test_a_cpu_has_no_card() -> None:
-    assert find_card("cpu", None) is None
+    assert watch_card("cpu", None) is None
 
 
 @pytest.mark.parametrize(

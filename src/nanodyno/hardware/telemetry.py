@@ -1,6 +1,6 @@
-"""What the card and the host say about themselves while a child measures. Read in the parent, which is idle.
+"""What the card and the host say about themselves: what there is, and how it goes while a child measures.
 
-Thin on purpose: what readings mean is in disturbance.py. What a driver or a system does not tell is None.
+Thin on purpose: what readings mean is said elsewhere. What a driver or a system does not tell is None.
 """
 
 import os
@@ -13,9 +13,16 @@ from typing import Any
 
 import psutil
 
-from nanodyno.records.probe import Holder
-
 NANO, MILLI, PERCENT = 1e9, 1e3, 100.0
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process with memory on the card."""
+
+    process: int
+    name: str | None = None
+    bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,7 @@ class CardReading:
     holders: tuple[Holder, ...] = ()
 
 
-class Card:
+class WatchedCard:
     """One card through NVML."""
 
     def __init__(self, nvml: Any, handle: Any) -> None:
@@ -55,7 +62,8 @@ class Card:
         """Every process that computes on the card, with its memory there."""
         processes = self._asked(self._nvml.nvmlDeviceGetComputeRunningProcesses, self._handle) or []
         return tuple(
-            Holder(process=each.pid, name=_name(each.pid), bytes=each.usedGpuMemory) for each in processes
+            Holder(process=each.pid, name=process_name(each.pid), bytes=each.usedGpuMemory)
+            for each in processes
         )
 
     def _busy(self) -> dict[int, float]:
@@ -70,10 +78,10 @@ class Card:
         return None
 
 
-FindCard = Callable[[str, str | None], Card | None]
+WatchCard = Callable[[str, str | None], WatchedCard | None]
 
 
-def find_card(device: str, uuid: str | None) -> Card | None:
+def watch_card(device: str, uuid: str | None) -> WatchedCard | None:
     """By the UUID that torch has named, else by the number in the config; None without NVIDIA's driver."""
     if device in ("cpu", "mps"):
         return None
@@ -82,8 +90,8 @@ def find_card(device: str, uuid: str | None) -> Card | None:
     try:
         pynvml.nvmlInit()
         if uuid is not None:
-            return Card(pynvml, pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}"))
-        return Card(pynvml, pynvml.nvmlDeviceGetHandleByIndex(_index(device)))
+            return WatchedCard(pynvml, pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}"))
+        return WatchedCard(pynvml, pynvml.nvmlDeviceGetHandleByIndex(_index(device)))
     except pynvml.NVMLError:
         return None
 
@@ -97,7 +105,7 @@ def _index(device: str) -> int:
     return number
 
 
-def _name(pid: int) -> str | None:
+def process_name(pid: int) -> str | None:
     try:
         return psutil.Process(pid).name()
     except psutil.Error:

@@ -7,18 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from nanodyno.records.files import write_new
 
 
 def cache_file(name: str) -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "nanodyno" / name
-
-
-def card_key(device: torch.device, *more: object) -> str:
-    return "; ".join(map(str, (torch.cuda.get_device_name(device), torch.__version__, *more)))
 
 
 def recall(path: Path, is_sound: Callable[[Any], bool]) -> dict[str, Any]:

@@ -1,0 +1,205 @@
+"""What is to be fixed on a machine, what makes training impossible, what is good to know: from its facts."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from nanodyno.analysis.peaks import card_of
+from nanodyno.hardware.inventory import CardState
+from nanodyno.records.checkup import CheckupRecord, DeviceRecord, DiskRecord, HostRecord
+
+GIB = 2**30
+LITTLE_DISK_BYTES = 5 * GIB
+SLOW_DISK_BYTES_PER_SECOND = 100e6
+LITTLE_HOST_BYTES = 4 * GIB
+LITTLE_CARD_BYTES = 2 * GIB
+HELD_SHARE = 0.05
+"""Of a card's memory, in other programs' hands."""
+LOW_CEILING_SHARE = 0.6
+"""Of the datasheet: large products reach 70 to 100% where nothing is wrong."""
+THERMAL = 0x20 | 0x40
+FRONT_END = "cudnn-packed"
+
+Severity = Literal["impossible", "fix", "note"]
+Code = Literal[
+    "torch-broken",
+    "torch-not-for-card",
+    "torch-for-cpu",
+    "card-not-seen",
+    "no-triton",
+    "no-cudnn-front-end",
+    "no-attention",
+    "card-full",
+    "memory-held",
+    "hot-card",
+    "compile-fails",
+    "not-measured",
+    "low-ceiling",
+    "disk-refuses",
+    "little-disk",
+    "slow-disk",
+    "little-memory",
+    "card-pages",
+    "no-card",
+    "nvml-silent",
+    "different-cards",
+    "unknown-card",
+    "no-bfloat16",
+    "few-lanes",
+    "not-remembered",
+]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One conclusion; words come when it is shown."""
+
+    code: Code
+    severity: Severity
+    numbers: dict[str, float | str] = field(default_factory=dict[str, float | str])
+
+
+def findings(found: CheckupRecord) -> tuple[Finding, ...]:
+    """What makes training impossible first, then what to fix, then what is good to know."""
+    device = found.device
+    every = [
+        *_of_torch(found),
+        *(_of_device(device, found) if device is not None else ()),
+        *_of_measuring(found),
+        *_of_disk(found.disk),
+        *_of_host(found.host, device),
+    ]
+    order: tuple[Severity, ...] = ("impossible", "fix", "note")
+    return tuple(sorted(every, key=lambda each: order.index(each.severity)))
+
+
+def can_train(found: tuple[Finding, ...]) -> bool:
+    return not any(each.severity == "impossible" for each in found)
+
+
+def state_of_card(found: CheckupRecord) -> CardState | None:
+    """What NVML knows of the device that training would use."""
+    if found.device is None or found.device.machine.device_type != "cuda":
+        return None
+    uuid = found.device.uuid
+    return next((card for card in found.inventory.cards if uuid and card.uuid == f"GPU-{uuid}"), None)
+
+
+def free_memory(device: DeviceRecord, card: CardState | None) -> int | None:
+    """NVML's word is from before torch took some for itself."""
+    return card.free_bytes if card is not None and card.free_bytes is not None else device.free_bytes
+
+
+def _of_torch(found: CheckupRecord) -> Iterator[Finding]:
+    """Why there is no card where one might be."""
+    device, inventory = found.device, found.inventory
+    if device is None:
+        yield Finding("torch-broken", "impossible", {"words": found.device_fault or "no answer"})
+        return
+    if device.machine.device_type == "cuda":
+        if inventory.fault is not None:
+            yield Finding("nvml-silent", "note", {"words": inventory.fault})
+        return
+    if device.visible or device.machine.device_type == "mps":
+        return  # asked for the CPU, or an Apple GPU
+    if not inventory.cards:
+        yield Finding("no-card", "note", {"words": inventory.fault or "NVIDIA's driver lists none"})
+    elif device.cuda is None:
+        yield Finding("torch-for-cpu", "fix", {"cards": len(inventory.cards), "torch": device.torch})
+    else:
+        numbers: dict[str, float | str] = {"cuda": device.cuda, "driver": inventory.driver or "unknown"}
+        yield Finding("card-not-seen", "fix", numbers)
+
+
+def _of_device(device: DeviceRecord, found: CheckupRecord) -> Iterator[Finding]:
+    machine = device.machine
+    if machine.device_type != "cuda":
+        return
+    if machine.compute_capability and not _is_built_for(machine.compute_capability, device.built_for):
+        numbers: dict[str, float | str] = {"card": machine.device_name, "sm": machine.compute_capability}
+        yield Finding("torch-not-for-card", "impossible", numbers)
+    if len(set(device.visible)) > 1:
+        listed = ", ".join(f"cuda:{number} {name}" for number, name in enumerate(device.visible))
+        yield Finding("different-cards", "note", {"cards": listed, "meant": machine.device_name})
+    if card_of(machine) is None:
+        yield Finding("unknown-card", "note", {"card": machine.device_name})
+    if not device.bfloat16:
+        yield Finding("no-bfloat16", "note", {"card": machine.device_name})
+    yield from _of_kernels(device)
+    yield from _of_card(state_of_card(found), device)
+
+
+def _of_kernels(device: DeviceRecord) -> Iterator[Finding]:
+    if device.no_triton is not None:
+        yield Finding("no-triton", "fix", {"words": device.no_triton})
+    elif "No module" in device.attention_faults.get(FRONT_END, ""):
+        yield Finding("no-cudnn-front-end", "fix")
+    if not device.attention_seconds:
+        yield Finding("no-attention", "fix", {"words": "; ".join(device.attention_faults.values())})
+
+
+def _of_card(card: CardState | None, device: DeviceRecord) -> Iterator[Finding]:
+    free = free_memory(device, card)
+    if free is not None and free < LITTLE_CARD_BYTES:
+        yield Finding("card-full", "fix", {"bytes": free})
+    if card is None:
+        return
+    held = sum(holder.bytes or 0 for holder in card.holders)
+    if card.memory_bytes and held > HELD_SHARE * card.memory_bytes:
+        yield Finding("memory-held", "fix", {"bytes": held, "programs": len(card.holders)})
+    if card.reasons is not None and card.reasons & THERMAL:
+        yield Finding("hot-card", "fix", {"celsius": card.temperature_celsius or 0})
+    if card.lanes and card.most_lanes and 2 * card.lanes <= card.most_lanes:
+        yield Finding("few-lanes", "note", {"lanes": card.lanes, "most": card.most_lanes})
+
+
+def _is_built_for(capability: str, built_for: tuple[str, ...]) -> bool:
+    """Binaries run on later cards of a generation, PTX on every later card. An unknown list is trusted."""
+    major, minor = (int(part) for part in capability.split("."))
+    parsed = [found for each in built_for if (found := re.fullmatch(r"(sm|compute)_(\d+)(\d)[af]?", each))]
+    if not parsed:
+        return True
+    return any(
+        (int(each[2]), int(each[3])) <= (major, minor) and (each[1] == "compute" or int(each[2]) == major)
+        for each in parsed
+    )
+
+
+def _of_measuring(found: CheckupRecord) -> Iterator[Finding]:
+    if found.compiling is not None and not found.compiling.works:
+        yield Finding("compile-fails", "fix", {"words": found.compiling.words or "no reason was given"})
+    if found.ceilings_fault is not None:
+        yield Finding("not-measured", "fix", {"words": found.ceilings_fault})
+    if not found.kept:
+        yield Finding("not-remembered", "note")
+    share = ceiling_share(found)
+    if share is not None and share < LOW_CEILING_SHARE:
+        yield Finding("low-ceiling", "fix", {"share": share})
+
+
+def ceiling_share(found: CheckupRecord) -> float | None:
+    """Large products as measured, of what the datasheet promises."""
+    if found.ceilings is None or found.device is None:
+        return None
+    card, dtype = card_of(found.device.machine), found.device.dtype
+    peak = card.peak_flops(dtype) if card else None
+    reached = found.ceilings.matmul_flops(dtype)
+    return reached / peak if peak and reached else None
+
+
+def _of_disk(disk: DiskRecord) -> Iterator[Finding]:
+    if disk.fault is not None:
+        yield Finding("disk-refuses", "fix", {"folder": disk.folder, "words": disk.fault})
+    if disk.free_bytes is not None and disk.free_bytes < LITTLE_DISK_BYTES:
+        yield Finding("little-disk", "fix", {"bytes": disk.free_bytes})
+    if disk.bytes and disk.write_seconds and disk.bytes / disk.write_seconds < SLOW_DISK_BYTES_PER_SECOND:
+        yield Finding("slow-disk", "fix", {"rate": disk.bytes / disk.write_seconds})
+
+
+def _of_host(host: HostRecord, device: DeviceRecord | None) -> Iterator[Finding]:
+    if host.available_bytes < LITTLE_HOST_BYTES:
+        yield Finding("little-memory", "fix", {"bytes": host.available_bytes})
+    on_card = device is not None and device.machine.device_type == "cuda"
+    if on_card and host.card_can_page:
+        yield Finding("card-pages", "fix")

@@ -1,0 +1,55 @@
+"""`nanodyno doctor`: what this machine is, what it reaches, and what to fix."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nanodyno.cli.options import Json, console_for
+
+IMPOSSIBLE = 1
+
+
+def doctor(
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    width: Annotated[
+        int | None,
+        typer.Option(min=16, max=16384, help="Also measure the products of a GPT of this n_embd."),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Measure the ceilings anew, though they are remembered.")
+    ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Seconds only: neither compile nor measure ceilings.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Look over this machine: card, datasheet peak, measured ceilings, drivers, compile, disk, what to fix.
+
+    nanodyno doctor
+
+    nanodyno doctor --width 1024 --again
+
+    Works without a GPU. Exit code 1 means that training is impossible here.
+
+    Ceilings are measured once for each card and driver: `train` and `show` then name the share of them.
+    """
+    if again and quick:
+        from nanodyno.errors import NanodynoError
+
+        raise NanodynoError("--again measures and --quick does not", "leave one of them out")
+
+    from nanodyno.analysis.checkup import can_train, findings
+    from nanodyno.probe.checkup import Wanted, check_up
+    from nanodyno.report.doctor import doctor_document, doctor_page
+    from nanodyno.report.document import to_json
+    from nanodyno.report.doing import show_doing
+
+    with show_doing(console_for(json=True)) as tell:
+        found = check_up(Wanted(device, width, again, quick), Path.cwd(), tell)
+    if json:
+        typer.echo(to_json(doctor_document(found)))
+    else:
+        console_for(json).print(doctor_page(found))
+    if not can_train(findings(found)):
+        raise typer.Exit(IMPOSSIBLE)

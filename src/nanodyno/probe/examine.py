@@ -1,0 +1,127 @@
+"""The process of an errand: looks at the device through torch and tries what works on it.
+
+Started as `python -m nanodyno.probe.examine`; the errand comes on stdin, replies go to stdout.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from pydantic import TypeAdapter
+from torch import Tensor
+
+from nanodyno.config import build_config
+from nanodyno.errors import NanodynoError
+from nanodyno.hardware.ceilings import Ceilings
+from nanodyno.probe.ceilings import measure_ceilings
+from nanodyno.probe.channel import Channel
+from nanodyno.probe.errand import Answer, Doing, Errand, Refused, Unanswered
+from nanodyno.records.checkup import CompileRecord, DeviceRecord
+from nanodyno.train.attention import try_attention
+from nanodyno.train.device import DTYPES, Choice, Clock, choose, describe_machine
+from nanodyno.train.engine import last_words
+from nanodyno.train.kernels import OLDEST_FP8, why_no_triton
+
+CARD_SHAPE, HOST_SHAPE = (8, 12, 1024, 64), (1, 2, 128, 64)
+"""Of attention: B, H, T, K. On a card a micro-batch of 8 of GPT-2 124M."""
+OLDEST_FLOAT16 = (5, 3)
+
+
+def main() -> None:
+    channel = Channel()
+    errand = Errand.model_validate_json(channel.line())
+    try:
+        choice = choose(build_config({"device": errand.device, "compile": False}))
+        if choice.device.type == "cuda":
+            torch.cuda.set_device(choice.device)
+        channel.tell(Answer(value=_answer(errand, choice, channel)))
+    except NanodynoError as error:
+        channel.tell(Refused(message=error.message, hint=error.hint))
+    except (MemoryError, RuntimeError, OSError) as error:
+        channel.tell(Unanswered(words=last_words(error)))
+    channel.line()  # until the parent ends this process
+
+
+def _answer(errand: Errand, choice: Choice, channel: Channel) -> Any:
+    def tell(words: str) -> None:
+        channel.tell(Doing(words=words))
+
+    match errand.task:
+        case "device":
+            return examine_device(choice).model_dump(mode="json")
+        case "compile":
+            return try_compile(choice.device).model_dump(mode="json")
+        case "ceilings":
+            measured = measure_ceilings(choice.device, choice.dtype, errand.widths, tell)
+            return TypeAdapter(Ceilings).dump_python(measured, mode="json")
+
+
+def examine_device(choice: Choice) -> DeviceRecord:
+    device = choice.device
+    on_card = device.type == "cuda"
+    properties = torch.cuda.get_device_properties(device) if on_card else None
+    capability = torch.cuda.get_device_capability(device) if on_card else None
+    shape = CARD_SHAPE if on_card else HOST_SHAPE
+    seconds, faults = try_attention(shape, DTYPES[choice.dtype], device)
+    return DeviceRecord(
+        machine=describe_machine(device),
+        uuid=None if properties is None else str(properties.uuid),
+        visible=tuple(torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())),
+        free_bytes=torch.cuda.mem_get_info(device)[0] if on_card else None,
+        torch=torch.__version__,
+        cuda=torch.version.cuda or torch.version.hip,
+        built_for=tuple(torch.cuda.get_arch_list()),
+        cudnn=torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None,
+        triton=_triton_version(),
+        no_triton=why_no_triton(device),
+        dtype=choice.dtype,
+        bfloat16=on_card and torch.cuda.is_bf16_supported(including_emulation=False),
+        float16=capability is not None and capability >= OLDEST_FLOAT16,
+        fp8=capability is not None and torch.version.hip is None and capability >= OLDEST_FP8,
+        attention_seconds=seconds,
+        attention_faults=faults,
+        attention_shape=shape,
+    )
+
+
+def _triton_version() -> str | None:
+    try:
+        import triton
+    except ImportError:
+        return None
+    return triton.__version__
+
+
+@contextmanager
+def _no_caches() -> Iterator[None]:
+    """An answer from last week would say nothing about the compiler of today."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        os.environ |= {"TORCHINDUCTOR_CACHE_DIR": folder, "TRITON_CACHE_DIR": folder}
+        yield
+
+
+def _expected(x: Tensor) -> Tensor:
+    return 2 * x * (x * x).cos()
+
+
+def try_compile(device: torch.device) -> CompileRecord:
+    """For real: forward and backward of a little function whose result is known."""
+    clock = Clock(device)
+    began = clock.seconds()
+    x = torch.linspace(-1.0, 1.0, 1024, device=device, requires_grad=True)
+    try:
+        with _no_caches():
+            torch.compile(lambda each: (each * each).sin().sum(), dynamic=False)(x).backward()
+    except Exception as error:
+        return CompileRecord(works=False, seconds=clock.seconds() - began, words=last_words(error))
+    assert x.grad is not None
+    right = torch.allclose(x.grad, _expected(x.detach()))
+    words = None if right else "what it compiled computes something else"
+    return CompileRecord(works=right, seconds=clock.seconds() - began, words=words)
+
+
+if __name__ == "__main__":
+    main()

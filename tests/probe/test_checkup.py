@@ -1,0 +1,153 @@
+"""What is asked of which child, and what is made of the answers. The children are made up."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nanodyno.hardware.telemetry import CardReading
+from nanodyno.probe import checkup
+from nanodyno.probe.checkup import Wanted, check_up
+from nanodyno.probe.errand import Errand, Found, NotFound
+from nanodyno.records.ceilings import recall_ceilings, remember_ceilings
+from nanodyno.records.checkup import CheckupRecord, CompileRecord
+from nanodyno.records.types import MachineRecord
+
+Builder = Callable[..., Any]
+
+
+class Children:
+    """Answers by task; NotFound where none is given."""
+
+    def __init__(self, answers: dict[str, Any], reading: CardReading | None = None) -> None:
+        self.answers = answers
+        self.asked: list[Errand] = []
+        self._reading = reading
+
+    def __call__(self, errand: Errand, kind: Any, limit: float, *watchers: Callable[..., None]) -> Any:
+        del kind
+        assert limit > 0
+        self.asked.append(errand)
+        for tick in watchers[1:]:
+            tick(4242)
+        answer = self.answers.get(errand.task)
+        return NotFound("it died") if answer is None else Found(answer, 4242)
+
+    def tasks(self) -> list[str]:
+        return [errand.task for errand in self.asked]
+
+    def card(self, *_: object) -> Any:
+        return self if self._reading else None
+
+    def read(self) -> CardReading:
+        assert self._reading is not None
+        return self._reading
+
+
+@pytest.fixture
+def gpu(machine: Builder) -> MachineRecord:
+    return machine()
+
+
+@pytest.fixture
+def look(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, device: Builder, ceilings: Builder, gpu: MachineRecord
+) -> Callable[..., tuple[CheckupRecord, Children]]:
+    """Looks a machine over whose children answer as told, with a cache of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def look(
+        reading: CardReading | None = None, without: str = "", **wanted: Any
+    ) -> tuple[CheckupRecord, Children]:
+        answers = {
+            "device": device(gpu),
+            "compile": CompileRecord(works=True, seconds=1.0),
+            "ceilings": ceilings(gpu),
+        }
+        answers.pop(without, None)
+        children = Children(answers, reading)
+        monkeypatch.setattr(checkup, "run_errand", children)
+        return check_up(Wanted(**wanted), tmp_path, lambda _: None, children.card), children
+
+    return look
+
+
+Look = Callable[..., tuple[CheckupRecord, Children]]
+
+
+def test_everything_is_asked_once_and_the_ceilings_are_remembered(
+    look: Look, gpu: MachineRecord, ceilings: Builder
+) -> None:
+    found, children = look()
+    assert children.tasks() == ["device", "compile", "ceilings"]
+    assert children.asked[-1].widths == (384, 768)
+    assert (found.ceilings, found.remembered) == (ceilings(gpu), False)
+    assert recall_ceilings(gpu) == ceilings(gpu)
+
+
+def test_ceilings_that_are_remembered_are_not_measured_again(
+    look: Look, gpu: MachineRecord, ceilings: Builder
+) -> None:
+    products = ceilings(gpu).gpt[768]
+    remember_ceilings(ceilings(gpu, gpt={384: products, 768: products}))
+    found, children = look()
+    assert children.tasks() == ["device", "compile"]
+    assert found.remembered
+    assert look(again=True)[1].tasks() == ["device", "compile", "ceilings"]
+
+
+def test_a_width_that_is_not_remembered_is_measured_with_those_that_are(
+    look: Look, gpu: MachineRecord, ceilings: Builder
+) -> None:
+    products = ceilings(gpu).gpt[768]
+    remember_ceilings(ceilings(gpu, gpt={384: products, 768: products, 2048: products}))
+    _, children = look(width=1024)
+    assert children.asked[-1].widths == (384, 768, 1024, 2048)
+
+
+def test_a_quick_look_neither_compiles_nor_measures_and_shows_what_is_remembered(
+    look: Look, gpu: MachineRecord, ceilings: Builder
+) -> None:
+    found, children = look(quick=True)
+    assert children.tasks() == ["device"]
+    assert (found.compiling, found.ceilings) == (None, None)
+    remember_ceilings(ceilings(gpu))
+    assert look(quick=True)[0].remembered
+
+
+def test_without_a_torch_that_runs_nothing_more_is_asked(look: Look) -> None:
+    found, children = look(without="device")
+    assert children.tasks() == ["device"]
+    assert found.device_fault == "it died"
+    assert found.disk.free_bytes is not None
+
+
+def test_a_compiler_whose_process_dies_does_not_work(look: Look) -> None:
+    found, _ = look(without="compile")
+    assert found.compiling is not None
+    assert (found.compiling.works, found.compiling.words) == (False, "it died")
+    assert found.ceilings is not None
+
+
+def test_ceilings_that_could_not_be_measured_are_told(look: Look, gpu: MachineRecord) -> None:
+    found, _ = look(without="ceilings")
+    assert (found.ceilings, found.ceilings_fault) == (None, "it died")
+    assert recall_ceilings(gpu) is None
+
+
+def test_ceilings_of_a_card_that_throttles_for_heat_are_told_and_not_remembered(
+    look: Look, gpu: MachineRecord
+) -> None:
+    found, _ = look(CardReading(sm_mhz=900, temperature_celsius=93, reasons=0x40))
+    assert found.ceilings is not None
+    assert found.ceilings.disturbed == ("thermal",)
+    assert [each.code for each in found.disturbances] == ["thermal"]
+    assert not found.kept
+    assert recall_ceilings(gpu) is None
+
+
+def test_a_card_at_its_power_limit_is_not_disturbed(look: Look, gpu: MachineRecord) -> None:
+    found, _ = look(CardReading(sm_mhz=1700, reasons=0x4))
+    assert found.disturbances == ()
+    assert recall_ceilings(gpu) is not None

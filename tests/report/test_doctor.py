@@ -1,0 +1,122 @@
+import io
+import json
+import re
+from collections.abc import Callable
+from typing import Any, get_args
+
+import pytest
+from rich.console import Console
+
+from nanodyno.analysis.checkup import Code, Finding, findings
+from nanodyno.hardware.inventory import CardState, Inventory
+from nanodyno.hardware.telemetry import Holder
+from nanodyno.records.checkup import CheckupRecord
+from nanodyno.records.probe import Disturbance
+from nanodyno.report.doctor import doctor_document, doctor_page
+from nanodyno.report.doctor_words import WORDS, finding_words
+from nanodyno.report.document import to_json
+
+Builder = Callable[..., Any]
+GIB = 2**30
+
+
+def page(found: CheckupRecord, width: int = 120) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(doctor_page(found))
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def unwrapped(found: CheckupRecord) -> str:
+    return re.sub(r"\s+", " ", page(found))
+
+
+def test_every_finding_has_words() -> None:
+    assert set(WORDS) == set(get_args(Code))
+
+
+def test_the_numbers_of_a_finding_are_in_its_words(checkup: Builder) -> None:
+    assert finding_words(Finding("little-disk", "fix", {"bytes": GIB}))[0] == "only 1.00 GiB of disk are free"
+    assert finding_words(Finding("low-ceiling", "fix", {"share": 0.5}))[0] == (
+        "large products reach only 50.0% of the datasheet"
+    )
+    assert finding_words(Finding("slow-disk", "fix", {"rate": 9.1e7}))[0] == "this disk takes only 91.0 MB/s"
+    assert finding_words(Finding("hot-card", "fix", {"celsius": 93}))[0] == (
+        "the card throttles for heat at 93 degrees"
+    )
+    assert findings(checkup()) == ()
+
+
+def test_a_card_is_told_with_its_datasheet_and_what_it_was_measured_to_reach(checkup: Builder) -> None:
+    told = unwrapped(checkup())
+    assert (
+        "card NVIDIA H200, 132 multiprocessors, compute capability 9.0, driver 580.159, power limit 700 W"
+        in (told)
+    )
+    assert (
+        "989.0 TFLOP/s in bfloat16, 67.0 TFLOP/s in float32 (dense, summed in fp32), 4.80 TB/s, 700 W" in told
+    )
+    assert "(NVIDIA H200 datasheet)" in told
+    assert "products 8192 x 8192, bfloat16 791.2 TFLOP/s ±0.0% 80.0%" in told
+    assert "copy, read and written 4.20 TB/s ±0.0% 87.5%" in told
+    assert "launching 12 layers, one by one 14.0 ms" in told
+    assert "launching 12 layers, as a graph 400.0 us" in told
+    assert "in hardware: bfloat16, float16, fp8; training multiplies in bfloat16" in told
+    assert (
+        "runs: cudnn-packed 0.20 ms, flash 0.30 ms (forward and backward, 8 x 12 x 1024 x 64); not: fa3"
+        in told
+    )
+    assert "cuDNN 9.19.0" in told
+    assert "nothing to fix" in told
+
+
+def test_who_holds_the_cards_memory_is_named(checkup: Builder) -> None:
+    holders = (Holder(20, "game", 9 * GIB), Holder(21))
+    card = CardState(0, "NVIDIA H200", "GPU-7c1f", 140 * GIB, 100 * GIB, holders=holders)
+    told = unwrapped(checkup(inventory=Inventory("580", (card,))))
+    assert "100.00 GiB free; held by game (20) with 9.00 GiB, a process (21)" in told
+    assert "to fix 1. other programs hold 9.00 GiB of the card end those that are not needed" in told
+
+
+def test_a_machine_without_torch_is_told_with_how_to_fix_it(checkup: Builder) -> None:
+    told = unwrapped(checkup(device=None, device_fault="exit code 1", compiling=None, ceilings=None))
+    assert "1. torch does not run: exit code 1 (training is impossible) install it anew" in told
+    assert "ceilings" not in told
+
+
+def test_ceilings_that_were_remembered_or_disturbed_say_so(checkup: Builder) -> None:
+    told = unwrapped(checkup(remembered=True))
+    assert "measured ceilings (2025-11-15 18:06 UTC, torch 2.13, in 19.0 s; --again measures anew)" in told
+    hot = Disturbance(code="thermal", numbers={"share": 0.5, "celsius": 93})
+    assert "disturbed: the card throttled for heat in 50% of the readings, at 93 degrees" in unwrapped(
+        checkup(disturbances=(hot,))
+    )
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_no_line_is_longer_than_the_window(checkup: Builder, width: int) -> None:
+    found = checkup(compiling=None, disk=checkup().disk.model_copy(update={"free_bytes": GIB}))
+    assert max(map(len, page(found, width).splitlines())) <= width
+
+
+def test_the_document_has_raw_facts_rates_and_findings(checkup: Builder) -> None:
+    found = checkup(disk=checkup().disk.model_copy(update={"free_bytes": GIB}))
+    document = json.loads(to_json(doctor_document(found)))
+    assert document["can_train"] is True
+    assert document["card"]["label"] == "H200"
+    assert document["card"]["source"] == "NVIDIA H200 datasheet"
+    assert document["ceilings"]["matmul_flops_per_second"] == {"bfloat16": pytest.approx(791.2e12)}
+    assert document["ceilings"]["launch_seconds"] == pytest.approx(2e-6)
+    (finding,) = document["findings"]
+    assert (finding["code"], finding["severity"]) == ("little-disk", "fix")
+    assert finding["how"].startswith("make room")
+    assert CheckupRecord.model_validate(document["checkup"]) == found
+
+
+def test_an_unknown_card_has_neither_a_row_nor_a_column_of_the_datasheet(
+    checkup: Builder, device: Builder, machine: Builder
+) -> None:
+    found = checkup(device=device(machine(device_name="NVIDIA RTX A1000")))
+    told = unwrapped(found)
+    assert "datasheet not in the table" in told
+    assert "of datasheet" not in told
+    assert json.loads(to_json(doctor_document(found)))["card"] is None
