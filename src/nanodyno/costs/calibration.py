@@ -1,4 +1,4 @@
-"""What the cost model takes from measurements: few numbers, named, each with its source in calibration.json."""
+"""What the cost model takes from measurements: few numbers, their sources in calibration.json."""
 
 import json
 from dataclasses import dataclass, replace

@@ -22,9 +22,7 @@ def autograd_peak(setup: Setup) -> Peak:
     if setup.micro_steps == 1:  # gradients are let go of by an update, and come as activations go
         with_blocks = replace(with_blocks, grads=0)
     last = setup.positions * setup.shape.n_embd * FLOAT
-    moments = [
-        replace(with_blocks, logits_and_loss=loss, largest_temporary=last) for loss in _losses(setup)
-    ]
+    moments = [replace(with_blocks, logits_and_loss=loss, largest_temporary=last) for loss in _losses(setup)]
     in_block = replace(with_blocks, largest_temporary=_in_block(setup))
     return highest([*moments, in_block, replace(held, largest_temporary=_at_the_end(setup))])
 
@@ -106,6 +104,7 @@ def evaluation_bytes(setup: Setup) -> int:
     C, V = shape.n_embd, shape.vocab_size
     rows = min(N, max(1, EVALUATED_LOGITS // V))
     in_mlp = N * C * (3 * FLOAT + 8 * h)
+    before_gelu = N * C * (3 * FLOAT + 5 * h) + (0 if h == FLOAT else 4 * h * C * C)
     in_loss = FLOAT * N * C + rows * V * 2 * FLOAT
     in_head = FLOAT * N * C + rows * V * h + (0 if h == FLOAT else h * V * C)
-    return max(in_mlp, in_loss, in_head)
+    return max(in_mlp, before_gelu, in_loss, in_head)

@@ -1,7 +1,7 @@
-"""What the two ways of a micro-step have in common in memory: a peak by component, and the largest of some."""
+"""A peak of memory by component, for either way of a micro-step."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,3 @@ class Peak:
 
 def highest(moments: Iterable[Peak]) -> Peak:
     return max(moments, key=lambda moment: moment.total)
-
-
-def with_moment(held: Peak, **bytes_of: int) -> Peak:
-    """What is held all the time, and what one moment adds."""
-    return replace(held, **bytes_of)

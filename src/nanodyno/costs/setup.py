@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nanodyno.config import ModelShape, RunConfig
+from nanodyno.errors import NanodynoError
 
 Dtype = Literal["float32", "bfloat16", "float16"]
+Kernels = Literal["fused", "autograd"]
 Recompute = Literal["none", "light", "mlp", "full"]
 RECOMPUTE: tuple[Recompute, ...] = ("none", "light", "mlp", "full")
 """From the fastest to the smallest."""
@@ -24,7 +26,7 @@ class Setup:
     batch_size: int
     micro_steps: int
     dtype: Dtype = "bfloat16"
-    kernels: Literal["fused", "autograd"] = "fused"
+    kernels: Kernels = "fused"
     compiled: bool = False
     attention: str = "cudnn-packed"
     loss_rows: int | None = None
@@ -58,9 +60,18 @@ class Setup:
         return min(self.loss_rows or self.positions, self.positions)
 
 
-def settle(config: RunConfig, shape: ModelShape, dtype: Dtype, memory_bytes: int | None) -> Setup:
-    """As the trainer decides it on a card with so much memory; `recompute=auto` starts at the least."""
-    fused = _is_fused(config, dtype)
+def settle(
+    config: RunConfig,
+    shape: ModelShape,
+    dtype: Dtype,
+    memory_bytes: int | None,
+    kernels: Kernels | None = None,
+) -> Setup:
+    """As the trainer decides it on a card with so much memory; `recompute=auto` starts at the least.
+
+    `kernels` is the trainer's own word on the way, where it has one.
+    """
+    fused = _is_fused(config, dtype) if kernels is None else kernels == "fused"
     rows = config.loss_rows
     if fused and rows is None:
         rows = MOST_ROWS if memory_bytes is None else rows_by_memory(memory_bytes, shape, dtype)
@@ -88,23 +99,34 @@ def rows_by_memory(memory_bytes: int, shape: ModelShape, dtype: Dtype) -> int:
     return min(max(rows, FEWEST_ROWS), MOST_ROWS)
 
 
-def needs_fused(config: RunConfig) -> bool:
-    """Whether a setting is one that only the fused way has."""
-    return (
-        config.kernels == "fused"
-        or config.recompute not in ("auto", "none")
-        or config.residual_dtype != "float32"
-        or config.moments_dtype != "float32"
-        or config.fp8
-        or config.offload_moments
-        or config.attention == "cudnn-packed"
-    )
+def _needs_fused(config: RunConfig) -> str | None:
+    """The first setting that only the fused way has."""
+    settings = {
+        f"recompute={config.recompute}": config.recompute not in ("auto", "none"),
+        f"residual_dtype={config.residual_dtype}": config.residual_dtype != "float32",
+        f"moments_dtype={config.moments_dtype}": config.moments_dtype != "float32",
+        "fp8=True": config.fp8,
+        "offload_moments=True": config.offload_moments,
+        "attention=cudnn-packed": config.attention == "cudnn-packed",
+        "kernels=fused": config.kernels == "fused",
+    }
+    return next((setting for setting, needs_it in settings.items() if needs_it), None)
 
 
 def _is_fused(config: RunConfig, dtype: Dtype) -> bool:
-    if config.kernels == "autograd" or config.dropout or dtype == "float16":
-        return False
-    return dtype == "bfloat16" or needs_fused(config)
+    """Refuses what training would."""
+    needed_by = _needs_fused(config)
+    obstacles = {
+        "kernels=autograd": config.kernels == "autograd",
+        f"dropout={config.dropout}": config.dropout > 0,
+        "dtype=float16": dtype == "float16",
+    }
+    obstacle = next((setting for setting, there in obstacles.items() if there), None)
+    if needed_by and obstacle:
+        raise NanodynoError(
+            f"{needed_by} cannot be had with {obstacle}", f"leave {needed_by} out, or {obstacle}"
+        )
+    return obstacle is None and (dtype == "bfloat16" or needed_by is not None)
 
 
 def _attention(asked: str, fused: bool, dtype: Dtype) -> str:

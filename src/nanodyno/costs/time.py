@@ -1,4 +1,4 @@
-"""How long an iteration takes: each kind of work at the rate that the card keeps up for it, one after another."""
+"""How long an iteration takes: each kind of work at the rate that the card keeps up for it."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What the card has to do: FLOPs of products and attention, bytes moved, kernels started. Counted, not measured.
+"""What the card has to do: FLOPs of products and attention, bytes moved, kernels started.
 
 A product reads both factors and writes its result once; a kernel between products reads and writes what its
 code does. C width, L blocks, N positions, V vocabulary; h and r are bytes of a factor and of the residual
@@ -78,16 +78,12 @@ def _block_products(setup: Setup, weight_gradient_bytes: int) -> Work:
     flops = 3 * 2 * N * weights
     in_fp8 = 2 * N * (11 + 8) * C * C if setup.fp8 else 0
     traffic = 3 * BLOCK_TRAFFIC * h * N * C + weights * (2 * h + weight_gradient_bytes)
-    return Work(
-        product_flops=flops - in_fp8, fp8_flops=in_fp8, product_bytes=traffic, kernels=12
-    )
+    return Work(product_flops=flops - in_fp8, fp8_flops=in_fp8, product_bytes=traffic, kernels=12)
 
 
 def _attention(setup: Setup) -> Work:
     shape = setup.shape
-    return Work(
-        attention_flops=6 * setup.positions * shape.n_embd * (shape.block_size + TILE), kernels=4
-    )
+    return Work(attention_flops=6 * setup.positions * shape.n_embd * (shape.block_size + TILE), kernels=4)
 
 
 def _fused_block(setup: Setup) -> Work:
@@ -141,7 +137,7 @@ def _fused_ends(setup: Setup) -> Work:
 
 
 def _autograd_block(setup: Setup) -> Work:
-    """Compiled, what stands between products is fused, but for sums over rows; eager, each operation passes."""
+    """Compiled, what is between products is fused but for sums over rows; eager, each operation passes."""
     C, h, N = setup.shape.n_embd, setup.half, setup.positions
     cast = 0 if h == FLOAT else FLOAT + h
     if setup.compiled:
@@ -151,7 +147,9 @@ def _autograd_block(setup: Setup) -> Work:
         forward = 2 * FLOAT + cast + 2 * FLOAT + h
         backward = cast + 5 * FLOAT + 3 * FLOAT + cast
         between, kernels = 2 * (forward + backward) + 20 * h, 30
-    gradients = BLOCK_WEIGHTS * C * C * (cast + 3 * FLOAT + cast)  # cast, added to what is there; weights cast
+    gradients = (
+        BLOCK_WEIGHTS * C * C * (cast + 3 * FLOAT + cast)
+    )  # cast, added to what is there; weights cast
     dropout = 6 * (2 * h + 1) if setup.shape.dropout else 0
     own = Work(moved_bytes=N * C * (between + dropout) + gradients, kernels=kernels)
     return own + _block_products(setup, h) + _attention(setup)
