@@ -1,5 +1,6 @@
 """`nanodyno plan`: before running, on any card: does it fit, how fast, how long, what it costs."""
 
+import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -61,6 +62,7 @@ def plan(  # noqa: PLR0913 - one parameter per option
 
     from nanodyno.costs.plan import Wishes, make_plan
 
+    _refuse_endless({"--price-kwh": price_kwh, "--price-hour": price_hour})
     limit = None if memory_limit is None else _bytes_of(memory_limit)
     target = _target(config, gpu, limit)
     vocab_size, data_vocab_size, notes = _vocabulary(config)
@@ -86,6 +88,12 @@ def _bytes_of(text: str) -> int:
     if found is None or float(found[1]) == 0:
         raise NanodynoError(f"--memory-limit={text} is no size", "for example 12GB or 11.2GiB")
     return int(float(found[1]) * GIB)
+
+
+def _refuse_endless(prices: dict[str, float | None]) -> None:
+    for option, price in prices.items():
+        if price is not None and not math.isfinite(price):
+            raise NanodynoError(f"{option}={price} is no price", "for example 0.30")
 
 
 def _target(config: "RunConfig", gpu: str | None, limit: int | None) -> "Target":

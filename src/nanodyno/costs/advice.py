@@ -9,6 +9,8 @@ from nanodyno.costs.memory import memory_of
 from nanodyno.costs.setup import FEWEST_ROWS, RECOMPUTE, Setup
 from nanodyno.costs.time import iteration_time
 
+LARGEST_TRIED = 4096
+"""Sequences of a micro-batch."""
 ArithmeticClass = Literal["exact", "rounding", "different"]
 
 
@@ -77,7 +79,8 @@ def _as_fused(setup: Setup) -> Setup:
 def _smaller(setup: Setup, limit_bytes: int, calibration: Calibration) -> Change:
     """The largest micro-batch of the same effective batch that fits; 1 where none does."""
     sequences = setup.batch_size * setup.micro_steps
-    sizes = (size for size in range(setup.batch_size - 1, 0, -1) if sequences % size == 0)
+    largest = min(setup.batch_size - 1, LARGEST_TRIED)
+    sizes = (size for size in range(largest, 0, -1) if sequences % size == 0)
     trials = (replace(setup, batch_size=size, micro_steps=sequences // size) for size in sizes)
     fitting = (trial for trial in trials if memory_of(trial, calibration).total <= limit_bytes)
     found = next(fitting, replace(setup, batch_size=1, micro_steps=sequences))

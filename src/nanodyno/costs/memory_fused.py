@@ -58,11 +58,16 @@ def _held(setup: Setup, multiprocessors: int) -> Peak:
 def _flat_elements(setup: Setup) -> int:
     shape = setup.shape
     C, L = shape.n_embd, shape.n_layer
-    vectors = [C] * (2 * L + 1)
+    block = [3 * C * C, C * C, 4 * C * C, 4 * C * C, C, C]
+    ends = [shape.vocab_size * C, shape.block_size * C, C]
     if shape.bias:
-        vectors += [C] * (2 * L + 1) + [3 * C, C, 4 * C, C] * L
-    matrices = [shape.vocab_size * C, shape.block_size * C] + [3 * C * C, C * C, 4 * C * C, 4 * C * C] * L
-    return sum(-(-size // ALIGNED) * ALIGNED for size in (*vectors, *matrices))
+        block += [3 * C, C, 4 * C, C, C, C]
+        ends += [C]
+    return L * _aligned(block) + _aligned(ends)
+
+
+def _aligned(sizes: list[int]) -> int:
+    return sum(-(-size // ALIGNED) * ALIGNED for size in sizes)
 
 
 def _kept(setup: Setup) -> int:

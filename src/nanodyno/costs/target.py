@@ -33,7 +33,9 @@ class Target:
 
 def named_target(name: str, limit_bytes: int | None) -> Target:
     card = card_named(name)
-    return Target(card.name, card, _limited(card.name, int(card.memory_bytes * SHOWN_SHARE), limit_bytes))
+    shown = int(card.memory_bytes * SHOWN_SHARE)
+    limit = shown if limit_bytes == card.memory_bytes else limit_bytes
+    return Target(card.name, card, _limited(card.name, shown, limit))
 
 
 def present_target(name: str, memory_bytes: int, limit_bytes: int | None) -> Target:
@@ -78,9 +80,9 @@ def _advice(name: str) -> str:
 def _limited(name: str, memory_bytes: int, limit_bytes: int | None) -> int:
     if limit_bytes is None:
         return memory_bytes
-    if limit_bytes > memory_bytes / SHOWN_SHARE:
+    if limit_bytes > memory_bytes:
         raise NanodynoError(
             f"--memory-limit is {limit_bytes / GIB:.1f} GiB, and {name} has {memory_bytes / GIB:.1f}",
             "a limit is for less than the card has: leave it out, or name a larger card with --gpu",
         )
-    return min(limit_bytes, memory_bytes)
+    return limit_bytes
