@@ -32,9 +32,9 @@ ALLOCATED = {
 
 
 @pytest.mark.parametrize("name", ALLOCATED)
-def test_the_peaks_of_the_log_are_predicted_within_two_percent(name: str) -> None:
+def test_the_peaks_of_the_log_are_predicted_within_one_percent(name: str) -> None:
     setup, gib = ALLOCATED[name]
-    assert memory_of(setup, measured()).allocated / GIB == pytest.approx(gib, 0.02)
+    assert memory_of(setup, measured()).allocated / GIB == pytest.approx(gib, 0.01)
 
 
 @pytest.mark.parametrize(

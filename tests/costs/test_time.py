@@ -92,9 +92,9 @@ LOGGED = {
 
 
 @pytest.mark.parametrize("name", LOGGED)
-def test_the_speeds_of_the_log_are_predicted_within_a_tenth(name: str) -> None:
+def test_the_speeds_of_the_log_are_predicted_within_7_percent(name: str) -> None:
     setup, tokens_per_second = LOGGED[name]
-    assert iteration_time(setup, measured()).tokens_per_second == pytest.approx(tokens_per_second, 0.10)
+    assert iteration_time(setup, measured()).tokens_per_second == pytest.approx(tokens_per_second, 0.07)
 
 
 def test_another_card_is_scaled_by_its_datasheet_and_not_verified() -> None:

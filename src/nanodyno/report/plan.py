@@ -100,7 +100,8 @@ def _speed_words(asked: Candidate, plan: Plan) -> str:
     if asked.share_of_peak is not None and card is not None:
         peak = quantities.flop_rate(card.peak_flops(asked.setup.dtype) or 0)
         words += f", {quantities.percent(asked.share_of_peak)} of the datasheet's {peak}"
-    return words + (", bound by launching" if asked.time.launch_bound else "")
+    words += ", bound by launching" if asked.time.launch_bound else ""
+    return words + (", if it fitted" if asked.fits is False else "")
 
 
 def _better(plan: Plan) -> str | None:
