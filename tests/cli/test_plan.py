@@ -91,7 +91,7 @@ def test_without_a_card_the_page_says_so_and_predicts_the_memory(nanodyno: Run) 
     done = nanodyno("plan", "demo", "--device=cpu")
     assert done.exit_code == 0
     assert "demo, no card: predicted memory only" in done.stdout
-    assert "--gpu NAME predicts the speed too" in done.stdout
+    assert "a recent one is assumed; --gpu NAME predicts" in done.stdout
 
 
 def cards(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:

@@ -47,8 +47,9 @@ def plan(  # noqa: PLR0913 - one parameter per option
 
     nanodyno plan gpt2-768 --batch_size=32 --gpu H200 --memory-limit 12GB --tokens 10B --price-kwh 0.30
 
-    The table goes over micro-batches at the same tokens per iteration. Every figure is a prediction; for a
-    card that is known by its datasheet only they are marked as unverified.
+    The table goes over micro-batches at the same tokens per iteration.
+
+    Every figure is predicted; of cards that we have not measured they are marked as unverified.
     """
     from nanodyno.config import build_config
     from nanodyno.recipes import load_settings, override, parse_overrides

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Literal
 
 from nanodyno.costs.calibration import Calibration
@@ -9,6 +10,8 @@ from nanodyno.costs.memory import memory_of
 from nanodyno.costs.setup import FEWEST_ROWS, RECOMPUTE, Setup
 from nanodyno.costs.time import iteration_time
 
+WORTH_TELLING = 0.01
+"""Of the memory needed."""
 LARGEST_TRIED = 4096
 """Sequences of a micro-batch."""
 ArithmeticClass = Literal["exact", "rounding", "different"]
@@ -26,9 +29,9 @@ class Advice:
 
 
 def advise(setup: Setup, limit_bytes: int, calibration: Calibration) -> tuple[Advice, ...]:
-    """Those that save anything: what fits first, each by what it costs in speed.
+    """Those that save anything worth telling: what fits first, each by what it costs in speed.
 
-    Where no switch is enough alone, the last one is all that leave the arithmetic as it is, together.
+    Where no switch is enough alone, also the fastest of those together that leave the arithmetic as it is.
     """
     before = memory_of(setup, calibration).total
     seconds = iteration_time(setup, calibration).seconds
@@ -42,9 +45,9 @@ def advise(setup: Setup, limit_bytes: int, calibration: Calibration) -> tuple[Ad
         *(judged(*each) for each in _switches(setup)),
         judged(*_smaller(setup, limit_bytes, calibration)),
     ]
-    useful = [each for each in single if each.saved_bytes > 0]
+    useful = [each for each in single if each.saved_bytes > WORTH_TELLING * before]
     if not any(each.fits for each in useful):
-        useful.append(judged(*_all_together(setup)))
+        useful.append(judged(*_together(setup, limit_bytes, calibration)))
     return tuple(sorted(useful, key=lambda each: (not each.fits, each.slower)))
 
 
@@ -78,20 +81,41 @@ def _as_fused(setup: Setup) -> Setup:
 
 def _smaller(setup: Setup, limit_bytes: int, calibration: Calibration) -> Change:
     """The largest micro-batch of the same effective batch that fits; 1 where none does."""
-    sequences = setup.batch_size * setup.micro_steps
-    largest = min(setup.batch_size - 1, LARGEST_TRIED)
-    sizes = (size for size in range(largest, 0, -1) if sequences % size == 0)
-    trials = (replace(setup, batch_size=size, micro_steps=sequences // size) for size in sizes)
-    fitting = (trial for trial in trials if memory_of(trial, calibration).total <= limit_bytes)
-    found = next(fitting, replace(setup, batch_size=1, micro_steps=sequences))
+    found = _largest_that_fits(setup, setup.batch_size - 1, limit_bytes, calibration)
     return {"batch_size": str(found.batch_size)}, "rounding", found
 
 
-def _all_together(setup: Setup) -> Change:
+def _largest_that_fits(setup: Setup, largest: int, limit_bytes: int, calibration: Calibration) -> Setup:
     sequences = setup.batch_size * setup.micro_steps
-    settings = {"batch_size": "1", "loss_rows": str(FEWEST_ROWS)}
-    least = replace(setup, batch_size=1, micro_steps=sequences, loss_rows=FEWEST_ROWS)
-    if setup.kernels == "fused":
-        settings |= {"recompute": "full", "offload_moments": "True"}
-        least = replace(least, recompute="full", offload_moments=True)
-    return settings, "rounding", least
+    sizes = (size for size in range(min(largest, LARGEST_TRIED), 0, -1) if sequences % size == 0)
+    trials = (replace(setup, batch_size=size, micro_steps=sequences // size) for size in sizes)
+    fitting = (trial for trial in trials if memory_of(trial, calibration).total <= limit_bytes)
+    return next(fitting, replace(setup, batch_size=1, micro_steps=sequences))
+
+
+def _together(setup: Setup, limit_bytes: int, calibration: Calibration) -> Change:
+    """The fastest that fits of all that keep the arithmetic; where none does, the smallest."""
+    fused = setup.kernels == "fused"
+    levels = RECOMPUTE[RECOMPUTE.index(setup.recompute) :] if fused else (setup.recompute,)
+    rows = (setup.loss_rows, FEWEST_ROWS) if setup.rows > FEWEST_ROWS else (setup.loss_rows,)
+    offloads = (False, True) if fused and not setup.offload_moments else (setup.offload_moments,)
+    trials = [
+        _largest_that_fits(
+            replace(setup, recompute=level, loss_rows=few, offload_moments=away),
+            setup.batch_size,
+            limit_bytes,
+            calibration,
+        )
+        for level, few, away in product(levels, rows, offloads)
+    ]
+    fitting = [trial for trial in trials if memory_of(trial, calibration).total <= limit_bytes]
+    if fitting:
+        found = min(fitting, key=lambda trial: iteration_time(trial, calibration).seconds)
+    else:
+        found = min(trials, key=lambda trial: memory_of(trial, calibration).total)
+    return _changes(setup, found), "rounding", found
+
+
+def _changes(before: Setup, after: Setup) -> dict[str, str]:
+    keys = ("batch_size", "loss_rows", "recompute", "offload_moments")
+    return {key: str(getattr(after, key)) for key in keys if getattr(after, key) != getattr(before, key)}

@@ -153,7 +153,9 @@ def candidates_table(plan: Plan) -> Table:
 def _remarks(plan: Plan) -> list[str]:
     remarks: list[str] = []
     if plan.target.name is None:
-        remarks.append("no GPU here, and none named: --gpu NAME predicts the speed too")
+        remarks.append(
+            "no GPU here, and none named: a recent one is assumed; --gpu NAME predicts the speed too"
+        )
     elif plan.target.card is None:
         remarks.append(
             f"{plan.target.name} is not in the table of cards: `nanodyno probe` measures its speed"
