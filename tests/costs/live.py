@@ -156,6 +156,29 @@ def autograd_peaks_of_code(setup: Setup) -> tuple[int, int]:
         return peak - inputs.numel() * 8, live.peak - before
 
 
+def saved_by_a_compiled_step(setup: Setup) -> int:
+    """Bytes that torch's partitioner, which compilation uses too, keeps from the forward for the backward."""
+    half = DTYPES[setup.dtype]
+    model = GPT(setup.shape)
+    model.loss_rows = setup.loss_rows
+    model.use_attention("torch")
+    own = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
+    kept: dict[int, Tensor] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage()._cdata] = tensor
+        return tensor
+
+    inputs = torch.zeros(setup.batch_size, setup.shape.block_size, dtype=torch.int64)
+    torch.compiler.reset()
+    compiled = torch.compile(model, dynamic=False, backend="aot_eager_decomp_partition")
+    hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+    with hooks, torch.autocast("cpu", half, half != torch.float32):
+        loss = compiled(inputs, inputs)
+    del loss
+    return sum(tensor.untyped_storage().nbytes() for key, tensor in kept.items() if key not in own)
+
+
 def gpt(n_layer: int, heads: int, block_size: int, vocab_size: int, bias: bool = False) -> ModelShape:
     return ModelShape(
         n_layer=n_layer,

@@ -11,6 +11,7 @@ from tests.costs.live import (
     autograd_peaks_of_code,
     fused_peak_of_code,
     gpt,
+    saved_by_a_compiled_step,
     without_launches,
 )
 
@@ -88,6 +89,16 @@ def test_an_eager_micro_step_and_an_evaluation_peak_where_torch_does(seed: int) 
     predicted = autograd_peak(setup)
     assert predicted.total - predicted.optimiser == pytest.approx(peak, 0.01)
     assert evaluation_bytes(setup) == pytest.approx(evaluation, 0.01)
+
+
+@pytest.mark.parametrize(("dtype", "dropout"), [("bfloat16", 0.0), ("bfloat16", 0.1), ("float32", 0.0)])
+def test_a_compiled_micro_step_saves_what_is_predicted(dtype: Any, dropout: float) -> None:
+    """All that is alive at the loss but the gradient of the head."""
+    shape = replace(gpt(2, 2, 128, 1024), dropout=dropout)
+    setup = Setup(shape, 8, 4, dtype=dtype, kernels="autograd", compiled=True, cuda_graph=False)
+    peak = autograd_peak(setup)
+    alive = peak.casts + peak.activations + peak.logits_and_loss + peak.largest_temporary
+    assert alive - setup.half * 1024 * 128 == pytest.approx(saved_by_a_compiled_step(setup), 0.01)
 
 
 def test_what_a_block_keeps_is_36_24_16_and_4_bytes_times_the_width() -> None:

@@ -85,8 +85,10 @@ def test_where_no_switch_is_enough_the_fastest_together_that_fits_is_told() -> N
     plan = planned(limit=5 * GIB, n_layer=24, n_embd=1024, n_head=16)
     fitting = [each for each in plan.advice if each.fits]
     assert [dict(each.settings)["offload_moments"] for each in fitting] == ["True"]
-    changes = {"batch_size": int(dict(fitting[0].settings).get("batch_size", 8))}
-    smaller = planned(limit=5 * GIB, n_layer=24, n_embd=1024, n_head=16, offload_moments=True, **changes)
+    size = int(dict(fitting[0].settings).get("batch_size", 8))
+    smaller = planned(
+        limit=5 * GIB, n_layer=24, n_embd=1024, n_head=16, offload_moments=True, batch_size=size
+    )
     assert smaller.asked.fits
     assert {each.arithmetic for each in fitting} == {"rounding"}
 

@@ -70,7 +70,7 @@ def _losses_by_rows(setup: Setup, head: int, feeds: int) -> list[int]:
     h, N, C = setup.half, setup.positions, setup.shape.n_embd
     logits = setup.rows * setup.shape.vocab_size
     wide = 0 if h == FLOAT else 1  # the logits once more in fp32
-    hidden = 0 if h == FLOAT else FLOAT * N * C
+    hidden = 0 if h == FLOAT or setup.compiled else FLOAT * N * C
     cast = h * head if h != FLOAT else 0
     looped = feeds + hidden + N * (h * C + FLOAT) + FLOAT * head + cast
     softmax = h * logits if setup.compiled else (2 + wide) * FLOAT * logits
