@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 DATA_FOLDER = Path("data")
 GIB = 2**30
+GPT2_VOCABULARY = 50257
 
 
 def plan(  # noqa: PLR0913 - one parameter per option
@@ -128,8 +129,9 @@ def _vocabulary(config: "RunConfig") -> tuple[int, int, tuple[str, ...]]:
     """Of the model and of the data, and what had to be assumed."""
     from nanodyno.config import padded_vocab_size
     from nanodyno.data.resolve import EMBEDDED, resolve_dataset
+    from nanodyno.data.tokenizers import BytesTokenizer
 
-    own = {"gpt2": 50257, "bytes": 257}[config.tokenizer]
+    own = {"gpt2": GPT2_VOCABULARY, "bytes": BytesTokenizer.vocab_size}[config.tokenizer]
     notes: tuple[str, ...] = ()
     if config.dataset != EMBEDDED:
         try:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
-from nanodyno.hardware.cards import Card, find_card
+from nanodyno.costs.target import card_named
+from nanodyno.hardware.cards import Card
 
 REFERENCE = "H200"
 """The card that was measured; others are scaled from it by their datasheets."""
@@ -44,8 +45,7 @@ def measured(name: str = REFERENCE) -> Calibration:
 
 def calibration_for(card: Card | None, dtype: str = "bfloat16") -> Calibration:
     """The card's own, or the reference's scaled by datasheet peak and bandwidth, and then not verified."""
-    reference, own = measured(), find_card(REFERENCE, None)
-    assert own is not None
+    reference, own = measured(), card_named(REFERENCE)
     if card is None or (card.name == REFERENCE and dtype != "float32"):
         return reference
     peak = card.peak_flops(dtype) or card.tensor_flops

@@ -164,6 +164,8 @@ def _remarks(plan: Plan) -> list[str]:
         remarks.append(
             f"unverified: rates of an H200, scaled by {plan.target.name}'s datasheet peak and bandwidth"
         )
+    if plan.asked.setup.fp8:
+        remarks.append("fp8 is there from Ada and Hopper on; training refuses it on an older card")
     return remarks
 
 

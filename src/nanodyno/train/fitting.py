@@ -8,8 +8,8 @@ from nanodyno.costs.calibration import calibration_for
 from nanodyno.costs.memory import memory_of
 from nanodyno.costs.plan import least_recompute
 from nanodyno.costs.setup import settle
+from nanodyno.costs.target import present_target
 from nanodyno.errors import NanodynoError
-from nanodyno.hardware.cards import find_card
 from nanodyno.train.device import Choice
 from nanodyno.train.kernels import choose_way
 
@@ -25,7 +25,8 @@ def refuse_what_cannot_fit(config: RunConfig, vocab_size: int, choice: Choice, p
         return
     properties = torch.cuda.get_device_properties(choice.device)
     limit = int(properties.total_memory * torch.cuda.get_per_process_memory_fraction(choice.device))
-    calibration = calibration_for(find_card(properties.name, properties.total_memory), choice.dtype)
+    card = present_target(properties.name, properties.total_memory, None).card
+    calibration = calibration_for(card, choice.dtype)
     way = choose_way(config, choice, processes).kernels
     setup = settle(config, config.model_shape(vocab_size), choice.dtype, limit, way)
     if config.recompute == "auto" and way == "fused":
