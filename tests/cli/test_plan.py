@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from nanodyno.errors import NanodynoError
+
 Run = Callable[..., Any]
 COMPONENTS = {
     "weights", "grads", "optimiser", "casts", "activations", "logits_and_loss", "largest_temporary",
@@ -127,3 +129,16 @@ def test_an_unknown_card_at_hand_has_no_speed(nanodyno: Run, monkeypatch: pytest
 def test_a_dataset_that_is_not_here_is_told(nanodyno: Run) -> None:
     page = nanodyno("plan", "gpt2-768", "--gpu", "H200", "--dataset=elsewhere").stdout
     assert "dataset elsewhere is not here: a vocabulary of 50,257 is assumed" in page
+
+
+def test_force_trains_what_is_predicted_not_to_fit(
+    nanodyno: Run, tiny: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise NanodynoError("this needs more than there is", "make it smaller")
+
+    monkeypatch.setattr("nanodyno.train.runner.refuse_what_cannot_fit", refuse)
+    refused = nanodyno(*tiny)
+    assert refused.exit_code == 2
+    assert "this needs more than there is" in refused.stderr
+    assert nanodyno(*tiny, "--force").exit_code == 0
