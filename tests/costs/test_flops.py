@@ -1,3 +1,4 @@
+import random
 from fractions import Fraction
 
 import pytest
@@ -59,3 +60,20 @@ def test_the_formula_agrees_with_a_walk_over_every_matrix_product(bias):
 
 def test_the_formula_agrees_with_the_walk_at_the_cases_size(narrow):
     assert flops_per_token(narrow) == walk(narrow)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_formula_agrees_with_the_walk_for_random_models(seed):
+    draw = random.Random(seed)
+    heads = draw.randint(1, 6)
+    shape = ModelShape(
+        n_layer=draw.randint(1, 5),
+        n_head=heads,
+        n_embd=heads * draw.randint(1, 70),
+        block_size=draw.randint(1, 40),
+        vocab_size=draw.randint(2, 60_000),
+        bias=draw.random() < 0.5,
+        dropout=0.0,
+        gelu="exact",
+    )
+    assert flops_per_token(shape) == walk(shape)

@@ -11,6 +11,7 @@ from nanodyno import __version__
 from nanodyno.cli.demo import demo
 from nanodyno.cli.doctor import doctor
 from nanodyno.cli.options import INTERRUPTED
+from nanodyno.cli.plan import plan
 from nanodyno.cli.prepare import prepare
 from nanodyno.cli.probe import probe
 from nanodyno.cli.runs import runs
@@ -74,6 +75,10 @@ app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
     no_args_is_help=True,
 )(probe)
+app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    no_args_is_help=True,
+)(plan)
 app.command()(runs)
 app.command(no_args_is_help=True)(show)
 app.command(no_args_is_help=True)(sample)

@@ -17,6 +17,7 @@ RUNS_FOLDER = Path("runs")
 INTERRUPTED = 130
 """The exit code after Ctrl-C."""
 
+_SIZES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
@@ -65,3 +66,12 @@ def time_of(text: str) -> float:
     if wanted <= now:
         raise NanodynoError(f"{text} has passed", f"it is {now:%Y-%m-%dT%H:%M} now")
     return wanted.timestamp()
+
+
+def count_of(text: str, option: str) -> int:
+    """10B, 2.5M, 100k or 1_000_000 as a number."""
+    found = re.fullmatch(r"(\d[\d_]*(?:\.\d+)?)([kmbt]?)", text.strip().lower())
+    number = round(float(found[1].replace("_", "")) * _SIZES[found[2]]) if found else 0
+    if number < 1:
+        raise NanodynoError(f"{option}={text} is not a number of tokens", "for example 10B, 2.5M or 100000")
+    return number

@@ -1,13 +1,12 @@
 """`nanodyno prepare`: text to verified token shards."""
 
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from nanodyno.cli.options import Json, console_for
+from nanodyno.cli.options import Json, console_for, count_of
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
@@ -17,16 +16,6 @@ if TYPE_CHECKING:
     from nanodyno.report.preparation import PreparationDisplay
 
 DATA_FOLDER = Path("data")
-_SIZES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
-
-
-def count_of(text: str, option: str) -> int:
-    """10B, 2.5M, 100k or 1_000_000 as a number."""
-    found = re.fullmatch(r"(\d[\d_]*(?:\.\d+)?)([kmbt]?)", text.strip().lower())
-    number = round(float(found[1].replace("_", "")) * _SIZES[found[2]]) if found else 0
-    if number < 1:
-        raise NanodynoError(f"{option}={text} is not a number of tokens", "for example 10B, 2.5M or 100000")
-    return number
 
 
 def prepare(  # noqa: PLR0913 - one parameter per option

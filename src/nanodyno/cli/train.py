@@ -57,6 +57,9 @@ def train(  # noqa: PLR0913 - one parameter per option
     detach: Annotated[
         bool, typer.Option("--detach", help="Train in the background; `nanodyno runs --watch` shows it.")
     ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Try it even where the plan says that it cannot fit the card.")
+    ] = False,
     log: Annotated[
         Literal["auto", "plain", "nanogpt"],
         typer.Option(help="auto: live on a terminal, else plain lines; nanogpt: nanoGPT's own format."),
@@ -109,7 +112,7 @@ def train(  # noqa: PLR0913 - one parameter per option
 
         return train_in_background(folder, sys.argv[1:], json)
     notes = tuple(f"accepted and ignored: {key}" for key in settings.ignored)
-    job = Job(config, folder.name, folder, ("nanodyno", *sys.argv[1:]), notes, limits=limits)
+    job = Job(config, folder.name, folder, ("nanodyno", *sys.argv[1:]), notes, limits=limits, force=force)
     if is_first():
         return _train(job, log, json)
     from nanodyno.train.runner import run_training

@@ -20,3 +20,5 @@ class Job:
     notes: tuple[str, ...] = ()
     data_folder: Path = DATA_FOLDER
     limits: Limits = field(default_factory=Limits)
+    force: bool = False
+    """To try what is predicted not to fit."""

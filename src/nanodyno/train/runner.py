@@ -21,6 +21,7 @@ from nanodyno.train import checkpoint, continuing
 from nanodyno.train.continuing import Earlier
 from nanodyno.train.describe import as_prepared, describe
 from nanodyno.train.device import Choice, choose, is_out_of_memory
+from nanodyno.train.fitting import refuse_what_cannot_fit
 from nanodyno.train.job import Job
 from nanodyno.train.processes import Processes, launched, local_rank, open_processes
 from nanodyno.train.sentry import Diverged
@@ -62,6 +63,8 @@ def _lead(job: Job, watch: Watch, stops: Stops, processes: Processes) -> StopRea
             if continuing.has_ended(earlier, job.config):
                 return _nothing_to_do(job.folder, earlier, watch, processes)
             record = continuing.continued(record, earlier)
+        if not job.force:
+            refuse_what_cannot_fit(job.config, vocab_size, choice, processes.count)
         saved = earlier.saved if earlier else None
         processes.share("checkpoint", str(saved.folder.absolute()) if saved else "")
         trainer = _trainer(job.config, dataset, vocab_size, choice, processes)

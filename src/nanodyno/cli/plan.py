@@ -1,0 +1,144 @@
+"""`nanodyno plan`: before running, on any card: does it fit, how fast, how long, what it costs."""
+
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nanodyno.cli.options import Json, console_for, count_of
+from nanodyno.errors import NanodynoError
+
+if TYPE_CHECKING:
+    from nanodyno.config import RunConfig
+    from nanodyno.costs.target import Target
+
+DATA_FOLDER = Path("data")
+GIB = 2**30
+GPT2_VOCABULARY = 50257
+
+
+def plan(  # noqa: PLR0913 - one parameter per option
+    context: typer.Context,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE|FILE.toml|FILE.py", help="What to plan: as for train, --key=value changes it."
+        ),
+    ],
+    gpu: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="A card by its name, owned or not (default: the one at hand)."),
+    ] = None,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Of the card's memory, 12GB (of 2^30 bytes) or 11.2GiB."),
+    ] = None,
+    tokens: Annotated[
+        str | None, typer.Option(help="To train on, such as 10B (default: the config's max_iters).")
+    ] = None,
+    price_kwh: Annotated[float | None, typer.Option(min=0.0, help="Price of a kilowatt-hour.")] = None,
+    price_hour: Annotated[float | None, typer.Option(min=0.0, help="Rent of the card for an hour.")] = None,
+    json: Json = False,
+) -> None:
+    """Predict, before running: does it fit, how fast, how long, what it costs. Nothing is run.
+
+    nanodyno plan gpt2-768 --gpu "RTX 3060 12GB"
+
+    nanodyno plan gpt2-768 --batch_size=32 --gpu H200 --memory-limit 12GB --tokens 10B --price-kwh 0.30
+
+    The table goes over micro-batches at the same tokens per iteration.
+
+    Every figure is predicted; of cards that we have not measured they are marked as unverified.
+    """
+    from nanodyno.config import build_config
+    from nanodyno.recipes import load_settings, override, parse_overrides
+
+    if source.startswith("-"):
+        raise NanodynoError(
+            f"a config comes before {source}", "for example: nanodyno plan gpt2-768 --gpu H200"
+        )
+    settings = override(load_settings(source), parse_overrides(context.args))
+    config = build_config(settings.values)
+
+    from nanodyno.costs.plan import Wishes, make_plan
+
+    _refuse_endless({"--price-kwh": price_kwh, "--price-hour": price_hour})
+    limit = None if memory_limit is None else _bytes_of(memory_limit)
+    target = _target(config, gpu, limit)
+    vocab_size, data_vocab_size, notes = _vocabulary(config)
+    wishes = Wishes(None if tokens is None else count_of(tokens, "--tokens"), price_kwh, price_hour)
+    planned = make_plan(config, vocab_size, data_vocab_size, target, wishes)
+    if json:
+        from nanodyno.report.document import to_json
+        from nanodyno.report.plan import plan_document
+
+        typer.echo(to_json(plan_document(planned)))
+        for note in notes:
+            typer.echo(note, err=True)
+        return
+    from nanodyno.report.plan import plan_page
+
+    console = console_for(json)
+    console.print(plan_page(planned, settings.name, notes, console.width))
+
+
+def _bytes_of(text: str) -> int:
+    """Cards are sold by GB and mean 2^30 bytes."""
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)\s*(?:GB|GiB|G)?", text.strip(), re.IGNORECASE)
+    if found is None or float(found[1]) == 0:
+        raise NanodynoError(f"--memory-limit={text} is no size", "for example 12GB or 11.2GiB")
+    return int(float(found[1]) * GIB)
+
+
+def _refuse_endless(prices: dict[str, float | None]) -> None:
+    for option, price in prices.items():
+        if price is not None and not math.isfinite(price):
+            raise NanodynoError(f"{option}={price} is no price", "for example 0.30")
+
+
+def _target(config: "RunConfig", gpu: str | None, limit: int | None) -> "Target":
+    from nanodyno.costs.target import Target, named_target
+
+    if gpu is not None:
+        return named_target(gpu, limit)
+    return _at_hand(config, limit) or Target(None, None, limit)
+
+
+def _at_hand(config: "RunConfig", limit: int | None) -> "Target | None":
+    """The card that training would take; None where there is none."""
+    import torch
+
+    from nanodyno.costs.target import present_target
+
+    if config.device in ("cpu", "mps") or not torch.cuda.is_available():
+        return None
+    cards = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
+    _, _, number = config.device.partition(":")
+    if number and int(number) >= len(cards):
+        raise NanodynoError(f"device={config.device}, but this machine has {len(cards)} of them")
+    if not number and len({(card.name, card.total_memory) for card in cards}) > 1:
+        listed = ", ".join(f"cuda:{place} {card.name}" for place, card in enumerate(cards))
+        raise NanodynoError(f"which card is meant: {listed}", "name one by --device=cuda:N or --gpu NAME")
+    card = cards[int(number) if number else 0]
+    return present_target(card.name, card.total_memory, limit)
+
+
+def _vocabulary(config: "RunConfig") -> tuple[int, int, tuple[str, ...]]:
+    """Of the model and of the data, and what had to be assumed."""
+    from nanodyno.config import padded_vocab_size
+    from nanodyno.data.resolve import EMBEDDED, resolve_dataset
+    from nanodyno.data.tokenizers import BytesTokenizer
+
+    own = {"gpt2": GPT2_VOCABULARY, "bytes": BytesTokenizer.vocab_size}[config.tokenizer]
+    notes: tuple[str, ...] = ()
+    if config.dataset != EMBEDDED:
+        try:
+            own = resolve_dataset(config.dataset, DATA_FOLDER, config.tokenizer, config.vocab_size).vocab_size
+        except NanodynoError:
+            if config.vocab_size is None:
+                notes = (f"dataset {config.dataset} is not here: a vocabulary of {own:,} is assumed",)
+    if config.vocab_size is not None:
+        return config.vocab_size, min(own, config.vocab_size), notes
+    return padded_vocab_size(own), own, notes

@@ -1,0 +1,110 @@
+"""Memory of the micro-step by torch's autograd (model/gpt.py), eager and compiled, and of evaluations.
+
+Everything is bytes. Eager lifetimes are torch's own; a compiled micro-step saves the same for its backward
+pass and differs in the loss, where softmax and its gradient are made in the place of the logits.
+"""
+
+from dataclasses import replace
+
+from nanodyno.costs.parameters import parameters
+from nanodyno.costs.parts import Peak, highest
+from nanodyno.costs.setup import Setup
+
+FLOAT = 4
+STATISTICS = 8
+EVALUATED_LOGITS = 2**25
+"""Logits that an evaluation has in memory at once (train/evaluate.py)."""
+
+
+def autograd_peak(setup: Setup) -> Peak:
+    held = _held(setup)
+    with_blocks = replace(held, casts=_casts(setup), activations=_activations(setup))
+    if setup.micro_steps == 1:  # gradients are let go of by an update, and come as activations go
+        with_blocks = replace(with_blocks, grads=0)
+    last = setup.positions * setup.shape.n_embd * FLOAT
+    moments = [replace(with_blocks, logits_and_loss=loss, largest_temporary=last) for loss in _losses(setup)]
+    in_block = replace(with_blocks, largest_temporary=_in_block(setup))
+    return highest([*moments, in_block, replace(held, largest_temporary=_at_the_end(setup))])
+
+
+def _held(setup: Setup) -> Peak:
+    count = parameters(setup.shape).total
+    return Peak(weights=FLOAT * count, grads=FLOAT * count, optimiser=2 * FLOAT * count)
+
+
+def _casts(setup: Setup) -> int:
+    """Autocast's copies of what enters a product, kept for the backward pass."""
+    if setup.dtype == "float32":
+        return 0
+    shape = setup.shape
+    biases = 9 * shape.n_embd * shape.n_layer if shape.bias else 0
+    head = shape.vocab_size * shape.n_embd
+    entering = parameters(shape).matmul_weights + biases
+    return setup.half * (entering if setup.loss_rows is None else entering - head)
+
+
+def _activations(setup: Setup) -> int:
+    """Kept by the blocks: two residual streams and norms, q, k, v, attention, and the MLP around GELU."""
+    shape, h = setup.shape, setup.half
+    C = shape.n_embd
+    dropped = 2 * C if shape.dropout else 0  # a byte each: which ones
+    block = 2 * FLOAT * C + 14 * h * C + 2 * STATISTICS + FLOAT * shape.n_head + dropped
+    whole = shape.n_layer * block + (C if shape.dropout else 0)
+    return setup.positions * whole
+
+
+def _losses(setup: Setup) -> list[int]:
+    shape, h, N = setup.shape, setup.half, setup.positions
+    head = shape.vocab_size * shape.n_embd
+    feeds = N * (shape.n_embd * h + STATISTICS)
+    if setup.loss_rows is None:
+        logits = N * shape.vocab_size
+        # Eager: softmax in fp32, its gradient and that of the logits; compiled: all in one place, then the
+        # head's gradient.
+        return [feeds + (logits * h + head * h if setup.compiled else 3 * FLOAT * logits)]
+    return _losses_by_rows(setup, head, feeds)
+
+
+def _losses_by_rows(setup: Setup, head: int, feeds: int) -> list[int]:
+    """model/loss.py: in the loop, where the gradient of the head is made, and in the backward pass."""
+    h, N, C = setup.half, setup.positions, setup.shape.n_embd
+    logits = setup.rows * setup.shape.vocab_size
+    wide = 0 if h == FLOAT else 1  # the logits once more in fp32
+    hidden = 0 if h == FLOAT or setup.compiled else FLOAT * N * C
+    cast = h * head if h != FLOAT else 0
+    looped = feeds + hidden + N * (h * C + FLOAT) + FLOAT * head + cast
+    softmax = h * logits if setup.compiled else (2 + wide) * FLOAT * logits
+    return [
+        looped + h * logits + softmax,
+        looped + h * logits + h * head,
+        N * STATISTICS + 3 * FLOAT * N * C + 2 * FLOAT * head,
+    ]
+
+
+def _in_block(setup: Setup) -> int:
+    """Where the last block's backward pass begins: the gradients of the residual stream and of GELU's output,
+    of the weights after it, and the head's, which waits for the embedding's."""
+    shape, h, N = setup.shape, setup.half, setup.positions
+    C = shape.n_embd
+    cast = 0 if h == FLOAT else h * C
+    return N * (FLOAT * C + cast + 4 * h * C) + 4 * h * C * C + FLOAT * shape.vocab_size * C
+
+
+def _at_the_end(setup: Setup) -> int:
+    """Of a backward pass: the embedding's gradient beside the head's; compiled, every gradient anew."""
+    head = FLOAT * setup.shape.vocab_size * setup.shape.n_embd
+    if setup.compiled and setup.micro_steps > 1:
+        return FLOAT * parameters(setup.shape).total + head
+    return 3 * head  # both, and their sum
+
+
+def evaluation_bytes(setup: Setup) -> int:
+    """What an evaluation adds to the weights: no gradients, one block at a time, few logits at once."""
+    shape, N, h = setup.shape, setup.positions, setup.half
+    C, V = shape.n_embd, shape.vocab_size
+    rows = min(N, max(1, EVALUATED_LOGITS // V))
+    in_mlp = N * C * (3 * FLOAT + 8 * h)
+    before_gelu = N * C * (3 * FLOAT + 5 * h) + (0 if h == FLOAT else 4 * h * C * C)
+    in_loss = FLOAT * N * C + rows * V * 2 * FLOAT
+    in_head = FLOAT * N * C + rows * V * h + (0 if h == FLOAT else h * V * C)
+    return max(in_mlp, before_gelu, in_loss, in_head)

@@ -1,0 +1,151 @@
+"""Before running: does it fit, how fast, how long, and what it costs. All of it is predicted."""
+
+from dataclasses import dataclass, replace
+
+from nanodyno.config import RunConfig
+from nanodyno.costs.advice import Advice, advise
+from nanodyno.costs.calibration import Calibration, calibration_for
+from nanodyno.costs.flops import flops_per_token, nanogpt_flops_per_token
+from nanodyno.costs.memory import Memory, memory_of
+from nanodyno.costs.parameters import ParameterCount, parameters
+from nanodyno.costs.setup import RECOMPUTE, Setup, settle
+from nanodyno.costs.target import Target
+from nanodyno.costs.time import IterationTime, iteration_time
+
+CHINCHILLA_TOKENS_PER_PARAMETER = 20
+"""About where Hoffmann and others (2022) found a model and its data in balance for the work they take."""
+LARGEST_SHOWN = 128
+MOST_CANDIDATES = 9
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a user wants to know besides; money in whatever currency the prices are in."""
+
+    tokens: int | None = None
+    price_kwh: float | None = None
+    price_hour: float | None = None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One micro-batch at the same effective batch. None is not known: no card, or no limit."""
+
+    setup: Setup
+    memory: Memory
+    fits: bool | None
+    time: IterationTime | None
+    share_of_peak: float | None
+
+
+@dataclass(frozen=True)
+class Bill:
+    """To train on so many tokens. Energy is the board's power all the time: an estimate, and a high one."""
+
+    tokens: int
+    hours: float | None
+    kwh: float | None
+    energy_cost: float | None
+    rent: float | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    target: Target
+    params: ParameterCount
+    flops_exact: int
+    flops_nanogpt: int
+    asked: Candidate
+    candidates: tuple[Candidate, ...]
+    """By micro-batch; `asked` is one of them."""
+    advice: tuple[Advice, ...]
+    """What would make it fit, the cheapest in speed first; empty where it fits or nothing is known."""
+    bill: Bill
+    verified: bool
+    """Whether the card's own rates were measured by us."""
+
+    @property
+    def tokens_per_parameter(self) -> float:
+        return self.bill.tokens / self.params.total
+
+
+def make_plan(
+    config: RunConfig, vocab_size: int, data_vocab_size: int, target: Target, wishes: Wishes
+) -> Plan:
+    shape = config.model_shape(vocab_size)
+    dtype = target.dtype(config.dtype)
+    calibration = calibration_for(target.card, dtype)
+    maker = _Maker(config, target, calibration, flops_per_token(shape, data_vocab_size))
+    settled = settle(config, shape, dtype, target.memory_bytes)
+    asked = maker.candidate(settled)
+    return Plan(
+        target=target,
+        params=parameters(shape),
+        flops_exact=flops_per_token(shape, data_vocab_size),
+        flops_nanogpt=nanogpt_flops_per_token(shape),
+        asked=asked,
+        candidates=tuple(
+            maker.candidate(replace(settled, batch_size=size, micro_steps=steps))
+            for size, steps in splits(settled)
+        ),
+        advice=()
+        if target.memory_bytes is None or asked.fits
+        else advise(asked.setup, target.memory_bytes, calibration),
+        bill=_bill(asked, config, target, wishes),
+        verified=calibration.verified and target.card is not None,
+    )
+
+
+@dataclass(frozen=True)
+class _Maker:
+    config: RunConfig
+    target: Target
+    calibration: Calibration
+    flops: int
+
+    def candidate(self, setup: Setup) -> Candidate:
+        limit = self.target.memory_bytes
+        if self.config.recompute == "auto" and setup.kernels == "fused" and limit is not None:
+            setup = least_recompute(setup, limit, self.calibration)
+        memory = memory_of(setup, self.calibration)
+        card = self.target.card
+        time = None if card is None else iteration_time(setup, self.calibration)
+        peak = None if card is None else card.peak_flops(setup.dtype)
+        return Candidate(
+            setup=setup,
+            memory=memory,
+            fits=None if limit is None else memory.total <= limit,
+            time=time,
+            share_of_peak=None if time is None or not peak else time.tokens_per_second * self.flops / peak,
+        )
+
+
+def least_recompute(setup: Setup, limit_bytes: int, calibration: Calibration) -> Setup:
+    """As the trainer does by trying: the least that fits, or the most there is."""
+    trials = [replace(setup, recompute=each) for each in RECOMPUTE]
+    fitting = (trial for trial in trials if memory_of(trial, calibration).total <= limit_bytes)
+    return next(fitting, trials[-1])
+
+
+def splits(setup: Setup) -> list[tuple[int, int]]:
+    """Micro-batches that divide the effective batch, with their micro-steps: doubling, and the one asked."""
+    sequences = setup.batch_size * setup.micro_steps
+    largest = min(sequences, max(LARGEST_SHOWN, setup.batch_size))
+    sizes = [size for size in range(1, min(largest, LARGEST_SHOWN) + 1) if sequences % size == 0]
+    if len(sizes) > MOST_CANDIDATES:
+        sizes = [size for size in sizes if size & (size - 1) == 0]
+    return [(size, sequences // size) for size in sorted({*sizes, setup.batch_size})]
+
+
+def _bill(asked: Candidate, config: RunConfig, target: Target, wishes: Wishes) -> Bill:
+    tokens = wishes.tokens or config.max_iters * config.tokens_per_iter
+    hours = None if asked.time is None else tokens / asked.time.tokens_per_second / 3600
+    watts = None if target.card is None else target.card.tdp_watts
+    kwh = None if hours is None or watts is None else hours * watts / 1000
+    return Bill(
+        tokens=tokens,
+        hours=hours,
+        kwh=kwh,
+        energy_cost=None if kwh is None or wishes.price_kwh is None else kwh * wishes.price_kwh,
+        rent=None if hours is None or wishes.price_hour is None else hours * wishes.price_hour,
+    )

@@ -1,0 +1,52 @@
+"""The card that a plan is for: by name, or the one at hand; under a limit of memory."""
+
+from dataclasses import dataclass
+
+from nanodyno.costs.setup import Dtype
+from nanodyno.errors import NanodynoError
+from nanodyno.hardware.cards import Card, card_named, find_card
+
+GIB = 2**30
+SHOWN_SHARE = 0.97
+"""Of a card's nominal memory what drivers show at least, where nothing is shown on a display."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """`memory_bytes` is what all of a training may take, context included; None where nothing is known."""
+
+    name: str | None
+    card: Card | None
+    memory_bytes: int | None
+
+    def dtype(self, asked: str) -> Dtype:
+        """As the trainer chooses on such a card; a card that is not known is taken for a recent one."""
+        own: Dtype = (
+            "float16" if self.card is not None and self.card.tensor_dtype == "float16" else "bfloat16"
+        )
+        if asked in ("auto", "bfloat16"):
+            return own
+        return "float32" if asked == "float32" else "float16"
+
+
+def named_target(name: str, limit_bytes: int | None) -> Target:
+    card = card_named(name)
+    shown = int(card.memory_bytes * SHOWN_SHARE)
+    limit = shown if limit_bytes == card.memory_bytes else limit_bytes
+    return Target(card.label, card, _limited(card.label, shown, limit))
+
+
+def present_target(name: str, memory_bytes: int, limit_bytes: int | None) -> Target:
+    """Of the card at hand, whether it is in the table or not."""
+    return Target(name, find_card(name, memory_bytes), _limited(name, memory_bytes, limit_bytes))
+
+
+def _limited(name: str, memory_bytes: int, limit_bytes: int | None) -> int:
+    if limit_bytes is None:
+        return memory_bytes
+    if limit_bytes > memory_bytes:
+        raise NanodynoError(
+            f"--memory-limit is {limit_bytes / GIB:.1f} GiB, and {name} has {memory_bytes / GIB:.1f}",
+            "a limit is for less than the card has: leave it out, or name a larger card with --gpu",
+        )
+    return limit_bytes

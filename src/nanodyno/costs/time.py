@@ -1,0 +1,54 @@
+"""How long an iteration takes: each kind of work at the rate that the card keeps up for it."""
+
+from dataclasses import dataclass
+
+from nanodyno.costs.calibration import Calibration
+from nanodyno.costs.setup import Setup
+from nanodyno.costs.work import Work, micro_step, per_iteration
+
+
+@dataclass(frozen=True)
+class IterationTime:
+    """Predicted seconds; `launch_bound` where the host cannot launch as fast as the card computes."""
+
+    micro_step_seconds: float
+    once_seconds: float
+    micro_steps: int
+    tokens: int
+    launch_bound: bool
+
+    @property
+    def seconds(self) -> float:
+        return self.micro_steps * self.micro_step_seconds + self.once_seconds
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens / self.seconds
+
+
+def iteration_time(setup: Setup, calibration: Calibration) -> IterationTime:
+    work = micro_step(setup)
+    on_card = device_seconds(work, setup.attention, calibration)
+    launching = 0.0 if setup.cuda_graph else work.kernels * calibration.launch_seconds
+    return IterationTime(
+        micro_step_seconds=max(on_card, launching),
+        once_seconds=device_seconds(per_iteration(setup), setup.attention, calibration),
+        micro_steps=setup.micro_steps,
+        tokens=setup.tokens_per_iter,
+        launch_bound=launching > on_card,
+    )
+
+
+def device_seconds(work: Work, attention: str, calibration: Calibration) -> float:
+    """A backend that was not measured is taken for flash."""
+    rates = calibration.attention_flops_per_second
+    attention_rate = rates.get(attention, rates["flash"])
+    products = work.product_flops + work.fp8_flops / calibration.fp8_gain
+    traffic = work.product_bytes * calibration.matmul_traffic_share + work.moved_bytes
+    return (
+        products / calibration.matmul_flops_per_second
+        + work.attention_flops / attention_rate
+        + traffic / calibration.bandwidth_bytes_per_second
+        + work.host_bytes / calibration.host_bandwidth_bytes_per_second
+        + work.kernels * calibration.kernel_seconds
+    )

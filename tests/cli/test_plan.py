@@ -1,0 +1,146 @@
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nanodyno.errors import NanodynoError
+
+Run = Callable[..., Any]
+COMPONENTS = {
+    "weights", "grads", "optimiser", "casts", "activations", "logits_and_loss", "largest_temporary",
+    "context", "fragmentation", "total",
+}  # fmt: skip
+
+
+def test_the_document_has_the_promised_keys(nanodyno: Run) -> None:
+    done = nanodyno("plan", "gpt2-768", "--gpu", "RTX 3060 12GB", "--tokens", "10B", "--json")
+    document = json.loads(done.stdout)
+    assert document["params"] == 124_373_760
+    assert document["flops_per_token"] == {"exact": 797_870_592, "nanogpt": 854_770_176}
+    assert document["tokens_per_iter"] == 524_288
+    memory = document["peak_memory_bytes"]
+    assert set(memory) == COMPONENTS
+    assert memory["total"] == sum(value for key, value in memory.items() if key != "total")
+    assert document["fits"] is True
+    assert document["hours"] == pytest.approx(10e9 / document["tokens_per_second"] / 3600)
+    assert [each["batch_size"] for each in document["candidates"]] == [1, 2, 4, 8, 16, 32, 64, 128]
+    assert document["verified"] is False
+
+
+def test_a_page_says_what_it_knows_and_how_sure_it_is(nanodyno: Run) -> None:
+    page = nanodyno(
+        "plan", "gpt2-768", "--gpu", "rtx 3060 12gb", "--price-kwh", "0.3", "--price-hour", "2"
+    ).stdout
+    assert "gpt2-768 on RTX 3060 12GB: a prediction, unverified" in page
+    assert "scaled by RTX 3060 12GB's datasheet" in " ".join(page.split())
+    assert "(an estimate: 170 W" in " ".join(page.split())
+    assert "Chinchilla's balance is about 20" in " ".join(page.split())
+    assert "for energy" in page
+    assert "for rent" in " ".join(page.split())
+    assert (
+        "a prediction, calibrated on this kind of card"
+        in nanodyno("plan", "gpt2-768", "--gpu", "H200").stdout
+    )
+
+
+def test_a_config_that_does_not_fit_is_told_with_what_would(nanodyno: Run) -> None:
+    done = nanodyno("plan", "gpt2-768", "--gpu", "RTX 3060 12GB", "--batch_size=64", "--recompute=none")
+    assert done.exit_code == 0
+    assert "GiB too much" in done.stdout
+    assert "--batch_size=16" in done.stdout
+    assert "not alone" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--gpu", "RTX 3061"], "no card 'RTX 3061'"),
+        (["--gpu", "RTX 3080"], "'RTX 3080' is more than one card"),
+        (
+            ["--gpu", "RTX 3060 12GB", "--memory-limit", "24GB"],
+            "--memory-limit is 24.0 GiB, and RTX 3060 12GB has 11.6",
+        ),
+        (["--gpu", "H200", "--memory-limit", "lots"], "--memory-limit=lots is no size"),
+        (["--gpu", "H200", "--memory-limit", "-3GB"], "--memory-limit=-3GB is no size"),
+        (["--gpu", "H200", "--memory-limit", "0"], "--memory-limit=0 is no size"),
+        (["--gpu", "H200", "--tokens", "-5"], "--tokens=-5 is not a number of tokens"),
+        (["--gpu", "H200", "--n_embd=-64"], "n_embd: must be a whole number of at least 1"),
+        (["--gpu", "H200", "--batch_sise=4"], "did you mean batch_size"),
+        (["--gpu", "H200", "--price-kwh", "-1"], "price-kwh"),
+        (["--gpu", "H200", "--price-hour", "inf"], "--price-hour=inf is no price"),
+    ],
+)
+def test_bad_input_is_told_and_exits_with_2(nanodyno: Run, arguments: list[str], words: str) -> None:
+    done = nanodyno("plan", "gpt2-768", *arguments)
+    assert done.exit_code == 2
+    assert words in done.stderr
+
+
+def test_a_config_comes_before_the_settings(nanodyno: Run) -> None:
+    done = nanodyno("plan", "--batch_size=4", "gpt2-768")
+    assert done.exit_code == 2
+    assert "a config comes before --batch_size=4" in done.stderr
+
+
+def test_an_absurd_size_is_a_plan_that_does_not_fit(nanodyno: Run) -> None:
+    done = nanodyno("plan", "gpt2-768", "--gpu", "H200", "--n_layer=1000000", "--json")
+    document = json.loads(done.stdout)
+    assert document["fits"] is False
+    assert not any(each["fits"] for each in document["what_would_fit"])
+
+
+def test_without_a_card_the_page_says_so_and_predicts_the_memory(nanodyno: Run) -> None:
+    done = nanodyno("plan", "demo", "--device=cpu")
+    assert done.exit_code == 0
+    assert "demo, no card: predicted memory only" in done.stdout
+    assert "a recent one is assumed; --gpu NAME predicts" in done.stdout
+
+
+def cards(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """A machine with these cards of 12 GiB."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: len(names))
+    monkeypatch.setattr(
+        "torch.cuda.get_device_properties",
+        lambda number: SimpleNamespace(name=names[number], total_memory=12 * 2**30),
+    )
+
+
+def test_of_two_kinds_of_cards_one_has_to_be_named(nanodyno: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    cards(monkeypatch, "NVIDIA GeForce RTX 3060", "NVIDIA GeForce RTX 4070")
+    done = nanodyno("plan", "gpt2-768")
+    assert done.exit_code == 2
+    assert "cuda:0 NVIDIA GeForce RTX 3060, cuda:1 NVIDIA GeForce RTX 4070" in done.stderr
+    assert "RTX 4070" in nanodyno("plan", "gpt2-768", "--device=cuda:1").stdout
+    assert "has 2 of them" in nanodyno("plan", "gpt2-768", "--device=cuda:2").stderr
+
+
+def test_the_card_at_hand_is_planned_for(nanodyno: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    cards(monkeypatch, "NVIDIA GeForce RTX 3060", "NVIDIA GeForce RTX 3060")
+    assert "of 12.00 GiB" in nanodyno("plan", "gpt2-768").stdout
+
+
+def test_an_unknown_card_at_hand_has_no_speed(nanodyno: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    cards(monkeypatch, "NVIDIA Something New")
+    document = json.loads(nanodyno("plan", "gpt2-768", "--json").stdout)
+    assert (document["fits"], document["tokens_per_second"], document["hours"]) == (True, None, None)
+
+
+def test_a_dataset_that_is_not_here_is_told(nanodyno: Run) -> None:
+    page = nanodyno("plan", "gpt2-768", "--gpu", "H200", "--dataset=elsewhere").stdout
+    assert "dataset elsewhere is not here: a vocabulary of 50,257 is assumed" in page
+
+
+def test_force_trains_what_is_predicted_not_to_fit(
+    nanodyno: Run, tiny: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise NanodynoError("this needs more than there is", "make it smaller")
+
+    monkeypatch.setattr("nanodyno.train.runner.refuse_what_cannot_fit", refuse)
+    refused = nanodyno(*tiny)
+    assert refused.exit_code == 2
+    assert "this needs more than there is" in refused.stderr
+    assert nanodyno(*tiny, "--force").exit_code == 0

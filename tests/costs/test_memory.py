@@ -1,0 +1,170 @@
+"""Predicted peaks against the trainer's own code, run on tensors without memory."""
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from tests.costs.live import (
+    MULTIPROCESSORS,
+    autograd_peaks_of_code,
+    fused_peak_of_code,
+    gpt,
+    saved_by_a_compiled_step,
+    without_launches,
+)
+
+from nanodyno.costs.calibration import measured
+from nanodyno.costs.memory import memory_of
+from nanodyno.costs.memory_autograd import autograd_peak, evaluation_bytes
+from nanodyno.costs.memory_fused import fused_peak
+from nanodyno.costs.setup import RECOMPUTE, Setup
+
+CLOSE = 0.002
+"""The micro-steps' handful of single numbers and the rounding of fp8's slots are not counted."""
+
+
+def fused_setup(seed: int) -> Setup:
+    draw = random.Random(seed)
+    shape = gpt(
+        draw.randint(1, 5),
+        draw.choice([1, 2, 6, 12]),
+        draw.choice([256, 512, 1024]),
+        draw.choice([512, 8192, 50304]),
+        draw.random() < 0.5,
+    )
+    return Setup(
+        shape=shape,
+        batch_size=draw.choice([1, 2, 8, 32]),
+        micro_steps=4,
+        dtype="bfloat16" if draw.random() < 0.8 else "float32",
+        loss_rows=draw.choice([512, 3072, 16384]),
+        recompute=draw.choice(RECOMPUTE),
+        residual_dtype=draw.choice(["float32", "bfloat16"]),
+        fp8=draw.random() < 0.3,
+        offload_moments=True,
+    )
+
+
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return without_launches(monkeypatch)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_fused_micro_step_peaks_where_the_code_does(seed: int, kernels: Any) -> None:
+    setup = fused_setup(seed)
+    assert fused_peak(setup, MULTIPROCESSORS).total == pytest.approx(
+        fused_peak_of_code(setup, kernels), CLOSE
+    )
+
+
+@pytest.mark.parametrize("recompute", RECOMPUTE)
+def test_gpt2_at_micro_batch_16_peaks_where_the_code_does(recompute: Any, kernels: Any) -> None:
+    setup = Setup(gpt(12, 12, 1024, 50304), 16, 32, loss_rows=3072, recompute=recompute, offload_moments=True)
+    assert fused_peak(setup, MULTIPROCESSORS).total == pytest.approx(fused_peak_of_code(setup, kernels), 1e-4)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_an_eager_micro_step_and_an_evaluation_peak_where_torch_does(seed: int) -> None:
+    draw = random.Random(seed)
+    shape = gpt(
+        draw.randint(1, 5),
+        draw.choice([1, 2, 6, 12]),
+        draw.choice([256, 512, 1024]),
+        draw.choice([512, 8192, 50304]),
+        draw.random() < 0.5,
+    )
+    setup = Setup(
+        shape=shape,
+        batch_size=draw.choice([1, 2, 8, 32]),
+        micro_steps=4,
+        dtype=draw.choice(["float32", "bfloat16"]),
+        kernels="autograd",
+        loss_rows=draw.choice([None, 64, 1024, 4096]),
+        cuda_graph=False,
+    )
+    peak, evaluation = autograd_peaks_of_code(setup)
+    predicted = autograd_peak(setup)
+    assert predicted.total - predicted.optimiser == pytest.approx(peak, 0.01)
+    assert evaluation_bytes(setup) == pytest.approx(evaluation, 0.01)
+
+
+@pytest.mark.parametrize(("dtype", "dropout"), [("bfloat16", 0.0), ("bfloat16", 0.1), ("float32", 0.0)])
+def test_a_compiled_micro_step_saves_what_is_predicted(dtype: Any, dropout: float) -> None:
+    """All that is alive at the loss but the gradient of the head."""
+    shape = replace(gpt(2, 2, 128, 1024), dropout=dropout)
+    setup = Setup(shape, 8, 4, dtype=dtype, kernels="autograd", compiled=True, cuda_graph=False)
+    peak = autograd_peak(setup)
+    alive = peak.casts + peak.activations + peak.logits_and_loss + peak.largest_temporary
+    assert alive - setup.half * 1024 * 128 == pytest.approx(saved_by_a_compiled_step(setup), 0.01)
+
+
+def test_what_a_block_keeps_is_36_24_16_and_4_bytes_times_the_width() -> None:
+    """Besides two norms' statistics of 8 bytes and 4 bytes a head of the attention."""
+    setup = Setup(gpt(7, 12, 1024, 50304), 2, 1, loss_rows=1024)
+    kept = [fused_peak(replace(setup, recompute=each), 1).activations for each in RECOMPUTE]
+    besides = 2 * 8 + 4 * 12
+    assert kept == [
+        7 * 2048 * (36 * 768 + besides),
+        7 * 2048 * (24 * 768 + besides),
+        7 * 2048 * (16 * 768 + besides),
+        7 * 2048 * (4 * 768 + 8),
+    ]
+
+
+def test_the_moments_are_8_bytes_a_parameter_4_in_bf16_and_none_on_the_host() -> None:
+    setup = Setup(gpt(2, 2, 256, 512), 1, 1)
+    elements = fused_peak(setup, 1).weights // 4
+    found = [
+        fused_peak(each, 1).optimiser
+        for each in (setup, replace(setup, moments_dtype="bfloat16"), replace(setup, offload_moments=True))
+    ]
+    assert found == [8 * elements, 4 * elements, 0]
+
+
+def test_one_micro_step_an_iteration_needs_no_gradients_beside_its_activations() -> None:
+    setup = Setup(gpt(4, 4, 512, 8192), 16, 2, kernels="autograd", compiled=True, cuda_graph=False)
+    saved = autograd_peak(setup).total - autograd_peak(replace(setup, micro_steps=1)).total
+    assert saved == autograd_peak(setup).grads > 0
+
+
+def test_a_dropped_activation_is_a_byte_more_on_a_card() -> None:
+    setup = Setup(gpt(3, 2, 256, 512), 2, 2, kernels="autograd", cuda_graph=False)
+    dropping = replace(setup, shape=replace(setup.shape, dropout=0.1))
+    more = autograd_peak(dropping).activations - autograd_peak(setup).activations
+    assert more == 512 * 128 * (3 * 2 + 1)
+
+
+def test_the_components_add_up_to_the_total() -> None:
+    memory = memory_of(fused_setup(3), measured())
+    assert (
+        memory.total
+        == sum(memory.components.values())
+        == memory.allocated + memory.context + memory.fragmentation
+    )
+    assert set(memory.components) == {
+        "weights", "grads", "optimiser", "casts", "activations", "logits_and_loss", "largest_temporary",
+        "context", "fragmentation",
+    }  # fmt: skip
+
+
+def test_the_constants_that_costs_repeats_are_the_trainers() -> None:
+    """costs/ may not import torch, so it states them again."""
+    from nanodyno.costs import memory, memory_autograd, memory_fused, setup
+    from nanodyno.data import loader
+    from nanodyno.model import flat
+    from nanodyno.model import fused as model_fused
+    from nanodyno.train import evaluate, fused
+
+    assert setup.RECOMPUTE == model_fused.RECOMPUTE
+    assert (setup.LOGITS_SHARE, setup.FEWEST_ROWS, setup.MOST_ROWS) == (
+        fused.LOGITS_SHARE, fused.FEWEST_ROWS, fused.MOST_ROWS,
+    )  # fmt: skip
+    assert memory_fused.ALIGNED == flat.ALIGNED
+    assert memory_autograd.EVALUATED_LOGITS == evaluate.LOGITS_AT_ONCE
+    assert (memory.LOADED_TOKENS, memory.LOADED_BATCHES) == (loader.TOKENS_AT_ONCE, loader.BATCHES_AT_ONCE)
+    norm = pytest.importorskip("nanodyno.model.kernels.norm")
+    assert {dtype.itemsize: lanes for dtype, lanes in norm.LANES_PER_PROCESSOR.items()} == memory_fused.LANES
+    assert torch.bfloat16 in norm.LANES_PER_PROCESSOR

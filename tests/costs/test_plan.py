@@ -1,0 +1,154 @@
+"""Plans of whole configs, from the settings to the numbers."""
+
+from typing import Any
+
+import pytest
+from tests.costs.live import gpt
+
+from nanodyno.config import build_config
+from nanodyno.costs.plan import Plan, Wishes, make_plan, splits
+from nanodyno.costs.setup import Setup, rows_by_memory, settle
+from nanodyno.costs.target import GIB, Target, named_target
+from nanodyno.errors import NanodynoError
+
+
+def planned(
+    gpu: str | None = "RTX 3060 12GB", wishes: Wishes | None = None, limit: int | None = None, **settings: Any
+) -> Plan:
+    given = {"tokens_per_iter": 524_288, "batch_size": 8, **settings}
+    target = Target(None, None, limit) if gpu is None else named_target(gpu, limit)
+    return make_plan(build_config(given), 50304, 50257, target, wishes or Wishes())
+
+
+def test_a_plan_has_the_parameters_and_the_flops_of_the_model() -> None:
+    plan = planned()
+    assert plan.params.total == 124_373_760
+    assert (plan.flops_exact, plan.flops_nanogpt) == (797_870_592, 854_770_176)
+
+
+def test_candidates_hold_the_tokens_of_an_iteration_and_the_one_asked_for_is_among_them() -> None:
+    plan = planned()
+    assert [each.setup.batch_size for each in plan.candidates] == [1, 2, 4, 8, 16, 32, 64, 128]
+    assert {each.setup.tokens_per_iter for each in plan.candidates} == {524_288}
+    assert plan.asked in plan.candidates
+
+
+@pytest.mark.parametrize(
+    ("size", "steps", "sizes"),
+    [(6, 5, [1, 2, 3, 5, 6, 10, 15, 30]), (7, 1, [1, 7]), (256, 2, [1, 2, 4, 8, 16, 32, 64, 128, 256])],
+)
+def test_candidates_divide_the_sequences_of_an_iteration(size: int, steps: int, sizes: list[int]) -> None:
+    assert [each for each, _ in splits(Setup(gpt(1, 1, 64, 512), size, steps))] == sizes
+
+
+def test_left_to_itself_recomputation_is_the_least_that_fits() -> None:
+    plan = planned()
+    by_size = {each.setup.batch_size: each.setup.recompute for each in plan.candidates}
+    assert [by_size[size] for size in (8, 16, 32, 64)] == ["none", "none", "light", "full"]
+    named = planned(recompute="none")
+    assert {each.setup.recompute for each in named.candidates} == {"none"}
+
+
+def test_what_fits_needs_at_most_the_memory_there_is() -> None:
+    plan = planned(recompute="none")
+    limit = plan.target.memory_bytes
+    assert limit is not None
+    assert [each.fits for each in plan.candidates] == [each.memory.total <= limit for each in plan.candidates]
+    assert {each.fits for each in plan.candidates} == {True, False}
+
+
+def test_nothing_is_advised_where_it_fits() -> None:
+    assert planned().advice == ()
+
+
+def test_what_would_make_it_fit_comes_first_and_by_its_cost_in_speed() -> None:
+    plan = planned(batch_size=64, recompute="none")
+    fitting = [each for each in plan.advice if each.fits]
+    assert plan.asked.fits is False
+    assert [dict(each.settings) for each in fitting] == [{"batch_size": "16"}, {"recompute": "full"}]
+    order = [(not each.fits, each.slower) for each in plan.advice]
+    assert order == sorted(order)
+    assert all(each.saved_bytes > 0 for each in plan.advice)
+
+
+def test_advice_saves_what_a_plan_with_it_needs_less() -> None:
+    plan = planned(batch_size=64, recompute="none")
+    for advice in plan.advice:
+        values = {key: int(value) if value.isdigit() else value for key, value in advice.settings}
+        values |= {key: True for key, value in values.items() if value == "True"}
+        other = planned(**{"batch_size": 64, "recompute": "none", **values})
+        assert plan.asked.memory.total - other.asked.memory.total == advice.saved_bytes, advice
+
+
+def test_where_no_switch_is_enough_the_fastest_together_that_fits_is_told() -> None:
+    """GPT-2 medium needs 16 bytes a parameter and its casts, 5.9 GiB, before anything else."""
+    plan = planned(limit=5 * GIB, n_layer=24, n_embd=1024, n_head=16)
+    fitting = [each for each in plan.advice if each.fits]
+    assert [dict(each.settings)["offload_moments"] for each in fitting] == ["True"]
+    size = int(dict(fitting[0].settings).get("batch_size", 8))
+    smaller = planned(
+        limit=5 * GIB, n_layer=24, n_embd=1024, n_head=16, offload_moments=True, batch_size=size
+    )
+    assert smaller.asked.fits
+    assert {each.arithmetic for each in fitting} == {"rounding"}
+
+
+def test_where_nothing_is_enough_the_smallest_is_told() -> None:
+    plan = planned(limit=3 * GIB, n_layer=24, n_embd=1024, n_head=16)
+    assert not any(each.fits for each in plan.advice)
+    together = max(plan.advice, key=lambda each: len(each.settings))
+    assert dict(together.settings) == {"batch_size": "1", "offload_moments": "True"}
+    assert together.saved_bytes == max(each.saved_bytes for each in plan.advice)
+
+
+def test_hours_energy_and_money_follow_from_the_rate() -> None:
+    plan = planned(wishes=Wishes(tokens=3_600_000_000, price_kwh=0.5, price_hour=2.0))
+    assert plan.asked.time is not None
+    hours = 1_000_000 / plan.asked.time.tokens_per_second
+    bill = plan.bill
+    assert bill.hours == pytest.approx(hours)
+    assert bill.kwh == pytest.approx(hours * 0.170)
+    assert bill.energy_cost == pytest.approx(hours * 0.085)
+    assert bill.rent == pytest.approx(hours * 2)
+    assert plan.tokens_per_parameter == pytest.approx(3_600_000_000 / 124_373_760)
+
+
+def test_without_tokens_the_configs_own_length_counts() -> None:
+    assert planned(max_iters=100).bill.tokens == 100 * 524_288
+
+
+def test_without_a_card_memory_is_predicted_and_nothing_else() -> None:
+    plan = planned(gpu=None)
+    assert (plan.asked.fits, plan.asked.time, plan.bill.hours, plan.verified) == (None, None, None, False)
+    assert planned(gpu=None, limit=12 * GIB).asked.fits is True
+
+
+def test_a_card_before_bfloat16_trains_by_autograd_in_float16() -> None:
+    setup = planned(gpu="RTX 2070").asked.setup
+    assert (setup.kernels, setup.dtype, setup.compiled) == ("autograd", "float16", True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            {"kernels": "autograd", "recompute": "light"},
+            "recompute=light cannot be had with kernels=autograd",
+        ),
+        ({"dropout": 0.1, "fp8": True}, "fp8=True cannot be had with dropout=0.1"),
+        ({"dtype": "float16", "kernels": "fused"}, "kernels=fused cannot be had with dtype=float16"),
+    ],
+)
+def test_what_training_refuses_a_plan_refuses_too(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(NanodynoError, match=words):
+        planned(**settings)
+
+
+def test_the_rows_of_logits_follow_from_the_memory_as_in_training() -> None:
+    """A 32nd of 11.2 GiB holds 3,735 rows of 50,304 bf16 numbers: three times 1,024 and some."""
+    shape = gpt(1, 1, 64, 50304)
+    assert rows_by_memory(int(11.2 * GIB), shape, "bfloat16") == 3072
+    config = build_config({"batch_size": 8, "gradient_accumulation_steps": 1})
+    assert settle(config, shape, "bfloat16", int(11.2 * GIB)).loss_rows == 3072
+    assert settle(config, shape, "bfloat16", 141 * GIB).loss_rows == 16384
+    assert settle(config, shape, "float16", 141 * GIB).loss_rows is None

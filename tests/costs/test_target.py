@@ -1,0 +1,39 @@
+import pytest
+
+from nanodyno.costs.target import GIB, Target, named_target, present_target
+from nanodyno.errors import NanodynoError
+from nanodyno.hardware.cards import card_named
+
+
+def test_a_card_has_97_percent_of_its_nominal_memory() -> None:
+    assert named_target("RTX 3060 12GB", None).memory_bytes == int(12 * GIB * 0.97)
+
+
+def test_a_limit_takes_the_place_of_the_cards_memory() -> None:
+    assert named_target("NVIDIA H200", 12 * GIB).memory_bytes == 12 * GIB
+
+
+def test_a_limit_of_the_nominal_size_is_the_card_itself() -> None:
+    assert named_target("RTX 3060 12GB", 12 * GIB).memory_bytes == int(12 * GIB * 0.97)
+
+
+def test_a_limit_larger_than_the_card_is_refused_with_both_sizes() -> None:
+    with pytest.raises(NanodynoError, match=r"16\.0 GiB, and RTX 3060 12GB has 11\.6"):
+        named_target("RTX 3060 12GB", 16 * GIB)
+
+
+def test_the_card_at_hand_has_the_memory_that_its_driver_tells() -> None:
+    target = present_target("NVIDIA GeForce RTX 3060", 12_500_000_000, None)
+    assert (target.memory_bytes, target.card and target.card.label) == (12_500_000_000, "RTX 3060 12GB")
+    assert present_target("some new card", 12_500_000_000, None).card is None
+
+
+def test_the_precision_is_what_training_takes_on_such_a_card() -> None:
+    old, new = card_named("RTX 2070"), card_named("RTX 3060 12GB")
+    assert [Target("", card, None).dtype("auto") for card in (old, new, None)] == [
+        "float16",
+        "bfloat16",
+        "bfloat16",
+    ]
+    assert Target("", old, None).dtype("bfloat16") == "float16"
+    assert Target("", old, None).dtype("float32") == "float32"

@@ -1,0 +1,107 @@
+"""The work of a micro-step counted by hand, and predicted rates beside those that LOG.md has of an H200."""
+
+from dataclasses import replace
+
+import pytest
+from tests.costs.live import gpt
+
+from nanodyno.costs.calibration import Calibration, calibration_for, measured
+from nanodyno.costs.flops import flops_per_token
+from nanodyno.costs.setup import Setup
+from nanodyno.costs.time import device_seconds, iteration_time
+from nanodyno.costs.work import Work, micro_step, per_iteration
+from nanodyno.hardware.cards import find_card
+
+GPT2 = gpt(12, 12, 1024, 50304)
+NARROW = gpt(12, 6, 1024, 50304)
+
+
+def compiled(setup: Setup) -> Setup:
+    return replace(
+        setup, kernels="autograd", compiled=True, attention="flash", loss_rows=None, cuda_graph=False
+    )
+
+
+def test_the_products_of_a_micro_step_are_the_flops_of_its_tokens_but_for_attention() -> None:
+    for setup in (Setup(GPT2, 4, 1), compiled(Setup(GPT2, 4, 1)), Setup(GPT2, 4, 1, fp8=True)):
+        work = micro_step(setup)
+        attention = 6 * 12 * 768 * 1025
+        exact = 4096 * (flops_per_token(GPT2) - attention)
+        assert work.product_flops + work.fp8_flops == exact
+        assert work.attention_flops == 4096 * 6 * 12 * 768 * (1024 + 128)
+
+
+def test_an_update_of_the_fused_way_moves_42_bytes_a_parameter() -> None:
+    """Weights, gradients and moments read and written (32), the norm (4), the cast (6)."""
+    setup = Setup(GPT2, 4, 1)
+    assert per_iteration(setup).moved_bytes == 42 * 124_373_760
+    away = per_iteration(replace(setup, offload_moments=True))
+    assert (away.moved_bytes, away.host_bytes) == (26 * 124_373_760, 16 * 124_373_760)
+
+
+def test_light_recomputation_writes_two_norms_and_gelu_again() -> None:
+    setup = Setup(GPT2, 4, 1)
+    more = micro_step(replace(setup, recompute="light")).moved_bytes - micro_step(setup).moved_bytes
+    assert more == 12 * 4096 * 768 * (2 * 2 + 4 * 2)
+
+
+def test_work_takes_as_long_as_its_parts_at_their_rates() -> None:
+    rates = Calibration(
+        multiprocessors=1,
+        matmul_flops_per_second=100,
+        matmul_traffic_share=0.5,
+        fp8_gain=2,
+        attention_flops_per_second={"flash": 10},
+        bandwidth_bytes_per_second=20,
+        host_bandwidth_bytes_per_second=4,
+        kernel_seconds=0.25,
+        launch_seconds=1,
+        workspace_bytes=0,
+        context_bytes=0,
+        fragmentation_share=0,
+    )
+    work = Work(300, 200, 80, 50, 60, 8, 2)
+    # (300 + 200 / 2) / 100 + (0.5 x 80 + 60) / 20 + 50 / 10 + 8 / 4 + 2 x 0.25
+    assert device_seconds(work, "flash", rates) == 4 + 5 + 5 + 2 + 0.5
+
+
+def test_without_a_graph_a_micro_step_lasts_at_least_as_long_as_its_launches() -> None:
+    small = Setup(gpt(12, 2, 64, 512), 1, 8, cuda_graph=False)
+    time = iteration_time(small, measured())
+    assert time.launch_bound
+    assert time.micro_step_seconds == micro_step(small).kernels * measured().launch_seconds
+    assert not iteration_time(replace(small, cuda_graph=True), measured()).launch_bound
+
+
+LOGGED = {
+    "768/64": (Setup(GPT2, 64, 8, loss_rows=16384), 606_972),
+    "768/32": (Setup(GPT2, 32, 16, loss_rows=16384), 577_461),
+    "768/8": (Setup(GPT2, 8, 64, loss_rows=16384), 558_169),
+    "768/4": (Setup(GPT2, 4, 128, loss_rows=16384), 522_570),
+    "768/64 bf16": (Setup(GPT2, 64, 8, loss_rows=16384, residual_dtype="bfloat16"), 623_120),
+    "768/16 light": (Setup(GPT2, 16, 32, loss_rows=3072, recompute="light"), 560_881),
+    "768/32 light": (Setup(GPT2, 32, 16, loss_rows=3072, recompute="light"), 552_581),
+    "384/64": (Setup(NARROW, 64, 8, loss_rows=16384), 1_416_451),
+    "384/8": (Setup(NARROW, 8, 64, loss_rows=16384), 1_194_981),
+    "compiled 768/8": (compiled(Setup(GPT2, 8, 64)), 476_671),
+    "compiled 768/16": (compiled(Setup(GPT2, 16, 32)), 518_229),
+    "compiled 384/8": (compiled(Setup(NARROW, 8, 64)), 558_263),
+    "compiled 384/16": (compiled(Setup(NARROW, 16, 32)), 1_068_871),
+}
+"""Tokens per second of LOG.md, on some of which the calibration rests."""
+
+
+@pytest.mark.parametrize("name", LOGGED)
+def test_the_speeds_of_the_log_are_predicted_within_7_percent(name: str) -> None:
+    setup, tokens_per_second = LOGGED[name]
+    assert iteration_time(setup, measured()).tokens_per_second == pytest.approx(tokens_per_second, 0.07)
+
+
+def test_another_card_is_scaled_by_its_datasheet_and_not_verified() -> None:
+    card = find_card("NVIDIA A100-SXM4-80GB", None)
+    scaled = calibration_for(card)
+    assert scaled.matmul_flops_per_second == pytest.approx(measured().matmul_flops_per_second * 312 / 989)
+    assert scaled.bandwidth_bytes_per_second == pytest.approx(
+        measured().bandwidth_bytes_per_second * 2039 / 4800
+    )
+    assert (scaled.verified, calibration_for(find_card("NVIDIA H200", None)).verified) == (False, True)

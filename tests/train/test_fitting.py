@@ -1,0 +1,73 @@
+"""What cannot fit the card is refused before it is tried."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from nanodyno.config import build_config
+from nanodyno.errors import NanodynoError
+from nanodyno.train.device import Choice
+from nanodyno.train.fitting import refuse_what_cannot_fit
+
+GIB = 2**30
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> Choice:
+    """An RTX 3060, as its driver tells of it."""
+    properties = SimpleNamespace(name="NVIDIA GeForce RTX 3060", total_memory=int(11.6 * GIB))
+    monkeypatch.setattr("torch.cuda.get_device_properties", lambda _: properties)
+    monkeypatch.setattr("torch.cuda.get_per_process_memory_fraction", lambda _: 1.0)
+    monkeypatch.setattr("nanodyno.train.kernels.why_no_triton", lambda _: None)
+    return Choice(torch.device("cuda", 0), "bfloat16")
+
+
+def judged(choice: Choice, processes: int = 1, **settings: Any) -> None:
+    config = build_config({"tokens_per_iter": 524_288, "batch_size": 8, **settings})
+    refuse_what_cannot_fit(config, 50304, choice, processes)
+
+
+def test_what_fits_is_let_through(card: Choice) -> None:
+    judged(card)
+    judged(card, batch_size=32)
+
+
+def test_what_cannot_fit_is_refused_with_what_would(card: Choice) -> None:
+    with pytest.raises(NanodynoError) as caught:
+        judged(card, batch_size=64, recompute="none")
+    assert "NVIDIA GeForce RTX 3060 has 11.6" in caught.value.message
+    hint = caught.value.hint
+    assert hint is not None
+    assert "it fits with --batch_size=16" in hint
+    assert "--force" in hint
+
+
+def test_a_model_too_large_for_every_switch_is_to_be_made_smaller(card: Choice) -> None:
+    with pytest.raises(NanodynoError) as caught:
+        judged(card, n_layer=96, n_embd=4096, n_head=32)
+    assert caught.value.hint is not None
+    assert "make it smaller" in caught.value.hint
+
+
+def test_left_to_itself_recomputation_counts_before_anything_is_refused(card: Choice) -> None:
+    judged(card, batch_size=64)
+
+
+def test_what_is_within_the_error_of_the_prediction_is_tried(
+    card: Choice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """5.6 GiB are predicted: under 5.2 it may fit all the same, under 4.5 it cannot."""
+    monkeypatch.setattr("torch.cuda.get_per_process_memory_fraction", lambda _: 5.2 / 11.6)
+    judged(card, recompute="none", loss_rows=16384)
+    monkeypatch.setattr("torch.cuda.get_per_process_memory_fraction", lambda _: 4.5 / 11.6)
+    with pytest.raises(NanodynoError, match=r"has 4\.5"):
+        judged(card, recompute="none", loss_rows=16384)
+
+
+def test_a_cpu_evaluations_and_shares_of_a_model_are_not_judged(card: Choice) -> None:
+    huge = {"n_layer": 96, "n_embd": 4096, "n_head": 32}
+    judged(Choice(torch.device("cpu"), "float32"), **huge)
+    judged(card, eval_only=True, **huge)
+    judged(card, processes=2, parallel="fsdp", **huge)
