@@ -14,6 +14,8 @@ ALIGNED = 128
 STATISTICS = 8
 """Mean and deviation of a norm's row, in fp32."""
 LANES = {4: 8192, 2: 12288}
+NOTED_BYTES = 4096 * 4
+"""Of the largest values of one tensor in fp8."""
 """Of a multiprocessor in the norms' backward pass, by the bytes of the residual stream (kernels/norm.py)."""
 
 
@@ -41,7 +43,8 @@ def _held(setup: Setup, multiprocessors: int) -> Peak:
     """From the first iteration to the last."""
     shape = setup.shape
     elements = _flat_elements(setup)
-    fp8 = 2 * (shape.n_layer * 11 * shape.n_embd**2 + shape.vocab_size * shape.n_embd) if setup.fp8 else 0
+    copies = 2 * (shape.n_layer * 11 * shape.n_embd**2 + shape.vocab_size * shape.n_embd)
+    fp8 = copies + (5 * shape.n_layer + 1) * NOTED_BYTES if setup.fp8 else 0
     moments = 0 if setup.offload_moments else 2 * (2 if setup.moments_dtype == "bfloat16" else 4)
     width = 1 << (shape.n_embd - 1).bit_length()
     rows = multiprocessors * max(1, LANES[setup.residual] // width)
