@@ -13,9 +13,9 @@ ALIGNED = 128
 """Elements to which a parameter's place is rounded up (model/flat.py)."""
 STATISTICS = 8
 """Mean and deviation of a norm's row, in fp32."""
-LANES = {4: 8192, 2: 12288}
 NOTED_BYTES = 4096 * 4
-"""Of the largest values of one tensor in fp8."""
+"""Of the largest values of one tensor in fp8 (model/fp8.py)."""
+LANES = {4: 8192, 2: 12288}
 """Of a multiprocessor in the norms' backward pass, by the bytes of the residual stream (kernels/norm.py)."""
 
 
