@@ -108,8 +108,7 @@ def _backward(setup: Setup) -> list[int]:
     C, h, r = setup.shape.n_embd, setup.half, setup.residual
     cast = 0 if r == h else h * C  # the residual stream's gradient once more, for the products
     again = h * C if setup.recompute != "none" else 0
-    last_norm = h * C
-    always = r * C + cast + last_norm
+    always = r * C + cast
     made_again = {"none": 0, "light": 0, "mlp": 4 * h * C, "full": 5 * h * C + r * C + STATISTICS}
     attended = _attended(setup) if setup.recompute == "full" else 0
     norm_again = 0 if setup.recompute == "full" else again

@@ -109,7 +109,7 @@ class FusedStep:
         last = self._norm(self.model.norm, x, y)
         del x, y
         dn = self._loss(last, targets_BT.flatten())
-        dx, dhalf, _ = self._norm_backward(self.model.norm, last, dn, None)
+        dx, dhalf = self._norm_backward(self.model.norm, last, dn, None)[:2]
         del last, dn
         for block in reversed(self._blocks):
             dx, dhalf = self._block_backward(block, kept.pop(), dx, dhalf, sequences)
