@@ -219,42 +219,28 @@ def test_among_several_what_cannot_be_had_here_is_a_result_and_the_others_go_on(
     assert len(good.visits) == 2
 
 
-def test_the_next_process_imports_while_the_one_before_it_starts(job: Job) -> None:
+def test_the_next_process_imports_early_and_is_replaced_when_it_is_killed_meanwhile(job: Job) -> None:
     seen: dict[int, set[int]] = {}
 
     def watch(progress: ProbeProgress) -> None:
-        if progress.stage == "measuring":
-            seen.setdefault(progress.round, set()).update(each.pid for each in probing())
+        if progress.samples and progress.round not in seen:
+            children = probing()
+            seen[progress.round] = {each.pid for each in children}
+            if progress.round == 1:
+                max(children, key=lambda each: each.pid).kill()  # begun after the one that measures
 
-    plan = Plan(precision=1e-9, visit_seconds=2, redo=0, most_processes=3, breakdown=False)
+    plan = Plan(precision=1e-9, visit_seconds=0.3, redo=0, most_processes=3, breakdown=False)
     with Bench({"it": job()}, plan, watch) as bench:
-        for number in range(2):
-            bench.round(number, ["it"])
-        (result,) = bench.results().values()
-    assert isinstance(result, Measured)
-    assert [visit.process for visit in result.visits] == [0, 1]
-    assert [len(seen[number]) for number in range(2)] == [2, 2]
-    assert len(seen[0] & seen[1]) == 1, "the spare of the first round measures in the second"
-    assert probing() == []
-
-
-def test_a_spare_that_is_killed_while_it_waits_is_replaced(job: Job) -> None:
-    killed: list[int] = []
-
-    def watch(progress: ProbeProgress) -> None:
-        if progress.round == 0 and progress.samples and not killed:
-            spare = max(probing(), key=lambda each: each.pid)  # begun after the one that measures
-            spare.kill()
-            killed.append(spare.pid)
-
-    plan = Plan(precision=1e-9, visit_seconds=1, redo=0, most_processes=2, breakdown=False)
-    with Bench({"it": job()}, plan, watch) as bench:
-        for number in range(2):
+        for number in range(3):
             bench.round(number, ["it"])
         (result,) = bench.results().values()
     assert isinstance(result, Measured)
     assert result.stopped is None
-    assert [visit.process for visit in result.visits] == [0, 1]
+    assert [visit.process for visit in result.visits] == [0, 1, 2]
+    assert [len(seen[number]) for number in range(3)] == [2, 2, 1]
+    assert len(seen[0] & seen[1]) == 1, "the spare of the first round measures in the second"
+    assert not seen[1] & seen[2]
+    assert probing() == []
 
 
 def test_a_parent_that_is_killed_leaves_no_child_behind(job: Job) -> None:
