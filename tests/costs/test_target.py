@@ -29,8 +29,9 @@ def test_the_card_at_hand_has_the_memory_that_its_driver_tells() -> None:
 
 
 def test_the_precision_is_what_training_takes_on_such_a_card() -> None:
-    old, new = card_named("RTX 2070"), card_named("RTX 3060 12GB")
-    assert [Target("", card, None).dtype("auto") for card in (old, new, None)] == [
+    oldest, old, new = (card_named(name) for name in ("GTX 1080 Ti", "RTX 2070", "RTX 3060 12GB"))
+    assert [Target("", card, None).dtype("auto") for card in (oldest, old, new, None)] == [
+        "float16",
         "float16",
         "bfloat16",
         "bfloat16",

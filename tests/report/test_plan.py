@@ -7,7 +7,7 @@ from rich.console import Console
 
 from nanodyno.config import build_config
 from nanodyno.costs.plan import Plan, Wishes, make_plan
-from nanodyno.costs.target import named_target
+from nanodyno.costs.target import GIB, Target, named_target
 from nanodyno.report.plan import plan_page
 from nanodyno.report.stacked import PARTS, memory_bars
 
@@ -74,3 +74,10 @@ def test_where_nothing_is_enough_the_page_says_to_make_the_model_smaller() -> No
     page = " ".join(" ".join(lines(plan_page(planned(n_layer=96, n_embd=4096), "gpt2", (), 80), 80)).split())
     assert "make it smaller (--n_layer, --n_embd)" in page
     assert "if it fitted" in page
+
+
+@pytest.mark.parametrize(("limit_gib", "words"), [(10.0, "yes: "), (6.4, "tightly: "), (5.0, "no: ")])
+def test_what_fits_with_little_to_spare_is_told_from_what_fits_well(limit_gib: float, words: str) -> None:
+    config = build_config({"batch_size": 8, "tokens_per_iter": 524_288, "recompute": "none"})
+    plan = make_plan(config, 50304, 50257, Target(None, None, int(limit_gib * GIB)), Wishes())
+    assert f" fits {words}" in " ".join(" ".join(lines(plan_page(plan, "it", (), 100), 100)).split())

@@ -21,9 +21,8 @@ class Target:
 
     def dtype(self, asked: str) -> Dtype:
         """As the trainer chooses on such a card; a card that is not known is taken for a recent one."""
-        own: Dtype = (
-            "float16" if self.card is not None and self.card.tensor_dtype == "float16" else "bfloat16"
-        )
+        recent = self.card is None or self.card.tensor_dtype == "bfloat16"
+        own: Dtype = "bfloat16" if recent else "float16"
         if asked in ("auto", "bfloat16"):
             return own
         return "float32" if asked == "float32" else "float16"

@@ -78,13 +78,20 @@ def way_words(setup: Setup) -> str:
     return ", ".join(switches)
 
 
+TIGHT_SHARE = 0.1
+"""Of the memory: reserved peaks have been seen this far from what was predicted."""
+
+
 def _fits_words(plan: Plan) -> str:
     total, limit = plan.asked.memory.total, plan.target.memory_bytes
     if limit is None:
         return f"needs {quantities.gib(total)}; a card (--gpu) or a --memory-limit tells whether it fits"
     left = limit - total
-    if left >= 0:
+    if left >= TIGHT_SHARE * limit:
         return f"yes: {quantities.gib(total)} of {quantities.gib(limit)}, {quantities.gib(left)} to spare"
+    if left >= 0:
+        spare = f"{quantities.gib(total)} of {quantities.gib(limit)}, {quantities.gib(left)} to spare"
+        return f"tightly: {spare}, which a display or the allocator's gaps may take"
     return f"no: {quantities.gib(total)} of {quantities.gib(limit)}, {quantities.gib(-left)} too much"
 
 
@@ -200,7 +207,7 @@ def _candidate(each: Candidate) -> dict[str, object]:
         "gradient_accumulation_steps": setup.micro_steps,
         "kernels": setup.kernels,
         "recompute": setup.recompute,
-        "loss_rows": setup.loss_rows,
+        "loss_rows": setup.rows if setup.kernels == "fused" else setup.loss_rows,
         "peak_memory_bytes": {**each.memory.components, "total": each.memory.total},
         "allocated_bytes": each.memory.allocated,
         "reserved_bytes": each.memory.reserved,
