@@ -152,3 +152,11 @@ def test_the_rows_of_logits_follow_from_the_memory_as_in_training() -> None:
     assert settle(config, shape, "bfloat16", int(11.2 * GIB)).loss_rows == 3072
     assert settle(config, shape, "bfloat16", 141 * GIB).loss_rows == 16384
     assert settle(config, shape, "float16", 141 * GIB).loss_rows is None
+
+
+def test_no_switch_is_advised_twice_or_when_it_is_on_already() -> None:
+    huge: dict[str, Any] = {"n_layer": 20, "n_embd": 2048, "n_head": 16, "batch_size": 1}
+    for more in ({}, {"offload_moments": True}):
+        advised = [each.settings for each in planned(gpu="RTX 4070", **huge, **more).advice]
+        assert all(advised)
+        assert len(set(advised)) == len(advised)

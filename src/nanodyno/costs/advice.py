@@ -47,7 +47,8 @@ def advise(setup: Setup, limit_bytes: int, calibration: Calibration) -> tuple[Ad
     ]
     useful = [each for each in single if each.saved_bytes > WORTH_TELLING * before]
     if not any(each.fits for each in useful):
-        useful.append(judged(*_together(setup, limit_bytes, calibration)))
+        together = judged(*_together(setup, limit_bytes, calibration))
+        useful += [together] if len(together.settings) > 1 else []
     return tuple(sorted(useful, key=lambda each: (not each.fits, each.slower)))
 
 

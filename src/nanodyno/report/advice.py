@@ -29,4 +29,6 @@ def advice_table(advice: Sequence[Advice]) -> RenderableType:
             each.arithmetic,
             style="" if each.fits else "dim",
         )
-    return table if possible else Group(table, Text(NOTHING_FITS, style="red"))
+    if possible:
+        return table
+    return Group(*([table] if advice else []), Text(NOTHING_FITS, style="red"))

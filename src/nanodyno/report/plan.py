@@ -19,7 +19,7 @@ def plan_page(plan: Plan, name: str, notes: tuple[str, ...], width: int) -> Rend
     pieces: list[RenderableType] = [Text(_title(plan, name), style="bold"), Text(), _facts(plan)]
     pieces += [Text(), candidates_table(plan), Text()]
     pieces.append(memory_bars(plan.candidates, plan.asked.setup.batch_size, plan.target.memory_bytes, width))
-    if plan.advice:
+    if plan.asked.fits is False:
         pieces += [Text(), advice_table(plan.advice)]
     remarks = [*notes, *_remarks(plan)]
     return Group(*pieces, *([Text()] if remarks else []), *(Text(remark, style="dim") for remark in remarks))
