@@ -4,6 +4,7 @@ import hashlib
 import inspect
 import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -32,8 +33,8 @@ from nanodyno.records.types import (
 
 pytest_plugins = ["checkups"]
 
-# Some virtual machines name AMX among their instructions and refuse it: bf16 products would end the process.
-os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jobs, and then their children
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Read by torch when it first compiles: compiled tests are quick from their second run on.
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(__file__).parents[1] / ".compile-cache"))
 
