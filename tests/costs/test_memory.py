@@ -15,6 +15,7 @@ from tests.costs.live import (
     without_launches,
 )
 
+from nanodyno.config import ModelShape
 from nanodyno.costs.calibration import measured
 from nanodyno.costs.memory import memory_of
 from nanodyno.costs.memory_autograd import autograd_peak, evaluation_bytes
@@ -25,15 +26,19 @@ CLOSE = 0.002
 """The micro-steps' handful of single numbers and the rounding of fp8's slots are not counted."""
 
 
-def fused_setup(seed: int) -> Setup:
-    draw = random.Random(seed)
-    shape = gpt(
+def drawn_shape(draw: random.Random) -> ModelShape:
+    return gpt(
         draw.randint(1, 5),
         draw.choice([1, 2, 6, 12]),
         draw.choice([256, 512, 1024]),
         draw.choice([512, 8192, 50304]),
         draw.random() < 0.5,
     )
+
+
+def fused_setup(seed: int) -> Setup:
+    draw = random.Random(seed)
+    shape = drawn_shape(draw)
     return Setup(
         shape=shape,
         batch_size=draw.choice([1, 2, 8, 32]),
@@ -69,13 +74,7 @@ def test_gpt2_at_micro_batch_16_peaks_where_the_code_does(recompute: Any, kernel
 @pytest.mark.parametrize("seed", range(16))
 def test_an_eager_micro_step_and_an_evaluation_peak_where_torch_does(seed: int) -> None:
     draw = random.Random(seed)
-    shape = gpt(
-        draw.randint(1, 5),
-        draw.choice([1, 2, 6, 12]),
-        draw.choice([256, 512, 1024]),
-        draw.choice([512, 8192, 50304]),
-        draw.random() < 0.5,
-    )
+    shape = drawn_shape(draw)
     setup = Setup(
         shape=shape,
         batch_size=draw.choice([1, 2, 8, 32]),
