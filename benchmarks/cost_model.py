@@ -17,18 +17,26 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cost_fit import error_table, fitted
 from cost_grid import DATA, Found, Point, append, grid, read
 
+if TYPE_CHECKING:
+    from nanodyno.probe.workload import Workload
+
 ITERATIONS = 5
+"""At least, and as many as WARM_SECONDS hold; before them as long for the clocks to settle under power."""
+WARM_SECONDS = 1.0
 LONGEST_SECONDS = 180
 
 
 def main() -> None:
     options = _options()
     if options.child:
-        print(json.dumps(asdict(measure(Point(*json.loads(options.child))))))
+        import nanodyno.probe.child  # noqa: F401 - all that it imports
+
+        print(json.dumps(asdict(measure(Point(**json.load(sys.stdin))))))
         return
     points = grid(options.tiny)
     if options.measure:
@@ -46,36 +54,53 @@ def measure_all(points: list[Point], options: argparse.Namespace) -> None:
     there = {} if options.again else read(options.out)
     chosen = [point for point in points if point.name.split(",")[0] in options.ways or not options.ways]
     left = [point for point in chosen if point.name not in there][: options.most]
+    spare = Child()
     for number, point in enumerate(left):
         if time.monotonic() > end:
             print(f"time is up: {len(left) - number} configs are left for the next time", file=sys.stderr)
-            return
-        found = in_a_process(point)
+            break
+        child, spare = spare, Child()
+        found = child.measure(point)
         append(options.out, found)
         told = (
             found.fault
             or f"{_gib(found.allocated_bytes)} GiB allocated, {_gib(found.reserved_bytes)} reserved"
         )
         print(f"{number + 1}/{len(left)} {point.name}: {told}, {found.wall_seconds:.1f} s", file=sys.stderr)
+    spare.end()
 
 
-def in_a_process(point: Point) -> Found:
-    """A crash or a hang is a result too."""
-    began = time.monotonic()
-    command = [sys.executable, __file__, "--child", json.dumps([point.name, point.settings])]
-    fault, line = None, ""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_SECONDS, check=False)
-        line = done.stdout.strip().rpartition("\n")[2]
-        if done.returncode:
-            fault = (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1][:300]
-    except subprocess.TimeoutExpired:
-        fault = f"took more than {LONGEST_SECONDS} s"
-    wall = time.monotonic() - began
-    if fault is not None:
-        return Found(point.name, "", "", wall_seconds=wall, fault=fault)
-    values = json.loads(line)
-    return Found(**{**values, "iteration_seconds": tuple(values["iteration_seconds"]), "wall_seconds": wall})
+class Child:
+    """A process for one config. It imports what it needs at once, beside the one before it."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--child"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def measure(self, point: Point) -> Found:
+        """A crash or a hang is a result too."""
+        began = time.monotonic()
+        fault, line = None, ""
+        try:
+            told, errors = self._process.communicate(json.dumps(asdict(point)), LONGEST_SECONDS)
+            line = told.strip().rpartition("\n")[2]
+            if self._process.returncode:
+                fault = (errors.strip().splitlines() or [f"ended with {self._process.returncode}"])[-1][:300]
+        except subprocess.TimeoutExpired:
+            self.end()
+            fault = f"took more than {LONGEST_SECONDS} s"
+        wall = time.monotonic() - began
+        if fault is not None:
+            return Found(point.name, "", "", wall_seconds=wall, fault=fault)
+        values = json.loads(line)
+        seconds = tuple(values["iteration_seconds"])
+        return Found(**{**values, "iteration_seconds": seconds, "wall_seconds": wall})
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.communicate()
 
 
 def measure(point: Point) -> Found:
@@ -89,9 +114,9 @@ def measure(point: Point) -> Found:
     config = point.config
     workload = Workload(ProbeJob(config=config), time.time(), lambda _: None)
     workload.micro_steps = config.gradient_accumulation_steps
-    workload.iteration()
+    _iterations(workload, 1)
     reset_peak_memory(workload.device)
-    seconds = tuple(workload.iteration().seconds for _ in range(ITERATIONS))
+    seconds = _iterations(workload, ITERATIONS)
     peak = peak_memory(workload.device, workload.engine.graph_bytes)
     context = None
     if workload.device.type == "cuda":
@@ -112,6 +137,13 @@ def measure(point: Point) -> Found:
     )
 
 
+def _iterations(workload: "Workload", least: int) -> tuple[float, ...]:
+    seconds: list[float] = []
+    while len(seconds) < least or sum(seconds) < WARM_SECONDS:
+        seconds.append(workload.iteration().seconds)
+    return tuple(seconds)
+
+
 def _gib(value: int | None) -> str:
     return "-" if value is None else f"{value / 2**30:.2f}"
 
@@ -129,7 +161,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--again", action="store_true", help="measure what is in the file too")
     parser.add_argument("--tiny", action="store_true", help="models small enough for a CPU")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.device == "cpu" and not (options.tiny or options.child):
         parser.error("--device cpu needs --tiny")

@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from nanodyno.model.kernels.plain import Slot
-from nanodyno.model.kernels.quantise import note_largest, to_fp8
+from nanodyno.model.kernels.quantise import BESIDE_BF16, note_largest, to_fp8
 
 BLOCK = 2048
 WARPS = 4
@@ -83,7 +83,8 @@ def _gelu_backward(
     if AGAIN:
         tl.store(u_ptr + here, (u * share).to(u_ptr.dtype.element_ty), inside)
     if SLOTS > 0:
-        tl.store(fp8_ptr + here, to_fp8(du, tl.load(scale_ptr), LARGEST).to(fp8_ptr.dtype.element_ty), inside)
+        in_fp8 = to_fp8(du, tl.load(scale_ptr), LARGEST).to(fp8_ptr.dtype.element_ty)
+        tl.store(tl.max_contiguous(fp8_ptr + here, [BESIDE_BF16]), in_fp8, inside)
         note_largest(du, largest_ptr, SLOTS)
 
 

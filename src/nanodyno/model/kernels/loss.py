@@ -9,6 +9,7 @@ import triton.language as tl
 from torch import Tensor
 
 from nanodyno.model.kernels import plain
+from nanodyno.model.kernels.quantise import BESIDE_BF16
 
 ROWS, COLUMNS = 8, 2048
 """A block of a row of logits as a thread sees it: its own logits in each of ROWS need no other thread's."""
@@ -18,10 +19,18 @@ LOG2_E = tl.constexpr(math.log2(math.e))
 
 @triton.jit
 def _put(logits, fp8, here, inside, gradient, units, UNITS: tl.constexpr):
-    """In place of the logits, and in fp8 besides where it has units; not to stay in the cache."""
+    """In place of the logits, and in fp8 besides where it has units; not to stay in the cache.
+
+    A hint holds only for pointers that are made where it is given, so that there is no function for it.
+    """
     tl.store(logits + here, gradient.to(logits.dtype.element_ty), inside, cache_modifier=".cs")
     if UNITS > 0:
-        tl.store(fp8 + here, (gradient * units).to(fp8.dtype.element_ty), inside, cache_modifier=".cs")
+        there = fp8 + here
+        if len(there.shape) == 2:
+            there = tl.max_contiguous(there, [1, BESIDE_BF16])
+        if len(there.shape) == 1:
+            there = tl.max_contiguous(there, [BESIDE_BF16])
+        tl.store(there, (gradient * units).to(fp8.dtype.element_ty), inside, cache_modifier=".cs")
 
 
 @triton.jit

@@ -11,6 +11,9 @@ from nanodyno.model.kernels.plain import Slot
 
 BLOCK = 2048
 WARPS = 4
+BESIDE_BF16 = tl.constexpr(8)
+"""How many in a row fp8 is said to have where a kernel stores it beside bf16: as many as a thread takes of
+that. It would take 16, and the bf16 would change threads on its way to memory, at five times the time."""
 
 
 @triton.jit
