@@ -4,7 +4,9 @@ It does what torch.optim.AdamW with fused=True does and keeps its state as that 
 of either loads into the other. Clipping is a factor in the same pass, and gradients leave it as zeros.
 """
 
+from collections import defaultdict
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,13 +15,15 @@ from nanodyno.config import RunConfig
 from nanodyno.errors import NanodynoError
 from nanodyno.model.flat import ALIGNED, Flat
 from nanodyno.model.kernels import plain
+from nanodyno.model.optimizer import EPS, groups
 
-EPS = 1e-8
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
-class FlatAdamW(torch.optim.Optimizer):
-    """`state` is empty until the first step; then its moments are views of two stretches laid out as `flat`.
+class FlatAdamW:
+    """No torch.optim.Optimizer, whose making imports torch's compiler: that takes as long as torch itself.
+
+    `state` is empty until the first step; then its moments are views of two stretches laid out as `flat`.
 
     `bf16_moments` (class *different*) halves the stretches; they are then rounded by chance, see
     plain.rounded. `offload` keeps them in the host's memory, which the kernel of a GPU reads and writes
@@ -34,13 +38,9 @@ class FlatAdamW(torch.optim.Optimizer):
         offload: bool = False,
         kernels: ModuleType = plain,
     ) -> None:
-        parameters = list(flat.places)
-        groups = [
-            {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},
-            {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-        ]
-        betas = (config.beta1, config.beta2)
-        super().__init__(groups, {"lr": config.learning_rate, "betas": betas, "eps": EPS})
+        common = {"lr": config.learning_rate, "betas": (config.beta1, config.beta2), "eps": EPS}
+        self.param_groups: list[dict[str, Any]] = [common | group for group in groups(flat.places, config)]
+        self.state: defaultdict[Tensor, dict[str, Tensor]] = defaultdict(dict)
         self.flat = flat
         self._adamw_ = kernels.adamw_
         self._moments_dtype = torch.bfloat16 if bf16_moments else flat.parameters.dtype
@@ -65,9 +65,7 @@ class FlatAdamW(torch.optim.Optimizer):
         self._adamw_(few, few.clone(), first, second, self._unclipped, ALIGNED, update, False)
 
     @torch.no_grad()
-    def step(  # pyright: ignore[reportIncompatibleMethodOverride] - torch's takes a closure, unused here
-        self, *, clip: Tensor | None = None, keep_gradients: bool = False
-    ) -> None:
+    def step(self, *, clip: Tensor | None = None, keep_gradients: bool = False) -> None:
         """`clip`, a number on the device, is multiplied into every gradient; see clip_coefficient."""
         moments = self.adopt()
         self._step += 1
@@ -98,11 +96,6 @@ class FlatAdamW(torch.optim.Optimizer):
                 self.state[parameter] = own
         return self._moments
 
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """The gradients stay where they are, whatever is asked: they are views of one stretch."""
-        del set_to_none
-        self.flat.gradients.zero_()
-
     def _stretch(self) -> Tensor:
         parameters = self.flat.parameters
         device = torch.device("cpu") if self._offload else parameters.device
@@ -115,7 +108,7 @@ class FlatAdamW(torch.optim.Optimizer):
         return {"step": self._step} | dict(zip(MOMENTS, views, strict=True))
 
     def _is_own(self, parameter: Tensor) -> bool:
-        there: dict[str, Tensor] = self.state.get(parameter, {})
+        there = self.state.get(parameter, {})
         return all(there.get(key) is tensor for key, tensor in self._entries[parameter].items())
 
     def _common_step(self) -> float:

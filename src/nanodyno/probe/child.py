@@ -8,7 +8,6 @@ import time
 
 import psutil
 import torch
-import torch._dynamo  # which torch's optimisers would, after a spare process has been given its job
 
 from nanodyno.analysis.probes import iteration_seconds
 from nanodyno.analysis.steady import is_enough

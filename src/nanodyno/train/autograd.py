@@ -24,7 +24,7 @@ class AutogradEngine(Engine):
             self.model.use_attention(config.attention)
         self.loss: Callable[[Tensor, Tensor], Tensor] = self.model
         self._wrapped = False
-        self.optimizer = make_optimizer(self.model, config)
+        self.optimizer = self._adamw = make_optimizer(self.model, config)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=choice.dtype == "float16")
 
     def prepare(self, batch: DeviceBatch, clock: Clock) -> Prepared:
@@ -66,20 +66,20 @@ class AutogradEngine(Engine):
             loss.backward(gradient=weight)
             total += loss.detach()
         mean = self.processes.sum(total * share) / self.processes.count
-        self.scaler.unscale_(self.optimizer)
+        self.scaler.unscale_(self._adamw)
         loss, norm = torch.stack([mean, self._clipped_norm()]).tolist()
         return loss, norm
 
     def update(self, learning_rate: float) -> bool:
         set_learning_rate(self.optimizer, learning_rate)
         scale_before = self.scaler.get_scale()
-        self.scaler.step(self.optimizer)
+        self.scaler.step(self._adamw)
         self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
+        self._adamw.zero_grad(set_to_none=True)
         return self.scaler.get_scale() >= scale_before
 
     def drop_gradients(self) -> None:
-        self.optimizer.zero_grad(set_to_none=True)
+        self._adamw.zero_grad(set_to_none=True)
         if self.scaler.is_enabled():
             state = self.scaler.state_dict()
             self.scaler = torch.amp.GradScaler(self.device.type)
@@ -126,7 +126,7 @@ class AutogradEngine(Engine):
         self._exchange(True)
         with self.autocast():
             module(*batch).backward()
-        self.optimizer.zero_grad(set_to_none=True)
+        self._adamw.zero_grad(set_to_none=True)
 
 
 def _told(reason: str) -> str:

@@ -19,6 +19,7 @@ from nanodyno.config import ModelShape
 from nanodyno.costs.parameters import parameters
 from nanodyno.errors import NanodynoError, RunFailed
 from nanodyno.model.flat_adamw import FlatAdamW
+from nanodyno.model.optimizer import Optimizer
 from nanodyno.records.files import ASIDE, flush_folder, write_new
 from nanodyno.train.parallel import laid_out_like, whole
 from nanodyno.train.sentry import Seen
@@ -83,7 +84,7 @@ class Found:
     damaged: tuple[str, ...]
 
 
-def save(about: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer, first: bool) -> int:
+def save(about: Checkpoint, model: nn.Module, optimizer: Optimizer, first: bool) -> int:
     """Writes `about.folder` and returns its bytes. All processes take part; the first one writes."""
     moments = _optimizer_tensors(model, optimizer)
     if not first:
@@ -228,7 +229,7 @@ def load_model(checkpoint: Checkpoint, model: nn.Module) -> None:
             parameter.copy_(laid_out_like(tensors[name].to(parameter.dtype), parameter))
 
 
-def load_optimizer(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def load_optimizer(checkpoint: Checkpoint, model: nn.Module, optimizer: Optimizer) -> None:
     path = checkpoint.folder / OPTIMIZER_FILE
     tensors = read_tensors(path)
     entries: dict[str, dict[str, Tensor]] = {}
@@ -270,7 +271,7 @@ def _damaged(path: Path, words: str) -> NanodynoError:
     return NanodynoError(f"{path} {words}", "restore it from a copy")
 
 
-def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def _optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
     return {
         f"{name}/{key}": value
         for name, parameter in model.named_parameters()

@@ -11,6 +11,7 @@ from torch import Tensor
 from nanodyno.config import ModelShape, RunConfig
 from nanodyno.data.loader import Windows
 from nanodyno.model.gpt import GPT
+from nanodyno.model.optimizer import Optimizer
 from nanodyno.train.device import DTYPES, Choice, Clock
 from nanodyno.train.evaluate import summed_loss
 from nanodyno.train.parallel import give_back, local, shard
@@ -40,7 +41,7 @@ class Prepared:
 class Engine(ABC):
     """Everything whose state is tensors."""
 
-    optimizer: torch.optim.Optimizer
+    optimizer: Optimizer
     scaler: torch.amp.GradScaler
     needs_preparation = True
     graph_bytes = 0
