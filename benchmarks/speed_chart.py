@@ -4,6 +4,7 @@ python benchmarks/speed_chart.py FILE.json [FILE.json ...] --out docs/fast.svg
 """
 
 import argparse
+import itertools
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,19 +28,33 @@ class Pair:
     ours: dict[str, float]
     rival: dict[str, float]
     ratio: dict[str, float]
+    settings: str
 
 
 def pairs(files: list[Path]) -> list[Pair]:
-    results = [each for file in files for each in json.loads(file.read_text())["results"]]
+    documents = [json.loads(file.read_text()) for file in files]
+    results = [(each, changed(document)) for document in documents for each in document["results"]]
     return [
         Pair(
             f"width {each['width']}, micro-batch {each['micro_batch']}",
             each["ours"]["tokens_per_second"],
             each["nanogpt"]["tokens_per_second"],
             each["ratio"],
+            settings,
         )
-        for each in sorted(results, key=lambda each: (-each["width"], each["micro_batch"]))
+        for each, settings in sorted(
+            results, key=lambda pair: (-pair[0]["width"], pair[0]["micro_batch"], pair[1])
+        )
     ]
+
+
+def changed(document: dict[str, list[str]]) -> str:
+    """What of ours was set, from the arguments of that measurement."""
+    arguments = document["arguments"]
+    if "--set" not in arguments:
+        return ""
+    after = arguments[arguments.index("--set") + 1 :]
+    return " ".join(itertools.takewhile(lambda each: not each.startswith("--"), after))
 
 
 def drawn(all_pairs: list[Pair], title: str) -> str:
@@ -71,7 +86,9 @@ def drawn(all_pairs: list[Pair], title: str) -> str:
 
 
 def ratio_words(pair: Pair, kind: str) -> str:
-    return f"  ({pair.ratio['mean']:.2f}x)" if kind == "ours" else ""
+    if kind == "rival":
+        return ""
+    return f"  ({pair.ratio['mean']:.2f}x{', ' if pair.settings else ''}{pair.settings})"
 
 
 def main() -> None:
