@@ -136,6 +136,7 @@ def test_a_measurement_cut_short_between_looks_is_read_all_the_same() -> None:
 def build_breakdown(**changes: Any) -> BreakdownRecord:
     values: dict[str, Any] = {
         "source": "kernels",
+        "iterations": 1,
         "micro_steps": 10,
         "part_seconds": {"matrix products": 0.3, "attention": 0.1},
         "profiled_seconds": 1.2,
@@ -148,27 +149,43 @@ def build_breakdown(**changes: Any) -> BreakdownRecord:
 
 
 def test_what_kernels_leave_of_the_unwatched_time_is_waiting_and_idle() -> None:
-    shares = time_shares(build_breakdown())
+    shares = time_shares(build_breakdown(), 10)
     assert shares.parts == pytest.approx({"matrix products": 0.3, "attention": 0.1})
     assert (shares.data, shares.idle) == pytest.approx((0.05, 0.55))
     assert (shares.kernels_per_micro_step, shares.launches_per_micro_step) == (500, 1)
 
 
 def test_operators_are_held_against_the_time_in_which_they_were_watched() -> None:
-    shares = time_shares(build_breakdown(source="operators", launches=None))
+    shares = time_shares(build_breakdown(source="operators", launches=None), 10)
     assert shares.parts["matrix products"] == pytest.approx(0.25)
     assert shares.idle == pytest.approx(1 - 0.4 / 1.2 - 0.05 / 1.2)
 
 
 def test_waiting_for_data_while_the_card_is_busy_is_no_idle_time() -> None:
-    shares = time_shares(build_breakdown(part_seconds={"matrix products": 0.98}, data_seconds=0.5))
+    shares = time_shares(build_breakdown(part_seconds={"matrix products": 0.98}, data_seconds=0.5), 10)
     assert (shares.data, shares.idle) == pytest.approx((0.02, 0.0))
 
 
 def test_shares_add_up_to_one_even_when_kernels_lasted_longer_than_the_clock_said() -> None:
-    shares = time_shares(build_breakdown(part_seconds={"matrix products": 1.1}))
+    shares = time_shares(build_breakdown(part_seconds={"matrix products": 1.1}), 10)
     assert sum(shares.parts.values()) + shares.data + shares.idle == pytest.approx(1.0)
 
 
 def test_how_well_the_profile_adds_up_is_told() -> None:
-    assert time_shares(build_breakdown()).adds_up == pytest.approx(1.2)
+    assert time_shares(build_breakdown(), 10).adds_up == pytest.approx(1.2)
+
+
+def test_the_micro_steps_left_out_are_like_those_profiled_and_the_optimiser_comes_once() -> None:
+    """Of 1.0 s for 10 micro-steps, 0.1 is the update's: 40 take 3.6 + 0.1."""
+    parts = {"matrix products": 0.3, "attention": 0.1, "optimiser": 0.1}
+    shares = time_shares(build_breakdown(part_seconds=parts), 40)
+    assert shares.parts == pytest.approx(
+        {"matrix products": 1.2 / 3.7, "attention": 0.4 / 3.7, "optimiser": 0.1 / 3.7}
+    )
+    assert (shares.data, shares.idle) == pytest.approx((0.2 / 3.7, 1.8 / 3.7))
+
+
+def test_several_iterations_profiled_have_as_many_updates() -> None:
+    parts = {"matrix products": 0.5, "optimiser": 0.5}
+    shares = time_shares(build_breakdown(iterations=2, part_seconds=parts, data_seconds=0.0), 5)
+    assert shares.parts["optimiser"] == pytest.approx(0.5)

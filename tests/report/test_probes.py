@@ -70,6 +70,7 @@ def measured(*visits: VisitRecord, **changes: Any) -> Measured:
         "memory": MemoryRecord(peak_allocated_bytes=5 * GIB, peak_reserved_bytes=6 * GIB),
         "breakdown": BreakdownRecord(
             source="kernels",
+            iterations=1,
             micro_steps=16,
             part_seconds={"matrix products": 0.3, "attention": 0.09},
             profiled_seconds=1.3,

@@ -22,6 +22,9 @@ from nanodyno.records.probe import (
     VisitRecord,
 )
 
+ONCE: Part = "optimiser"
+"""The part of an iteration that its micro-steps do not repeat."""
+
 
 def iteration_seconds(sample: SampleRecord, accumulation: int) -> float:
     """Of a whole iteration: what was timed, and the micro-steps left out at the pace of those between."""
@@ -130,7 +133,9 @@ def summarise_probe(measured: Measured, left_out: Collection[int] = ()) -> Probe
         nanogpt_mfu=mfu(
             rate.estimate, nanogpt_flops_per_token(config.model_shape(setup.vocab_size)), NANOGPT_PEAK_FLOPS
         ),
-        time=None if measured.breakdown is None else time_shares(measured.breakdown),
+        time=None
+        if measured.breakdown is None
+        else time_shares(measured.breakdown, config.gradient_accumulation_steps),
     )
 
 
@@ -149,20 +154,26 @@ class TimeShares:
     """All that the profiler saw, idle time included, over the wall time without it: 1 is perfect."""
 
 
-def time_shares(breakdown: BreakdownRecord) -> TimeShares:
-    """Kernels last as long watched as unwatched, and gaps between them do not: idle is what they leave of the
+def time_shares(breakdown: BreakdownRecord, accumulation: int) -> TimeShares:
+    """Of whole iterations: micro-steps that were left out are like those profiled, and updates are as many.
+
+    Kernels last as long watched as unwatched, and gaps between them do not: idle is what they leave of the
     unwatched wall time. Operators on a CPU are slowed as the gaps are, so their whole is the watched time.
     """
+    longer = accumulation * breakdown.iterations / breakdown.micro_steps
+    seconds: dict[Part, float] = {
+        part: own * (1.0 if part == ONCE else longer) for part, own in breakdown.part_seconds.items()
+    }
     busy = sum(breakdown.part_seconds.values())
-    whole = breakdown.wall_seconds if breakdown.source == "kernels" else breakdown.profiled_seconds
-    whole = max(whole, busy)
-    idle = whole - busy
+    watched = breakdown.wall_seconds if breakdown.source == "kernels" else breakdown.profiled_seconds
+    idle = max(0.0, watched - busy)
     data = min(idle, breakdown.data_seconds)
+    whole = sum(seconds.values()) + idle * longer
     launches = breakdown.launches
     return TimeShares(
-        parts={part: seconds / whole for part, seconds in breakdown.part_seconds.items()},
-        data=data / whole,
-        idle=(idle - data) / whole,
+        parts={part: own / whole for part, own in seconds.items()},
+        data=data * longer / whole,
+        idle=(idle - data) * longer / whole,
         kernels_per_micro_step=breakdown.kernels / breakdown.micro_steps,
         launches_per_micro_step=None if launches is None else launches / breakdown.micro_steps,
         adds_up=max(busy, breakdown.profiled_seconds) / breakdown.wall_seconds,

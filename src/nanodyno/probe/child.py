@@ -3,7 +3,6 @@
 Started as `python -m nanodyno.probe.child`; a job and commands come on stdin, messages go to stdout.
 """
 
-import statistics
 import time
 
 import psutil
@@ -83,12 +82,8 @@ def _measure(workload: Workload, command: Measure, channel: Channel) -> list[Sam
 
 
 def _broken_down(workload: Workload, samples: list[SampleRecord]) -> BrokenDown:
-    breakdown, fault = profile_iterations(
-        workload.iteration,
-        workload.device,
-        wall_seconds=statistics.median(sample.seconds for sample in samples),
-        data_seconds=statistics.median(sample.data_seconds for sample in samples),
-    )
+    whole = workload.config.gradient_accumulation_steps
+    breakdown, fault = profile_iterations(workload.iteration, workload.device, samples, whole)
     return BrokenDown(breakdown=breakdown, fault=fault)
 
 

@@ -91,9 +91,9 @@ class Workload:
             notes=(*choice.notes, *_said(way.note), *notes, *(prepared.notes if prepared else ())),
         )
 
-    def iteration(self) -> SampleRecord:
+    def iteration(self, micro_steps: int | None = None) -> SampleRecord:
         """Micro-steps and an update as the trainer makes them, timed from outside."""
-        micro_steps = self.micro_steps
+        micro_steps = micro_steps or self.micro_steps
         marks = _Marks(self.loader, self.device)
         waited = self.loader.wait_seconds
         began = self.clock.seconds()

@@ -110,7 +110,9 @@ class BreakdownRecord(Record):
 
     source: Literal["kernels", "operators"]
     """kernels of a card, or operators on a CPU, where idle is what Python and dispatching took."""
+    iterations: int
     micro_steps: int
+    """Of all of them. Where an iteration has more, its optimiser's part counts for more of them."""
     part_seconds: dict[Part, float]
     """Each moment counted once; what is missing from profiled_seconds was idle."""
     profiled_seconds: float
