@@ -145,7 +145,7 @@ def _ratios(pairs: Sequence[tuple[Setup, Found]], now: Calibration) -> dict[str,
 
 
 def _launch(pairs: Sequence[tuple[Setup, Found]]) -> float | None:
-    """By least squares of the rates' relative errors: a host is a fifth faster or slower from time to time."""
+    """By least squares of the rates' relative errors: a host is a fifth slower from time to time."""
     seconds = [
         statistics.median(seen.iteration_seconds) / setup.micro_steps / micro_step(setup).kernels
         for setup, seen in pairs
