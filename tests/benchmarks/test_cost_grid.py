@@ -1,7 +1,7 @@
 """Predictions beside what an H200 measured, kept as data: benchmarks/cost_grid_h200.jsonl.
 
-No rate of the calibration saw the eight configs that are held out, and no part of the arithmetic was chosen
-with them in view. They are asserted apart, to the same bounds as the whole grid, but for one: see TOO_SLOW.
+No rate of the calibration saw the eight configs that are held out, and no part of the arithmetic was made to
+fit them. They are asserted apart, to the same bounds as the whole grid, but for one: see TOO_SLOW.
 """
 
 from collections.abc import Callable
@@ -13,8 +13,8 @@ import pytest
 from nanodyno.costs.calibration import measured
 
 TOO_SLOW = {"compiled chunked, 12 x 768, 4 x 512"}
-"""Held out, compiled and bound by launching: predicted a third too slow, as the host of that hour launched
-faster than the one that the calibration has from LOG.md. Left so, since it must not be fitted."""
+"""Held out, compiled and bound by launching: predicted a third too slow. Launches move with the host, and the
+calibration's are of two other moments. Left so, since it must not be fitted."""
 
 
 @pytest.fixture(scope="module")
