@@ -16,7 +16,7 @@ from nanodyno.costs.work import Work, micro_step, per_iteration
 GIB = 2**30
 TIES = 0.02
 """How much a fitted number is held to the one before, against the errors: with few points few move far."""
-FITTED = ("product_flops", "product_bytes", "attention_flops", "moved_bytes", "kernels")
+FITTED = ("product_flops", "product_bytes", "attention_flops", "moved_bytes", "eager_bytes", "kernels")
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,8 @@ def fitted(points: Sequence[Point], found: dict[str, Found]) -> dict[str, object
     bound = [(setup, seen) for setup, seen in usable if iteration_time(setup, now).launch_bound]
     free = [pair for pair in usable if pair not in bound]
     ratios = _ratios(free, now) if free else dict.fromkeys(FITTED, 1.0)
-    launches = [
-        statistics.median(seen.iteration_seconds) / setup.micro_steps / micro_step(setup).kernels
-        for setup, seen in bound
-    ]
+    compiled = [pair for pair in bound if pair[0].compiled]
+    eager = [pair for pair in bound if not pair[0].compiled]
     bandwidth = now.bandwidth_bytes_per_second / ratios["moved_bytes"]
     attention = {
         name: rate / ratios["attention_flops"] for name, rate in now.attention_flops_per_second.items()
@@ -118,8 +116,12 @@ def fitted(points: Sequence[Point], found: dict[str, Found]) -> dict[str, object
         "matmul_traffic_share": now.matmul_traffic_share * ratios["product_bytes"] / ratios["moved_bytes"],
         "attention_flops_per_second": attention,
         "bandwidth_bytes_per_second": bandwidth,
+        "eager_bandwidth_share": now.eager_bandwidth_share * ratios["moved_bytes"] / ratios["eager_bytes"],
         "kernel_seconds": now.kernel_seconds * ratios["kernels"],
-        "launch_seconds": statistics.median(launches) if launches else now.launch_seconds,
+        "launch_seconds": {
+            "eager": _launch(eager) or now.launch_seconds["eager"],
+            "compiled": _launch(compiled) or now.launch_seconds["compiled"],
+        },
         "context_bytes": _median([seen.context_bytes for _, seen in usable]),
         "fragmentation_share": _fragmentation(usable, now),
         "configs": len(usable),
@@ -140,6 +142,15 @@ def _ratios(pairs: Sequence[tuple[Setup, Found]], now: Calibration) -> dict[str,
         np.vstack([np.array(rows), ties]), np.concatenate([goals, ties.sum(0)]), rcond=None
     )
     return {name: max(0.1, float(value)) for name, value in zip(FITTED, found, strict=True)}
+
+
+def _launch(pairs: Sequence[tuple[Setup, Found]]) -> float | None:
+    """By least squares of the rates' relative errors: a host is a fifth slower from time to time."""
+    seconds = [
+        statistics.median(seen.iteration_seconds) / setup.micro_steps / micro_step(setup).kernels
+        for setup, seen in pairs
+    ]
+    return sum(each**2 for each in seconds) / sum(seconds) if seconds else None
 
 
 def _only(work: Work, name: str) -> Work:

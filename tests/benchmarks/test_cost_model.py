@@ -73,6 +73,7 @@ def test_a_fit_finds_the_rates_of_a_made_up_card(parts: tuple[Any, Any]) -> None
         now,
         matmul_flops_per_second=now.matmul_flops_per_second * 0.9,
         bandwidth_bytes_per_second=now.bandwidth_bytes_per_second * 1.05,
+        launch_seconds={"eager": now.launch_seconds["eager"] * 1.1, "compiled": 26e-6},
         fragmentation_share=0.08,
         context_bytes=600 * 2**20,
     )
@@ -80,6 +81,7 @@ def test_a_fit_finds_the_rates_of_a_made_up_card(parts: tuple[Any, Any]) -> None
     found = fit.fitted(points, made_up(grid, other))
     assert found["matmul_flops_per_second"] == pytest.approx(other.matmul_flops_per_second, 0.02)
     assert found["bandwidth_bytes_per_second"] == pytest.approx(other.bandwidth_bytes_per_second, 0.02)
+    assert found["launch_seconds"]["eager"] == pytest.approx(other.launch_seconds["eager"], 0.01)
     assert found["fragmentation_share"] == pytest.approx(0.08, 0.02)
     assert found["context_bytes"] == 600 * 2**20
     assert found["configs"] == 28

@@ -4,6 +4,7 @@ So the arithmetic of costs/ is held against the trainer's own code at full size,
 on CUDA is not here: blocks of 512 bytes and of 2 MiB, workspaces of cuBLAS and cuDNN, and the context.
 """
 
+import itertools
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,8 +13,10 @@ from typing import Any
 
 import pytest
 import torch
+from tests.costs.operations import as_on_cuda
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -21,6 +24,7 @@ from nanodyno.config import ModelShape
 from nanodyno.costs.setup import Setup
 from nanodyno.model.fused import FusedStep, Plan
 from nanodyno.model.gpt import GPT
+from nanodyno.model.loss import head_loss
 from nanodyno.model.products import Units
 from nanodyno.train.evaluate import rows_at_once
 
@@ -132,8 +136,7 @@ def fused_peak_of_code(setup: Setup, kernels: Any) -> int:
 
 def autograd_peaks_of_code(setup: Setup) -> tuple[int, int]:
     """Of a real eager micro-step with gradients in place and without moments; and what an evaluation adds."""
-    half = DTYPES[setup.dtype]
-    on = half != torch.float32
+    half = torch.float16  # as_on_cuda's, of the same size
     with counted() as live:
         model = GPT(setup.shape)
         model.loss_rows = setup.loss_rows
@@ -141,13 +144,13 @@ def autograd_peaks_of_code(setup: Setup) -> tuple[int, int]:
             parameter.grad = torch.zeros_like(parameter)
         inputs = torch.zeros(setup.batch_size, setup.shape.block_size, dtype=torch.int64)
         live.peak = live.now
-        with torch.autocast("cpu", half, on):
+        with as_on_cuda(setup):
             loss = model(inputs, inputs)
         loss.backward()
         del loss
         peak, live.peak, before = live.peak, live.now, live.now
         model.eval()
-        with torch.no_grad(), torch.autocast("cpu", half, on, cache_enabled=False):
+        with torch.no_grad(), torch.autocast("cpu", half, setup.dtype != "float32", cache_enabled=False):
             model(inputs, inputs, rows_at_once(model))
         return peak - inputs.numel() * 8, live.peak - before
 
@@ -173,6 +176,25 @@ def saved_by_a_compiled_step(setup: Setup) -> int:
         loss = compiled(inputs, inputs)
     del loss
     return sum(tensor.untyped_storage().nbytes() for key, tensor in kept.items() if key not in own)
+
+
+def peak_of_a_compiled_loss(setup: Setup) -> int:
+    """By rows, compiled in earnest by inductor for the CPU, whose allocator's every step is recorded."""
+    N, C, V = setup.positions, setup.shape.n_embd, setup.shape.vocab_size
+    rows = setup.rows
+    hidden, head = torch.randn(N, C, requires_grad=True), torch.randn(V, C, requires_grad=True)
+    targets = torch.zeros(N, dtype=torch.int64)
+    torch.compiler.reset()
+    compiled = torch.compile(lambda: head_loss(hidden, head, targets, rows), dynamic=False)
+    with torch.autocast("cpu", torch.bfloat16, setup.dtype != "float32"):
+        compiled()
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+            loss = compiled()
+    del loss
+    found: Any = recorded.profiler
+    events = [event for event in found.kineto_results.events() if event.name() == "[memory]"]
+    steps = sorted((event.start_ns(), event.nbytes()) for event in events)
+    return max(itertools.accumulate(count for _, count in steps))
 
 
 def gpt(n_layer: int, heads: int, block_size: int, vocab_size: int, bias: bool = False) -> ModelShape:

@@ -11,6 +11,7 @@ from tests.costs.live import (
     autograd_peaks_of_code,
     fused_peak_of_code,
     gpt,
+    peak_of_a_compiled_loss,
     saved_by_a_compiled_step,
     without_launches,
 )
@@ -18,7 +19,7 @@ from tests.costs.live import (
 from nanodyno.config import ModelShape
 from nanodyno.costs.calibration import measured
 from nanodyno.costs.memory import memory_of
-from nanodyno.costs.memory_autograd import autograd_peak, evaluation_bytes
+from nanodyno.costs.memory_autograd import autograd_peak, evaluation_bytes, idle_bytes
 from nanodyno.costs.memory_fused import fused_peak
 from nanodyno.costs.setup import RECOMPUTE, Setup
 
@@ -100,6 +101,14 @@ def test_a_compiled_micro_step_saves_what_is_predicted(dtype: Any, dropout: floa
     assert alive - setup.half * 1024 * 128 == pytest.approx(saved_by_a_compiled_step(setup), 0.01)
 
 
+@pytest.mark.parametrize(("dtype", "batch_size"), [("bfloat16", 4), ("float32", 3)])
+def test_a_compiled_loss_by_rows_peaks_where_inductors_does(dtype: Any, batch_size: int) -> None:
+    """Which keeps the logits of all rows."""
+    setup = Setup(gpt(1, 1, 512, 4096), batch_size, 4, dtype=dtype, kernels="autograd", compiled=True)
+    setup = replace(setup, loss_rows=1024, cuda_graph=False)
+    assert autograd_peak(setup).logits_and_loss == pytest.approx(peak_of_a_compiled_loss(setup), 0.03)
+
+
 def test_what_a_block_keeps_is_36_24_16_and_4_bytes_times_the_width() -> None:
     """Besides two norms' statistics of 8 bytes and 4 bytes a head of the attention."""
     setup = Setup(gpt(7, 12, 1024, 50304), 2, 1, loss_rows=1024)
@@ -127,6 +136,18 @@ def test_one_micro_step_an_iteration_needs_no_gradients_beside_its_activations()
     setup = Setup(gpt(4, 4, 512, 8192), 16, 2, kernels="autograd", compiled=True, cuda_graph=False)
     saved = autograd_peak(setup).total - autograd_peak(replace(setup, micro_steps=1)).total
     assert saved == autograd_peak(setup).grads > 0
+
+
+def test_what_gradients_and_moments_leave_of_the_first_logits_is_held_in_vain() -> None:
+    """In a compiled micro-step 2 bytes a logit; in an eager one 10, but at most the largest buffer, of 4."""
+    setup = Setup(gpt(4, 4, 512, 8192), 16, 2, kernels="autograd", compiled=True, cuda_graph=False)
+    peak = autograd_peak(setup)
+    logits = 16 * 512 * 8192
+    stay = peak.grads + peak.optimiser
+    assert idle_bytes(setup, peak) == 2 * logits - stay > 0
+    assert idle_bytes(replace(setup, batch_size=1), peak) == 0
+    assert idle_bytes(replace(setup, compiled=False), peak) == 4 * logits < 10 * logits - stay
+    assert idle_bytes(replace(setup, loss_rows=512), peak) == 0
 
 
 def test_a_dropped_activation_is_a_byte_more_on_a_card() -> None:

@@ -54,7 +54,7 @@ def test_a_bar_has_each_component_in_proportion() -> None:
 
 def test_a_bar_that_goes_on_beyond_the_picture_says_so() -> None:
     drawn = bars(planned(recompute="none"), 80)
-    assert ["»" in line for line in drawn] == [False] * 6 + [True] * 2
+    assert ["»" in line for line in drawn] == [False] * 5 + [True] * 3
 
 
 def test_no_cell_of_the_page_is_cut_off_at_80_columns() -> None:

@@ -22,13 +22,15 @@ class Calibration:
     """Of a product's reading and writing, what is not hidden behind its arithmetic."""
     fp8_gain: float
     attention_flops_per_second: dict[str, float]
-    """By backend, of exact causal FLOPs with whole tiles on the diagonal."""
+    """By backend, of exact causal FLOPs with whole tiles on the diagonal; torch is its own choice."""
     bandwidth_bytes_per_second: float
+    eager_bandwidth_share: float
+    """Of it, what torch's own kernels between products keep up."""
     host_bandwidth_bytes_per_second: float
     kernel_seconds: float
     """Beginning and end of a kernel, where the card is not full."""
-    launch_seconds: float
-    """Of the host for a kernel outside a CUDA graph: what a micro-step lasts at least."""
+    launch_seconds: dict[str, float]
+    """Of the host for a kernel outside a CUDA graph, eager or compiled: what a micro-step lasts at least."""
     workspace_bytes: int
     context_bytes: int
     fragmentation_share: float
@@ -50,13 +52,13 @@ def calibration_for(card: Card | None, dtype: str = "bfloat16") -> Calibration:
     own_peak = own.peak_flops("bfloat16")
     assert own_peak is not None
     arithmetic = (card.peak_flops(dtype) or card.tensor_flops or card.fp32_flops) / own_peak
+    attention = reference.attention_flops_per_second
+    attention = attention | {"torch": attention["flash"]}  # cuDNN's is torch's choice on such as an H200
     return replace(
         reference,
         multiprocessors=card.multiprocessors or reference.multiprocessors,
         matmul_flops_per_second=reference.matmul_flops_per_second * arithmetic,
-        attention_flops_per_second={
-            name: rate * arithmetic for name, rate in reference.attention_flops_per_second.items()
-        },
+        attention_flops_per_second={name: rate * arithmetic for name, rate in attention.items()},
         bandwidth_bytes_per_second=reference.bandwidth_bytes_per_second
         * card.bandwidth_bytes_per_second
         / own.bandwidth_bytes_per_second,

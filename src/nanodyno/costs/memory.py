@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from math import ceil
 
 from nanodyno.costs.calibration import Calibration
-from nanodyno.costs.memory_autograd import autograd_peak, evaluation_bytes
+from nanodyno.costs.memory_autograd import autograd_peak, evaluation_bytes, idle_bytes
 from nanodyno.costs.memory_fused import fused_peak
 from nanodyno.costs.parts import Peak
 from nanodyno.costs.setup import Setup
@@ -74,7 +74,8 @@ def memory_of(setup: Setup, calibration: Calibration) -> Memory:
 def _fragmentation(setup: Setup, peak: Peak, calibration: Calibration) -> int:
     """A CUDA graph keeps its memory to itself, so that an evaluation needs its own beside it."""
     evaluation = evaluation_bytes(setup) if setup.cuda_graph else 0
-    return evaluation + ceil(calibration.fragmentation_share * peak.total)
+    idle = idle_bytes(setup, peak) if setup.kernels == "autograd" else 0
+    return evaluation + idle + ceil(calibration.fragmentation_share * peak.total)
 
 
 def _tokens(setup: Setup) -> int:

@@ -5,6 +5,7 @@ pass and differs in the loss, where softmax and its gradient are made in the pla
 """
 
 from dataclasses import replace
+from math import ceil
 
 from nanodyno.costs.parameters import parameters
 from nanodyno.costs.parts import Peak, highest
@@ -59,9 +60,9 @@ def _losses(setup: Setup) -> list[int]:
     feeds = N * (shape.n_embd * h + STATISTICS)
     if setup.loss_rows is None:
         logits = N * shape.vocab_size
-        # Eager: softmax in fp32, its gradient and that of the logits; compiled: all in one place, then the
-        # head's gradient.
-        return [feeds + (logits * h + head * h if setup.compiled else 3 * FLOAT * logits)]
+        # Eager: softmax and its gradient in fp32, and that of the logits; compiled: all in one place, then
+        # the head's gradient.
+        return [feeds + (logits * h + head * h if setup.compiled else (2 * FLOAT + h) * logits)]
     return _losses_by_rows(setup, head, feeds)
 
 
@@ -72,13 +73,27 @@ def _losses_by_rows(setup: Setup, head: int, feeds: int) -> list[int]:
     wide = 0 if h == FLOAT else 1  # the logits once more in fp32
     hidden = 0 if h == FLOAT or setup.compiled else FLOAT * N * C
     cast = h * head if h != FLOAT else 0
-    looped = feeds + hidden + N * (h * C + FLOAT) + FLOAT * head + cast
-    softmax = h * logits if setup.compiled else (2 + wide) * FLOAT * logits
+    looped = feeds + hidden + N * (h * C + FLOAT) + cast
+    backward = N * STATISTICS + 3 * FLOAT * N * C + 2 * FLOAT * head
+    if setup.compiled:
+        return [looped + _compiled_rows(setup, head), backward]
+    looped += FLOAT * head
     return [
-        looped + h * logits + softmax,
+        looped + h * logits + (2 + wide) * FLOAT * logits,
         looped + h * logits + h * head,
-        N * STATISTICS + 3 * FLOAT * N * C + 2 * FLOAT * head,
+        backward,
     ]
+
+
+def _compiled_rows(setup: Setup, head: int) -> int:
+    """Inductor takes each target's logit at the very end, in one kernel for all rows, and so keeps all logits
+    until then; beside them softmax in fp32 and its gradient of some rows, and the head's gradient of each
+    part before the last, which are added at the end. All in fp32, it keeps the gradients of all rows too."""
+    V, N, h = setup.shape.vocab_size, setup.positions, setup.half
+    if h == FLOAT:
+        return V * FLOAT * (2 * N + setup.rows)
+    parts = ceil(N / setup.rows)
+    return V * (N * h + setup.rows * (FLOAT + h)) + (parts - 1) * h * head
 
 
 def _in_block(setup: Setup) -> int:
@@ -96,6 +111,20 @@ def _at_the_end(setup: Setup) -> int:
     if setup.compiled and setup.micro_steps > 1:
         return FLOAT * parameters(setup.shape).total + head
     return 3 * head  # both, and their sum
+
+
+def idle_bytes(setup: Setup, peak: Peak) -> int:
+    """What the allocator holds in vain of the first micro-step's logits, where all of them are there at once.
+
+    Gradients and moments come after them, stay, and take their place apart; the next micro-steps then need
+    another place as large.
+    """
+    if setup.loss_rows is not None:
+        return 0
+    logits = setup.positions * setup.shape.vocab_size
+    largest = logits * (setup.half if setup.compiled else FLOAT)
+    whole = logits * (setup.half if setup.compiled else 2 * FLOAT + setup.half)
+    return min(max(0, whole - peak.grads - peak.optimiser), largest)
 
 
 def evaluation_bytes(setup: Setup) -> int:

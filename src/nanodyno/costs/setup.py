@@ -130,9 +130,9 @@ def _is_fused(config: RunConfig, dtype: Dtype) -> bool:
 
 
 def _attention(asked: str, fused: bool, dtype: Dtype) -> str:
-    """What `auto` finds on the cards that were measured; torch's own choice is flash, in fp32 efficient."""
+    """What `auto` finds on the cards that were measured; without autocast to half, torch takes efficient."""
     if asked != "auto":
         return asked
     if dtype == "float32":
         return "efficient"
-    return "cudnn-packed" if fused else "flash"
+    return "cudnn-packed" if fused else "torch"

@@ -29,7 +29,8 @@ class IterationTime:
 def iteration_time(setup: Setup, calibration: Calibration) -> IterationTime:
     work = micro_step(setup)
     on_card = device_seconds(work, setup.attention, calibration)
-    launching = 0.0 if setup.cuda_graph else work.kernels * calibration.launch_seconds
+    launch = calibration.launch_seconds["compiled" if setup.compiled else "eager"]
+    launching = 0.0 if setup.cuda_graph else work.kernels * launch
     return IterationTime(
         micro_step_seconds=max(on_card, launching),
         once_seconds=device_seconds(per_iteration(setup), setup.attention, calibration),
@@ -44,7 +45,11 @@ def device_seconds(work: Work, attention: str, calibration: Calibration) -> floa
     rates = calibration.attention_flops_per_second
     attention_rate = rates.get(attention, rates["flash"])
     products = work.product_flops + work.fp8_flops / calibration.fp8_gain
-    traffic = work.product_bytes * calibration.matmul_traffic_share + work.moved_bytes
+    traffic = (
+        work.product_bytes * calibration.matmul_traffic_share
+        + work.moved_bytes
+        + work.eager_bytes / calibration.eager_bandwidth_share
+    )
     return (
         products / calibration.matmul_flops_per_second
         + work.attention_flops / attention_rate

@@ -27,6 +27,8 @@ class Work:
     product_bytes: float = 0
     attention_flops: float = 0
     moved_bytes: float = 0
+    eager_bytes: float = 0
+    """Moved by torch's own kernels, which are slower."""
     host_bytes: float = 0
     kernels: float = 0
 
@@ -43,6 +45,7 @@ class Work:
             self.product_bytes,
             self.attention_flops,
             self.moved_bytes,
+            self.eager_bytes,
             self.host_bytes,
             self.kernels,
         )
@@ -137,33 +140,87 @@ def _fused_ends(setup: Setup) -> Work:
 
 
 def _autograd_block(setup: Setup) -> Work:
-    """Compiled, what is between products is fused but for sums over rows; eager, each operation passes."""
-    C, h, N = setup.shape.n_embd, setup.half, setup.positions
-    cast = 0 if h == FLOAT else FLOAT + h
+    cast = _cast(setup)
+    # Weights and their gradients are cast, and added to what is there.
+    gradients = BLOCK_WEIGHTS * setup.shape.n_embd**2 * (cast + cast + 3 * FLOAT)
+    between, kernels = _compiled_between(setup) if setup.compiled else _eager_between(setup)
+    own = _moved(setup, setup.positions * setup.shape.n_embd * between + gradients, kernels)
+    return own + _block_products(setup, setup.half) + _attention(setup)
+
+
+def _moved(setup: Setup, count: float, kernels: int) -> Work:
     if setup.compiled:
-        between = 2 * ((2 * FLOAT + 2 * h) + (4 * FLOAT + 3 * h)) + 20 * h
-        kernels = 12
-    else:
-        forward = 2 * FLOAT + cast + 2 * FLOAT + h
-        backward = cast + 5 * FLOAT + 3 * FLOAT + cast
-        between, kernels = 2 * (forward + backward) + 20 * h, 30
-    gradients = (
-        BLOCK_WEIGHTS * C * C * (cast + 3 * FLOAT + cast)
-    )  # cast, added to what is there; weights cast
+        return Work(moved_bytes=count, kernels=kernels)
+    return Work(eager_bytes=count, kernels=kernels)
+
+
+def _cast(setup: Setup) -> int:
+    return 0 if setup.half == FLOAT else FLOAT + setup.half
+
+
+def _eager_between(setup: Setup) -> tuple[int, int]:
+    """Bytes of N x C and kernels: each operation passes over memory."""
+    h, cast = setup.half, _cast(setup)
+    forward = 2 * (2 * FLOAT + cast + 2 * FLOAT + h) + 8 * h  # norm, cast, addition; GELU
+    # Casts there and back, a norm in two passes, addition; GELU; q's, k's and v's gradients put together.
+    backward = 2 * (cast + cast + 5 * FLOAT + 3 * FLOAT) + 12 * h + 6 * h
     dropout = 6 * (2 * h + 1) if setup.shape.dropout else 0
-    own = Work(moved_bytes=N * C * (between + dropout) + gradients, kernels=kernels)
-    return own + _block_products(setup, h) + _attention(setup)
+    biases = 9 * h if setup.shape.bias else 0
+    casts = 22 if setup.shape.bias else 14
+    kernels = 15 + (casts if cast else 0) + (10 if biases else 0) + (4 if dropout else 0)
+    return forward + backward + dropout + biases, kernels
+
+
+def _compiled_between(setup: Setup) -> tuple[int, int]:
+    """What is between products is fused but for sums over rows, and autograd adds the gradients.
+
+    25 kernels: casts of weights and gradients 8, gradients added 6, norms 8, GELU 2, q, k and v together 1.
+    """
+    h = setup.half
+    between = 2 * ((2 * FLOAT + 2 * h) + (4 * FLOAT + 3 * h)) + 20 * h + 6 * h
+    dropout = 6 * (2 * h + 1) if setup.shape.dropout else 0
+    return between + dropout, 25
 
 
 def _autograd_ends(setup: Setup) -> Work:
+    """Embedding, last norm, head and loss."""
     shape, h, N = setup.shape, setup.half, setup.positions
-    C, V = shape.n_embd, shape.vocab_size
-    goes = ceil(N / setup.rows)
-    passes = 4 * h if setup.compiled else 3 * h + 9 * FLOAT
-    gradients = V * C * (6 * FLOAT + 3 * h) * (goes if setup.loss_rows else 1)
-    return Work(
-        product_flops=3 * 2 * N * V * C,
-        product_bytes=3 * h * N * (C + V) + goes * V * C * 3 * h,
-        moved_bytes=N * V * passes + N * C * 10 * FLOAT + gradients,
-        kernels=(20 if setup.compiled else 40) + 8 * goes,
+    C, V, cast = shape.n_embd, shape.vocab_size, _cast(setup)
+    parts = ceil(N / setup.rows)
+    stream = N * C * (13 * FLOAT + 2 * cast)
+    # The head is cast, its gradient cast and added to the embedding's, which began as zeros, and to what is
+    # there.
+    head = V * C * (2 * cast + 7 * FLOAT)
+    loss, kernels = _compiled_loss(setup, parts) if setup.compiled else _eager_loss(setup, parts)
+    products = Work(
+        product_flops=3 * 2 * N * V * C, product_bytes=3 * h * N * (C + V) + parts * V * C * 3 * h
     )
+    return products + _moved(setup, N * V * loss + stream + head + _by_rows(setup, parts), kernels)
+
+
+def _by_rows(setup: Setup, parts: int) -> int:
+    """What the loss by rows (model/loss.py) moves besides logits: the head's gradient summed over the parts
+    and scaled, and that of the last norm put together and scaled."""
+    if setup.loss_rows is None:
+        return 0
+    shape, h = setup.shape, setup.half
+    summed = parts * (h if setup.compiled else 2 * FLOAT + h) + FLOAT
+    return shape.n_embd * (shape.vocab_size * (summed + 2 * FLOAT) + setup.positions * (2 * h + 2 * FLOAT))
+
+
+def _eager_loss(setup: Setup, parts: int) -> tuple[int, int]:
+    """Bytes a logit, and operations of the ends. At once: softmax, its gradient's zeros, the gradient. By
+    rows: to fp32, largest, difference, exponential and sum; both again; times the weight, and back."""
+    h, cast = setup.half, _cast(setup)
+    casts, bias = int(cast > 0), int(setup.shape.bias)
+    if setup.loss_rows is None:
+        return 2 * h + 4 * FLOAT, 21 + 4 * casts + bias
+    return cast + 13 * FLOAT + h, 27 + 3 * casts + bias + (26 + casts) * parts
+
+
+def _compiled_loss(setup: Setup, parts: int) -> tuple[int, int]:
+    """At once, in the logits' place; by rows, the softmax in fp32 lies between."""
+    h = setup.half
+    if setup.loss_rows is None:
+        return 4 * h, 25
+    return 3 * h + 2 * FLOAT, 25 + 6 * parts
