@@ -19,6 +19,8 @@ from nanodyno.report.doctor_words import finding_words
 
 MOST_HOLDERS = 6
 UNKNOWN = "-"
+PAGES = "yes: a full card takes the host's memory, and training becomes many times slower without a word"
+REFUSES = "no: a full card ends training (out of memory) and does not make it slower"
 
 Rows = Iterator[tuple[str, str]]
 
@@ -52,7 +54,7 @@ def _rows(found: CheckupRecord) -> Rows:
         yield from _device_rows(found, found.device)
     if found.compiling is not None:
         seconds = quantities.duration(found.compiling.seconds)
-        works = f"works: a small function in {seconds}, its caches left aside"
+        works = f"works: a small function took {seconds}, from nothing"
         yield "compile", works if found.compiling.works else f"does not work, known after {seconds}"
     yield "disk", _disk_words(found.disk)
 
@@ -90,8 +92,7 @@ def _card_rows(found: CheckupRecord, device: DeviceRecord, state: CardState | No
     yield "memory", _memory_words(device, state)
     card = card_of(machine)
     yield "datasheet", "not in the table" if card is None else _datasheet_words(card, device.dtype)
-    pages = "a full card borrows the host's memory" if found.host.card_can_page else "a full card says so"
-    yield "paging", pages
+    yield "paging", PAGES if found.host.card_can_page else REFUSES
 
 
 def _memory_words(device: DeviceRecord, state: CardState | None) -> str:
@@ -101,7 +102,7 @@ def _memory_words(device: DeviceRecord, state: CardState | None) -> str:
     if state is None:
         return f"{words}; who holds it is not known"
     if not state.holders:
-        return f"{words}; held by no program that NVIDIA's driver names"
+        return f"{words}; the driver names no program that holds any"
     named = ", ".join(map(holder_words, state.holders[:MOST_HOLDERS]))
     more = len(state.holders) - MOST_HOLDERS
     return f"{words}; held by {named}" + (f" and {more} more" if more > 0 else "")
@@ -152,10 +153,10 @@ def _disk_words(disk: DiskRecord) -> str:
         return f"{disk.folder}: {disk.fault}"
     words = UNKNOWN if disk.free_bytes is None else f"{quantities.gib(disk.free_bytes)} free"
     if disk.bytes and disk.write_seconds:
-        words += f", writes {quantities.byte_rate(disk.bytes / disk.write_seconds)} with flush"
+        words += f", writes {quantities.byte_rate(disk.bytes / disk.write_seconds)} (flushed)"
     if disk.bytes and disk.read_seconds:
         words += f", reads {quantities.byte_rate(disk.bytes / disk.read_seconds)}"
-    return f"{words} (this folder)"
+    return f"{words}, in this folder"
 
 
 def _card(found: CheckupRecord) -> Card | None:
