@@ -158,10 +158,13 @@ def test_a_config_comes_before_the_settings(nanodyno: Run) -> None:
 
 
 def test_an_absurd_size_is_a_plan_that_does_not_fit(nanodyno: Run) -> None:
-    done = nanodyno("plan", "gpt2-768", "--gpu", "H200", "--n_layer=1000000", "--json")
-    document = json.loads(done.stdout)
+    arguments = ["plan", "gpt2-768", "--gpu", "H200", "--n_layer=1000000000000"]
+    document = json.loads(nanodyno(*arguments, "--json").stdout)
     assert document["fits"] is False
     assert not any(each["fits"] for each in document["what_would_fit"])
+    page = nanodyno(*arguments).stdout
+    assert max(map(len, page.splitlines())) <= 80
+    assert "make it smaller" in page
 
 
 def test_without_a_card_the_page_says_so_and_predicts_the_memory(nanodyno: Run) -> None:
@@ -193,6 +196,11 @@ def test_of_two_kinds_of_cards_one_has_to_be_named(nanodyno: Run, monkeypatch: p
 def test_the_card_at_hand_is_planned_for(nanodyno: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     cards(monkeypatch, "NVIDIA GeForce RTX 3060", "NVIDIA GeForce RTX 3060")
     assert "of 12.00 GiB" in nanodyno("plan", "gpt2-768").stdout
+    assert "12.00 GiB by its driver, CUDA's context included" in nanodyno("plan", "gpt2-768").stdout
+    larger = nanodyno("plan", "gpt2-768", "--memory-limit", "24GB")
+    assert "--memory-limit is 24.0 GiB, and NVIDIA GeForce RTX 3060 has 12.0" in larger.stderr
+    assert "--device=cpu" in larger.stderr
+    assert nanodyno("plan", "gpt2-768", "--memory-limit", "24GB", "--device=cpu").exit_code == 0
 
 
 def test_an_unknown_card_at_hand_has_no_speed(nanodyno: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,8 +66,8 @@ def test_a_card_is_told_with_its_datasheet_and_what_it_was_measured_to_reach(che
         in told
     )
     assert "cuDNN 9.19.0" in told
-    assert "139.00 GiB free; the driver names no program that holds any" in told
-    assert "paging no: a full card ends training (out of memory)" in told
+    assert "139.00 GiB free; no other program is known to use it" in told
+    assert "paging no: a full card refuses at once, and nothing becomes slower" in told
     assert "nothing to fix" in told
 
 

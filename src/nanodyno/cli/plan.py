@@ -48,7 +48,9 @@ def plan(  # noqa: PLR0913 - one parameter per option
     ] = None,
     hours: Annotated[
         float | None,
-        typer.Option(min=0.0, max=MOST_HOURS, help="How many tokens can be trained on in so many hours?"),
+        typer.Option(
+            metavar="HOURS", min=0.0, max=MOST_HOURS, help="To train: tells how many tokens that is."
+        ),
     ] = None,
     price_kwh: Annotated[float | None, typer.Option(min=0.0, help="Price of a kilowatt-hour.")] = None,
     price_hour: Annotated[float | None, typer.Option(min=0.0, help="Rent of the card for an hour.")] = None,

@@ -43,16 +43,16 @@ def present_target(
     name: str, memory_bytes: int, limit_bytes: int | None, host_bytes: int | None = None
 ) -> Target:
     """Of the card at hand, whether it is in the table or not."""
-    memory = _limited(name, memory_bytes, limit_bytes)
+    memory = _limited(name, memory_bytes, limit_bytes, "; --device=cpu leaves the one at hand aside")
     return Target(name, find_card(name, memory_bytes), memory, limit_bytes is not None, host_bytes)
 
 
-def _limited(name: str, memory_bytes: int, limit_bytes: int | None) -> int:
+def _limited(name: str, memory_bytes: int, limit_bytes: int | None, hint: str = "") -> int:
     if limit_bytes is None:
         return memory_bytes
     if limit_bytes > memory_bytes:
         raise NanodynoError(
             f"--memory-limit is {limit_bytes / GIB:.1f} GiB, and {name} has {memory_bytes / GIB:.1f}",
-            "a limit is for less than the card has: leave it out, or name a larger card with --gpu",
+            f"a limit is for less than the card has: leave it out, or name a larger card with --gpu{hint}",
         )
     return limit_bytes

@@ -55,11 +55,10 @@ def check_up(wanted: Wanted, folder: Path, tell: Tell, watch: WatchCard = watch_
     """A device that is not there is refused before anything else is done."""
     if re.fullmatch(DEVICES, wanted.device) is None:
         raise NanodynoError(f"--device={wanted.device} is no device", "auto, cpu, cuda, cuda:N or mps")
+    inventory = take_inventory()  # before torch takes some of the card's memory
     device = run_errand(Errand(task="device", device=wanted.device), DeviceRecord, DEVICE_SECONDS, tell)
     tell("the host and its disk")
-    found = CheckupRecord(
-        at=utc_now(), host=describe_host(), disk=try_disk(folder), inventory=take_inventory()
-    )
+    found = CheckupRecord(at=utc_now(), host=describe_host(), disk=try_disk(folder), inventory=inventory)
     if isinstance(device, NotFound):
         return found.model_copy(update={"device_fault": device.words})
     found = found.model_copy(update={"device": device.value})

@@ -37,7 +37,7 @@ def fact_rows(plan: Plan, source: Source) -> Rows:
     yield "model", _model_words(plan)
     yield (
         "batch",
-        f"{setup.batch_size} x {setup.shape.block_size} tokens x {setup.micro_steps} micro-steps = "
+        f"{setup.batch_size} x {setup.shape.block_size} tokens x {_steps(setup.micro_steps)} = "
         f"{setup.tokens_per_iter:,} tokens per iteration",
     )
     yield "way", _way_words(setup, plan.offloaded_bytes)
@@ -47,14 +47,14 @@ def fact_rows(plan: Plan, source: Source) -> Rows:
     if plan.asked.time is not None:
         yield "speed", _speed_words(plan.asked, plan)
     if best := _better(plan):
-        yield "faster", best
+        yield "fastest", best
     yield f"{quantities.count(plan.bill.tokens)} tokens", _bill_words(plan.bill, plan)
-    yield "iterations", _iterations_words(plan, source.warmup_iters)
     yield (
         "",
         f"{plan.tokens_per_parameter:,.1f} tokens per parameter; Chinchilla's balance is about "
         f"{CHINCHILLA_TOKENS_PER_PARAMETER}",
     )
+    yield "iterations", _iterations_words(plan, source.warmup_iters)
 
 
 def _model_words(plan: Plan) -> str:
@@ -137,7 +137,11 @@ def _better(plan: Plan) -> str | None:
         return None
     steps = plan.asked.setup.batch_size * plan.asked.setup.micro_steps // size
     rate = quantities.about(rates[size])
-    return f"of those that fit: --batch_size={size} with {steps} micro-steps, about {rate} tok/s"
+    return f"of those that fit: --batch_size={size} with {_steps(steps)}, about {rate} tok/s"
+
+
+def _steps(number: int) -> str:
+    return "1 micro-step" if number == 1 else f"{number} micro-steps"
 
 
 def _bill_words(bill: Bill, plan: Plan) -> str:
@@ -151,12 +155,14 @@ def _bill_words(bill: Bill, plan: Plan) -> str:
         words.append(f"{quantities.about(bill.energy_cost)} for energy")
     if bill.rent is not None:
         words.append(f"{quantities.about(bill.rent)} for rent")
+    words += ["if it fitted"] if plan.asked.fits is False else []
     return ", ".join(words)
 
 
 def _iterations_words(plan: Plan, warmup_iters: int) -> str:
     number = plan.bill.max_iters
-    words = f"--max_iters={number}; evaluations and saves come on top of the time"
+    words = f"--max_iters={number}"
+    words += "; evaluations and saves come on top of the time" if plan.bill.hours is not None else ""
     if warmup_iters >= number:
         words += f"; a warm-up of {warmup_iters:,} is too long for it: lower --warmup_iters"
     return words

@@ -1,7 +1,7 @@
 """Memory over micro-batch as stacked bars of letters, one for each component, with the card's line."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -38,32 +38,43 @@ def memory_bars(
     candidates: Sequence[Candidate], asked: int, limit_bytes: int | None, width: int
 ) -> RenderableType:
     """A bar a micro-batch; one that ends in » goes on beyond the picture."""
-    room = max(20, min(width, MOST_WIDTH) - LABEL_WIDTH - AMOUNT_WIDTH)
+    labels = _aligned((f"{each.setup.batch_size} " for each in candidates), LABEL_WIDTH)
+    amounts = _aligned((f"  {quantities.gib(each.memory.total)}" for each in candidates), AMOUNT_WIDTH)
+    room = max(20, min(width, MOST_WIDTH) - len(labels[0]) - len(amounts[0]))
     largest = max(each.memory.total for each in candidates)
     end = largest if limit_bytes is None else min(largest, round(limit_bytes * BEYOND))
     end = max(end, limit_bytes or 0)
     line = None if limit_bytes is None else min(room - 1, round(room * limit_bytes / end))
     bars = [_cells(each.memory, end, room) for each in candidates]
-    rows = [_row(each, bar, asked, room, line) for each, bar in zip(candidates, bars, strict=True)]
+    rows = [
+        Text.assemble(
+            (label, "bold" if each.setup.batch_size == asked else ""), _bar(cells, room, line), amount
+        )
+        for each, label, cells, amount in zip(candidates, labels, bars, amounts, strict=True)
+    ]
     title = "memory over micro-batch"
     if limit_bytes is not None:
-        title += f"; {LINE} is the card's {quantities.gib(limit_bytes)}"
+        title += f"; {LINE} is the limit of {quantities.gib(limit_bytes)}"
     return Group(Text(title, style="bold"), *rows, _legend(any(SMALL[:2] in bar for bar in bars)))
 
 
-def _row(each: Candidate, cells: Sequence[tuple[str, str]], asked: int, room: int, line: int | None) -> Text:
-    size = each.setup.batch_size
-    row = Text(f"{size:>{LABEL_WIDTH - 1}} ", style="bold" if size == asked else "")
+def _aligned(words: Iterable[str], least: int) -> list[str]:
+    every = list(words)
+    width = max(least, *map(len, every))
+    return [each.rjust(width) for each in every]
+
+
+def _bar(cells: Sequence[tuple[str, str]], room: int, line: int | None) -> Text:
+    bar = Text()
     for column in range(room):
         letter, colour = cells[column] if column < len(cells) else (" ", "")
         if column == line and letter == " ":
-            row.append(LINE, style="bold")
+            bar.append(LINE, style="bold")
         elif column == line:
-            row.append(LINE, style=f"bold black on {colour}")
+            bar.append(LINE, style=f"bold black on {colour}")
         else:
-            row.append(letter, style=f"black on {colour}" if colour else "")
-    row.append(f"{quantities.gib(each.memory.total):>{AMOUNT_WIDTH}}")
-    return row
+            bar.append(letter, style=f"black on {colour}" if colour else "")
+    return bar
 
 
 def _cells(memory: Memory, end: int, room: int) -> list[tuple[str, str]]:
@@ -77,9 +88,9 @@ def _cells(memory: Memory, end: int, room: int) -> list[tuple[str, str]]:
     reached = 0.0
     for key, size in sizes.items():
         if size >= 1:
-            counts[key] = _rounded(reached + size) - _rounded(reached)
+            counts[key] = _boundary(reached + size, room) - _boundary(reached, room)
             reached += size
-    small = _rounded(room * memory.total / end) - sum(counts.values())
+    small = _boundary(room * memory.total / end, room) - sum(counts.values())
     if small < 1 and any(0 < size < 1 for size in sizes.values()):
         small = 1
         if counts:
@@ -89,9 +100,9 @@ def _cells(memory: Memory, end: int, room: int) -> list[tuple[str, str]]:
     return [*cells[: room - 1], BEYOND_MARK] if memory.total > end else cells
 
 
-def _rounded(value: float) -> int:
+def _boundary(value: float, room: int) -> int:
     """Halves up: round() takes them to the even number, and a part between two of them would have no cell."""
-    return math.floor(value + 0.5)
+    return min(room, math.floor(value + 0.5))
 
 
 def _legend(has_small: bool) -> Table:
