@@ -159,6 +159,20 @@ def test_what_goes_to_the_host_is_told() -> None:
     assert "moments in 0.93 GiB of the host's memory" in page(planned(offload_moments=True))
 
 
+def test_why_a_prediction_is_not_verified_is_told() -> None:
+    assert "unverified: rates of an H200, scaled by RTX 3060 12GB's datasheet" in page(planned())
+    assert "unverified: H200 was measured in bfloat16, and this is float32" in page(
+        planned("H200", dtype="float32")
+    )
+    assert "unverified" not in page(planned("H200"))
+
+
+def test_the_time_of_a_switch_is_of_another_card_where_none_is_meant() -> None:
+    config = build_config({"batch_size": 64, "tokens_per_iter": 524_288, "recompute": "none"})
+    nothing = make_plan(config, 50304, 50257, Target(None, None, 12 * GIB, True), Wishes())
+    assert "what a switch costs in time is predicted for an H200" in page(nothing)
+
+
 def test_the_vocabulary_of_each_count_of_flops_is_told() -> None:
     assert "797.9 MFLOP exactly (vocabulary 50,257), 854.8 by nanoGPT's formula (50,304)" in page(planned())
 

@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from nanodyno.costs.calibration import REFERENCE
 from nanodyno.costs.plan import CHINCHILLA_TOKENS_PER_PARAMETER, Candidate, Plan
 from nanodyno.report import quantities
 from nanodyno.report.advice import advice_table
@@ -64,18 +65,19 @@ def candidates_table(plan: Plan) -> Table:
 
 def _remarks(plan: Plan) -> list[str]:
     remarks: list[str] = []
-    if plan.target.name is None:
-        remarks.append(
-            "no GPU here, and none named: a recent one is assumed; --gpu NAME predicts the speed too"
-        )
-    elif plan.target.card is None:
-        remarks.append(
-            f"{plan.target.name} is not in the table of cards: `nanodyno probe` measures its speed"
-        )
+    name, card = plan.target.name, plan.target.card
+    if name is None:
+        remarks.append("no card is meant: a recent one is assumed; --gpu NAME predicts the speed too")
+    elif card is None:
+        remarks.append(f"{name} is not in the table of cards: `nanodyno probe` measures its speed")
+    elif not plan.verified and card.name == REFERENCE:
+        remarks.append(f"unverified: {name} was measured in bfloat16, and this is {plan.asked.setup.dtype}")
     elif not plan.verified:
         remarks.append(
-            f"unverified: rates of an H200, scaled by {plan.target.name}'s datasheet peak and bandwidth"
+            f"unverified: rates of an {REFERENCE}, scaled by {name}'s datasheet peak and bandwidth"
         )
+    if card is None and plan.advice:
+        remarks.append(f"what a switch costs in time is predicted for an {REFERENCE}")
     if plan.asked.setup.fp8:
         remarks.append("fp8 is there from Ada and Hopper on; training refuses it on an older card")
     return remarks
