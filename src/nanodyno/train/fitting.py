@@ -21,7 +21,6 @@ SURELY = 0.9
 """Of what is predicted: a prediction may be too high by so much, and what might fit is tried."""
 MOST_TOLD = 3
 FORCE = "--force tries it all the same"
-TOO_LARGE = "no switch is enough for this model on this {place}: make it smaller (--n_layer, --n_embd)"
 
 
 @dataclass(frozen=True)
@@ -46,14 +45,9 @@ def refuse_what_cannot_fit(config: RunConfig, vocab_size: int, choice: Choice, p
     memory = memory_of(setup, room.calibration)
     if memory.allocated * SURELY > room.limit_bytes:
         needs = memory.total if on_card else memory.allocated
-        # What compiling saves on a card was not seen on a CPU, and advice has to hold.
-        judged = setup if on_card else replace(setup, compiled=False)
-        advice = advise(judged, room.limit_bytes, room.calibration, room.host_bytes)
         raise NanodynoError(
             f"this needs about {needs / GIB:.1f} GiB by prediction, and {room.words}",
-            f"{advice_words(advice)}; `nanodyno plan` tells more, and {FORCE}"
-            if on_card
-            else f"{host_advice_words(advice)}; {FORCE}",
+            _card_hint(setup, room) if on_card else _host_hint(setup, room),
         )
     moments = offloaded_bytes(setup, room.calibration) if on_card else 0
     if moments * SURELY > room.host_bytes:
@@ -86,20 +80,27 @@ def _settled(config: RunConfig, vocab_size: int, choice: Choice, processes: int,
     return setup
 
 
-def advice_words(advice: tuple[Advice, ...]) -> str:
-    """Those that are enough, in a sentence; where none is, the last resort."""
-    enough = [each for each in advice if each.fits][:MOST_TOLD]
-    if not enough:
-        return TOO_LARGE.format(place="card")
-    return "it fits with " + ", or ".join(_words(each) for each in enough)
+def _card_hint(setup: Setup, room: _Room) -> str:
+    advice = advise(setup, room.limit_bytes, room.calibration, room.host_bytes)
+    words = _fitting_words([_words(each) for each in advice if each.fits], "card")
+    return f"{words}; `nanodyno plan` tells more, and {FORCE}"
 
 
-def host_advice_words(advice: tuple[Advice, ...]) -> str:
-    """What a switch costs in time is not known of a CPU, and the fused kernels are made for a card."""
-    enough = [each for each in advice if each.fits and "kernels" not in dict(each.settings)][:MOST_TOLD]
+def _host_hint(setup: Setup, room: _Room) -> str:
+    """By the eager prediction, since what compiling saves on a card was not seen on a CPU.
+
+    What a switch costs in time is not known of a CPU, and the fused kernels are made for a card.
+    """
+    advice = advise(replace(setup, compiled=False), room.limit_bytes, room.calibration)
+    enough = [_settings_words(each) for each in advice if each.fits and "kernels" not in dict(each.settings)]
+    return f"{_fitting_words(enough, 'machine')}; {FORCE}"
+
+
+def _fitting_words(enough: list[str], place: str) -> str:
+    """What is enough, in a sentence; where nothing is, the last resort."""
     if not enough:
-        return TOO_LARGE.format(place="machine")
-    return "it fits with " + ", or ".join(_settings_words(each) for each in enough)
+        return f"no switch is enough for this model on this {place}: make it smaller (--n_layer, --n_embd)"
+    return "it fits with " + ", or ".join(enough[:MOST_TOLD])
 
 
 def _words(advice: Advice) -> str:
