@@ -35,6 +35,13 @@ def test_what_cannot_be_meant_is_the_users_mistake(
     assert words in done.stderr
 
 
+@pytest.mark.parametrize("device", ["toaster", "cuda:-1", "cuda:9999"])
+def test_a_wrong_device_is_refused_before_anything_is_done(nanodyno: Nanodyno, device: str) -> None:
+    done = nanodyno("doctor", f"--device={device}")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: ")
+
+
 @pytest.mark.parametrize("width", ["0", "-768", "999999999"])
 def test_an_absurd_width_is_refused(nanodyno: Nanodyno, width: str) -> None:
     assert nanodyno("doctor", f"--width={width}").exit_code == 2

@@ -27,6 +27,67 @@ def test_the_document_has_the_promised_keys(nanodyno: Run) -> None:
     assert document["hours"] == pytest.approx(10e9 / document["tokens_per_second"] / 3600)
     assert [each["batch_size"] for each in document["candidates"]] == [1, 2, 4, 8, 16, 32, 64, 128]
     assert document["verified"] is False
+    assert (document["config"], document["changed"]) == ("gpt2-768", {})
+    assert document["vocab_size"] == {"model": 50304, "data": 50257}
+    assert document["max_iters"] == 19_074
+
+
+@pytest.mark.parametrize(
+    ("gpu", "more", "verified"),
+    [
+        ("H200", [], True),
+        ("H200", ["--memory-limit", "12GB"], True),
+        ("H200", ["--dtype=float32"], False),
+        ("H200", ["--dtype=float16"], False),
+        ("H200 NVL", [], False),
+        ("H100 PCIe", [], False),
+    ],
+)
+def test_only_the_card_that_was_measured_is_verified(
+    nanodyno: Run, gpu: str, more: list[str], verified: bool
+) -> None:
+    document = json.loads(nanodyno("plan", "gpt2-768", "--gpu", gpu, *more, "--json").stdout)
+    assert document["verified"] is verified
+
+
+@pytest.mark.parametrize("tokens", ["1e9", "1B", "1000M", "1_000_000_000", "1.0e+9", "1 B"])
+def test_tokens_are_written_as_people_write_them(nanodyno: Run, tokens: str) -> None:
+    done = nanodyno("plan", "gpt2-768", "--gpu", "H200", "--tokens", tokens, "--json")
+    assert json.loads(done.stdout)["tokens"] == 10**9
+
+
+@pytest.mark.parametrize(
+    ("size", "gib"),
+    [("12GB", 12), ("12 GB", 12), ("12", 12), ("11.2GiB", 11.2), ("12000MB", 12000 / 1024), ("512MiB", 0.5)],
+)
+def test_a_memory_limit_is_written_as_people_write_it(nanodyno: Run, size: str, gib: float) -> None:
+    done = nanodyno("plan", "gpt2-768", "--gpu", "H200", "--memory-limit", size, "--json")
+    assert json.loads(done.stdout)["memory_limit_bytes"] == int(gib * 2**30)
+
+
+def test_hours_tell_the_tokens_and_the_tokens_the_hours(nanodyno: Run) -> None:
+    in_hours = json.loads(nanodyno("plan", "gpt2-768", "--gpu", "RTX 4070", "--hours", "48", "--json").stdout)
+    iteration_hours = 524_288 / in_hours["tokens_per_second"] / 3600
+    assert in_hours["max_iters"] == int(48 / iteration_hours)
+    assert in_hours["tokens"] == in_hours["max_iters"] * 524_288
+    assert 48 - iteration_hours < in_hours["hours"] <= 48
+    tokens = str(in_hours["tokens"])
+    back = json.loads(nanodyno("plan", "gpt2-768", "--gpu", "RTX 4070", "--tokens", tokens, "--json").stdout)
+    assert (back["max_iters"], back["hours"]) == (in_hours["max_iters"], pytest.approx(in_hours["hours"]))
+
+
+def test_every_card_is_listed_without_a_config(nanodyno: Run) -> None:
+    page = nanodyno("plan", "--cards").stdout
+    document = json.loads(nanodyno("plan", "--cards", "--json").stdout)
+    labels = [card["label"] for card in document["cards"]]
+    assert {"RTX 3060 12GB", "H200"} <= set(labels)
+    assert [line.split("  ")[0] for line in page.splitlines()[1 : 1 + len(labels)]] == labels
+
+
+def test_what_differs_from_the_recipe_is_in_the_title(nanodyno: Run) -> None:
+    arguments = ["--n_layer=24", "--n_embd=768", "--wandb_log=True", "--gpu", "H200"]
+    title = nanodyno("plan", "gpt2-768", *arguments).stdout.splitlines()[0]
+    assert title.startswith("gpt2-768 with n_layer=24 on H200:")
 
 
 def test_a_page_says_what_it_knows_and_how_sure_it_is(nanodyno: Run) -> None:
@@ -65,7 +126,19 @@ def test_a_config_that_does_not_fit_is_told_with_what_would(nanodyno: Run) -> No
         (["--gpu", "H200", "--memory-limit", "lots"], "--memory-limit=lots is no size"),
         (["--gpu", "H200", "--memory-limit", "-3GB"], "--memory-limit=-3GB is no size"),
         (["--gpu", "H200", "--memory-limit", "0"], "--memory-limit=0 is no size"),
+        (["--gpu", "H200", "--memory-limit", "0.0MB"], "--memory-limit=0.0MB is no size"),
+        (["--gpu", "H200", "--memory-limit", "8KB"], "--memory-limit=8KB is no size"),
+        (["--gpu", "RTX 4070 Laptop"], "laptop parts are not in the table"),
+        (["--gpu", "RTX 4070 Laptop"], "--memory-limit 8GB"),
         (["--gpu", "H200", "--tokens", "-5"], "--tokens=-5 is not a number of tokens"),
+        (["--gpu", "H200", "--tokens", "1e9B"], "--tokens=1e9B is not a number of tokens"),
+        (["--gpu", "H200", "--tokens", "1e30"], "--tokens=1e30 is not a number of tokens"),
+        (["--gpu", "H200", "--tokens", "1B", "--hours", "2"], "--tokens and --hours each say how long"),
+        (["--gpu", "H200", "--hours", "0"], "--hours=0 is no time to train in"),
+        (["--gpu", "H200", "--hours", "nan"], "--hours"),
+        (["--gpu", "H200", "--hours", "-4"], "--hours"),
+        (["--gpu", "H200", "--hours", "0.0001"], "is over before one iteration is"),
+        (["--device=cpu", "--hours", "48"], "how far 48 hours go depends on the card"),
         (["--gpu", "H200", "--n_embd=-64"], "n_embd: must be a whole number of at least 1"),
         (["--gpu", "H200", "--batch_sise=4"], "did you mean batch_size"),
         (["--gpu", "H200", "--price-kwh", "-1"], "price-kwh"),
@@ -85,10 +158,13 @@ def test_a_config_comes_before_the_settings(nanodyno: Run) -> None:
 
 
 def test_an_absurd_size_is_a_plan_that_does_not_fit(nanodyno: Run) -> None:
-    done = nanodyno("plan", "gpt2-768", "--gpu", "H200", "--n_layer=1000000", "--json")
-    document = json.loads(done.stdout)
+    arguments = ["plan", "gpt2-768", "--gpu", "H200", "--n_layer=1000000000000"]
+    document = json.loads(nanodyno(*arguments, "--json").stdout)
     assert document["fits"] is False
     assert not any(each["fits"] for each in document["what_would_fit"])
+    page = nanodyno(*arguments).stdout
+    assert max(map(len, page.splitlines())) <= 80
+    assert "make it smaller" in page
 
 
 def test_without_a_card_the_page_says_so_and_predicts_the_memory(nanodyno: Run) -> None:
@@ -120,6 +196,11 @@ def test_of_two_kinds_of_cards_one_has_to_be_named(nanodyno: Run, monkeypatch: p
 def test_the_card_at_hand_is_planned_for(nanodyno: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     cards(monkeypatch, "NVIDIA GeForce RTX 3060", "NVIDIA GeForce RTX 3060")
     assert "of 12.00 GiB" in nanodyno("plan", "gpt2-768").stdout
+    assert "12.00 GiB by its driver, CUDA's context included" in nanodyno("plan", "gpt2-768").stdout
+    larger = nanodyno("plan", "gpt2-768", "--memory-limit", "24GB")
+    assert "--memory-limit is 24.0 GiB, and NVIDIA GeForce RTX 3060 has 12.0" in larger.stderr
+    assert "--device=cpu" in larger.stderr
+    assert nanodyno("plan", "gpt2-768", "--memory-limit", "24GB", "--device=cpu").exit_code == 0
 
 
 def test_an_unknown_card_at_hand_has_no_speed(nanodyno: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -226,10 +226,14 @@ def test_a_look_at_a_saved_run_is_in_the_document(nanodyno: Nanodyno, tiny: list
 
 
 def test_more_memory_than_there_is_ends_with_advice(nanodyno: Nanodyno, tiny: list[str]) -> None:
-    result = nanodyno(*tiny, "--vocab_size=99999999999999")
-    assert result.exit_code == 1
-    assert "out of memory" in result.stderr
-    assert "--batch_size" in result.stderr
+    refused = nanodyno(*tiny, "--vocab_size=99999999999999")
+    assert refused.exit_code == 2
+    assert "GiB by prediction, and this machine has" in refused.stderr
+    assert "--force tries it all the same" in refused.stderr
+    tried = nanodyno(*tiny, "--vocab_size=99999999999999", "--force")
+    assert tried.exit_code == 1
+    assert "out of memory" in tried.stderr
+    assert "--batch_size" in tried.stderr
 
 
 def test_training_goes_on_when_its_reader_goes_away(tmp_path: Path, tiny: list[str]) -> None:

@@ -1,5 +1,6 @@
 """Plans of whole configs, from the settings to the numbers."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -111,6 +112,22 @@ def test_hours_energy_and_money_follow_from_the_rate() -> None:
     assert bill.energy_cost == pytest.approx(hours * 0.085)
     assert bill.rent == pytest.approx(hours * 2)
     assert plan.tokens_per_parameter == pytest.approx(3_600_000_000 / 124_373_760)
+
+
+def test_nothing_is_sent_to_a_host_that_has_no_room_for_it() -> None:
+    """The moments of GPT-2 124M are 8 bytes of each parameter: 949 MiB."""
+
+    def advised(host_bytes: int | None) -> set[str]:
+        target = replace(named_target("RTX 3060 12GB", 3 * GIB), host_bytes=host_bytes)
+        config = build_config({"tokens_per_iter": 524_288, "batch_size": 8})
+        advice = make_plan(config, 50304, 50257, target, Wishes()).advice
+        moved = {each.host_bytes for each in advice if "offload_moments" in dict(each.settings)}
+        assert all(bytes_ == pytest.approx(8 * 124_373_760, rel=0.001) for bytes_ in moved)
+        return {key for each in advice for key, _ in each.settings}
+
+    assert "offload_moments" in advised(None)
+    assert "offload_moments" in advised(GIB)
+    assert "offload_moments" not in advised(GIB // 2)
 
 
 def test_without_tokens_the_configs_own_length_counts() -> None:

@@ -10,11 +10,12 @@ def test_a_card_has_97_percent_of_its_nominal_memory() -> None:
 
 
 def test_a_limit_takes_the_place_of_the_cards_memory() -> None:
-    assert named_target("NVIDIA H200", 12 * GIB).memory_bytes == 12 * GIB
+    target = named_target("NVIDIA H200", 12 * GIB)
+    assert (target.memory_bytes, target.limited) == (12 * GIB, True)
 
 
 def test_a_limit_of_the_nominal_size_is_the_card_itself() -> None:
-    assert named_target("RTX 3060 12GB", 12 * GIB).memory_bytes == int(12 * GIB * 0.97)
+    assert named_target("RTX 3060 12GB", 12 * GIB) == named_target("RTX 3060 12GB", None)
 
 
 def test_a_limit_larger_than_the_card_is_refused_with_both_sizes() -> None:

@@ -86,6 +86,17 @@ def test_everything_is_asked_once_and_the_ceilings_are_remembered(
     assert recall_ceilings(gpu) == ceilings(gpu)
 
 
+def test_a_cache_that_cannot_be_written_is_told(
+    look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    found, _ = look()
+    assert found.ceilings is not None
+    assert found.cache_fault is not None
+    assert "Not a directory" in found.cache_fault
+
+
 def test_ceilings_that_are_remembered_are_not_measured_again(
     look: Look, gpu: MachineRecord, ceilings: Builder
 ) -> None:

@@ -1,7 +1,7 @@
 """Overriding a setting drops what it makes stale, and nothing else."""
 
 from nanodyno.config import build_config
-from nanodyno.recipes import Settings, override
+from nanodyno.recipes import Settings, changed, override
 
 
 def overridden(
@@ -40,8 +40,8 @@ def test_heads_that_nobody_chose_follow_an_overridden_width():
 
 def test_a_schedule_that_was_written_out_stays():
     base = {"max_iters": 600_000, "lr_decay_iters": 600_000, "learning_rate": 6e-4, "min_lr": 6e-5}
-    changed = overridden(dict(base), max_iters=1000, learning_rate=1e-3)
-    assert changed == base | {"max_iters": 1000, "learning_rate": 1e-3}
+    shorter = overridden(dict(base), max_iters=1000, learning_rate=1e-3)
+    assert shorter == base | {"max_iters": 1000, "learning_rate": 1e-3}
 
 
 def test_keys_without_effect_are_noted_once_and_not_stored():
@@ -63,3 +63,11 @@ def test_an_override_wins_over_a_base_instead_of_conflicting_with_it():
     base = Settings("base", {"gradient_accumulation_steps": 5, "eval_iters": 200})
     config = build_config(override(base, {"tokens_per_iter": 24_576, "eval_tokens": 4096}).values)
     assert (config.gradient_accumulation_steps, config.eval_tokens) == (2, 4096)
+
+
+def test_what_a_command_line_changed_is_told_from_what_it_only_repeated():
+    base = Settings("base", {"n_layer": 12, "tokens_per_iter": 524_288})
+    again = override(base, {"n_layer": 12, "recompute": "auto", "wandb_log": True})
+    assert changed(base, again) == {}
+    other = override(base, {"n_layer": 24, "gradient_accumulation_steps": 4, "compile": False})
+    assert changed(base, other) == {"n_layer": 24, "gradient_accumulation_steps": 4, "compile": False}

@@ -68,7 +68,10 @@ def test_a_damaged_cache_is_as_good_as_none_and_is_replaced(
     assert recall_ceilings(machine(), cache) == ceilings()
 
 
-def test_who_cannot_write_the_cache_goes_on(ceilings: Builder, tmp_path: Path) -> None:
+def test_who_cannot_write_the_cache_is_told_why_and_goes_on(ceilings: Builder, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    remember_ceilings(ceilings(), tmp_path / "file" / "ceilings.json")
+    told = remember_ceilings(ceilings(), tmp_path / "file" / "ceilings.json")
+    assert told is not None
+    assert told.startswith(f"{tmp_path / 'file' / 'ceilings.json'}: ")
+    assert remember_ceilings(ceilings(), tmp_path / "ceilings.json") is None
     assert (tmp_path / "file").read_text() == ""

@@ -56,8 +56,8 @@ def test_a_card_is_told_with_its_datasheet_and_what_it_was_measured_to_reach(che
         "989.0 TFLOP/s in bfloat16, 67.0 TFLOP/s in float32 (dense, summed in fp32), 4.80 TB/s, 700 W" in told
     )
     assert "(NVIDIA H200 datasheet)" in told
-    assert "products 8192 x 8192, bfloat16 791.2 TFLOP/s ±0.0% 80.0%" in told
-    assert "copy, read and written 4.20 TB/s ±0.0% 87.5%" in told
+    assert "products 8192 x 8192, bfloat16 791.2 TFLOP/s <0.1% 80.0%" in told
+    assert "copy, read and written 4.20 TB/s <0.1% 87.5%" in told
     assert "launching 12 layers, one by one 14.0 ms" in told
     assert "launching 12 layers, as a graph 400.0 us" in told
     assert "in hardware: bfloat16, float16, fp8; training multiplies in bfloat16" in told
@@ -66,7 +66,15 @@ def test_a_card_is_told_with_its_datasheet_and_what_it_was_measured_to_reach(che
         in told
     )
     assert "cuDNN 9.19.0" in told
+    assert "139.00 GiB free; no other program is known to use it" in told
+    assert "paging no: a full card refuses at once, and nothing becomes slower" in told
     assert "nothing to fix" in told
+
+
+def test_a_cache_that_cannot_be_written_is_to_be_fixed(checkup: Builder) -> None:
+    told = unwrapped(checkup(cache_fault="/cache/ceilings.json: Permission denied"))
+    assert "1. the ceilings cannot be remembered in /cache/ceilings.json: Permission denied" in told
+    assert "XDG_CACHE_HOME" in told
 
 
 def test_who_holds_the_cards_memory_is_named(checkup: Builder) -> None:

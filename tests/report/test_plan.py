@@ -9,12 +9,20 @@ from nanodyno.config import build_config
 from nanodyno.costs.plan import Plan, Wishes, make_plan
 from nanodyno.costs.target import GIB, Target, named_target
 from nanodyno.report.plan import plan_page
+from nanodyno.report.plan_facts import Source
 from nanodyno.report.stacked import PARTS, memory_bars
 
 
-def planned(**settings: Any) -> Plan:
+def planned(
+    gpu: str = "RTX 3060 12GB", limit: int | None = None, wishes: Wishes | None = None, **settings: Any
+) -> Plan:
     config = build_config({"batch_size": 8, "tokens_per_iter": 524_288, **settings})
-    return make_plan(config, 50304, 50257, named_target("RTX 3060 12GB", None), Wishes())
+    return make_plan(config, 50304, 50257, named_target(gpu, limit), wishes or Wishes())
+
+
+def page(plan: Plan, source: Source | None = None, width: int = 120) -> str:
+    """In one line, so that it does not matter where lines are broken."""
+    return " ".join(" ".join(lines(plan_page(plan, source or Source("gpt2"), width), width)).split())
 
 
 def lines(piece: Any, width: int) -> list[str]:
@@ -30,7 +38,7 @@ def bars(plan: Plan, width: int) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("width", [60, 80, 120])
 def test_the_bars_fill_the_width_and_the_cards_line_stands_in_one_column(width: int) -> None:
     drawn = bars(planned(recompute="none"), width)
     assert {len(line) for line in drawn} == {width}
@@ -44,6 +52,16 @@ def test_a_bar_ends_before_the_cards_line_exactly_where_it_fits() -> None:
         assert (beyond == "") == each.fits, line
 
 
+def test_a_bar_is_as_long_as_its_memory_to_half_a_cell() -> None:
+    """Without a limit the longest fills the 64 cells that labels and amounts leave of 80."""
+    plan = planned(recompute="none")
+    drawn = lines(memory_bars(plan.candidates, 8, None, 80), 80)[1 : 1 + len(plan.candidates)]
+    largest = max(each.memory.total for each in plan.candidates)
+    for line, each in zip(drawn, plan.candidates, strict=True):
+        cells = len(line[5:-11].strip())
+        assert abs(cells - 64 * each.memory.total / largest) <= 0.5
+
+
 def test_a_bar_has_each_component_in_proportion() -> None:
     plan = planned(recompute="none")
     line, memory = bars(plan, 120)[4], plan.candidates[4].memory
@@ -52,32 +70,124 @@ def test_a_bar_has_each_component_in_proportion() -> None:
         assert bar.count(letter) == pytest.approx(len(bar) * memory.components[key] / memory.total, abs=1.01)
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_what_has_no_cell_of_its_own_is_marked_at_the_end_of_its_bar(width: int) -> None:
+    plan = planned(recompute="none", batch_size=1)
+    limit = plan.target.memory_bytes
+    assert limit is not None
+    for line, each in zip(bars(plan, width), plan.candidates, strict=True):
+        if not each.fits:
+            continue
+        bar = line[5 : line.index("│")].strip()
+        missing = {key for key, letter, _, _ in PARTS if letter not in bar}
+        assert (bar[-1] == "+") == bool(missing)
+        cell = limit / (line.index("│") - 5)
+        unseen = sum(each.memory.components[key] for key in missing)
+        assert bar.count("+") * cell == pytest.approx(unseen, abs=1.5 * cell)
+
+
+def test_a_model_of_less_than_a_cell_is_marked_and_the_mark_explained() -> None:
+    plan = planned("H200", n_layer=2, n_embd=64, n_head=1, batch_size=8, tokens_per_iter=8192)
+    drawn = lines(memory_bars(plan.candidates, 8, plan.target.memory_bytes, 80), 80)
+    assert [line[5:7] for line in drawn[1 : 1 + len(plan.candidates)]] == ["+ "] * len(plan.candidates)
+    assert "+ smaller parts" in drawn[-1]
+
+
 def test_a_bar_that_goes_on_beyond_the_picture_says_so() -> None:
     drawn = bars(planned(recompute="none"), 80)
     assert ["»" in line for line in drawn] == [False] * 5 + [True] * 3
 
 
-def test_no_cell_of_the_page_is_cut_off_at_80_columns() -> None:
+@pytest.mark.parametrize("width", [60, 80])
+def test_no_cell_of_the_page_is_cut_off_in_a_narrow_window(width: int) -> None:
     large = planned(n_layer=48, n_embd=1600, n_head=25)
     for plan in (planned(), planned(batch_size=64, recompute="none"), large):
-        assert "\u2026" not in "".join(lines(plan_page(plan, "gpt2", (), 80), 80))
+        assert "\u2026" not in page(plan, width=width)
 
 
-def test_the_fastest_that_fits_is_named_where_it_is_another() -> None:
-    page = "\n".join(lines(plan_page(planned(), "gpt2", (), 120), 120))
-    assert "of those that fit: --batch_size=16 with 32 micro-steps" in page
-    best = "\n".join(lines(plan_page(planned(batch_size=16), "gpt2", (), 120), 120))
-    assert "of those that fit" not in best
+def test_a_faster_micro_batch_that_fits_is_named_where_the_difference_is_worth_it() -> None:
+    plan = planned(batch_size=1)
+    rates = {
+        each.setup.batch_size: each.time.tokens_per_second
+        for each in plan.candidates
+        if each.fits and each.time is not None
+    }
+    best = max(rates, key=lambda size: rates[size])
+    assert rates[best] > 1.01 * rates[1]
+    assert f"of those that fit: --batch_size={best} with {512 // best} micro-steps" in page(plan)
+    near = next(size for size in rates if size != best and rates[size] > 0.995 * rates[best])
+    assert "of those that fit" not in page(planned(batch_size=near))
 
 
 def test_where_nothing_is_enough_the_page_says_to_make_the_model_smaller() -> None:
-    page = " ".join(" ".join(lines(plan_page(planned(n_layer=96, n_embd=4096), "gpt2", (), 80), 80)).split())
-    assert "make it smaller (--n_layer, --n_embd)" in page
-    assert "if it fitted" in page
+    told = page(planned(n_layer=96, n_embd=4096), width=80)
+    assert "make it smaller (--n_layer, --n_embd)" in told
+    assert "if it fitted" in told
+
+
+def test_a_predicted_speed_has_three_digits_in_the_sentence_and_in_the_table() -> None:
+    plan = planned()
+    assert plan.asked.time is not None
+    rate = plan.asked.time.tokens_per_second
+    assert 10_000 < rate < 100_000
+    rounded = f"{round(rate / 100) * 100:,}"
+    told = page(plan)
+    assert f"speed about {rounded} tok/s" in told
+    assert f"yes {rounded} " in told
+
+
+def test_the_title_says_what_is_not_as_in_the_recipe() -> None:
+    changed = Source("gpt2-768", {"n_layer": 24, "compile": False})
+    assert page(planned(n_layer=24), changed).startswith(
+        "gpt2-768 with n_layer=24, compile=False on RTX 3060 12GB: a prediction, unverified"
+    )
+    assert page(planned(), Source("gpt2-768")).startswith("gpt2-768 on RTX 3060 12GB: a prediction")
+
+
+def test_the_memory_that_a_plan_is_held_against_is_explained() -> None:
+    assert "limit 11.64 GiB is what a program sees of 12 GB (97%), CUDA's context included" in page(planned())
+    limited = page(planned("H200", 12 * GIB))
+    assert "limit 12.00 GiB by --memory-limit: all that training takes, CUDA's context included" in limited
+    assert "(97%)" in page(planned(limit=12 * GIB))
+
+
+def test_the_iterations_that_reach_the_tokens_are_told_as_they_are_typed() -> None:
+    """A billion tokens are 1,907.3 iterations of 524,288."""
+    assert "iterations --max_iters=1908;" in page(planned(wishes=Wishes(tokens=10**9)))
+    assert "lower --warmup_iters" not in page(planned(wishes=Wishes(tokens=10**9)), Source("it", {}, 1907))
+    assert "a warm-up of 2,000 is too long for it: lower --warmup_iters" in page(
+        planned(wishes=Wishes(tokens=10**9)), Source("it", {}, 2000)
+    )
+
+
+def test_what_goes_to_the_host_is_told() -> None:
+    """The moments of GPT-2 124M are 8 bytes of each of 124.4M parameters: 0.93 GiB."""
+    assert "offload_moments takes 0.93 GiB of the host's memory" in page(
+        planned(batch_size=64, recompute="none")
+    )
+    assert "moments in 0.93 GiB of the host's memory" in page(planned(offload_moments=True))
+
+
+def test_why_a_prediction_is_not_verified_is_told() -> None:
+    assert "unverified: rates of an H200, scaled by RTX 3060 12GB's datasheet" in page(planned())
+    assert "unverified: H200 was measured in bfloat16, and this is float32" in page(
+        planned("H200", dtype="float32")
+    )
+    assert "unverified" not in page(planned("H200"))
+
+
+def test_the_time_of_a_switch_is_of_another_card_where_none_is_meant() -> None:
+    config = build_config({"batch_size": 64, "tokens_per_iter": 524_288, "recompute": "none"})
+    nothing = make_plan(config, 50304, 50257, Target(None, None, 12 * GIB, True), Wishes())
+    assert "what a switch costs in time is predicted for an H200" in page(nothing)
+
+
+def test_the_vocabulary_of_each_count_of_flops_is_told() -> None:
+    assert "797.9 MFLOP exactly (vocabulary 50,257), 854.8 by nanoGPT's formula (50,304)" in page(planned())
 
 
 @pytest.mark.parametrize(("limit_gib", "words"), [(10.0, "yes: "), (6.4, "tightly: "), (5.0, "no: ")])
 def test_what_fits_with_little_to_spare_is_told_from_what_fits_well(limit_gib: float, words: str) -> None:
     config = build_config({"batch_size": 8, "tokens_per_iter": 524_288, "recompute": "none"})
     plan = make_plan(config, 50304, 50257, Target(None, None, int(limit_gib * GIB)), Wishes())
-    assert f" fits {words}" in " ".join(" ".join(lines(plan_page(plan, "it", (), 100), 100)).split())
+    assert f" fits {words}" in page(plan, Source("it"), 100)

@@ -26,6 +26,35 @@ def test_rates_of_work_take_the_nearest_prefix(value: float, words: str) -> None
     assert quantities.flop_rate(value) == words
 
 
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (1_234_567, "1,230,000"),
+        (18_825, "18,800"),
+        (999.6, "1,000"),
+        (147.6, "148"),
+        (25.14, "25.1"),
+        (9.999, "10.0"),
+        (7.534, "7.53"),
+        (0.01234, "0.0123"),
+        (0, "0"),
+    ],
+)
+def test_what_is_predicted_has_three_digits(value: float, words: str) -> None:
+    assert quantities.about(value) == words
+
+
+def test_predicted_shares_have_two_digits() -> None:
+    assert [quantities.about_percent(share) for share in (0.589, 0.0534, 1.01)] == ["59%", "5.3%", "100%"]
+
+
+@pytest.mark.parametrize(
+    ("share", "words"), [(0.0164, "±1.6%"), (0.00057, "±0.1%"), (0.0004, "<0.1%"), (0.166, "±16.6%")]
+)
+def test_spreads_have_one_digit_after_the_point(share: float, words: str) -> None:
+    assert quantities.spread(share) == words
+
+
 def test_memory_is_in_gib_of_two_to_the_thirty() -> None:
     assert quantities.gib(12_863_427_051) == "11.98 GiB"
     assert quantities.gib(50 * 2**20) == "50 MiB"

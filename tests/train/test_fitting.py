@@ -1,5 +1,6 @@
 """What cannot fit the card is refused before it is tried."""
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from nanodyno.train.device import Choice
 from nanodyno.train.fitting import refuse_what_cannot_fit
 
 GIB = 2**30
+HOST = Choice(torch.device("cpu"), "float32")
 
 
 @pytest.fixture
@@ -66,8 +68,56 @@ def test_what_is_within_the_error_of_the_prediction_is_tried(
         judged(card, recompute="none", loss_rows=16384)
 
 
-def test_a_cpu_evaluations_and_shares_of_a_model_are_not_judged(card: Choice) -> None:
-    huge = {"n_layer": 96, "n_embd": 4096, "n_head": 32}
-    judged(Choice(torch.device("cpu"), "float32"), **huge)
+HUGE = {"n_layer": 96, "n_embd": 4096, "n_head": 32}
+
+
+def free(monkeypatch: pytest.MonkeyPatch, gib: float) -> None:
+    monkeypatch.setattr("nanodyno.train.fitting.available_memory", lambda: int(gib * GIB))
+
+
+def test_what_cannot_fit_the_host_is_refused_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The logits of 64 x 1024 positions alone are 12.3 GiB in fp32."""
+    free(monkeypatch, 8)
+    with pytest.raises(NanodynoError, match=r"this machine has 8\.0 free") as caught:
+        judged(HOST, batch_size=64)
+    assert caught.value.hint is not None
+    size = re.search(r"it fits with --batch_size=(\d+)", caught.value.hint)
+    assert size is not None
+    judged(HOST, batch_size=int(size[1]))
+    assert "% time" not in caught.value.hint
+    assert "--force" in caught.value.hint
+
+
+def test_a_model_too_large_for_the_host_is_to_be_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    free(monkeypatch, 2)
+    with pytest.raises(NanodynoError) as caught:
+        judged(HOST, **HUGE)
+    assert caught.value.hint is not None
+    assert "on this machine: make it smaller" in caught.value.hint
+
+
+def test_a_host_is_refused_by_what_training_needs_at_the_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GPT-2 124M has 16 bytes a parameter, 1.85 GiB, before any activation."""
+    free(monkeypatch, 1.6)
+    with pytest.raises(NanodynoError, match="this machine has"):
+        judged(HOST, batch_size=1, block_size=64)
+    free(monkeypatch, 3)
+    judged(HOST, batch_size=1, block_size=64)
+
+
+def test_moments_that_the_host_has_no_room_for_are_not_offloaded(
+    card: Choice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free(monkeypatch, 1.5)
+    judged(card, offload_moments=True)
+    free(monkeypatch, 0.5)
+    judged(card)
+    with pytest.raises(NanodynoError, match=r"needs 0\.9 GiB of the host's memory, and 0\.5 are free"):
+        judged(card, offload_moments=True)
+
+
+def test_evaluations_and_shares_of_a_model_are_not_judged(card: Choice) -> None:
+    huge = HUGE
+    judged(Choice(torch.device("mps"), "float32"), **huge)
     judged(card, eval_only=True, **huge)
     judged(card, processes=2, parallel="fsdp", **huge)

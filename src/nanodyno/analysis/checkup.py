@@ -48,6 +48,7 @@ Code = Literal[
     "no-bfloat16",
     "few-lanes",
     "not-remembered",
+    "cache-refuses",
 ]
 
 
@@ -173,6 +174,8 @@ def _of_measuring(found: CheckupRecord) -> Iterator[Finding]:
         yield Finding("not-measured", "fix", {"words": found.ceilings_fault})
     if not found.kept:
         yield Finding("not-remembered", "note")
+    if found.cache_fault is not None:
+        yield Finding("cache-refuses", "fix", {"words": found.cache_fault})
     share = ceiling_share(found)
     if share is not None and share < LOW_CEILING_SHARE:
         yield Finding("low-ceiling", "fix", {"share": share})

@@ -17,6 +17,8 @@ RUNS_FOLDER = Path("runs")
 INTERRUPTED = 130
 """The exit code after Ctrl-C."""
 
+MOST_TOKENS = 10**18
+"""More than anybody has."""
 _SIZES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -69,9 +71,15 @@ def time_of(text: str) -> float:
 
 
 def count_of(text: str, option: str) -> int:
-    """10B, 2.5M, 100k or 1_000_000 as a number."""
-    found = re.fullmatch(r"(\d[\d_]*(?:\.\d+)?)([kmbt]?)", text.strip().lower())
-    number = round(float(found[1].replace("_", "")) * _SIZES[found[2]]) if found else 0
-    if number < 1:
-        raise NanodynoError(f"{option}={text} is not a number of tokens", "for example 10B, 2.5M or 100000")
+    """10B, 2.5M, 100k, 1e9 or 1_000_000 as a number."""
+    found = re.fullmatch(r"(\d[\d_]*(?:\.\d+)?)\s?([kmbt]|e\+?\d{1,2}|)", text.strip().lower())
+    number = round(float(found[1].replace("_", "")) * _size(found[2])) if found else 0
+    if not 1 <= number < MOST_TOKENS:
+        raise NanodynoError(
+            f"{option}={text} is not a number of tokens", "for example 10B, 300M, 1e9 or 100000"
+        )
     return number
+
+
+def _size(suffix: str) -> float:
+    return float(f"1{suffix}") if suffix.startswith("e") else _SIZES[suffix]

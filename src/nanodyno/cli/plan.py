@@ -15,31 +15,48 @@ if TYPE_CHECKING:
     from nanodyno.costs.target import Target
 
 DATA_FOLDER = Path("data")
-GIB = 2**30
+UNITS = {"G": 2**30, "M": 2**20}
+MOST_HOURS = 1e6
 GPT2_VOCABULARY = 50257
 
 
 def plan(  # noqa: PLR0913 - one parameter per option
     context: typer.Context,
     source: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="RECIPE|FILE.toml|FILE.py", help="What to plan: as for train, --key=value changes it."
         ),
-    ],
+    ] = None,
     gpu: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="A card by its name, owned or not (default: the one at hand)."),
     ] = None,
     memory_limit: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Of the card's memory, 12GB (of 2^30 bytes) or 11.2GiB."),
+        typer.Option(
+            metavar="SIZE",
+            help="All that training may take, CUDA's context included: 11.2GiB, 12000MB (GB and MB count as "
+            "GiB and MiB). Works with any card and with none.",
+        ),
     ] = None,
     tokens: Annotated[
-        str | None, typer.Option(help="To train on, such as 10B (default: the config's max_iters).")
+        str | None,
+        typer.Option(
+            metavar="NUMBER", help="To train on: 10B, 300M, 2.5e9 (default: the config's max_iters)."
+        ),
+    ] = None,
+    hours: Annotated[
+        float | None,
+        typer.Option(
+            metavar="HOURS", min=0.0, max=MOST_HOURS, help="To train: tells how many tokens that is."
+        ),
     ] = None,
     price_kwh: Annotated[float | None, typer.Option(min=0.0, help="Price of a kilowatt-hour.")] = None,
     price_hour: Annotated[float | None, typer.Option(min=0.0, help="Rent of the card for an hour.")] = None,
+    cards: Annotated[
+        bool, typer.Option("--cards", help="List every card that --gpu knows, and exit.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Predict, before running: does it fit, how fast, how long, what it costs. Nothing is run.
@@ -48,48 +65,80 @@ def plan(  # noqa: PLR0913 - one parameter per option
 
     nanodyno plan gpt2-768 --batch_size=32 --gpu H200 --memory-limit 12GB --tokens 10B --price-kwh 0.30
 
+    nanodyno plan gpt2-768 --gpu "RTX 4070" --hours 48
+
+    nanodyno plan --cards
+
     The table goes over micro-batches at the same tokens per iteration.
 
     Every figure is predicted; of cards that we have not measured they are marked as unverified.
     """
+    if cards:
+        return _show_cards(json)
     from nanodyno.config import build_config
-    from nanodyno.recipes import load_settings, override, parse_overrides
+    from nanodyno.recipes import changed, load_settings, override, parse_overrides
 
-    if source.startswith("-"):
+    if source is None or source.startswith("-"):
         raise NanodynoError(
-            f"a config comes before {source}", "for example: nanodyno plan gpt2-768 --gpu H200"
+            f"a config comes before {source or 'everything else'}",
+            "for example: nanodyno plan gpt2-768 --gpu H200",
         )
-    settings = override(load_settings(source), parse_overrides(context.args))
+    loaded = load_settings(source)
+    settings = override(loaded, parse_overrides(context.args))
     config = build_config(settings.values)
 
     from nanodyno.costs.plan import Wishes, make_plan
 
+    _refuse_contradictions(tokens, hours)
     _refuse_endless({"--price-kwh": price_kwh, "--price-hour": price_hour})
     limit = None if memory_limit is None else _bytes_of(memory_limit)
     target = _target(config, gpu, limit)
     vocab_size, data_vocab_size, notes = _vocabulary(config)
-    wishes = Wishes(None if tokens is None else count_of(tokens, "--tokens"), price_kwh, price_hour)
+    number = None if tokens is None else count_of(tokens, "--tokens")
+    wishes = Wishes(number, hours, price_kwh, price_hour)
     planned = make_plan(config, vocab_size, data_vocab_size, target, wishes)
+
+    from nanodyno.report.plan import plan_document, plan_page
+    from nanodyno.report.plan_facts import Source
+
+    origin = Source(settings.name, changed(loaded, settings), config.warmup_iters, notes)
     if json:
         from nanodyno.report.document import to_json
-        from nanodyno.report.plan import plan_document
 
-        typer.echo(to_json(plan_document(planned)))
+        typer.echo(to_json(plan_document(planned, origin)))
         for note in notes:
             typer.echo(note, err=True)
-        return
-    from nanodyno.report.plan import plan_page
-
+        return None
     console = console_for(json)
-    console.print(plan_page(planned, settings.name, notes, console.width))
+    console.print(plan_page(planned, origin, console.width))
+    return None
+
+
+def _show_cards(json: bool) -> None:
+    from nanodyno.hardware.cards import all_cards
+    from nanodyno.report.cards import cards_document, cards_table
+    from nanodyno.report.document import to_json
+
+    if json:
+        typer.echo(to_json(cards_document(all_cards())))
+    else:
+        console_for(json).print(cards_table(all_cards()))
 
 
 def _bytes_of(text: str) -> int:
-    """Cards are sold by GB and mean 2^30 bytes."""
-    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)\s*(?:GB|GiB|G)?", text.strip(), re.IGNORECASE)
-    if found is None or float(found[1]) == 0:
-        raise NanodynoError(f"--memory-limit={text} is no size", "for example 12GB or 11.2GiB")
-    return int(float(found[1]) * GIB)
+    """Cards are sold by GB and mean 2^30 bytes; nvidia-smi tells MiB."""
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)\s*([GM])?(?:i?B)?", text.strip(), re.IGNORECASE)
+    size = 0 if found is None else int(float(found[1]) * UNITS[(found[2] or "G").upper()])
+    if size == 0:
+        raise NanodynoError(f"--memory-limit={text} is no size", "for example 12GB, 11.2GiB or 12000MB")
+    return size
+
+
+def _refuse_contradictions(tokens: str | None, hours: float | None) -> None:
+    if tokens is not None and hours is not None:
+        raise NanodynoError("--tokens and --hours each say how long", "give one of them: it tells the other")
+    if hours == 0:
+        raise NanodynoError("--hours=0 is no time to train in", "for example 48, or 0.5")
 
 
 def _refuse_endless(prices: dict[str, float | None]) -> None:
@@ -103,7 +152,7 @@ def _target(config: "RunConfig", gpu: str | None, limit: int | None) -> "Target"
 
     if gpu is not None:
         return named_target(gpu, limit)
-    return _at_hand(config, limit) or Target(None, None, limit)
+    return _at_hand(config, limit) or Target(None, None, limit, limited=limit is not None)
 
 
 def _at_hand(config: "RunConfig", limit: int | None) -> "Target | None":
@@ -111,6 +160,7 @@ def _at_hand(config: "RunConfig", limit: int | None) -> "Target | None":
     import torch
 
     from nanodyno.costs.target import present_target
+    from nanodyno.hardware.host import available_memory
 
     if config.device in ("cpu", "mps") or not torch.cuda.is_available():
         return None
@@ -122,7 +172,7 @@ def _at_hand(config: "RunConfig", limit: int | None) -> "Target | None":
         listed = ", ".join(f"cuda:{place} {card.name}" for place, card in enumerate(cards))
         raise NanodynoError(f"which card is meant: {listed}", "name one by --device=cuda:N or --gpu NAME")
     card = cards[int(number) if number else 0]
-    return present_target(card.name, card.total_memory, limit)
+    return present_target(card.name, card.total_memory, limit, available_memory())
 
 
 def _vocabulary(config: "RunConfig") -> tuple[int, int, tuple[str, ...]]:

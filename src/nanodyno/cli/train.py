@@ -58,7 +58,7 @@ def train(  # noqa: PLR0913 - one parameter per option
         bool, typer.Option("--detach", help="Train in the background; `nanodyno runs --watch` shows it.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Try it even where the plan says that it cannot fit the card.")
+        bool, typer.Option("--force", help="Try it even where the plan says that memory is too short for it.")
     ] = False,
     log: Annotated[
         Literal["auto", "plain", "nanogpt"],

@@ -26,36 +26,53 @@ class Advice:
     saved_bytes: int
     slower: float
     fits: bool
+    host_bytes: int = 0
+    """That it takes of the host's memory instead."""
 
 
-def advise(setup: Setup, limit_bytes: int, calibration: Calibration) -> tuple[Advice, ...]:
+def advise(
+    setup: Setup, limit_bytes: int, calibration: Calibration, host_bytes: int | None = None
+) -> tuple[Advice, ...]:
     """Those that save anything worth telling: what fits first, each by what it costs in speed.
 
     Where no switch is enough alone, also the fastest of those together that leave the arithmetic as it is.
+    Nothing goes to a host that has not the memory for it; None is a host that is not known.
     """
     before = memory_of(setup, calibration).total
     seconds = iteration_time(setup, calibration).seconds
+    moments = offloaded_bytes(replace(setup, offload_moments=True), calibration)
+    can_offload = host_bytes is None or moments <= host_bytes
 
     def judged(settings: dict[str, str], arithmetic: ArithmeticClass, changed: Setup) -> Advice:
         after = memory_of(changed, calibration).total
         slower = iteration_time(changed, calibration).seconds / seconds - 1
-        return Advice(tuple(settings.items()), arithmetic, before - after, slower, after <= limit_bytes)
+        moved = moments if "offload_moments" in settings else 0
+        return Advice(
+            tuple(settings.items()), arithmetic, before - after, slower, after <= limit_bytes, moved
+        )
 
     single = [
-        *(judged(*each) for each in _switches(setup)),
+        *(judged(*each) for each in _switches(setup, can_offload)),
         judged(*_smaller(setup, limit_bytes, calibration)),
     ]
     useful = [each for each in single if each.saved_bytes > WORTH_TELLING * before]
     if not any(each.fits for each in useful):
-        together = judged(*_together(setup, limit_bytes, calibration))
+        together = judged(*_together(setup, limit_bytes, calibration, can_offload))
         useful += [together] if len(together.settings) > 1 else []
     return tuple(sorted(useful, key=lambda each: (not each.fits, each.slower)))
+
+
+def offloaded_bytes(setup: Setup, calibration: Calibration) -> int:
+    """Of the host's memory, pinned: the moments that would else be on the card."""
+    if not setup.offload_moments:
+        return 0
+    return memory_of(replace(setup, offload_moments=False), calibration).optimiser
 
 
 Change = tuple[dict[str, str], ArithmeticClass, Setup]
 
 
-def _switches(setup: Setup) -> Iterator[Change]:
+def _switches(setup: Setup, can_offload: bool) -> Iterator[Change]:
     rows = FEWEST_ROWS
     if setup.rows > rows:
         yield {"loss_rows": str(rows)}, "rounding", replace(setup, loss_rows=rows)
@@ -65,7 +82,7 @@ def _switches(setup: Setup) -> Iterator[Change]:
         return
     for level in RECOMPUTE[RECOMPUTE.index(setup.recompute) + 1 :]:
         yield {"recompute": level}, "rounding", replace(setup, recompute=level)
-    if not setup.offload_moments:
+    if can_offload and not setup.offload_moments:
         yield {"offload_moments": "True"}, "exact", replace(setup, offload_moments=True)
     if setup.moments_dtype == "float32" and not setup.offload_moments:
         yield {"moments_dtype": "bfloat16"}, "different", replace(setup, moments_dtype="bfloat16")
@@ -94,12 +111,13 @@ def _largest_that_fits(setup: Setup, largest: int, limit_bytes: int, calibration
     return next(fitting, replace(setup, batch_size=1, micro_steps=sequences))
 
 
-def _together(setup: Setup, limit_bytes: int, calibration: Calibration) -> Change:
+def _together(setup: Setup, limit_bytes: int, calibration: Calibration, can_offload: bool) -> Change:
     """The fastest that fits of all that keep the arithmetic; where none does, the smallest."""
     fused = setup.kernels == "fused"
     levels = RECOMPUTE[RECOMPUTE.index(setup.recompute) :] if fused else (setup.recompute,)
     rows = (setup.loss_rows, FEWEST_ROWS) if setup.rows > FEWEST_ROWS else (setup.loss_rows,)
-    offloads = (False, True) if fused and not setup.offload_moments else (setup.offload_moments,)
+    may_move = fused and can_offload and not setup.offload_moments
+    offloads = (False, True) if may_move else (setup.offload_moments,)
     trials = [
         _largest_that_fits(
             replace(setup, recompute=level, loss_rows=few, offload_moments=away),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from nanodyno.config import RunConfig
-from nanodyno.costs.advice import Advice, advise
+from nanodyno.costs.advice import Advice, advise, offloaded_bytes
 from nanodyno.costs.calibration import Calibration, calibration_for
 from nanodyno.costs.flops import flops_per_token, nanogpt_flops_per_token
 from nanodyno.costs.memory import Memory, memory_of
@@ -11,18 +11,24 @@ from nanodyno.costs.parameters import ParameterCount, parameters
 from nanodyno.costs.setup import RECOMPUTE, Setup, settle
 from nanodyno.costs.target import Target
 from nanodyno.costs.time import IterationTime, iteration_time
+from nanodyno.errors import NanodynoError
 
 CHINCHILLA_TOKENS_PER_PARAMETER = 20
 """About where Hoffmann and others (2022) found a model and its data in balance for the work they take."""
+MEASURED_DTYPE = "bfloat16"
 LARGEST_SHOWN = 128
 MOST_CANDIDATES = 9
 
 
 @dataclass(frozen=True)
 class Wishes:
-    """What a user wants to know besides; money in whatever currency the prices are in."""
+    """What a user wants to know besides; money in whatever currency the prices are in.
+
+    Tokens or hours, not both; with neither, the config's own length counts.
+    """
 
     tokens: int | None = None
+    hours: float | None = None
     price_kwh: float | None = None
     price_hour: float | None = None
 
@@ -43,6 +49,8 @@ class Bill:
     """To train on so many tokens. Energy is the board's power all the time: an estimate, and a high one."""
 
     tokens: int
+    max_iters: int
+    """That reach the tokens; where hours were given, those that are done in them."""
     hours: float | None
     kwh: float | None
     energy_cost: float | None
@@ -53,6 +61,8 @@ class Bill:
 class Plan:
     target: Target
     params: ParameterCount
+    data_vocab_size: int
+    """Of the tokenizer, which exact FLOPs are counted with; the model's may be padded."""
     flops_exact: int
     flops_nanogpt: int
     asked: Candidate
@@ -63,6 +73,8 @@ class Plan:
     bill: Bill
     verified: bool
     """Whether the card's own rates were measured by us."""
+    offloaded_bytes: int
+    """Of the host's memory."""
 
     @property
     def tokens_per_parameter(self) -> float:
@@ -81,6 +93,7 @@ def make_plan(
     return Plan(
         target=target,
         params=parameters(shape),
+        data_vocab_size=data_vocab_size,
         flops_exact=flops_per_token(shape, data_vocab_size),
         flops_nanogpt=nanogpt_flops_per_token(shape),
         asked=asked,
@@ -90,9 +103,10 @@ def make_plan(
         ),
         advice=()
         if target.memory_bytes is None or asked.fits
-        else advise(asked.setup, target.memory_bytes, calibration),
+        else advise(asked.setup, target.memory_bytes, calibration, target.host_bytes),
         bill=_bill(asked, config, target, wishes),
-        verified=calibration.verified and target.card is not None,
+        verified=calibration.verified and target.card is not None and dtype == MEASURED_DTYPE,
+        offloaded_bytes=offloaded_bytes(asked.setup, calibration),
     )
 
 
@@ -138,14 +152,36 @@ def splits(setup: Setup) -> list[tuple[int, int]]:
 
 
 def _bill(asked: Candidate, config: RunConfig, target: Target, wishes: Wishes) -> Bill:
-    tokens = wishes.tokens or config.max_iters * config.tokens_per_iter
+    max_iters = _max_iters(asked, config, wishes)
+    tokens = wishes.tokens or max_iters * config.tokens_per_iter
     hours = None if asked.time is None else tokens / asked.time.tokens_per_second / 3600
     watts = None if target.card is None else target.card.tdp_watts
     kwh = None if hours is None or watts is None else hours * watts / 1000
     return Bill(
         tokens=tokens,
+        max_iters=max_iters,
         hours=hours,
         kwh=kwh,
         energy_cost=None if kwh is None or wishes.price_kwh is None else kwh * wishes.price_kwh,
         rent=None if hours is None or wishes.price_hour is None else hours * wishes.price_hour,
     )
+
+
+def _max_iters(asked: Candidate, config: RunConfig, wishes: Wishes) -> int:
+    if wishes.tokens is not None:
+        return -(-wishes.tokens // config.tokens_per_iter)
+    if wishes.hours is None:
+        return config.max_iters
+    if asked.time is None:
+        raise NanodynoError(
+            f"how far {wishes.hours:g} hours go depends on the card, and the speed of none is known here",
+            "name one with --gpu; nanodyno plan --cards lists them",
+        )
+    done = int(wishes.hours * 3600 / asked.time.seconds)
+    if done == 0:
+        raise NanodynoError(
+            f"--hours={wishes.hours:g} is over before one iteration is: it takes about "
+            f"{asked.time.seconds:.2g} s",
+            "give it more hours, or make --tokens_per_iter smaller",
+        )
+    return done

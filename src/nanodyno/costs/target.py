@@ -18,6 +18,10 @@ class Target:
     name: str | None
     card: Card | None
     memory_bytes: int | None
+    limited: bool = False
+    """Whether the memory is a limit that was given."""
+    host_bytes: int | None = None
+    """Free in the machine that the card is in; None where it is not this one."""
 
     def dtype(self, asked: str) -> Dtype:
         """As the trainer chooses on such a card; a card that is not known is taken for a recent one."""
@@ -31,21 +35,24 @@ class Target:
 def named_target(name: str, limit_bytes: int | None) -> Target:
     card = card_named(name)
     shown = int(card.memory_bytes * SHOWN_SHARE)
-    limit = shown if limit_bytes == card.memory_bytes else limit_bytes
-    return Target(card.label, card, _limited(card.label, shown, limit))
+    limit = None if limit_bytes == card.memory_bytes else limit_bytes
+    return Target(card.label, card, _limited(card.label, shown, limit), limit is not None)
 
 
-def present_target(name: str, memory_bytes: int, limit_bytes: int | None) -> Target:
+def present_target(
+    name: str, memory_bytes: int, limit_bytes: int | None, host_bytes: int | None = None
+) -> Target:
     """Of the card at hand, whether it is in the table or not."""
-    return Target(name, find_card(name, memory_bytes), _limited(name, memory_bytes, limit_bytes))
+    memory = _limited(name, memory_bytes, limit_bytes, "; --device=cpu leaves the one at hand aside")
+    return Target(name, find_card(name, memory_bytes), memory, limit_bytes is not None, host_bytes)
 
 
-def _limited(name: str, memory_bytes: int, limit_bytes: int | None) -> int:
+def _limited(name: str, memory_bytes: int, limit_bytes: int | None, hint: str = "") -> int:
     if limit_bytes is None:
         return memory_bytes
     if limit_bytes > memory_bytes:
         raise NanodynoError(
             f"--memory-limit is {limit_bytes / GIB:.1f} GiB, and {name} has {memory_bytes / GIB:.1f}",
-            "a limit is for less than the card has: leave it out, or name a larger card with --gpu",
+            f"a limit is for less than the card has: leave it out, or name a larger card with --gpu{hint}",
         )
     return limit_bytes

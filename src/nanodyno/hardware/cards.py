@@ -24,6 +24,10 @@ TENSOR_DTYPES = frozenset({"bfloat16", "float16"})
 # A 16 GB card with ECC on shows as little as 14.6 GiB; the nearest two cards of one name are 10 and 12 GB.
 _MEMORY_TOLERANCE = 0.10
 _MOST_NAMED = 6
+_OTHERWISE = (
+    "give its memory in place of its name, as --memory-limit 8GB, to learn whether it fits; `nanodyno plan "
+    "--cards` lists the cards, and on the card itself `nanodyno doctor` measures what it can do"
+)
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ def card_named(words: str) -> Card:
     several = rows or (begins if typed.memory_gb is None and len(begins) > 1 else [])
     if several:
         raise NanodynoError(f"{words!r} is more than one card", f"which one: {_listed(several)}?")
-    raise NanodynoError(f"no card {words!r} is known", _unknown_hint(words, begins))
+    raise NanodynoError(f"no card {words!r} is known", _unknown_hint(words, typed, begins))
 
 
 def _is_meant(typed: CardName, row: Card) -> bool:
@@ -105,12 +109,21 @@ def _begins(typed: CardName, row: Card) -> bool:
     return size > 0 and typed.words in (name.words[:size], name.model[:size])
 
 
-def _unknown_hint(words: str, begins: Sequence[Card]) -> str:
+def _unknown_hint(words: str, typed: CardName, begins: Sequence[Card]) -> str:
+    if typed.is_mobile:
+        why = "laptop parts are not in the table, since their makers choose the clocks"
+        return f"{why}{_namesake_words(typed)}; {_OTHERWISE}"
     labels = {row.label.casefold(): row.label for row in all_cards()}
     near = difflib.get_close_matches(words.casefold(), labels, n=3, cutoff=0.5)
     known = _listed(begins) if begins else ", ".join(labels[each] for each in near)
-    measure = "on the card itself `nanodyno doctor` measures what it can do"
-    return f"did you mean {known}? {measure}" if known else measure
+    return f"did you mean {known}? If not, {_OTHERWISE}" if known else _OTHERWISE
+
+
+def _namesake_words(typed: CardName) -> str:
+    """Of the card that a laptop part is named after, which it is not."""
+    names = {row.name: parse_name(row.name).words for row in all_cards()}
+    namesakes = [name for name, words in names.items() if typed.words[: len(words)] == words]
+    return f" ({max(namesakes, key=len)} is a desktop card)" if namesakes else ""
 
 
 def _listed(rows: Sequence[Card]) -> str:

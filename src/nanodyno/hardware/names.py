@@ -7,6 +7,8 @@ from dataclasses import dataclass
 _MAKERS = frozenset({"nvidia", "geforce", "tesla", "amd", "instinct"})
 _SERIES = frozenset({"rtx", "gtx", "quadro", "radeon"})
 """Which people leave out."""
+_MOBILE = frozenset({"laptop", "mobile", "notebook", "design"})
+"""`with Max-Q Design` is a laptop's; a `Max-Q Workstation Edition` is not."""
 _MEMORY = re.compile(r"(\d+)gb?")
 
 
@@ -16,6 +18,11 @@ class CardName:
     """All of them in lower case, but the maker's and the memory: `A100-SXM4-40GB` has `a100` and `sxm4`."""
     memory_gb: int | None
     """As the name has it, which need not be the card's own: the 480GB of a GH200 are its host's."""
+
+    @property
+    def is_mobile(self) -> bool:
+        """Whether it is named as a laptop's; `4070m` is one too."""
+        return any(word in _MOBILE or re.fullmatch(r"\d{3,4}m", word) for word in self.words)
 
     @property
     def model(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import psutil
 
+from nanodyno.config import DEVICES
+from nanodyno.errors import NanodynoError
 from nanodyno.hardware.ceilings import Ceilings
 from nanodyno.hardware.inventory import take_inventory
 from nanodyno.hardware.telemetry import (
@@ -49,12 +52,13 @@ class Wanted:
 
 
 def check_up(wanted: Wanted, folder: Path, tell: Tell, watch: WatchCard = watch_card) -> CheckupRecord:
-    tell("the machine")
-    found = CheckupRecord(
-        at=utc_now(), host=describe_host(), disk=try_disk(folder), inventory=take_inventory()
-    )
-    tell("torch and the device")
-    device = run_errand(Errand(task="device", device=wanted.device), DeviceRecord, DEVICE_SECONDS)
+    """A device that is not there is refused before anything else is done."""
+    if re.fullmatch(DEVICES, wanted.device) is None:
+        raise NanodynoError(f"--device={wanted.device} is no device", "auto, cpu, cuda, cuda:N or mps")
+    inventory = take_inventory()  # before torch takes some of the card's memory
+    device = run_errand(Errand(task="device", device=wanted.device), DeviceRecord, DEVICE_SECONDS, tell)
+    tell("the host and its disk")
+    found = CheckupRecord(at=utc_now(), host=describe_host(), disk=try_disk(folder), inventory=inventory)
     if isinstance(device, NotFound):
         return found.model_copy(update={"device_fault": device.words})
     found = found.model_copy(update={"device": device.value})
@@ -103,9 +107,8 @@ def _ceilings(wanted: Wanted, device: DeviceRecord, tell: Tell, watch: WatchCard
     measured = replace(done.value, disturbed=tuple(each.code for each in disturbances))
     spoilt = disturbance.REFUSED if on_card else {*disturbance.REFUSED, "cpu-contention"}
     kept = not any(each.code in spoilt for each in disturbances)
-    if kept:
-        remember_ceilings(measured)
-    return {"ceilings": measured, "kept": kept, "disturbances": disturbances}
+    cache_fault = remember_ceilings(measured) if kept else None
+    return {"ceilings": measured, "kept": kept, "cache_fault": cache_fault, "disturbances": disturbances}
 
 
 def _widths(wanted: Wanted, device: DeviceRecord, known: Ceilings | None) -> tuple[int, ...]:

@@ -51,6 +51,7 @@ def _answer(errand: Errand, choice: Choice, channel: Channel) -> Any:
 
     match errand.task:
         case "device":
+            tell("torch and the device")  # which is there: `choose` would have refused another
             return examine_device(choice).model_dump(mode="json")
         case "compile":
             return try_compile(choice.device).model_dump(mode="json")

@@ -2,6 +2,6 @@
 
 from nanodyno.recipes.commandline import parse_overrides
 from nanodyno.recipes.reading import load_settings, recipe_names
-from nanodyno.recipes.settings import Settings, override
+from nanodyno.recipes.settings import Settings, changed, override
 
-__all__ = ["Settings", "load_settings", "override", "parse_overrides", "recipe_names"]
+__all__ = ["Settings", "changed", "load_settings", "override", "parse_overrides", "recipe_names"]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from nanodyno.config import is_ignored
+from nanodyno.config import RunConfig, is_ignored
 
 # Either member gives the other, so that overriding one makes the other stale.
 PAIRS = (("tokens_per_iter", "gradient_accumulation_steps"), ("eval_tokens", "eval_iters"))
@@ -38,6 +38,16 @@ def override(settings: Settings, overrides: Mapping[str, object]) -> Settings:
         ignored=tuple(dict.fromkeys((*settings.ignored, *filter(is_ignored, overrides)))),
         assumed=(settings.assumed & values.keys()) - taken.keys(),
     )
+
+
+def changed(before: Settings, after: Settings) -> dict[str, object]:
+    """What is set otherwise after than before, where what nobody set has its default."""
+    fields = RunConfig.model_fields
+
+    def was(key: str) -> object:
+        return before.values.get(key, fields[key].default if key in fields else None)
+
+    return {key: value for key, value in after.values.items() if value != was(key)}
 
 
 def _stale_partners(taken: Mapping[str, object]) -> Iterator[str]:

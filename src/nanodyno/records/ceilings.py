@@ -30,13 +30,16 @@ def recall_ceilings(machine: MachineRecord, cache: Path | None = None) -> Ceilin
     return next((each for each in _recall(cache or _cache()) if each.device == device), None)
 
 
-def remember_ceilings(ceilings: Ceilings, cache: Path | None = None) -> None:
-    """If it can be written: who cannot write there measures every time."""
+def remember_ceilings(ceilings: Ceilings, cache: Path | None = None) -> str | None:
+    """None, or why they cannot be written: who cannot write there measures every time."""
     path = cache or _cache()
     others = [each for each in _recall(path) if each.device != ceilings.device]
-    with suppress(OSError):
+    try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, _KNOWN.dump_json([*others, ceilings], indent=1).decode())
+    except OSError as error:
+        return f"{path}: {error.strerror or error}"
+    return None
 
 
 def _recall(path: Path) -> list[Ceilings]:

@@ -86,6 +86,8 @@ class CheckupRecord(Record):
     """Whether the ceilings were measured at another time."""
     kept: bool = True
     """False: they were disturbed too much to be remembered."""
+    cache_fault: str | None = None
+    """Why they could not be written down."""
     ceilings_fault: str | None = None
     disturbances: tuple[Disturbance, ...] = ()
     """While the ceilings were measured."""

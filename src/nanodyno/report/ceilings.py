@@ -36,7 +36,7 @@ def ceilings_table(ceilings: Ceilings, card: Card | None) -> Table:
     for title in ("median", "spread", *(["of datasheet"] if card else [])):
         table.add_column(title, justify="right", no_wrap=True)
     for row in ceiling_rows(ceilings, card):
-        cells = [row.value, UNKNOWN if row.spread is None else f"±{quantities.percent(row.spread / 2)}"]
+        cells = [row.value, UNKNOWN if row.spread is None else quantities.spread(row.spread / 2)]
         cells += [UNKNOWN if row.share is None else quantities.percent(row.share)] if card else []
         table.add_row(row.title, *cells)
     return table

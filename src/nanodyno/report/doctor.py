@@ -19,6 +19,8 @@ from nanodyno.report.doctor_words import finding_words
 
 MOST_HOLDERS = 6
 UNKNOWN = "-"
+PAGES = "yes: a full card takes the host's memory, and training becomes many times slower without a word"
+REFUSES = "no: a full card refuses at once, and nothing becomes slower"
 
 Rows = Iterator[tuple[str, str]]
 
@@ -52,7 +54,7 @@ def _rows(found: CheckupRecord) -> Rows:
         yield from _device_rows(found, found.device)
     if found.compiling is not None:
         seconds = quantities.duration(found.compiling.seconds)
-        works = f"works: a small function in {seconds}, its caches left aside"
+        works = f"works: a small function took {seconds} with empty caches"
         yield "compile", works if found.compiling.works else f"does not work, known after {seconds}"
     yield "disk", _disk_words(found.disk)
 
@@ -90,8 +92,7 @@ def _card_rows(found: CheckupRecord, device: DeviceRecord, state: CardState | No
     yield "memory", _memory_words(device, state)
     card = card_of(machine)
     yield "datasheet", "not in the table" if card is None else _datasheet_words(card, device.dtype)
-    pages = "a full card borrows the host's memory" if found.host.card_can_page else "a full card says so"
-    yield "paging", pages
+    yield "paging", PAGES if found.host.card_can_page else REFUSES
 
 
 def _memory_words(device: DeviceRecord, state: CardState | None) -> str:
@@ -101,7 +102,7 @@ def _memory_words(device: DeviceRecord, state: CardState | None) -> str:
     if state is None:
         return f"{words}; who holds it is not known"
     if not state.holders:
-        return f"{words}; held by no program that NVIDIA's driver names"
+        return f"{words}; no other program is known to use it"
     named = ", ".join(map(holder_words, state.holders[:MOST_HOLDERS]))
     more = len(state.holders) - MOST_HOLDERS
     return f"{words}; held by {named}" + (f" and {more} more" if more > 0 else "")
@@ -150,12 +151,12 @@ def _attention_words(device: DeviceRecord) -> str:
 def _disk_words(disk: DiskRecord) -> str:
     if disk.fault is not None:
         return f"{disk.folder}: {disk.fault}"
-    words = UNKNOWN if disk.free_bytes is None else f"{quantities.gib(disk.free_bytes)} free"
+    words = UNKNOWN if disk.free_bytes is None else f"{quantities.gib(disk.free_bytes)} free here"
     if disk.bytes and disk.write_seconds:
-        words += f", writes {quantities.byte_rate(disk.bytes / disk.write_seconds)} with flush"
+        words += f", writes {quantities.byte_rate(disk.bytes / disk.write_seconds)} (flushed)"
     if disk.bytes and disk.read_seconds:
         words += f", reads {quantities.byte_rate(disk.bytes / disk.read_seconds)}"
-    return f"{words} (this folder)"
+    return words
 
 
 def _card(found: CheckupRecord) -> Card | None:
@@ -185,7 +186,10 @@ def _notes(told: Sequence[Finding]) -> Iterator[RenderableType]:
     if notes:
         yield Text()
         yield Text("good to know", style="bold")
-        yield from (Padding(Text(words), (0, 0, 0, 2)) for words in notes)
+        table = Table.grid(padding=(0, 1))
+        for words in notes:
+            table.add_row("-", Text(words))
+        yield Padding(table, (0, 0, 0, 2))
 
 
 def doctor_document(found: CheckupRecord) -> dict[str, object]:

@@ -52,6 +52,11 @@ WORDS: dict[Code, tuple[str, str | None]] = {
         "the ceilings could not be measured: {words}",
         "free the card's memory and ask again: nanodyno doctor --again",
     ),
+    "cache-refuses": (
+        "the ceilings cannot be remembered in {words}",
+        "make that writable, or set XDG_CACHE_HOME to a folder of your own; until then `train` and `show` "
+        "name no share of them",
+    ),
     "low-ceiling": (
         "large products reach only {share} of the datasheet",
         "look for a lowered power limit, heat, or another program on the card; then nanodyno doctor --again",

@@ -16,5 +16,5 @@ def show_doing(console: Console) -> Generator[Callable[[str], None]]:
         return
     columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("")
+        task = progress.add_task("starting")
         yield lambda words: progress.update(task, description=words)

@@ -44,6 +44,11 @@ def percent(share: float) -> str:
     return f"{_two_digits(value)}%"
 
 
+def spread(share: float) -> str:
+    """To the tenth of a percent: ±1.6%, ±0.1%; less than half of one is <0.1%."""
+    return f"±{share:.1%}" if share >= 0.0005 else "<0.1%"
+
+
 def epochs(value: float) -> str:
     """Passes over the data: 1.25, 0.0053."""
     return f"{value:.2f}" if value == 0 or value >= 1 else _two_digits(value)
@@ -91,6 +96,20 @@ def short_time(seconds: float) -> str:
 def rate(value: float) -> str:
     """Tokens per second: 463,292."""
     return f"{value:,.0f}"
+
+
+def about(value: float, digits: int = 3) -> str:
+    """As many digits as a prediction knows: 18,800; 148; 7.53."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:.0f}"
+    rounded = float(f"{value:.{digits - 1}e}")
+    decimals = digits - 1 - math.floor(math.log10(abs(rounded)))
+    return f"{rounded:,.{max(decimals, 0)}f}"
+
+
+def about_percent(share: float) -> str:
+    """A predicted fraction: 59%, 5.3%."""
+    return f"{about(share * 100, 2)}%"
 
 
 def threads(number: int) -> str:

@@ -1,6 +1,7 @@
 """Memory over micro-batch as stacked bars of letters, one for each component, with the card's line."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -21,6 +22,8 @@ PARTS = (
     ("context", "x", "bright_black", "context"),
     ("fragmentation", "f", "bright_blue", "fragmentation"),
 )
+SMALL = ("+", "bright_white", "smaller parts")
+"""Those that are less than a cell."""
 LABEL_WIDTH = 5
 AMOUNT_WIDTH = 11
 MOST_WIDTH = 120
@@ -28,59 +31,85 @@ BEYOND = 1.25
 """How much further than the card's line the bars are drawn, in shares of it."""
 LEGEND_COLUMNS = 3
 LINE = "│"
+BEYOND_MARK = ("»", "")
 
 
 def memory_bars(
     candidates: Sequence[Candidate], asked: int, limit_bytes: int | None, width: int
 ) -> RenderableType:
     """A bar a micro-batch; one that ends in » goes on beyond the picture."""
-    room = max(20, min(width, MOST_WIDTH) - LABEL_WIDTH - AMOUNT_WIDTH)
+    labels = _aligned((f"{each.setup.batch_size} " for each in candidates), LABEL_WIDTH)
+    amounts = _aligned((f"  {quantities.gib(each.memory.total)}" for each in candidates), AMOUNT_WIDTH)
+    room = max(20, min(width, MOST_WIDTH) - len(labels[0]) - len(amounts[0]))
     largest = max(each.memory.total for each in candidates)
     end = largest if limit_bytes is None else min(largest, round(limit_bytes * BEYOND))
     end = max(end, limit_bytes or 0)
     line = None if limit_bytes is None else min(room - 1, round(room * limit_bytes / end))
-    rows = [_row(each, asked, end, room, line) for each in candidates]
+    bars = [_cells(each.memory, end, room) for each in candidates]
+    rows = [
+        Text.assemble(
+            (label, "bold" if each.setup.batch_size == asked else ""), _bar(cells, room, line), amount
+        )
+        for each, label, cells, amount in zip(candidates, labels, bars, amounts, strict=True)
+    ]
     title = "memory over micro-batch"
     if limit_bytes is not None:
-        title += f"; {LINE} is the card's {quantities.gib(limit_bytes)}"
-    return Group(Text(title, style="bold"), *rows, _legend())
+        title += f"; {LINE} is the limit of {quantities.gib(limit_bytes)}"
+    return Group(Text(title, style="bold"), *rows, _legend(any(SMALL[:2] in bar for bar in bars)))
 
 
-def _row(each: Candidate, asked: int, end: int, room: int, line: int | None) -> Text:
-    size = each.setup.batch_size
-    row = Text(f"{size:>{LABEL_WIDTH - 1}} ", style="bold" if size == asked else "")
-    cells = _cells(each.memory, end, room)
-    beyond = each.memory.total > end
+def _aligned(words: Iterable[str], least: int) -> list[str]:
+    every = list(words)
+    width = max(least, *map(len, every))
+    return [each.rjust(width) for each in every]
+
+
+def _bar(cells: Sequence[tuple[str, str]], room: int, line: int | None) -> Text:
+    bar = Text()
     for column in range(room):
         letter, colour = cells[column] if column < len(cells) else (" ", "")
         if column == line and letter == " ":
-            row.append(LINE, style="bold")
+            bar.append(LINE, style="bold")
         elif column == line:
-            row.append(LINE, style=f"bold black on {colour}")
-        elif beyond and column == room - 1:
-            row.append("»")
+            bar.append(LINE, style=f"bold black on {colour}")
         else:
-            row.append(letter, style=f"black on {colour}" if colour else "")
-    row.append(f"{quantities.gib(each.memory.total):>{AMOUNT_WIDTH}}")
-    return row
+            bar.append(letter, style=f"black on {colour}" if colour else "")
+    return bar
 
 
 def _cells(memory: Memory, end: int, room: int) -> list[tuple[str, str]]:
-    """Rounded at each boundary, so that the whole bar is as long as its total."""
-    cells: list[tuple[str, str]] = []
-    reached = 0
-    for key, letter, colour, _ in PARTS:
-        reached += memory.components[key]
-        cells += [(letter, colour)] * (min(room, round(room * reached / end)) - len(cells))
-    return cells
+    """Rounded at each boundary, so that the whole bar is as long as its total.
+
+    A part of at least a cell has one that way. Smaller ones stand together at the end: they have a cell at
+    least, if need be one of the largest part's.
+    """
+    sizes = {key: room * memory.components[key] / end for key, _, _, _ in PARTS}
+    counts: dict[str, int] = {}
+    reached = 0.0
+    for key, size in sizes.items():
+        if size >= 1:
+            counts[key] = _boundary(reached + size, room) - _boundary(reached, room)
+            reached += size
+    small = _boundary(room * memory.total / end, room) - sum(counts.values())
+    if small < 1 and any(0 < size < 1 for size in sizes.values()):
+        small = 1
+        if counts:
+            counts[max(counts, key=lambda key: counts[key])] -= 1
+    cells = [(letter, colour) for key, letter, colour, _ in PARTS for _ in range(counts.get(key, 0))]
+    cells += [SMALL[:2]] * small
+    return [*cells[: room - 1], BEYOND_MARK] if memory.total > end else cells
 
 
-def _legend() -> Table:
+def _boundary(value: float, room: int) -> int:
+    """Halves up: round() takes them to the even number, and a part between two of them would have no cell."""
+    return min(room, math.floor(value + 0.5))
+
+
+def _legend(has_small: bool) -> Table:
     legend = Table.grid(padding=(0, 2))
     legend.add_column(width=LABEL_WIDTH - 2)
-    entries = [
-        Text.assemble((letter, f"black on {colour}"), f" {words}") for _, letter, colour, words in PARTS
-    ]
+    shown = [each[1:] for each in PARTS] + ([SMALL] if has_small else [])
+    entries = [Text.assemble((letter, f"black on {colour}"), f" {words}") for letter, colour, words in shown]
     for first in range(0, len(entries), LEGEND_COLUMNS):
         legend.add_row("", *entries[first : first + LEGEND_COLUMNS])
     return legend
