@@ -1,0 +1,312 @@
+"""The search of `tune`: which candidates to measure next, decided from what was measured before.
+
+`Search.asks` is a generator that is fed answers, so that the bench and a simulation drive the same code. It
+goes from many candidates and few samples to few candidates and many:
+  screening   each candidate in one process, briefly: micro-batches first, then other switches at good ones
+  halving     those near the best once more, until few enough are left
+  final       these few afresh, in rounds by turns: the figures that are shown come from here alone, so that
+              the winner's luck in being picked is no part of them
+Times are seconds of one token or of one iteration, as long as it is the same for all.
+"""
+
+import math
+import statistics
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from nanodyno.analysis.budget import Budget, Reading, read, read_cut_short
+from nanodyno.analysis.repeats import Visit
+from nanodyno.analysis.verdict import MARGIN
+
+SCREENING_SHARE, HALVING_SHARE = 0.5, 0.65
+"""Of the time, at which these stages are over at the latest; what they leave is the final's."""
+NEAR = 0.05
+"""Slower by this much than the best so far, a candidate still takes part."""
+FALLEN = 0.15
+"""Slower by this much, a micro-batch says that those beyond it are slow too."""
+FINALISTS = 4
+MOST_VARIANTS = 8
+FEWEST_ROUNDS = 3
+"""Of the final: for fewer there are fewer finalists."""
+FINAL = Budget(looks=(4, 8))
+ANCHORS = 3
+"""Measured candidates from which on predictions are held against them."""
+
+Stage = Literal["screening", "halving", "final"]
+Loss = Literal["too-large", "tight", "failed", "disturbed", "no-time"]
+"""tight: measured, and without the room that a whole run needs."""
+Reason = Literal[Loss, "larger", "beyond", "predicted-slow", "not-needed"]
+"""larger: a smaller micro-batch was too large; beyond: a nearer one has fallen off; not-needed: another
+switch at a micro-batch that is not good."""
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A candidate as the search sees it."""
+
+    name: str
+    batch_size: int
+    switches: str = ""
+    """The same for candidates that differ in their micro-batch only."""
+    variant: bool = False
+    """Tried only if its micro-batch proves good."""
+    predicted_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Rules:
+    seconds: float
+    """For everything."""
+    at_once: int = 1
+    """Devices that measure side by side."""
+    margin: float = MARGIN
+    trust: float = 0.15
+    """How far a prediction may be off: what is predicted to be slower by more is not tried."""
+
+    @property
+    def screening_visit(self) -> float:
+        """Seconds that a process iterates for at most."""
+        return min(3.0, max(0.5, self.seconds / 100))
+
+    @property
+    def final_visit(self) -> float:
+        return min(6.0, max(1.0, self.seconds / 60))
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Measure each of these in a process of its own, in this order."""
+
+    stage: Stage
+    round: int
+    names: tuple[str, ...]
+    visit_seconds: float
+    until: float
+    """In seconds since the search began: what is not measured by then is left."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of an ask; a name that is missing everywhere had no time."""
+
+    spent: float
+    """Seconds since the search began."""
+    seconds: Mapping[str, float] = field(default_factory=dict[str, float])
+    bytes: Mapping[str, int] = field(default_factory=dict[str, int])
+    lost: Mapping[str, Loss] = field(default_factory=dict[str, Loss])
+
+
+@dataclass(frozen=True)
+class Pick:
+    """Who won, by the final's figures; or, where there was no time for one, by those before."""
+
+    chosen: str
+    """Of those within the margin of the fastest the one that needs least memory."""
+    fastest: str
+    near: tuple[str, ...]
+    """Within the margin of the fastest as measured, the fastest among them, fastest first."""
+    reading: Reading | None
+    """Of the final; None without one."""
+
+
+class Search:
+    def __init__(self, entrants: Sequence[Entrant], rules: Rules) -> None:
+        self._entrants = {each.name: each for each in entrants}
+        self._rules = rules
+        self._times: dict[str, list[float]] = {}
+        self._bytes: dict[str, int] = {}
+        self._visits = 0
+        self._spent = 0.0
+        self.left_out: dict[str, Reason] = {}
+        self.final: list[Visit] = []
+        self.finalists: tuple[str, ...] = ()
+
+    def asks(self) -> Generator[Ask, Answer, None]:
+        plain = [each for each in self._entrants.values() if not each.variant]
+        yield from self._screen(plain)
+        yield from self._screen(self._variants())
+        yield from self._halve()
+        yield from self._measure_afresh()
+
+    def pick(self) -> Pick | None:
+        """By what is known now; None while nothing is that could be chosen."""
+        reading = self._reading()
+        estimates = final_estimates(reading.kept) if reading is not None else {}
+        estimates = estimates or {name: self._estimate(name) for name in self._able()}
+        if not estimates:
+            return None
+        fastest, *_ = order = sorted(estimates, key=lambda name: estimates[name])
+        most = estimates[fastest] * (1 + self._rules.margin)
+        near = tuple(name for name in order if estimates[name] <= most)
+        chosen = min(near, key=lambda name: self._bytes.get(name, math.inf))
+        return Pick(chosen, fastest, near, reading)
+
+    @property
+    def measured(self) -> int:
+        """Candidates that have a time."""
+        return len(self._times)
+
+    @property
+    def visit_cost(self) -> float | None:
+        """Seconds that a visit took so far with all that belongs to it; None before the first."""
+        return self._spent / self._visits if self._visits else None
+
+    def _screen(self, entrants: Iterable[Entrant]) -> Generator[Ask, Answer, None]:
+        waiting = list(entrants)
+        while waiting:
+            worth = [each for each in waiting if self._is_worth_it(each)]
+            now, waiting = worth[: self._rules.at_once], worth[self._rules.at_once :]
+            end = self._rules.seconds * (SCREENING_SHARE if self.measured >= 2 else 1.0)
+            if now and not self._has_time(1, end):
+                self.left_out |= {each.name: "no-time" for each in worth}
+                return
+            if now:
+                yield from self._ask("screening", 0, [each.name for each in now], end)
+
+    def _is_worth_it(self, entrant: Entrant) -> bool:
+        reason = self._reason_against(entrant)
+        if reason is not None:
+            self.left_out[entrant.name] = reason
+        return reason is None
+
+    def _reason_against(self, entrant: Entrant) -> Reason | None:
+        alike = [
+            each
+            for each in self._entrants.values()
+            if each.switches == entrant.switches and each.name != entrant.name
+        ]
+        if any(
+            self.left_out.get(each.name) == "too-large" and each.batch_size <= entrant.batch_size
+            for each in alike
+        ):
+            return "larger"
+        best = self._best()
+        if best is None:
+            return None
+        size, limit = self._entrants[best].batch_size, self._estimate(best)
+        between = [
+            each for each in alike if each.name in self._times and _lies_between(size, each, entrant)
+        ]
+        if any(self._estimate(each.name) > limit * (1 + FALLEN) for each in between):
+            return "beyond"
+        expected = self._expected(entrant)
+        return "predicted-slow" if expected is not None and expected > limit * (1 + self._rules.trust) else None
+
+    def _expected(self, entrant: Entrant) -> float | None:
+        """By its prediction, scaled to what the others took."""
+        ratios = [
+            self._estimate(name) / predicted
+            for name in self._times
+            if (predicted := self._entrants[name].predicted_seconds) is not None
+        ]
+        if entrant.predicted_seconds is None or len(ratios) < ANCHORS:
+            return None
+        return entrant.predicted_seconds * statistics.median(ratios)
+
+    def _variants(self) -> list[Entrant]:
+        """Other switches at micro-batches that are good, the best micro-batch first."""
+        variants = [each for each in self._entrants.values() if each.variant]
+        best = self._best()
+        limit = math.inf if best is None else self._estimate(best) * (1 + NEAR)
+        able = sorted(self._able(), key=self._estimate)
+        good = list(dict.fromkeys(self._entrants[n].batch_size for n in able if self._estimate(n) <= limit))
+        chosen = [each for size in good for each in variants if each.batch_size == size]
+        if best is None:  # nothing fits as it is: smaller switches may
+            chosen = variants
+        chosen = chosen[:MOST_VARIANTS]
+        self.left_out |= {each.name: "not-needed" for each in variants if each not in chosen}
+        return chosen
+
+    def _halve(self) -> Generator[Ask, Answer, None]:
+        number = 1
+        end = self._rules.seconds * HALVING_SHARE
+        left = self._near()[: 4 * FINALISTS]
+        while len(left) > FINALISTS and self._has_time(len(left), end):
+            yield from self._ask("halving", number, left if number % 2 else left[::-1], end)
+            left = sorted((name for name in left if self._is_able(name)), key=self._estimate)
+            left = left[: max(FINALISTS, math.ceil(len(left) / 2))]
+            number += 1
+        self.finalists = tuple(left[:FINALISTS])
+
+    def _measure_afresh(self) -> Generator[Ask, Answer, None]:
+        rules = self._rules
+        while len(self.finalists) > 2 and not self._has_time(FEWEST_ROUNDS * len(self.finalists), rules.seconds):
+            self.finalists = self.finalists[:-1]
+        for number in range(FINAL.most_rounds):
+            names = [name for name in self.finalists if self._is_able(name)]
+            if not names or not self._has_time(len(names), rules.seconds):
+                return
+            if len(names) == 1 and number >= FINAL.looks[0]:  # nothing to tell it apart from
+                return
+            yield from self._ask("final", number, names if number % 2 == 0 else names[::-1], rules.seconds)
+            reading = read(self.final, FINAL, reference=self.finalists[0], margin=rules.margin)
+            if reading is not None and reading.finished and len(names) > 1:
+                return
+
+    def _reading(self) -> Reading | None:
+        if not self.final:
+            return None
+        leader, margin = self.finalists[0], self._rules.margin
+        reading = read(self.final, FINAL, reference=leader, margin=margin)
+        return reading or read_cut_short(self.final, FINAL, reference=leader, margin=margin)
+
+    def _ask(self, stage: Stage, number: int, names: Sequence[str], until: float) -> Generator[Ask, Answer, None]:
+        visit = self._rules.final_visit if stage == "final" else self._rules.screening_visit
+        answer = yield Ask(stage, number, tuple(names), visit, until)
+        self._spent = answer.spent
+        self._visits += len(names)
+        self._bytes |= answer.bytes
+        for name in names:
+            self._take(stage, number, name, answer)
+
+    def _take(self, stage: Stage, number: int, name: str, answer: Answer) -> None:
+        if (seconds := answer.seconds.get(name)) is not None:
+            if stage == "final":
+                self.final.append(Visit(name, number, number, seconds))
+            else:
+                self._times.setdefault(name, []).append(seconds)
+        if (loss := answer.lost.get(name)) is not None:
+            self.left_out[name] = loss
+        elif name not in self._times:
+            self.left_out[name] = "no-time"
+
+    def _has_time(self, visits: int, end: float) -> bool:
+        """By what visits took so far, side by side where there are several devices."""
+        cost = self.visit_cost
+        if cost is None:
+            return True
+        return self._spent + cost * math.ceil(visits / self._rules.at_once) * self._rules.at_once <= end
+
+    def _near(self) -> list[str]:
+        able = sorted(self._able(), key=self._estimate)
+        return [name for name in able if self._estimate(name) <= self._estimate(able[0]) * (1 + NEAR)]
+
+    def _able(self) -> list[str]:
+        return [name for name in self._times if self._is_able(name)]
+
+    def _is_able(self, name: str) -> bool:
+        return name not in self.left_out
+
+    def _best(self) -> str | None:
+        return min(self._able(), key=self._estimate, default=None)
+
+    def _estimate(self, name: str) -> float:
+        return statistics.geometric_mean(self._times[name])
+
+
+def final_estimates(visits: Sequence[Visit]) -> dict[str, float]:
+    """Over the rounds that all have in common, so that a slow moment of the machine favours none."""
+    rounds: dict[int, dict[str, float]] = {}
+    for visit in visits:
+        rounds.setdefault(visit.round, {})[visit.config] = visit.seconds
+    names = {visit.config for visit in visits}
+    common = [each for each in rounds.values() if each.keys() == names]
+    if not common:
+        return {}
+    return {name: statistics.geometric_mean(each[name] for each in common) for name in names}
+
+
+def _lies_between(best: int, middle: Entrant, far: Entrant) -> bool:
+    low, high = sorted((best, far.batch_size))
+    return low < middle.batch_size < high
