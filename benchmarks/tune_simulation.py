@@ -1,6 +1,6 @@
 """Does tune find the fastest? Searches over made-up cards and configs, with the truth known.
 
-    python benchmarks/tune_simulation.py [--searches 500] [--machines NAME ...] [--budget 300] [--seed 1] [--json]
+    python benchmarks/tune_simulation.py [--searches 500] [--machines NAME ...] [--budget 300] [--json]
 
 A surface has up to ten micro-batches, whose speed rises and flattens, sometimes to fall again; switches that
 make a difference of some percent or none (near-ties); a cliff, beyond which memory is out, and a stretch
@@ -25,7 +25,7 @@ import numpy as np
 
 from machines import MACHINES, Machine, drawn, fresh_visits
 from nanodyno.analysis.search import Answer, Ask, Entrant, Loss, Rules, Search, final_estimates
-from nanodyno.analysis.steady import ENOUGH_FROM, is_enough, summarise
+from nanodyno.analysis.steady import ENOUGH_FROM, ProcessSummary, is_enough, summarise
 from scores import Share
 
 DRAWN = "any machine"
@@ -73,7 +73,7 @@ def draw_surface(rng: np.random.Generator) -> Surface:
             needs[name] = round(1e9 * (1 + size * (1 + 0.1 * (switch != ""))))
             if size <= cliff:
                 (tight if size > 0.9 * cliff and size > 1 else fitting).add(name)
-    order = sorted(entrants, key=lambda each: (each.predicted_seconds or 0.0))
+    order = sorted(entrants, key=lambda each: each.predicted_seconds or 0.0)
     return Surface(tuple(order), seconds, needs, frozenset(fitting), frozenset(tight))
 
 
@@ -90,18 +90,22 @@ class Clockwork:
 
     def answer(self, ask: Ask) -> Answer:
         seconds: dict[str, float] = {}
+        precision: dict[str, float] = {}
         lost: dict[str, Loss] = {}
         for name in ask.names:
             self.spent += self._start
             if name not in self._surface.fitting | self._surface.tight:
                 lost[name] = "too-large"
                 continue
-            seconds[name] = self._visit(name, ask)
+            summary = self._visit(name, ask)
+            seconds[name] = summary.seconds
+            precision[name] = summary.precision or 0.0
             if name in self._surface.tight:
                 lost[name] = "tight"
-        return Answer(self.spent, seconds, {name: self._surface.bytes[name] for name in seconds}, lost)
+        needs = {name: self._surface.bytes[name] for name in seconds}
+        return Answer(self.spent, seconds, precision, needs, lost)
 
-    def _visit(self, name: str, ask: Ask) -> float:
+    def _visit(self, name: str, ask: Ask) -> ProcessSummary:
         most = min(2 * ENOUGH_FROM, int(ask.visit_seconds / ITERATION_SECONDS))
         times = np.exp(self._noise[self.visits % MOST_VISITS]) * self._surface.seconds[name]
         self.visits += 1
@@ -110,7 +114,7 @@ class Clockwork:
         self.spent += len(kept) * ITERATION_SECONDS
         summary = summarise(kept[:most])
         assert summary is not None
-        return summary.seconds
+        return summary
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,12 @@ from nanodyno.analysis.budget import Budget, Reading, read, read_cut_short
 from nanodyno.analysis.repeats import Visit
 from nanodyno.analysis.verdict import MARGIN
 
-SCREENING_SHARE, HALVING_SHARE = 0.5, 0.65
+SCREENING_SHARE, HALVING_SHARE = 0.55, 0.65
 """Of the time, at which these stages are over at the latest; what they leave is the final's."""
 NEAR = 0.05
 """Slower by this much than the best so far, a candidate still takes part."""
+UNSURE = 0.05
+"""How far the mean of a process may be off that had too few iterations to tell."""
 FALLEN = 0.15
 """Slower by this much, a micro-batch says that those beyond it are slow too."""
 FINALISTS = 4
@@ -67,11 +69,11 @@ class Rules:
     @property
     def screening_visit(self) -> float:
         """Seconds that a process iterates for at most."""
-        return min(3.0, max(0.5, self.seconds / 100))
+        return min(3.0, max(1.0, self.seconds / 60))
 
     @property
     def final_visit(self) -> float:
-        return min(6.0, max(1.0, self.seconds / 60))
+        return min(6.0, max(1.5, self.seconds / 50))
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,8 @@ class Answer:
     spent: float
     """Seconds since the search began."""
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
+    precision: Mapping[str, float] = field(default_factory=dict[str, float])
+    """To which each process knew its own mean, as a share of it."""
     bytes: Mapping[str, int] = field(default_factory=dict[str, int])
     lost: Mapping[str, Loss] = field(default_factory=dict[str, Loss])
 
@@ -116,6 +120,7 @@ class Search:
         self._rules = rules
         self._times: dict[str, list[float]] = {}
         self._bytes: dict[str, int] = {}
+        self._precision: dict[str, float] = {}
         self._visits = 0
         self._spent = 0.0
         self.left_out: dict[str, Reason] = {}
@@ -132,7 +137,8 @@ class Search:
     def pick(self) -> Pick | None:
         """By what is known now; None while nothing is that could be chosen."""
         reading = self._reading()
-        estimates = final_estimates(reading.kept) if reading is not None else {}
+        kept = [] if reading is None else [visit for visit in reading.kept if self._is_able(visit.config)]
+        estimates = final_estimates(kept)
         estimates = estimates or {name: self._estimate(name) for name in self._able()}
         if not estimates:
             return None
@@ -185,13 +191,13 @@ class Search:
         if best is None:
             return None
         size, limit = self._entrants[best].batch_size, self._estimate(best)
-        between = [
-            each for each in alike if each.name in self._times and _lies_between(size, each, entrant)
-        ]
+        between = [each for each in alike if each.name in self._times and _lies_between(size, each, entrant)]
         if any(self._estimate(each.name) > limit * (1 + FALLEN) for each in between):
             return "beyond"
         expected = self._expected(entrant)
-        return "predicted-slow" if expected is not None and expected > limit * (1 + self._rules.trust) else None
+        return (
+            "predicted-slow" if expected is not None and expected > limit * (1 + self._rules.trust) else None
+        )
 
     def _expected(self, entrant: Entrant) -> float | None:
         """By its prediction, scaled to what the others took."""
@@ -231,7 +237,9 @@ class Search:
 
     def _measure_afresh(self) -> Generator[Ask, Answer, None]:
         rules = self._rules
-        while len(self.finalists) > 2 and not self._has_time(FEWEST_ROUNDS * len(self.finalists), rules.seconds):
+        while len(self.finalists) > 2 and not self._has_time(
+            FEWEST_ROUNDS * len(self.finalists), rules.seconds
+        ):
             self.finalists = self.finalists[:-1]
         for number in range(FINAL.most_rounds):
             names = [name for name in self.finalists if self._is_able(name)]
@@ -240,7 +248,7 @@ class Search:
             if len(names) == 1 and number >= FINAL.looks[0]:  # nothing to tell it apart from
                 return
             yield from self._ask("final", number, names if number % 2 == 0 else names[::-1], rules.seconds)
-            reading = read(self.final, FINAL, reference=self.finalists[0], margin=rules.margin)
+            reading = read(self.final, FINAL, reference=names[0], margin=rules.margin)
             if reading is not None and reading.finished and len(names) > 1:
                 return
 
@@ -251,12 +259,15 @@ class Search:
         reading = read(self.final, FINAL, reference=leader, margin=margin)
         return reading or read_cut_short(self.final, FINAL, reference=leader, margin=margin)
 
-    def _ask(self, stage: Stage, number: int, names: Sequence[str], until: float) -> Generator[Ask, Answer, None]:
+    def _ask(
+        self, stage: Stage, number: int, names: Sequence[str], until: float
+    ) -> Generator[Ask, Answer, None]:
         visit = self._rules.final_visit if stage == "final" else self._rules.screening_visit
         answer = yield Ask(stage, number, tuple(names), visit, until)
         self._spent = answer.spent
         self._visits += len(names)
         self._bytes |= answer.bytes
+        self._precision |= answer.precision
         for name in names:
             self._take(stage, number, name, answer)
 
@@ -279,8 +290,13 @@ class Search:
         return self._spent + cost * math.ceil(visits / self._rules.at_once) * self._rules.at_once <= end
 
     def _near(self) -> list[str]:
+        """Those that may be the best, for all that is known: a restless machine leaves more of them open."""
         able = sorted(self._able(), key=self._estimate)
-        return [name for name in able if self._estimate(name) <= self._estimate(able[0]) * (1 + NEAR)]
+        return [name for name in able if self._is_near(name, able[0])]
+
+    def _is_near(self, name: str, best: str) -> bool:
+        unsure = self._precision.get(name, UNSURE) + self._precision.get(best, UNSURE)
+        return self._estimate(name) <= self._estimate(best) * (1 + max(NEAR, unsure))
 
     def _able(self) -> list[str]:
         return [name for name in self._times if self._is_able(name)]

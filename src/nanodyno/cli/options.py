@@ -75,3 +75,11 @@ def count_of(text: str, option: str) -> int:
     if number < 1:
         raise NanodynoError(f"{option}={text} is not a number of tokens", "for example 10B, 2.5M or 100000")
     return number
+
+
+def bytes_of(text: str, option: str) -> int:
+    """12GB or 11.2GiB: cards are sold by GB and mean 2^30 bytes."""
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)\s*(?:GB|GiB|G)?", text.strip(), re.IGNORECASE)
+    if found is None or float(found[1]) == 0:
+        raise NanodynoError(f"{option}={text} is no size", "for example 12GB or 11.2GiB")
+    return int(float(found[1]) * 2**30)
