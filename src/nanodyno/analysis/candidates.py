@@ -164,7 +164,8 @@ class _Card:
         """Every way to spend less memory on the path that the trainer takes."""
         config, held = self._wanted.config, self._wanted.held
         fused = self._settled(config).kernels == "fused"
-        levels = RECOMPUTE if fused and config.recompute == "auto" else (config.recompute,)
+        given = "none" if config.recompute == "auto" else config.recompute
+        levels = RECOMPUTE if fused and "recompute" not in held else (given,)
         graphs = (True, False) if fused and "cuda_graph" not in held else (config.cuda_graph,)
         offloads = (False, True) if fused and "offload_moments" not in held else (config.offload_moments,)
         usual = config.loss_rows or (self._auto_rows() if fused else None)
@@ -190,6 +191,8 @@ class _Card:
         assert setup is not None
         if setup.kernels == "autograd":
             yield {"compile": not config.compile}
+            if ground.has_triton and ground.dtype == "bfloat16" and not config.dropout:
+                yield {"kernels": "fused", "loss_rows": self._auto_rows()}
             return
         other_rows = self._auto_rows() if setup.loss_rows == FEWEST_ROWS else FEWEST_ROWS
         yield {"loss_rows": other_rows}

@@ -32,6 +32,7 @@ Code = Literal[
     "no-fresh",
     "not-all-tried",
     "few-divisors",
+    "nothing-fits",
     "nothing-measured",
 ]
 
@@ -60,7 +61,11 @@ def tune_findings(tuning: Tuning) -> tuple[Finding, ...]:
 
 
 def _of_ends(tuning: Tuning) -> Iterator[Finding]:
-    if tuning.pick is None:
+    too_large = [each for each in tuning.candidates if tuning.left_out.get(each.name) == "too-large"]
+    if tuning.pick is None and too_large:
+        smallest = min(too_large, key=lambda each: each.batch_size)
+        yield Finding("nothing-fits", {"name": smallest.name, "number": len(too_large)})
+    elif tuning.pick is None:
         yield Finding("nothing-measured", {"candidates": len(tuning.candidates)})
     elif tuning.pick.reading is None:
         yield Finding("no-fresh", {"budget_seconds": tuning.budget_seconds})

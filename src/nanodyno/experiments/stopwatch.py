@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Protocol, Self
 
 from nanodyno.analysis.search import Ask
@@ -32,9 +31,7 @@ class Stopwatch(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *ended: object) -> None: ...
 
 
 @dataclass
@@ -61,9 +58,7 @@ class BenchStopwatch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *ended: object) -> None:
         self._close()
 
     def measure(self, ask: Ask, names: list[str], seconds_left: float) -> dict[str, ProbeResult]:

@@ -66,22 +66,25 @@ class Bench:
     make: MakeStopwatch = BenchStopwatch
     look: Look = look_around
     cache: Path | None = None
+    clock: Callable[[], float] = time.monotonic
 
 
 def tune(wish: Wish, watch: WatchTune = lambda _: None, bench: Bench | None = None) -> Tuning:
     """Searches until it knows or the time is up. Ctrl-C ends it with what is known by then."""
     bench = bench or Bench()
+    began = bench.clock()
     place = bench.look(wish.config, wish.memory_limit_bytes)
     vocab_size, notes = vocabulary_of(wish.config)
     wanted = Wanted(wish.config, vocab_size, wish.allow_different, wish.held)
     candidates = candidates_for(wanted, place.ground)
+    limit = allocator_limit(wish, place)
     _refuse_unless_one_fits(candidates, place)
     journal = Journal(question_of(wish, place), wish.again, bench.cache)
-    limit = _allocator_limit(wish, place)
     jobs = {each.name: ProbeJob(config=each.config, memory_limit_bytes=limit) for each in candidates}
     try:
         with bench.make(jobs, watch, REDO[place.ground.device_type]) as stopwatch:
-            course = _Course(wish, place, candidates, journal, stopwatch, watch)
+            course = _Course(wish, place, candidates, journal, stopwatch, watch, bench.clock)
+            course.spent = bench.clock() - began
             tuning = course.run((*notes, *place.notes, *journal.notes))
     finally:
         journal.close()
@@ -124,11 +127,17 @@ def question_of(wish: Wish, place: Place) -> Question:
     )
 
 
-def _allocator_limit(wish: Wish, place: Place) -> int | None:
+def allocator_limit(wish: Wish, place: Place) -> int | None:
     """Of an emulated card what is left beside the context."""
     if wish.memory_limit_bytes is None or place.ground.device_type != "cuda":
         return wish.memory_limit_bytes
-    return wish.memory_limit_bytes - place.ground.context_bytes
+    left = wish.memory_limit_bytes - place.ground.context_bytes
+    if left <= 0:
+        context = place.ground.context_bytes / GIB
+        raise NanodynoError(
+            f"--memory-limit leaves nothing: CUDA's context alone takes {context:.2f} GiB here", "give more"
+        )
+    return left
 
 
 def _refuse_unless_one_fits(candidates: tuple[Candidate, ...], place: Place) -> None:
@@ -164,6 +173,7 @@ class _Course:
     journal: Journal
     stopwatch: Stopwatch
     watch: WatchTune
+    clock: Callable[[], float]
     spent: float = 0.0
     reused: int = 0
     results: dict[str, ProbeResult] = field(default_factory=dict[str, ProbeResult])
@@ -224,9 +234,9 @@ class _Course:
         found = self._remembered(ask)
         missing = [name for name in ask.names if name not in found]
         if missing:
-            began = time.monotonic()
+            began = self.clock()
             measured = self.stopwatch.measure(ask, missing, ask.until - self.spent)
-            cost = time.monotonic() - began
+            cost = self.clock() - began
             self.spent += cost
             for name in missing:
                 result = measured.get(name) or self._cut_short(name)

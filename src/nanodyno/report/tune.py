@@ -165,8 +165,8 @@ def _margin(tuning: Tuning) -> Iterator[str]:
     if ground.usable_bytes is not None:
         context, margin = quantities.gib(ground.context_bytes), quantities.gib(ground.margin_bytes)
         yield (
-            f"fits: the measured peak that the allocator holds, what an evaluation adds, {context} of context "
-            f"and {margin} left free, in {quantities.gib(ground.usable_bytes)}"
+            f"fits: the measured peak that the allocator holds, what an evaluation adds, {context} of "
+            f"context and {margin} left free, in {quantities.gib(ground.usable_bytes)}"
         )
     reused = f", {tuning.reused} probes of an earlier search among them" if tuning.reused else ""
     of = quantities.clock(tuning.budget_seconds)

@@ -44,6 +44,8 @@ WORDS: dict[Code, str] = {
     "--budget goes on from here",
     "few-divisors": "{sequences} sequences an iteration have no divisors in between: with "
     "--tokens_per_iter={tokens:.0f} there is more to choose from",
+    "nothing-fits": "even {name} ran out of memory, as all {number} that were tried: a smaller model "
+    "(--n_layer, --n_embd), a shorter --block_size or a larger --memory-limit would help",
     "nothing-measured": "none of {candidates} candidates could be measured",
 }
 PARTS = {"logits_and_loss": "logits and loss", "largest_temporary": "temporaries", "optimiser": "moments"}
