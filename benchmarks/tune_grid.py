@@ -36,6 +36,7 @@ from nanodyno.recipes import load_settings, override, parse_overrides
 from nanodyno.records.files import GrowingFile
 
 ANCHOR_EVERY = 8
+SPARE_TRIES = 2
 
 
 @dataclass(frozen=True)
@@ -71,12 +72,15 @@ def grid_points(candidates: Sequence[Candidate], most: int, winner: str | None) 
 def next_points(points: Sequence[str], lines: Sequence[Line], processes: int) -> list[str]:
     """Those that lack a process, the ones with the fewest first."""
     made = {name: [each for each in lines if each.name == name and not each.is_anchor] for name in points}
-    lacking = [
-        name
-        for name, each in made.items()
-        if len(each) < processes and not any(line.seconds is None for line in each)
-    ]
+    lacking = [name for name, each in made.items() if _is_lacking(each, processes)]
     return sorted(lacking, key=lambda name: len(made[name]))
+
+
+def _is_lacking(made: Sequence[Line], processes: int) -> bool:
+    """What does not fit is done; what something else kept from being measured gets another try or two."""
+    measured = [line for line in made if line.seconds is not None]
+    fits = not any(line.why == "out-of-memory" for line in made)
+    return fits and len(measured) < processes and len(made) < processes + SPARE_TRIES
 
 
 def relative_times(lines: Sequence[Line]) -> dict[str, list[float]]:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from nanodyno.cli.options import INTERRUPTED, Json, bytes_of, console_for, seconds_of
-from nanodyno.errors import NanodynoError
+from nanodyno.errors import NanodynoError, RunFailed
 
 if TYPE_CHECKING:
     from nanodyno.analysis.tuning import Tuning
+    from nanodyno.config import RunConfig
     from nanodyno.experiments.tune import Bench, Wish
     from nanodyno.recipes import Settings
 
@@ -133,6 +134,47 @@ def tuned(settings: "Settings", asked: Asked, json: bool) -> "Tuning":
         display.close()
 
 
+def tuned_for_training(settings: "Settings", held: frozenset[str], json: bool) -> "Settings":
+    """The settings with what an earlier search found here, or a search now; either is told."""
+    asked = Asked(held=held)
+    wish = wish_of(settings, asked)
+
+    from nanodyno.analysis.tuning import rows_of
+    from nanodyno.experiments.tune import applied, recall, tuned_settings
+    from nanodyno.report.progress import say
+    from nanodyno.report.tune import verdict_lines
+
+    console = console_for(json=True)
+    known, whence = recall(wish), " by an earlier search"
+    if known is None:
+        say(
+            console,
+            f"no tuning of this config is known on this machine: first a search, {asked.budget} at most",
+        )
+        tuning = tuned(settings, asked, json)
+        for line, style in verdict_lines(tuning, rows_of(tuning)):
+            say(console, line, style)
+        if tuning.interrupted:
+            raise typer.Exit(INTERRUPTED)
+        if tuning.chosen is None:
+            raise RunFailed("tune found nothing to train with", "leave --tune out, or see `nanodyno tune`")
+        known, whence = applied(wish.config, tuning.chosen.config), ""
+    changes = tuned_settings(wish.config, known)
+    words = " ".join(f"--{key}={value}" for key, value in changes.items()) or "as it is"
+    say(console, f"tuned for this machine{whence}: {words}")
+    return with_changes(settings, wish.config, changes)
+
+
+def with_changes(settings: "Settings", config: "RunConfig", changes: dict[str, object]) -> "Settings":
+    """Tokens per iteration and per evaluation stay, though they may have been given in micro-batches."""
+    from nanodyno.recipes import override
+
+    kept: dict[str, object] = {"tokens_per_iter": config.tokens_per_iter}
+    if config.eval_iters is not None:
+        kept["eval_tokens"] = config.eval_tokens
+    return override(settings, changes | kept)
+
+
 def _bench(ray: str | None) -> "Bench | None":
     if ray is None:
         return None
@@ -167,13 +209,9 @@ def _show(tuning: "Tuning", settings: "Settings", source: str, write: Path | Non
 def toml_text(settings: "Settings", tuning: "Tuning", changes: dict[str, object]) -> str:
     """The settings as they were given, with the tuned ones: nothing of the machine but as a comment."""
     from nanodyno.analysis.tuning import rows_of
-    from nanodyno.config import RunConfig
     from nanodyno.report.tune import title_words, verdict_lines
 
-    values = {key: value for key, value in settings.values.items() if key in RunConfig.model_fields}
-    values |= changes | {"tokens_per_iter": tuning.asked.tokens_per_iter}
-    values |= {"eval_tokens": tuning.asked.eval_tokens} if values.pop("eval_iters", None) else {}
-    values.pop("gradient_accumulation_steps", None)
+    values = with_changes(settings, tuning.asked, changes).values
     told = [title_words(tuning, settings.name), *(line for line, _ in verdict_lines(tuning, rows_of(tuning)))]
     comments = [f"# {line.strip()}" for line in ("Tuned by nanodyno.", *told)]
     lines = [f"{key} = {_toml(value)}" for key, value in values.items() if value is not None]

@@ -18,8 +18,10 @@ MANY_PROCESSES = 10**6
 class Stopwatch(Protocol):
     """What a search measures with; closed when it ends, however it ends."""
 
-    at_once: int
-    """Devices that measure side by side."""
+    @property
+    def at_once(self) -> int:
+        """Devices that measure side by side."""
+        ...
 
     def measure(self, ask: Ask, names: list[str], seconds_left: float) -> dict[str, ProbeResult]:
         """One visit of each of these, as far as the time goes: a name may be missing."""
@@ -46,7 +48,11 @@ class BenchStopwatch:
 
     at_once = 1
 
-    def __init__(self, jobs: Mapping[str, ProbeJob], watch: WatchProbe, redo: int) -> None:
+    def __init__(
+        self, jobs: Mapping[str, ProbeJob], watch: WatchProbe, redo: int, processes: int = MANY_PROCESSES
+    ) -> None:
+        """processes: as many as there will be at most."""
+        self._processes = processes
         self._jobs = jobs
         self._watch = watch
         self._redo = redo
@@ -86,7 +92,7 @@ class BenchStopwatch:
                 precision=PRECISION,
                 visit_seconds=ask.visit_seconds,
                 redo=self._redo,
-                most_processes=MANY_PROCESSES,
+                most_processes=self._processes,
                 breakdown=ask.stage == "screening",
             )
             self._bench, self._stage = Bench(self._jobs, plan, self._tell), ask.stage
