@@ -129,7 +129,7 @@ def tuned(settings: "Settings", asked: Asked, json: bool) -> "Tuning":
 
     display = make_tune_display(console_for(json or not sys.stdout.isatty()), wish.budget_seconds)
     try:
-        return search(wish, display, _bench(asked.ray))
+        return search(wish, display, bench_for(asked.ray))
     finally:
         display.close()
 
@@ -145,7 +145,7 @@ def tuned_for_training(settings: "Settings", held: frozenset[str], json: bool) -
     from nanodyno.report.tune import verdict_lines
 
     console = console_for(json=True)
-    known, whence = recall(wish), " by an earlier search"
+    known, whence = recall(wish, bench_for(None)), " by an earlier search"
     if known is None:
         say(
             console,
@@ -175,7 +175,7 @@ def with_changes(settings: "Settings", config: "RunConfig", changes: dict[str, o
     return override(settings, changes | kept)
 
 
-def _bench(ray: str | None) -> "Bench | None":
+def bench_for(ray: str | None) -> "Bench | None":
     if ray is None:
         return None
     from nanodyno.experiments.cluster import ray_bench

@@ -68,6 +68,7 @@ class BenchStopwatch:
         self._close()
 
     def measure(self, ask: Ask, names: list[str], seconds_left: float) -> dict[str, ProbeResult]:
+        self._latest = None
         self._until = time.monotonic() + seconds_left
         bench = self._bench_for(ask)
         self._latest = _Latest(bench, ask.round, names)

@@ -176,6 +176,8 @@ class _Course:
     clock: Callable[[], float]
     spent: float = 0.0
     reused: int = 0
+    under_way: list[str] = field(default_factory=list[str])
+    """Measured now, and not kept yet."""
     results: dict[str, ProbeResult] = field(default_factory=dict[str, ProbeResult])
     final: dict[str, Measured] = field(default_factory=dict[str, Measured])
 
@@ -227,14 +229,15 @@ class _Course:
         except KeyboardInterrupt:
             if ask is not None and ask.stage != "final":
                 for name, result in self.stopwatch.measured().items():
-                    self._keep(ask, name, result, 0.0)
+                    if name in self.under_way:
+                        self._keep(ask, name, result, 0.0)
             return True
 
     def _answer(self, ask: Ask) -> Answer:
         found = self._remembered(ask)
         missing = [name for name in ask.names if name not in found]
         if missing:
-            began = self.clock()
+            began, self.under_way = self.clock(), missing
             measured = self.stopwatch.measure(ask, missing, ask.until - self.spent)
             cost = self.clock() - began
             self.spent += cost
@@ -242,6 +245,7 @@ class _Course:
                 result = measured.get(name) or self._cut_short(name)
                 self._keep(ask, name, result, cost / len(missing))
                 found[name] = result
+            self.under_way = []
         return answer_of(self.spent, {name: found[name] for name in ask.names}, self.place, self.candidates)
 
     def _remembered(self, ask: Ask) -> dict[str, ProbeResult]:
@@ -298,7 +302,7 @@ class _Course:
             return
         each = search.visit_cost or self.wish.budget_seconds
         enough = math.ceil(VISITS_OF_TWO * each / 60)
-        told = f"--budget of {self.wish.budget_seconds:.0f} s is too short for two candidates here: "
+        told = f"--budget of {self.wish.budget_seconds:g} s is too short for two candidates here: "
         told += f"{search.measured} measured in {self.spent:.0f} s"
         raise NanodynoError(told, f"give --budget {enough}m or more: what was measured is kept")
 
