@@ -23,14 +23,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from nanodyno.analysis.asking import Ask
 from nanodyno.analysis.candidates import Candidate, Wanted, candidates_for
-from nanodyno.analysis.search import Ask
 from nanodyno.cli.options import bytes_of
 from nanodyno.config import build_config
 from nanodyno.errors import NanodynoError
+from nanodyno.experiments.course import answer_of
 from nanodyno.experiments.ground import look_around, vocabulary_of
 from nanodyno.experiments.stopwatch import BenchStopwatch, Stopwatch
-from nanodyno.experiments.tune import Wish, allocator_limit, answer_of
+from nanodyno.experiments.tune import allocator_limit
+from nanodyno.experiments.wish import Wish
 from nanodyno.probe.messages import ProbeJob
 from nanodyno.recipes import load_settings, override, parse_overrides
 from nanodyno.records.files import GrowingFile

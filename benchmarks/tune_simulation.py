@@ -24,7 +24,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from machines import MACHINES, Machine, drawn, fresh_visits
-from nanodyno.analysis.search import Answer, Ask, Entrant, Loss, Rules, Search, final_estimates
+from nanodyno.analysis.asking import Answer, Ask, Entrant, Loss, Rules, final_estimates
+from nanodyno.analysis.search import Search
 from nanodyno.analysis.steady import ENOUGH_FROM, ProcessSummary, is_enough, summarise
 from scores import Share
 

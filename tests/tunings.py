@@ -9,8 +9,8 @@ from typing import Any, Self
 import pytest
 
 from checkups import build_device, build_machine
+from nanodyno.analysis.asking import Ask
 from nanodyno.analysis.candidates import Ground
-from nanodyno.analysis.search import Ask
 from nanodyno.config import RunConfig, build_config
 from nanodyno.experiments.ground import Place
 from nanodyno.experiments.tune import Bench

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
+from nanodyno.analysis.asking import Answer, Ask, Entrant, Loss, Rules, final_estimates
 from nanodyno.analysis.repeats import Visit
-from nanodyno.analysis.search import Answer, Ask, Entrant, Loss, Rules, Search, final_estimates
+from nanodyno.analysis.search import Search
 
 COST = 5.0
 
@@ -80,6 +81,13 @@ def test_of_those_within_the_margin_the_one_with_least_memory_is_chosen() -> Non
     pick = search.pick()
     assert pick is not None
     assert (pick.chosen, pick.fastest, pick.near) == ("8", "16", ("16", "8", "4"))
+
+
+def test_a_little_memory_is_no_reason_to_take_the_slower_of_two() -> None:
+    search, _ = drive(sizes(4, 8), {"4": 1.005, "8": 1.0}, needs={"4": 100, "8": 102})
+    pick = search.pick()
+    assert pick is not None
+    assert pick.chosen == "8"
 
 
 def test_beyond_one_that_runs_out_of_memory_nothing_larger_is_tried() -> None:

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from nanodyno.analysis.search import Ask
+from nanodyno.analysis.asking import Ask
 from nanodyno.config import build_config
 from nanodyno.errors import NanodynoError, RunFailed
 from nanodyno.experiments.cluster import Cluster, RayStopwatch, Slot, ray_bench, slots_of
 from nanodyno.experiments.node import Errand
-from nanodyno.experiments.tune import Wish, tune
+from nanodyno.experiments.tune import tune
+from nanodyno.experiments.wish import Wish
 from nanodyno.probe.messages import ProbeJob
 from nanodyno.records.probe import Measured
 

@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from nanodyno.analysis.search import Ask
+from nanodyno.analysis.asking import Ask
 from nanodyno.config import build_config
 from nanodyno.experiments.stopwatch import BenchStopwatch, visit_of
 from nanodyno.probe.messages import ProbeJob

@@ -9,7 +9,8 @@ import pytest
 
 from nanodyno.analysis.tuning import Heard, Tuning, rows_of
 from nanodyno.errors import NanodynoError
-from nanodyno.experiments.tune import Wish, applied, recall, tune
+from nanodyno.experiments.tune import recall, tune
+from nanodyno.experiments.wish import Wish, applied
 from nanodyno.records.probe import ProbeResult
 
 GIB = 2**30

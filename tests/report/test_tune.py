@@ -9,11 +9,12 @@ from typing import Any, get_args
 import pytest
 from rich.console import Console
 
-from nanodyno.analysis.search import Reason
+from nanodyno.analysis.asking import Reason
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.tune_findings import Code, Finding, tune_findings
 from nanodyno.analysis.tuning import Asked, Heard, Tuning, curve_of, rows_of
-from nanodyno.experiments.tune import Wish, tune
+from nanodyno.experiments.tune import tune
+from nanodyno.experiments.wish import Wish
 from nanodyno.records.probe import ProbeProgress, ProbeResult
 from nanodyno.report.document import to_json
 from nanodyno.report.tune import tune_document, tune_page

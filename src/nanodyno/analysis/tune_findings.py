@@ -81,7 +81,7 @@ def _of_choice(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
         return
     by_name = {row.name: row for row in rows}
     chosen, fastest = by_name[pick.chosen], by_name[pick.fastest]
-    saved = (fastest.needs_bytes or fastest.peak_bytes or 0) - (chosen.needs_bytes or chosen.peak_bytes or 0)
+    saved = (fastest.peak_bytes or 0) - (chosen.peak_bytes or 0)
     if chosen.tokens_per_second and fastest.tokens_per_second:
         slower = 1 - chosen.tokens_per_second.estimate / fastest.tokens_per_second.estimate
         yield Finding("smaller-for-free", {"fastest": pick.fastest, "slower": slower, "saved_bytes": saved})

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from nanodyno.analysis.asking import Ask, Entrant, Pick, Reason, Stage
 from nanodyno.analysis.candidates import Candidate, Ground
 from nanodyno.analysis.probes import ProbeSummary, summarise_probe
 from nanodyno.analysis.repeats import config_interval
-from nanodyno.analysis.search import Ask, Entrant, Pick, Reason, Stage
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.verdict import Comparison, compare
 from nanodyno.config import RunConfig

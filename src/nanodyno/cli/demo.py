@@ -81,7 +81,7 @@ def _tuned(device: str, json: bool, console: "Console") -> "dict[str, object]":
     """What makes the narrow one fastest on this machine; nothing where there was no time to find out."""
     from nanodyno.analysis.tuning import curve_of, rows_of
     from nanodyno.cli.tune import Asked, tuned
-    from nanodyno.experiments.tune import tuned_settings
+    from nanodyno.experiments.wish import tuned_settings
     from nanodyno.report.tune import tune_table, verdict_lines
 
     width, *_ = WIDTHS.values()

@@ -14,7 +14,8 @@ from nanodyno.errors import NanodynoError, RunFailed
 if TYPE_CHECKING:
     from nanodyno.analysis.tuning import Tuning
     from nanodyno.config import RunConfig
-    from nanodyno.experiments.tune import Bench, Wish
+    from nanodyno.experiments.tune import Bench
+    from nanodyno.experiments.wish import Wish
     from nanodyno.recipes import Settings
 
 DEFAULT_BUDGET = "5m"
@@ -105,7 +106,7 @@ class Asked:
 
 def wish_of(settings: "Settings", asked: Asked) -> "Wish":
     from nanodyno.config import build_config
-    from nanodyno.experiments.tune import Wish
+    from nanodyno.experiments.wish import Wish
 
     seconds = seconds_of(asked.budget)
     if seconds is None:
@@ -140,7 +141,8 @@ def tuned_for_training(settings: "Settings", held: frozenset[str], json: bool) -
     wish = wish_of(settings, asked)
 
     from nanodyno.analysis.tuning import rows_of
-    from nanodyno.experiments.tune import applied, recall, tuned_settings
+    from nanodyno.experiments.tune import recall
+    from nanodyno.experiments.wish import applied, tuned_settings
     from nanodyno.report.progress import say
     from nanodyno.report.tune import verdict_lines
 
@@ -184,7 +186,7 @@ def bench_for(ray: str | None) -> "Bench | None":
 
 
 def _show(tuning: "Tuning", settings: "Settings", source: str, write: Path | None, json: bool) -> None:
-    from nanodyno.experiments.tune import tuned_settings
+    from nanodyno.experiments.wish import tuned_settings
 
     chosen = tuning.chosen
     changes = {} if chosen is None else tuned_settings(tuning.asked, chosen.config)

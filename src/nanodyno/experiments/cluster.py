@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from nanodyno.analysis.search import Ask
+from nanodyno.analysis.asking import Ask
 from nanodyno.config import RunConfig
 from nanodyno.data.prepare.ray import connected
 from nanodyno.errors import NanodynoError, RunFailed

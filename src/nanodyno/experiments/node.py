@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from nanodyno.analysis.search import Ask
+from nanodyno.analysis.asking import Ask
 from nanodyno.config import RunConfig
 from nanodyno.experiments.ground import Place, look_around
 from nanodyno.experiments.stopwatch import BenchStopwatch

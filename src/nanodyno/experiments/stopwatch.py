@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from nanodyno.analysis.search import Ask
+from nanodyno.analysis.asking import Ask
 from nanodyno.probe.bench import Bench, Plan, TimeUp
 from nanodyno.probe.messages import ProbeJob
 from nanodyno.records.probe import Failed, Measured, ProbeProgress, ProbeResult, WatchProbe

@@ -2,7 +2,7 @@
 
 import math
 
-from nanodyno.analysis.search import Reason
+from nanodyno.analysis.asking import Reason
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.tune_findings import Code, Finding
 from nanodyno.analysis.tuning import Row
