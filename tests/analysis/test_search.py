@@ -123,13 +123,20 @@ def test_predictions_count_once_three_others_have_shown_what_they_are_worth() ->
 
 def test_other_switches_are_tried_at_good_micro_batches_only() -> None:
     entrants = [*sizes(2, 4, 8), *(Entrant(f"{n} graph", n, "graph", variant=True) for n in (2, 4, 8))]
-    times = {"2": 1.12, "4": 1.03, "8": 1.0, "8 graph": 0.9, "4 graph": 1.1}
+    times = {"2": 1.12, "4": 1.03, "8": 1.0, "8 graph": 1.01, "4 graph": 1.1}
     search, asks = drive(entrants, times)
     assert screened(asks) == ["2", "4", "8", "8 graph", "4 graph"]
     assert search.left_out == {"2 graph": "not-needed"}
+
+
+def test_a_switch_that_wins_is_tried_at_the_other_micro_batches_too() -> None:
+    entrants = [*sizes(2, 4, 8), *(Entrant(f"{n} threads", n, "threads", variant=True) for n in (2, 4, 8))]
+    times = {"2": 1.1, "4": 1.1, "8": 1.0, "8 threads": 0.5, "4 threads": 0.4, "2 threads": 0.45}
+    search, asks = drive(entrants, times)
+    assert screened(asks) == ["2", "4", "8", "8 threads", "4 threads", "2 threads"]
     pick = search.pick()
     assert pick is not None
-    assert pick.chosen == "8 graph"
+    assert pick.chosen == "4 threads"
 
 
 def test_many_near_the_best_are_halved_until_few_are_left() -> None:

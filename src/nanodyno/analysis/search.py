@@ -53,6 +53,7 @@ class Search:
         plain = [each for each in self._entrants.values() if not each.variant]
         yield from self._screen(plain)
         yield from self._screen(self._variants())
+        yield from self._screen(self._followers())
         yield from self._halve()
         yield from self._measure_afresh()
 
@@ -149,6 +150,22 @@ class Search:
         chosen = chosen[:MOST_VARIANTS]
         self.left_out |= {each.name: "not-needed" for each in variants if each not in chosen}
         return chosen
+
+    def _followers(self) -> list[Entrant]:
+        """Where another switch is the best so far, it is tried at the other micro-batches too, near ones
+        first: the best micro-batch with it may be another."""
+        name = self._best()
+        best = None if name is None else self._entrants[name]
+        if best is None or not best.variant:
+            return []
+        found = [
+            each
+            for each in self._entrants.values()
+            if each.switches == best.switches and self.left_out.get(each.name) == "not-needed"
+        ]
+        for each in found:
+            del self.left_out[each.name]
+        return sorted(found, key=lambda each: abs(math.log(each.batch_size / best.batch_size)))
 
     def _halve(self) -> Generator[Ask, Answer, None]:
         number = 1

@@ -47,8 +47,7 @@ class Finding:
 
 def tune_findings(tuning: Tuning) -> tuple[Finding, ...]:
     rows = rows_of(tuning)
-    chosen = None if tuning.pick is None else tuning.pick.chosen
-    curve = [row for row in curve_of(rows, chosen) if row.reason is None]
+    curve = _comparable(tuning, rows)
     return (
         *_of_ends(tuning),
         *_of_choice(tuning, rows),
@@ -60,14 +59,30 @@ def tune_findings(tuning: Tuning) -> tuple[Finding, ...]:
     )
 
 
+def _comparable(tuning: Tuning, rows: Sequence[Row]) -> list[Row]:
+    """By micro-batch, with switches as the chosen one has them: otherwise they would pass for its doing."""
+    chosen = tuning.chosen
+    alike = [
+        row
+        for row in rows
+        if row.reason is None
+        and (
+            row.candidate.switches == chosen.switches
+            if chosen and chosen.variant
+            else not row.candidate.variant
+        )
+    ]
+    return curve_of(alike, None if chosen is None else chosen.name)
+
+
 def _of_ends(tuning: Tuning) -> Iterator[Finding]:
     too_large = [each for each in tuning.candidates if tuning.left_out.get(each.name) == "too-large"]
-    if tuning.pick is None and too_large:
+    if tuning.pick is None and too_large and not tuning.interrupted:
         smallest = min(too_large, key=lambda each: each.batch_size)
         yield Finding("nothing-fits", {"name": smallest.name, "number": len(too_large)})
-    elif tuning.pick is None:
+    elif tuning.pick is None and not tuning.interrupted:
         yield Finding("nothing-measured", {"candidates": len(tuning.candidates)})
-    elif tuning.pick.reading is None:
+    elif tuning.pick is not None and tuning.pick.reading is None and not tuning.interrupted:
         yield Finding("no-fresh", {"budget_seconds": tuning.budget_seconds})
     untried = [each for each in tuning.candidates if tuning.left_out.get(each.name) == "no-time"]
     if untried:

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -43,7 +44,8 @@ def tune_page(tuning: Tuning, name: str, width: int) -> RenderableType:
         pieces += [Text(), tune_picture(curve, chosen, width)]
     found = [finding_words(each) for each in tune_findings(tuning)]
     if found:
-        pieces += [Text(), Text("why", style="bold"), *(Text(f"  {words}") for words in found)]
+        indented = (Padding(words, (0, 0, 0, 2), expand=False) for words in map(Text, found))
+        pieces += [Text(), Text("why", style="bold"), *indented]
     remarks = [*_margin(tuning), *tuning.notes]
     return Group(*pieces, *([Text()] if remarks else []), *(Text(each, style="dim") for each in remarks))
 
@@ -140,7 +142,8 @@ def verdict_lines(tuning: Tuning, rows: Sequence[Row]) -> Iterator[tuple[str, st
         return
     chosen = by_name[pick.chosen]
     afresh = "" if chosen.is_final else "; by the search alone, not measured afresh"
-    yield f"chosen: {chosen.name}: {rate_words(chosen)}, {memory_words(chosen)}{afresh}", "bold green"
+    word = "the best so far" if tuning.interrupted else "chosen"
+    yield f"{word}: {chosen.name}: {rate_words(chosen)}, {memory_words(chosen)}{afresh}", "bold green"
     asked = next((row for row in rows if _is_asked(row, tuning)), None)
     if (
         asked is not None
@@ -149,7 +152,8 @@ def verdict_lines(tuning: Tuning, rows: Sequence[Row]) -> Iterator[tuple[str, st
         and chosen.tokens_per_second
     ):
         gain = chosen.tokens_per_second.estimate / asked.tokens_per_second.estimate - 1
-        yield f"  {100 * gain:+.1f}% against {asked.name}, as it was asked for", ""
+        looked = "" if asked.is_final and chosen.is_final else " (a first look)"
+        yield f"  {100 * gain:+.1f}% against {asked.name}, as it was asked for{looked}", ""
     for each in against_chosen(tuning):
         change = 100 * (1 / each.ratio.estimate - 1)
         yield f"  {each.config}: {change:+.1f}%, {call_words(each)}", ""

@@ -40,7 +40,7 @@ WORDS: dict[Code, str] = {
     "smaller-for-free": "{fastest}, {slower:.1%} faster as measured, counts as tied and takes {saved} more",
     "no-fresh": "no time was left to measure the best afresh: these figures are of the search itself, and "
     "the winner's may be lucky; give more --budget, the same command goes on",
-    "not-all-tried": "{number} more were not tried for lack of time, the first of them {first}: a longer "
+    "not-all-tried": "not tried for lack of time: {number} more, the first of them {first}; a longer "
     "--budget goes on from here",
     "few-divisors": "{sequences} sequences an iteration have no divisors in between: with "
     "--tokens_per_iter={tokens:.0f} there is more to choose from",
