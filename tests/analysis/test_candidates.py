@@ -151,3 +151,15 @@ def test_where_nothing_can_fit_the_smallest_of_each_micro_batch_is_told(usable: 
     found = on_card(usable)
     assert all(each.hopeless for each in found.values())
     assert [each.batch_size for each in found.values()].count(1) == 1
+
+
+def test_a_config_that_only_the_fused_way_has_is_not_tried_without_it() -> None:
+    found = on_card(139, gpt2(residual_dtype="bfloat16"))
+    assert {each.setup.kernels for each in found.values() if each.setup} == {"fused"}
+    assert {each.config.residual_dtype for each in found.values()} == {"bfloat16"}
+
+
+@pytest.mark.parametrize("usable", [2.5, 4, 6, 9, 24])
+def test_names_tell_candidates_apart_on_every_card(usable: float) -> None:
+    found = candidates_for(Wanted(gpt2(), VOCABULARY, allow_different=True), card(usable))
+    assert len({each.name for each in found}) == len(found) == len({each.setup for each in found})

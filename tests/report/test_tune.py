@@ -183,3 +183,23 @@ def test_a_file_gets_a_line_for_each_visit_and_a_terminal_also_the_time(tunings:
         display(ProbeProgress("8 x 2", 0, "warming up"))
         display.close()
     assert "1 min 05 s of 6 min 40 s  a first look at up to" in shown.get()
+
+
+def test_a_micro_batch_that_fits_by_its_switches_says_which_and_what_it_spares(
+    tunings: Any, tmp_path: Path
+) -> None:
+    """Of GPT-2 124M on 12 GiB, 32 needs recompute: what blocks keep is 36 bytes x 768 x 12 x 32,768 then."""
+
+    def answer(config: Any) -> ProbeResult:
+        return tunings.visit(config, 1 + 1 / config.batch_size, 5 * GIB)
+
+    config = tunings.config(n_layer=12, n_embd=768, n_head=12, batch_size=8, tokens_per_iter=2**19)
+    tuning = tune(Wish(config, 900.0), bench=tunings.stopwatch(answer).bench(tmp_path))
+    (numbers,) = [
+        each.numbers
+        for each in tune_findings(tuning)
+        if each.code == "made-to-fit" and each.numbers["size"] == 32
+    ]
+    assert numbers["switches"] == "recompute=light"
+    assert numbers["part"] == "activations"
+    assert numbers["part_bytes"] == pytest.approx(36 * 768 * 12 * 32 * 1024, rel=0.05)

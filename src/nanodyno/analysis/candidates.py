@@ -89,8 +89,10 @@ def candidates_for(wanted: Wanted, ground: Ground) -> tuple[Candidate, ...]:
     if ground.device_type != "cuda":
         return tuple(_on_host(wanted, ground, sizes))
     card = _Card(wanted, ground)
-    found = [each for size in sizes for each in card.at(size)]
-    return tuple(sorted(found, key=lambda each: (each.hopeless, each.predicted_seconds or 0.0)))
+    found: dict[Setup | None, Candidate] = {}
+    for each in (each for size in sizes for each in card.at(size)):
+        found.setdefault(each.setup, each)  # what comes to the same for the trainer is one candidate
+    return tuple(sorted(found.values(), key=lambda each: (each.hopeless, each.predicted_seconds or 0.0)))
 
 
 def micro_batches(sequences: int, asked: int) -> list[int]:
@@ -165,7 +167,8 @@ class _Card:
         config, held = self._wanted.config, self._wanted.held
         fused = self._settled(config).kernels == "fused"
         given = "none" if config.recompute == "auto" else config.recompute
-        levels = RECOMPUTE if fused and "recompute" not in held else (given,)
+        free = "recompute" not in held or config.recompute == "auto"
+        levels = RECOMPUTE if fused and free else (given,)
         graphs = (True, False) if fused and "cuda_graph" not in held else (config.cuda_graph,)
         offloads = (False, True) if fused and "offload_moments" not in held else (config.offload_moments,)
         usual = config.loss_rows or (self._auto_rows() if fused else None)
@@ -197,12 +200,13 @@ class _Card:
         other_rows = self._auto_rows() if setup.loss_rows == FEWEST_ROWS else FEWEST_ROWS
         yield {"loss_rows": other_rows}
         yield {"cuda_graph": not setup.cuda_graph}
-        if setup.recompute == "none" and not (setup.offload_moments or config.fp8):
+        if setup.recompute == "none" and not setup.offload_moments and not _is_fused_only(config):
             yield {"kernels": "autograd", "compile": True, "loss_rows": None, "recompute": "none"}
         if self._wanted.allow_different:
             sides = self._shape.n_embd % FP8_MULTIPLE or self._shape.vocab_size % FP8_MULTIPLE
             for flip in DIFFERENT:
-                if "fp8" not in flip or (ground.has_fp8 and not sides):
+                possible = "fp8" not in flip or (ground.has_fp8 and not sides)
+                if possible and not ("moments_dtype" in flip and setup.offload_moments):
                     yield dict(flip)
 
     def _auto_rows(self) -> int | None:
@@ -246,6 +250,11 @@ class _Card:
     def _is_safe(self, candidate: Candidate) -> bool:
         usable = self._ground.usable_bytes
         return usable is None or _bytes(candidate) + self._ground.margin_bytes <= usable
+
+
+def _is_fused_only(config: RunConfig) -> bool:
+    other = config.residual_dtype != "float32" or config.moments_dtype != "float32" or config.fp8
+    return other or config.kernels == "fused" or config.attention == "cudnn-packed"
 
 
 def _bytes(candidate: Candidate) -> int:

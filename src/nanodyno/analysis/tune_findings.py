@@ -1,12 +1,15 @@
 """Why a micro-batch is fast or slow, fits or not: conclusions from what the probes saw, as data."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from nanodyno.analysis.candidates import Candidate, micro_batches
 from nanodyno.analysis.probes import time_shares
 from nanodyno.analysis.tuning import Row, Tuning, curve_of, rows_of
+from nanodyno.costs.calibration import calibration_for
+from nanodyno.costs.memory import memory_of
+from nanodyno.costs.setup import rows_by_memory
 from nanodyno.records.probe import Measured
 
 LAUNCH_BOUND = 0.25
@@ -179,17 +182,20 @@ def _does_not_fit(candidate: Candidate, usable: int | None) -> Finding:
 
 
 def _made_to_fit(tuning: Tuning, row: Row) -> Iterator[Finding]:
-    """A micro-batch that fits by its switches alone."""
+    """A micro-batch that fits by its switches alone, and what it would need without them."""
     setup, usable = row.candidate.setup, tuning.ground.usable_bytes
-    if setup is None or usable is None or setup.recompute == "none" or row.candidate.variant:
+    if setup is None or usable is None or row.candidate.variant or not row.candidate.switches:
         return
-    yield Finding(
-        "made-to-fit",
-        {
-            "size": row.candidate.batch_size,
-            "switches": " ".join(f"{k}={v}" for k, v in row.candidate.switches),
-        },
-    )
+    rows = rows_by_memory(usable, setup.shape, setup.dtype) if setup.kernels == "fused" else None
+    bare = replace(setup, recompute="none", loss_rows=rows, offload_moments=False)
+    memory = memory_of(bare, calibration_for(tuning.ground.card, setup.dtype))
+    if memory.total + tuning.ground.margin_bytes <= usable:
+        return
+    part = max(memory.components, key=memory.components.__getitem__)
+    numbers: dict[str, float | str] = {"size": row.candidate.batch_size, "needs_bytes": memory.total}
+    numbers |= {"part": part, "part_bytes": memory.components[part]}
+    numbers["switches"] = " ".join(f"{key}={value}" for key, value in row.candidate.switches)
+    yield Finding("made-to-fit", numbers)
 
 
 def _of_divisors(tuning: Tuning) -> Iterator[Finding]:

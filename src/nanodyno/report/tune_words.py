@@ -34,7 +34,8 @@ WORDS: dict[Code, str] = {
     "flat": "flat from {from} to {to}: within {within:.0%} of the fastest",
     "falls": "falls again: {to} is {loss:.0%} slower than {from}",
     "does-not-fit": "{name} does not fit: about {needs} by prediction, of which {part} take {part_size}",
-    "made-to-fit": "{size} fits with {switches}",
+    "made-to-fit": "{size} fits with {switches}; without, it would need about {needs} and leave too little: "
+    "{part} take {part_size}",
     "tight": "{name} fits, but leaves {left} where {margin} are to be left for a desktop and a whole run",
     "switch": "{setting} at {size}: {change} in speed, {saved} in memory (a first look: one process or two)",
     "smaller-for-free": "{fastest}, {slower:.1%} faster as measured, counts as tied and takes {saved} more",
