@@ -59,6 +59,7 @@ def draw_surface(rng: np.random.Generator) -> Surface:
     fall = rng.choice([0.0, 0.0, float(rng.uniform(0.0, 0.03))])  # per doubling beyond where it is flat
     flat = float(rng.choice(sizes))
     variants = {f"switch {n}": float(rng.normal(0.0, 0.03)) for n in range(int(rng.integers(0, 4)))}
+    memory = {"": 1.0} | {name: float(rng.choice([0.9, 1.0, 1.1])) for name in variants}
     cliff = sizes[int(rng.integers(1, len(sizes) + 1)) - 1] * float(rng.uniform(1.0, 2.0))
     off = float(rng.uniform(0.02, 0.07))
     predicts = rng.random() < 0.7
@@ -71,7 +72,7 @@ def draw_surface(rng: np.random.Generator) -> Surface:
             seconds[name] = (1 + half / size) * math.exp(fall * beyond + gain + uneven)
             predicted = seconds[name] * math.exp(float(rng.normal(0, off))) if predicts else None
             entrants.append(Entrant(name, size, switch, bool(switch), predicted))
-            needs[name] = round(1e9 * (1 + size * (1 + 0.1 * (switch != ""))))
+            needs[name] = round(1e9 * (1 + size * memory[switch]))
             if size <= cliff:
                 (tight if size > 0.9 * cliff and size > 1 else fitting).add(name)
     order = sorted(entrants, key=lambda each: each.predicted_seconds or 0.0)

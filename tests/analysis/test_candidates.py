@@ -115,8 +115,8 @@ def test_a_switch_of_the_recipe_is_where_the_search_starts_and_not_where_it_ends
     assert found["64 x 8"].config.recompute == "none"
 
 
-def test_without_triton_the_trainers_own_way_is_tried_compiled_and_not() -> None:
-    found = candidates_for(Wanted(gpt2(), VOCABULARY), card(139, has_triton=False))
+def test_without_triton_the_trainers_own_way_is_tried_and_compiling_where_it_was_not_asked_for() -> None:
+    found = candidates_for(Wanted(gpt2(compile=False), VOCABULARY), card(139, has_triton=False))
     assert {each.setup.kernels for each in found if each.setup} == {"autograd"}
     assert {each.config.compile for each in found} == {True, False}
 

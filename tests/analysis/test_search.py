@@ -147,6 +147,22 @@ def test_many_near_the_best_are_halved_until_few_are_left() -> None:
     assert search.finalists == ("1", "2", "3", "4")
 
 
+def test_the_best_of_each_micro_batch_come_before_the_second_of_any() -> None:
+    entrants = [*sizes(8, 16), *(Entrant(f"{n} graph", n, "graph", variant=True) for n in (8, 16))]
+    search, _ = drive(entrants, {"8": 1.03, "16": 1.02, "16 graph": 1.0, "8 graph": 1.01})
+    assert search.finalists == ("16 graph", "8 graph", "16", "8")
+
+
+def test_a_switch_that_gains_nothing_and_saves_nothing_is_no_finalist() -> None:
+    entrants = [*sizes(8), *(Entrant(f"8 {name}", 8, name, variant=True) for name in ("even", "small"))]
+    times = {"8": 1.0, "8 even": 1.004, "8 small": 1.004}
+    search, _ = drive(entrants, times, needs={"8": 100, "8 even": 99, "8 small": 50})
+    assert search.finalists == ("8", "8 small")
+    pick = search.pick()
+    assert pick is not None
+    assert pick.chosen == "8 small"
+
+
 def test_the_time_is_kept_and_some_of_it_is_the_finals() -> None:
     times = {str(n): 1.0 + n / 1000 for n in range(1, 41)}
     search, asks = drive(sizes(*range(1, 41)), times, budget=100.0)

@@ -23,6 +23,7 @@ STEP = 1.3
 """Of many divisors those are tried that lie this far apart."""
 SURELY = 0.9
 """Of the memory that is predicted: what needs more than there is even so is not tried."""
+SWITCH_TRUST, SCALED_SWITCH_TRUST = 0.05, 0.3
 FP8_MULTIPLE = 16
 DIFFERENT: tuple[dict[str, object], ...] = (
     {"residual_dtype": "bfloat16"},
@@ -186,8 +187,15 @@ class _Card:
             if self._wanted.held & flip.keys():
                 continue
             other = self._predicted(size, now | flip)
-            if not other.hopeless and other.setup != first.setup:
+            hope = _seconds(other) <= _seconds(first) * (1 + self._switch_trust())
+            if hope and not other.hopeless and other.setup != first.setup:
                 yield replace(other, variant=True)
+
+    def _switch_trust(self) -> float:
+        """By how much slower a switch may be predicted, and still be tried: what is the same in both cancels
+        out, so that a card's own calibration tells more of it than of a whole iteration."""
+        own = self._ground.card is not None and self._calibration.verified
+        return SWITCH_TRUST if own else SCALED_SWITCH_TRUST
 
     def _flips(self, first: Candidate) -> Iterator[dict[str, object]]:
         setup, ground, config = first.setup, self._ground, self._wanted.config

@@ -26,7 +26,8 @@ UNSURE = 0.05
 FALLEN = 0.15
 """Slower by this much, a micro-batch says that those beyond it are slow too."""
 FINALISTS = 4
-MOST_VARIANTS = 8
+GOOD_SIZES, MOST_VARIANTS = 2, 8
+"""At how many micro-batches other switches are tried, and how many of them."""
 FEWEST_ROUNDS = 3
 """Of the final: for fewer there are fewer finalists."""
 FINAL = Budget(looks=(4, 8))
@@ -71,9 +72,11 @@ class Search:
         return Pick(self._smallest(near), fastest, near, reading)
 
     def _smallest(self, near: Sequence[str]) -> str:
-        """The fastest of those that need no more than the one that needs least, give or take a little."""
+        """Of those that need no more than the one that needs least, give or take a little: the fastest whose
+        switches were not turned for nothing, else the fastest."""
         least = min(self._bytes.get(name, 0) for name in near)
-        return next(name for name in near if self._bytes.get(name, 0) <= least * (1 + SAME_MEMORY))
+        small = [name for name in near if self._bytes.get(name, 0) <= least * (1 + SAME_MEMORY)]
+        return next((name for name in small if not self._entrants[name].variant), small[0])
 
     @property
     def measured(self) -> int:
@@ -144,7 +147,7 @@ class Search:
         limit = math.inf if best is None else self._estimate(best) * (1 + NEAR)
         able = sorted(self._able(), key=self._estimate)
         good = list(dict.fromkeys(self._entrants[n].batch_size for n in able if self._estimate(n) <= limit))
-        chosen = [each for size in good for each in variants if each.batch_size == size]
+        chosen = [each for size in good[:GOOD_SIZES] for each in variants if each.batch_size == size]
         if best is None:  # nothing fits as it is: smaller switches may
             chosen = variants
         chosen = chosen[:MOST_VARIANTS]
@@ -155,9 +158,9 @@ class Search:
         """Where another switch is the best so far, it is tried at the other micro-batches too, near ones
         first: the best micro-batch with it may be another."""
         name = self._best()
-        best = None if name is None else self._entrants[name]
-        if best is None or not best.variant:
+        if name is None or not self._gains(name, NEAR / 2):
             return []
+        best = self._entrants[name]
         found = [
             each
             for each in self._entrants.values()
@@ -176,7 +179,13 @@ class Search:
             left = sorted((name for name in left if self._is_able(name)), key=self._estimate)
             left = left[: max(FINALISTS, math.ceil(len(left) / 2))]
             number += 1
-        self.finalists = tuple(left[:FINALISTS])
+        self.finalists = tuple(self._spread(left)[:FINALISTS])
+
+    def _spread(self, names: Sequence[str]) -> list[str]:
+        """The best of each micro-batch before the second of any, each in their order."""
+        sizes = [self._entrants[name].batch_size for name in names]
+        places = [sizes[:place].count(size) for place, size in enumerate(sizes)]
+        return [name for _, name in sorted(zip(places, names, strict=True), key=lambda pair: pair[0])]
 
     def _measure_afresh(self) -> Generator[Ask, Answer, None]:
         rules = self._rules
@@ -233,9 +242,27 @@ class Search:
         return self._spent + cost * math.ceil(visits / self._rules.at_once) * self._rules.at_once <= end
 
     def _near(self) -> list[str]:
-        """Those that may be the best, for all that is known: a restless machine leaves more of them open."""
+        """Those that may be the best, for all that is known: a restless machine leaves more of them open. A
+        switch that neither gained anything nor saved memory is not turned."""
         able = sorted(self._able(), key=self._estimate)
-        return [name for name in able if self._is_near(name, able[0])]
+        near = [name for name in able if self._is_near(name, able[0])]
+        return [name for name in near if not self._entrants[name].variant or self._is_of_use(name)]
+
+    def _plain(self, name: str) -> list[str]:
+        """The candidates of its micro-batch as it was before the switch was turned."""
+        size = self._entrants[name].batch_size
+        able = (self._entrants[other] for other in self._able())
+        return [each.name for each in able if each.batch_size == size and not each.variant]
+
+    def _gains(self, name: str, least: float) -> bool:
+        """Whether it is a switch turned, and faster for it by so much."""
+        plain = min((self._estimate(other) for other in self._plain(name)), default=math.inf)
+        return self._entrants[name].variant and self._estimate(name) * (1 + least) < plain
+
+    def _is_of_use(self, name: str) -> bool:
+        saved = self._bytes.get(name, 0) * (1 + SAME_MEMORY)
+        smaller = all(saved < self._bytes.get(other, 0) for other in self._plain(name))
+        return smaller or self._gains(name, -self._precision.get(name, UNSURE))
 
     def _is_near(self, name: str, best: str) -> bool:
         unsure = self._precision.get(name, UNSURE) + self._precision.get(best, UNSURE)

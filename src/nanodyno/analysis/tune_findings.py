@@ -56,7 +56,7 @@ def tune_findings(tuning: Tuning) -> tuple[Finding, ...]:
         *_of_choice(tuning, rows),
         *_of_curve(curve),
         *_of_idling(tuning, curve),
-        *_of_switches(rows),
+        *_of_switches(tuning, rows),
         *_of_memory(tuning, rows),
         *_of_divisors(tuning),
     )
@@ -136,23 +136,28 @@ def _of_idling(tuning: Tuning, curve: Sequence[Row]) -> Iterator[Finding]:
         yield Finding(code, {"size": size, "idle": idle[size], "below": above or size})
 
 
-def _of_switches(rows: Sequence[Row]) -> Iterator[Finding]:
-    """A candidate beside the one of the same micro-batch that lacks its last switch."""
-    for row in rows:
-        others = [
-            each
-            for each in rows
-            if each.candidate.batch_size == row.candidate.batch_size and each.summary is not None
-        ]
-        base = next((each for each in others if each.candidate.switches == row.candidate.switches[:-1]), None)
-        if row.summary is None or not row.candidate.variant or base is None or base.summary is None:
+def _of_switches(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
+    """Each setting once: at the chosen micro-batch, else where it was tried first."""
+    chosen = tuning.chosen
+    order = sorted(rows, key=lambda row: chosen is None or row.candidate.batch_size != chosen.batch_size)
+    told = dict[str, Finding]()
+    for row in order:
+        base = next((each for each in rows if _lacks_one(each, row)), None)
+        if base is None or base.summary is None or row.summary is None:
             continue
-        key, value = row.candidate.switches[-1]
+        setting = "=".join(row.candidate.switches[-1])
         gain = base.summary.iteration_seconds / row.summary.iteration_seconds - 1
         saved = (base.peak_bytes or 0) - (row.peak_bytes or 0)
+        numbers: dict[str, float | str] = {"size": row.candidate.batch_size, "setting": setting}
         if abs(gain) >= WORTH:
-            numbers: dict[str, float | str] = {"size": row.candidate.batch_size, "setting": f"{key}={value}"}
-            yield Finding("switch", numbers | {"gain": gain, "saved_bytes": saved})
+            told.setdefault(setting, Finding("switch", numbers | {"gain": gain, "saved_bytes": saved}))
+    yield from told.values()
+
+
+def _lacks_one(base: Row, row: Row) -> bool:
+    """Of the same micro-batch, and without the last switch of the other."""
+    same = base.candidate.batch_size == row.candidate.batch_size and row.candidate.variant
+    return same and base.summary is not None and base.candidate.switches == row.candidate.switches[:-1]
 
 
 def _of_memory(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:

@@ -24,9 +24,11 @@ from nanodyno.report.tune_words import (
     memory_words,
     rate_words,
     spread_words,
+    switch_words,
 )
 
 WIDE = 100
+LEAST_SWITCHES = 15
 MARK = "*"
 
 
@@ -65,10 +67,11 @@ def tune_table(rows: Sequence[Row], chosen: str | None, width: int) -> Table:
     """Rates without ± are of the search, those with it were measured afresh in the final."""
     on_card = any(row.summary is not None and row.summary.card_share is not None for row in rows)
     ceiling = None if on_card else matmul_ceiling(rows)
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+    narrow = width < WIDE
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0 if narrow else 1))
     table.add_column("", no_wrap=True)
     table.add_column("micro-batch", justify="right", no_wrap=True)
-    table.add_column("switches", overflow="fold", max_width=None if width >= WIDE else 17)
+    table.add_column("switches", min_width=LEAST_SWITCHES)
     for title in ("memory", "ms/iter", "tok/s", "±", "of peak" if on_card else "of matmul"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("fits", no_wrap=True)
@@ -89,7 +92,7 @@ def _cells(row: Row, ceiling: float | None) -> list[str]:
     """ceiling: what shares are of where there is no datasheet."""
     config, summary, rate = row.candidate.config, row.summary, row.tokens_per_second
     split = f"{config.batch_size} x {config.gradient_accumulation_steps}"
-    switches = _switches(row.candidate)
+    switches = switch_words(row.candidate)
     if summary is None or rate is None:
         return [split, switches, _predicted(row.candidate), *[UNKNOWN] * 4, fits_words(row)]
     share = summary.card_share if ceiling is None else summary.flops_per_second / ceiling
@@ -107,10 +110,6 @@ def _cells(row: Row, ceiling: float | None) -> list[str]:
 
 def _predicted(candidate: Candidate) -> str:
     return UNKNOWN if candidate.memory is None else f"~{quantities.gib(candidate.memory.allocated)}"
-
-
-def _switches(candidate: Candidate) -> str:
-    return " ".join(f"{key}={value}" for key, value in candidate.switches) or UNKNOWN
 
 
 def _untried(rows: Sequence[Row]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from nanodyno.report import quantities
 LABEL_WIDTH = 6
 RATE_WIDTH = 11
 MEMORY_WIDTH = 10
-AMOUNT_WIDTH = 10
+AMOUNT_WIDTH = 11
 MOST_WIDTH = 120
 LEAST_ROOM = 16
 POINT, CHOSEN, LEFT, RIGHT, LINE, BAR = "o", "●", "├", "┤", "─", "▇"

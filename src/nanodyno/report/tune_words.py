@@ -3,6 +3,7 @@
 import math
 
 from nanodyno.analysis.asking import Reason
+from nanodyno.analysis.candidates import Candidate
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.tune_findings import Code, Finding
 from nanodyno.analysis.tuning import Row
@@ -37,7 +38,7 @@ WORDS: dict[Code, str] = {
     "made-to-fit": "{size} fits with {switches}; without, it would need about {needs} and leave too little: "
     "{part} take {part_size}",
     "tight": "{name} fits, but leaves {left} where {margin} are to be left for a desktop and a whole run",
-    "switch": "{setting} at {size}: {change} in speed, {saved} in memory (a first look: one process or two)",
+    "switch": "{setting} at {size}: {change} in speed, {saved} in memory (a first look)",
     "smaller-for-free": "{fastest}, {slower:.1%} faster as measured, counts as tied and takes {saved} more",
     "no-fresh": "no time was left to measure the best afresh: these figures are of the search itself, and "
     "the winner's may be lucky; give more --budget, the same command goes on",
@@ -48,6 +49,24 @@ WORDS: dict[Code, str] = {
     "nothing-fits": "even {name} ran out of memory, as all {number} that were tried: a smaller model "
     "(--n_layer, --n_embd), a shorter --block_size or a larger --memory-limit would help",
     "nothing-measured": "none of {candidates} candidates could be measured",
+}
+SWITCHES = {
+    "recompute=light": "recompute light",
+    "recompute=mlp": "recompute mlp",
+    "recompute=full": "recompute full",
+    "recompute=none": "keep all",
+    "cuda_graph=False": "no graph",
+    "cuda_graph=True": "graph",
+    "offload_moments=True": "offload",
+    "offload_moments=False": "no offload",
+    "kernels=autograd": "autograd",
+    "kernels=fused": "fused",
+    "compile=True": "compiled",
+    "compile=False": "eager",
+    "residual_dtype=bfloat16": "bf16 stream",
+    "moments_dtype=bfloat16": "bf16 moments",
+    "fp8=True": "fp8",
+    "loss_rows=None": "all rows",
 }
 PARTS = {"logits_and_loss": "logits and loss", "largest_temporary": "temporaries", "optimiser": "moments"}
 
@@ -87,11 +106,17 @@ def spread_words(interval: Interval | None) -> str:
     """±0.4%: half of the interval, as a share; nothing where one process is all there is."""
     if interval is None or interval.low is None or interval.high is None or interval.low <= 0:
         return UNKNOWN
-    return f"±{quantities.percent(math.sqrt(interval.high / interval.low) - 1)}"
+    return f"±{100 * (math.sqrt(interval.high / interval.low) - 1):.1f}%"
+
+
+def switch_words(candidate: Candidate) -> str:
+    """Short ones for a table: `recompute light, no graph`."""
+    words = (SWITCHES.get(f"{key}={value}", f"{value} {key}") for key, value in candidate.switches)
+    return ", ".join(words) or UNKNOWN
 
 
 def fits_words(row: Row) -> str:
-    return FITS.get(row.reason, "not tried")
+    return FITS.get(row.reason, UNKNOWN)
 
 
 def rate_words(row: Row) -> str:
