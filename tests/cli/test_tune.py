@@ -66,6 +66,33 @@ def test_what_was_written_is_what_train_takes(faked: Any, nanodyno: Run) -> None
     assert (config["batch_size"], config["tokens_per_iter"], config["threads"]) == (4, 64, 1)
 
 
+def test_the_command_that_is_told_trains_the_same_tokens_per_iteration(faked: Any, nanodyno: Run) -> None:
+    """The recipe has an accumulation of 2: with another micro-batch alone it would train other tokens."""
+    words = [word for word in TINY if "tokens_per_iter" not in word]
+    done = nanodyno("tune", "demo", *words, "--gradient_accumulation_steps=2", "--budget=1m")
+    assert done.exit_code == 0, done.output
+    assert faked.asked
+    told = done.stdout.split("train with it: nanodyno ")[1].split()
+    trained = nanodyno(*told, "--max_iters=1", "--warmup_iters=1", "--json")
+    assert trained.exit_code == 0, trained.output
+    config = json.loads(trained.stdout)["run"]["config"]
+    assert (config["batch_size"], config["tokens_per_iter"]) == (4, 64)
+
+
+def test_a_file_that_cannot_be_written_costs_nothing_that_was_measured(
+    faked: Any, nanodyno: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    done = nanodyno("tune", "demo", *TINY, "--budget=1m", "--write=tuned.toml")
+    assert done.exit_code == 2
+    assert "chosen: 4 x 1" in done.stdout
+    assert "tuned.toml cannot be written: No space left on device" in done.stderr
+    assert faked.asked
+
+
 def test_training_tunes_first_and_the_second_time_knows(faked: Any, nanodyno: Run) -> None:
     command = ("train", "demo", *TINY, "--max_iters=2", "--warmup_iters=1", "--tune", "--json")
     first = nanodyno(*command)

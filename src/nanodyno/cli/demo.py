@@ -80,14 +80,14 @@ def _config(width: int, max_iters: int | None, device: str, tuned: "dict[str, ob
 def _tuned(device: str, json: bool, console: "Console") -> "dict[str, object]":
     """What makes the narrow one fastest on this machine; nothing where there was no time to find out."""
     from nanodyno.analysis.tuning import curve_of, rows_of
-    from nanodyno.cli.tune import Asked, tuned
+    from nanodyno.cli.tune import Request, tuned
     from nanodyno.experiments.wish import tuned_settings
     from nanodyno.report.tune import tune_table, verdict_lines
 
     width, *_ = WIDTHS.values()
     console.print(f"First: which micro-batch is the fastest here? {TUNE_BUDGET} at most, once.")
     try:
-        tuning = tuned(_settings(width, device), Asked(TUNE_BUDGET, held=HELD), json)
+        tuning = tuned(_settings(width, device), Request(TUNE_BUDGET, held=HELD), json)
     except NanodynoError as error:
         console.print(f"not tuned: {error.message}", highlight=False, markup=False)
         return {}

@@ -1,5 +1,6 @@
 """`nanodyno tune`: the fastest micro-batch and switches for this machine, at the same effective batch."""
 
+import shlex
 import sys
 from dataclasses import dataclass
 from json import dumps as json_text
@@ -12,6 +13,8 @@ from nanodyno.cli.options import INTERRUPTED, Json, bytes_of, console_for, secon
 from nanodyno.errors import NanodynoError, RunFailed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from nanodyno.analysis.tuning import Tuning
     from nanodyno.config import RunConfig
     from nanodyno.experiments.tune import Bench
@@ -78,7 +81,7 @@ def tune(  # noqa: PLR0913 - one parameter per option
     settings = override(load_settings(source), changes)
     if write is not None:
         _refuse_unwritable(write)
-    asked = Asked(
+    asked = Request(
         budget,
         None if memory_limit is None else bytes_of(memory_limit, "--memory-limit"),
         allow == "different",
@@ -87,7 +90,11 @@ def tune(  # noqa: PLR0913 - one parameter per option
         ray,
     )
     tuning = tuned(settings, asked, json)
-    _show(tuning, settings, source, write, json)
+    after = _changed(tuning, settings)
+    how = f"nanodyno train {write}" if write else train_command(source, changes, settings, after)
+    _show(tuning, settings, how, json)
+    if write is not None and tuning.chosen is not None:
+        _write(write, toml_text(after, tuning, settings.name))
     if tuning.interrupted:
         raise typer.Exit(INTERRUPTED)
     if tuning.pick is None:
@@ -95,7 +102,7 @@ def tune(  # noqa: PLR0913 - one parameter per option
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     budget: str = DEFAULT_BUDGET
     memory_limit_bytes: int | None = None
     allow_different: bool = False
@@ -104,7 +111,7 @@ class Asked:
     ray: str | None = None
 
 
-def wish_of(settings: "Settings", asked: Asked) -> "Wish":
+def wish_of(settings: "Settings", asked: Request) -> "Wish":
     from nanodyno.config import build_config
     from nanodyno.experiments.wish import Wish
 
@@ -121,7 +128,7 @@ def wish_of(settings: "Settings", asked: Asked) -> "Wish":
     )
 
 
-def tuned(settings: "Settings", asked: Asked, json: bool) -> "Tuning":
+def tuned(settings: "Settings", asked: Request, json: bool) -> "Tuning":
     """Searches with a display."""
     wish = wish_of(settings, asked)
 
@@ -137,7 +144,7 @@ def tuned(settings: "Settings", asked: Asked, json: bool) -> "Tuning":
 
 def tuned_for_training(settings: "Settings", held: frozenset[str], json: bool) -> "Settings":
     """The settings with what an earlier search found here, or a search now; either is told."""
-    asked = Asked(held=held)
+    asked = Request(held=held)
     wish = wish_of(settings, asked)
 
     from nanodyno.analysis.tuning import rows_of
@@ -185,17 +192,23 @@ def bench_for(ray: str | None) -> "Bench | None":
     return ray_bench(ray)
 
 
-def _show(tuning: "Tuning", settings: "Settings", source: str, write: Path | None, json: bool) -> None:
+def _changed(tuning: "Tuning", settings: "Settings") -> "Settings":
+    """The settings with what was chosen."""
     from nanodyno.experiments.wish import tuned_settings
 
     chosen = tuning.chosen
     changes = {} if chosen is None else tuned_settings(tuning.asked, chosen.config)
-    if write is not None and chosen is not None:
-        write.write_text(toml_text(settings, tuning, changes), encoding="utf-8")
+    return with_changes(settings, tuning.asked, changes)
+
+
+def _show(tuning: "Tuning", settings: "Settings", how: str, json: bool) -> None:
+    chosen = tuning.chosen
     if json:
+        from nanodyno.experiments.wish import tuned_settings
         from nanodyno.report.document import to_json
         from nanodyno.report.tune import tune_document
 
+        changes = {} if chosen is None else tuned_settings(tuning.asked, chosen.config)
         typer.echo(to_json(tune_document(tuning, changes)))
         return
     from nanodyno.report.tune import tune_page
@@ -203,20 +216,33 @@ def _show(tuning: "Tuning", settings: "Settings", source: str, write: Path | Non
     console = console_for(json)
     console.print(tune_page(tuning, settings.name, console.width))
     if chosen is not None:
-        typed = "".join(f" --{key}={value}" for key, value in changes.items())
-        how = f"nanodyno train {write}" if write is not None else f"nanodyno train {source}{typed}"
         console.print(f"\ntrain with it: {how}", highlight=False, markup=False, soft_wrap=True)
 
 
-def toml_text(settings: "Settings", tuning: "Tuning", changes: dict[str, object]) -> str:
-    """The settings as they were given, with the tuned ones: nothing of the machine but as a comment."""
+def train_command(source: str, given: "Iterable[str]", before: "Settings", after: "Settings") -> str:
+    """With the keys that were given, as far as they still hold, and all that has to be different."""
+    changed = [key for key, value in after.values.items() if before.values.get(key) != value]
+    kept = [key for key in given if key in after.values and key not in changed]
+    words = (f"--{key}={after.values[key]}" for key in (*kept, *changed))
+    return shlex.join(["nanodyno", "train", source, *words])
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        hint = "what was measured is kept: the same command with another --write measures nothing again"
+        raise NanodynoError(f"{path} cannot be written: {error.strerror}", hint) from None
+
+
+def toml_text(settings: "Settings", tuning: "Tuning", name: str) -> str:
+    """The tuned settings as a file: nothing of the machine but as a comment."""
     from nanodyno.analysis.tuning import rows_of
     from nanodyno.report.tune import title_words, verdict_lines
 
-    values = with_changes(settings, tuning.asked, changes).values
-    told = [title_words(tuning, settings.name), *(line for line, _ in verdict_lines(tuning, rows_of(tuning)))]
+    told = [title_words(tuning, name), *(line for line, _ in verdict_lines(tuning, rows_of(tuning)))]
     comments = [f"# {line.strip()}" for line in ("Tuned by nanodyno.", *told)]
-    lines = [f"{key} = {_toml(value)}" for key, value in values.items() if value is not None]
+    lines = [f"{key} = {_toml(value)}" for key, value in settings.values.items() if value is not None]
     return "\n".join([*comments, "", *lines, ""])
 
 

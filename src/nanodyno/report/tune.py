@@ -48,7 +48,9 @@ def tune_page(tuning: Tuning, name: str, width: int) -> RenderableType:
     if found:
         indented = (Padding(words, (0, 0, 0, 2), expand=False) for words in map(Text, found))
         pieces += [Text(), Text("why", style="bold"), *indented]
-    remarks = [*_margin(tuning), *tuning.notes]
+    predicted = any(row.summary is None and row.candidate.memory is not None for row in rows)
+    remarks = ["~ is predicted, not measured"] if predicted else []
+    remarks += [*_margin(tuning), *tuning.notes]
     return Group(*pieces, *([Text()] if remarks else []), *(Text(each, style="dim") for each in remarks))
 
 
