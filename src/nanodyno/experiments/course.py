@@ -24,7 +24,7 @@ from nanodyno.experiments.ground import Place
 from nanodyno.experiments.stopwatch import Stopwatch
 from nanodyno.experiments.wish import Wish
 from nanodyno.records.probe import Failed, Measured, OutOfMemory, ProbeResult, Throttled
-from nanodyno.records.tuning import ConcludedRecord, Journal, ProbedRecord
+from nanodyno.records.tuning import ConcludedRecord, Journal, ProbedRecord, is_same_probe
 
 VERIFIED_TRUST, SCALED_TRUST = 0.15, 0.3
 """How far predictions may be off: on a card that was measured, and on others."""
@@ -122,7 +122,7 @@ class Course:
         kept = {
             name: line
             for name, line in known.items()
-            if line is not None and line.result.config == self._candidate(name).config
+            if line is not None and is_same_probe(line.result.config, self._candidate(name).config)
             if not (_is_cut_short(line.result) and ask.until > line.until_seconds)
         }
         if ask.stage == "final" and len(kept) < len(ask.names):

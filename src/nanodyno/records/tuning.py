@@ -56,6 +56,11 @@ def settings_of(config: RunConfig) -> dict[str, Any]:
     return config.model_dump(mode="json", exclude=set(WITHOUT_EFFECT))
 
 
+def is_same_probe(one: RunConfig, other: RunConfig) -> bool:
+    """Whether what was measured of one holds for the other."""
+    return one.batch_size == other.batch_size and settings_of(one) == settings_of(other)
+
+
 class ProbedRecord(Record):
     """One visit of one candidate."""
 
