@@ -126,6 +126,14 @@ def sessions(machine: Machine, design: Design, count: int, rng: np.random.Genera
     return Sessions(noise + (drift + process)[..., None], process_level, session_level, process_of_round)
 
 
+def fresh_visits(machine: Machine, turns: int, iterations: int, rng: np.random.Generator) -> Floats:
+    """Log noise of visits one after the other, each in a process of its own. Axes: turn, iteration."""
+    noise = _noise(machine, (turns, iterations), rng)
+    noise += _ramp(machine, (turns, 1, iterations), rng)[:, 0]
+    level = _drift(machine, 1, turns, rng)[0] + _processes(machine, (turns,), rng)
+    return noise + level[:, None]
+
+
 def _processes(machine: Machine, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
     share, height = machine.slow_process
     return rng.normal(0, machine.process, shape) + height * (rng.random(shape) < share)

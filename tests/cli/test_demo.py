@@ -3,11 +3,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 
-def test_the_demo_trains_two_runs_and_samples_from_the_better_one(nanodyno: Callable[..., Any]) -> None:
+
+def test_the_demo_trains_two_runs_and_samples_from_the_better_one(
+    nanodyno: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where there was no time to tune."""
+    monkeypatch.setattr("nanodyno.cli.demo.TUNE_BUDGET", "0.5s")
     result = nanodyno("demo", "--max-iters", "2", "--device", "cpu", "--json")
     assert result.exit_code == 0, result.output
+    assert "not tuned: --budget of 0.5 s is too short" in result.stderr
     document = json.loads(result.stdout)
+    assert document["tuned"] == {}
     narrow, wide = document["runs"]
     assert wide["run"]["config"]["n_embd"] == 2 * narrow["run"]["config"]["n_embd"]
     assert narrow["summary"]["tokens_seen"] == wide["summary"]["tokens_seen"]
@@ -17,7 +25,7 @@ def test_the_demo_trains_two_runs_and_samples_from_the_better_one(nanodyno: Call
 
 
 def test_an_interrupted_demo_goes_on_with_what_it_had(nanodyno: Callable[..., Any]) -> None:
-    command = ("demo", "--max-iters", "2", "--device", "cpu", "--json")
+    command = ("demo", "--max-iters", "2", "--device", "cpu", "--no-tune", "--json")
     nanodyno(*command)
     history = Path("runs/demo-wide-1/history.jsonl")
     lines = history.read_text().splitlines(keepends=True)

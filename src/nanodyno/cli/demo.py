@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nanodyno.cli.options import INTERRUPTED, RUNS_FOLDER, Json, console_for
+from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,9 +15,13 @@ if TYPE_CHECKING:
 
     from nanodyno.analysis.summary import Summary
     from nanodyno.config import RunConfig
+    from nanodyno.recipes import Settings
     from nanodyno.records.store import Run
 
 WIDTHS = {"demo-narrow": 128, "demo-wide": 256}
+TUNE_BUDGET = "45s"
+HELD = frozenset({"compile", "kernels"})
+"""Not tried in the demo: compiling takes longer than all of it."""
 SAMPLE_TOKENS = 240
 PROMPT = "def "
 
@@ -26,9 +31,12 @@ def demo(
         int | None, typer.Option(min=1, help="Iterations of each run; fewer is quicker and learns less.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    tune: Annotated[
+        bool, typer.Option(help="First find the micro-batch that is the fastest here: under a minute.")
+    ] = True,
     json: Json = False,
 ) -> None:
-    """Train a narrow and a wide GPT on Python's own source code, show both, and sample from the better one.
+    """Tune a small GPT for this machine, train it and a wide one on Python's own source code, sample.
 
     Needs no GPU, no network and no data: a few minutes on two CPU cores.
     """
@@ -40,26 +48,58 @@ def demo(
     console.print(
         "Two GPTs on the source code of Python's standard library, one twice as wide.", style="bold"
     )
-    configs = {stem: _config(width, max_iters, device) for stem, width in WIDTHS.items()}
+    tuned = _tuned(device, json, console) if tune else {}
+    configs = {stem: _config(width, max_iters, device, tuned) for stem, width in WIDTHS.items()}
     results = [_train(stem, folder, configs[stem], console) for stem, folder in _folders(configs).items()]
     better = min(results, key=lambda result: _val_loss(result[1]))[0]
     dials = Dials(PROMPT, SAMPLE_TOKENS, temperature=0.7, top_k=40, seed=1337)
     text = PROMPT + "".join(sample_text(better.folder / CHECKPOINTS_FOLDER, dials, device))
     if json:
         documents = [run_document(run, summary) for run, summary in results]
-        typer.echo(to_json({"runs": documents, "better": better.name, "sample": text}))
+        document = {"tuned": tuned, "runs": documents, "better": better.name, "sample": text}
+        typer.echo(to_json(document))
         return
     _show(results, better, text, console)
 
 
-def _config(width: int, max_iters: int | None, device: str) -> "RunConfig":
-    from nanodyno.config import build_config
+def _settings(width: int, device: str) -> "Settings":
     from nanodyno.recipes import load_settings, override
 
-    changes: dict[str, object] = {"n_embd": width, "device": device}
-    if max_iters is not None:
-        changes["max_iters"] = max_iters
-    return build_config(override(load_settings("demo"), changes).values)
+    return override(load_settings("demo"), {"n_embd": width, "device": device})
+
+
+def _config(width: int, max_iters: int | None, device: str, tuned: "dict[str, object]") -> "RunConfig":
+    from nanodyno.cli.tune import with_changes
+    from nanodyno.config import build_config
+
+    settings = _settings(width, device)
+    changes = tuned if max_iters is None else {**tuned, "max_iters": max_iters}
+    return build_config(with_changes(settings, build_config(settings.values), changes).values)
+
+
+def _tuned(device: str, json: bool, console: "Console") -> "dict[str, object]":
+    """What makes the narrow one fastest on this machine; nothing where there was no time to find out."""
+    from nanodyno.analysis.tuning import curve_of, rows_of
+    from nanodyno.cli.tune import Request, tuned
+    from nanodyno.experiments.wish import tuned_settings
+    from nanodyno.report.tune import tune_table, verdict_lines
+
+    width, *_ = WIDTHS.values()
+    console.print(f"First: which micro-batch is the fastest here? {TUNE_BUDGET} at most, once.")
+    try:
+        tuning = tuned(_settings(width, device), Request(TUNE_BUDGET, held=HELD), json)
+    except NanodynoError as error:
+        console.print(f"not tuned: {error.message}", highlight=False, markup=False)
+        return {}
+    if tuning.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    rows, chosen = rows_of(tuning), tuning.chosen
+    name = None if chosen is None else chosen.name
+    console.print(tune_table(curve_of(rows, name), name, console.width))
+    for line, style in verdict_lines(tuning, rows):
+        console.print(line, style=style, highlight=False, markup=False)
+    console.print()
+    return {} if chosen is None else tuned_settings(tuning.asked, chosen.config)
 
 
 def _folders(configs: "dict[str, RunConfig]") -> "dict[str, Path | None]":

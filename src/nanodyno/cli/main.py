@@ -18,6 +18,7 @@ from nanodyno.cli.runs import runs
 from nanodyno.cli.sample import sample
 from nanodyno.cli.show import show
 from nanodyno.cli.train import train
+from nanodyno.cli.tune import tune
 from nanodyno.errors import NanodynoError
 
 
@@ -79,6 +80,10 @@ app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
     no_args_is_help=True,
 )(plan)
+app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    no_args_is_help=True,
+)(tune)
 app.command()(runs)
 app.command(no_args_is_help=True)(show)
 app.command(no_args_is_help=True)(sample)

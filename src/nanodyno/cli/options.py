@@ -20,6 +20,7 @@ INTERRUPTED = 130
 MOST_TOKENS = 10**18
 """More than anybody has."""
 _SIZES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
+_BYTES = {"G": 2**30, "M": 2**20}
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
@@ -83,3 +84,12 @@ def count_of(text: str, option: str) -> int:
 
 def _size(suffix: str) -> float:
     return float(f"1{suffix}") if suffix.startswith("e") else _SIZES[suffix]
+
+
+def bytes_of(text: str, option: str) -> int:
+    """Cards are sold by GB and mean 2^30 bytes; nvidia-smi tells MiB."""
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)\s*([GM])?(?:i?B)?", text.strip(), re.IGNORECASE)
+    size = 0 if found is None else int(float(found[1]) * _BYTES[(found[2] or "G").upper()])
+    if size == 0:
+        raise NanodynoError(f"{option}={text} is no size", "for example 12GB, 11.2GiB or 12000MB")
+    return size

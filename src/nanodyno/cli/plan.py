@@ -1,13 +1,12 @@
 """`nanodyno plan`: before running, on any card: does it fit, how fast, how long, what it costs."""
 
 import math
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nanodyno.cli.options import Json, console_for, count_of
+from nanodyno.cli.options import Json, bytes_of, console_for, count_of
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from nanodyno.costs.target import Target
 
 DATA_FOLDER = Path("data")
-UNITS = {"G": 2**30, "M": 2**20}
 MOST_HOURS = 1e6
 GPT2_VOCABULARY = 50257
 
@@ -91,7 +89,7 @@ def plan(  # noqa: PLR0913 - one parameter per option
 
     _refuse_contradictions(tokens, hours)
     _refuse_endless({"--price-kwh": price_kwh, "--price-hour": price_hour})
-    limit = None if memory_limit is None else _bytes_of(memory_limit)
+    limit = None if memory_limit is None else bytes_of(memory_limit, "--memory-limit")
     target = _target(config, gpu, limit)
     vocab_size, data_vocab_size, notes = _vocabulary(config)
     number = None if tokens is None else count_of(tokens, "--tokens")
@@ -123,15 +121,6 @@ def _show_cards(json: bool) -> None:
         typer.echo(to_json(cards_document(all_cards())))
     else:
         console_for(json).print(cards_table(all_cards()))
-
-
-def _bytes_of(text: str) -> int:
-    """Cards are sold by GB and mean 2^30 bytes; nvidia-smi tells MiB."""
-    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)\s*([GM])?(?:i?B)?", text.strip(), re.IGNORECASE)
-    size = 0 if found is None else int(float(found[1]) * UNITS[(found[2] or "G").upper()])
-    if size == 0:
-        raise NanodynoError(f"--memory-limit={text} is no size", "for example 12GB, 11.2GiB or 12000MB")
-    return size
 
 
 def _refuse_contradictions(tokens: str | None, hours: float | None) -> None:

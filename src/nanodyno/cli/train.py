@@ -54,6 +54,13 @@ def train(  # noqa: PLR0913 - one parameter per option
     autosave: Annotated[
         str, typer.Option(metavar="TIME", help="Save this often besides the evaluations; off is never.")
     ] = "15m",
+    tune: Annotated[
+        bool,
+        typer.Option(
+            "--tune",
+            help="First find the fastest micro-batch and switches for this machine, unless they are known.",
+        ),
+    ] = False,
     detach: Annotated[
         bool, typer.Option("--detach", help="Train in the background; `nanodyno runs --watch` shows it.")
     ] = False,
@@ -89,6 +96,8 @@ def train(  # noqa: PLR0913 - one parameter per option
     settings, folder = (
         _resumed(resume, source, context.args) if resume else (_given(source, context.args), None)
     )
+    if tune:
+        settings = _tuned(settings, resume, context.args, json)
 
     from nanodyno.config import build_config
 
@@ -130,6 +139,23 @@ def _given(source: str | None, arguments: list[str]) -> "Settings":
             "for example: nanodyno train demo --max_iters=50",
         )
     return override(load_settings(source), parse_overrides(arguments))
+
+
+def _tuned(settings: "Settings", resume: str | None, arguments: list[str], json: bool) -> "Settings":
+    from nanodyno.cli.tune import tuned_for_training
+    from nanodyno.recipes import parse_overrides
+    from nanodyno.train.processes import launched
+
+    if resume is not None:
+        raise NanodynoError(
+            "a run goes on as it was: --resume and --tune do not go together", "leave one out"
+        )
+    if launched():
+        raise NanodynoError(
+            "--tune is for one process",
+            "tune first: nanodyno tune CONFIG --write tuned.toml; then train that",
+        )
+    return tuned_for_training(settings, frozenset(parse_overrides(arguments)), json)
 
 
 def _resumed(run: str, source: str | None, arguments: list[str]) -> "tuple[Settings, Path]":

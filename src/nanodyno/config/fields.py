@@ -135,6 +135,7 @@ class RunConfig(BaseModel):
 
     # system
     device: _Device = Field(default="auto", description="auto, cpu, cuda, cuda:N or mps")
+    threads: _MaybeCount = Field(default=None, description="threads on a CPU (default: torch's choice)")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto", description="precision of the matrix products; auto takes the best the device has"
     )

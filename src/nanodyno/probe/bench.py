@@ -36,6 +36,10 @@ from nanodyno.records.probe import (
 )
 
 
+class TimeUp(Exception):
+    """Raised by who watches, when there is no time left: what was measured by then is kept."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """How carefully to measure."""
@@ -152,7 +156,7 @@ class Bench:
                 if not self._to_make_again(entries, number):
                     break
                 self._visit_all(entries, number)
-        finally:  # Ctrl-C leaves what was visited before it
+        finally:  # Ctrl-C and the end of the time leave what was visited before
             for entry in entries:
                 entry.settle()
 
@@ -194,7 +198,7 @@ class Bench:
         visiting = Visiting(entry.worker, entry.setup, entry.card, tell)
         try:
             done = visiting.measure(command, entry.processes - 1, number, self._pids())
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, TimeUp):
             entry.pending = visiting.cut_short(entry.processes - 1, number)
             raise
         if isinstance(done, OutOfMemory | Failed):

@@ -72,6 +72,7 @@ def examine_device(choice: Choice) -> DeviceRecord:
         uuid=None if properties is None else str(properties.uuid),
         visible=tuple(torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())),
         free_bytes=torch.cuda.mem_get_info(device)[0] if on_card else None,
+        reserved_bytes=torch.cuda.memory_reserved(device) if on_card else None,
         torch=torch.__version__,
         cuda=torch.version.cuda or torch.version.hip,
         built_for=tuple(torch.cuda.get_arch_list()),

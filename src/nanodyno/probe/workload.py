@@ -28,7 +28,7 @@ from nanodyno.records.types import VersionsRecord
 from nanodyno.schedule import learning_rate_at
 from nanodyno.train import collector
 from nanodyno.train.describe import arithmetic, as_prepared
-from nanodyno.train.device import Clock, choose, describe_machine, reset_peak_memory
+from nanodyno.train.device import Clock, choose, describe_machine, reset_peak_memory, take_threads
 from nanodyno.train.engine import DeviceBatch, Prepared
 from nanodyno.train.kernels import choose_way, make_engine
 from nanodyno.train.processes import Processes
@@ -46,8 +46,7 @@ class Workload:
 
     def __init__(self, job: ProbeJob, began: float, tell: Callable[[Stage], None]) -> None:
         self.config = config = job.config
-        if job.threads is not None:
-            torch.set_num_threads(job.threads)
+        take_threads(job.threads or config.threads)
         choice = choose(config)
         self.device = choice.device
         self.clock = Clock(self.device)

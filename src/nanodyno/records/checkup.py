@@ -16,6 +16,9 @@ class DeviceRecord(Record):
     visible: tuple[str, ...] = ()
     """Names of all cards that torch sees."""
     free_bytes: int | None = None
+    reserved_bytes: int | None = None
+    """What of the rest torch itself held when the driver was asked: with what others hold and the context it
+    makes up all that is not free."""
     torch: str
     cuda: str | None = None
     """That this torch was built with; None is a build for the CPU."""

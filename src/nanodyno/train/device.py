@@ -89,6 +89,12 @@ def _best_dtype(device: torch.device) -> Dtype:
     return "bfloat16" if _has_bfloat16(device) else "float16"
 
 
+def take_threads(number: int | None) -> None:
+    """For what is computed on the CPU; None leaves torch its choice."""
+    if number is not None:
+        torch.set_num_threads(number)
+
+
 class Clock:
     """Seconds, read only after the device has finished what it was given."""
 

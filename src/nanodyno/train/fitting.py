@@ -1,5 +1,6 @@
 """What cannot fit is told before it is tried, with what would."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -82,8 +83,12 @@ def _settled(config: RunConfig, vocab_size: int, choice: Choice, processes: int,
 
 def _card_hint(setup: Setup, room: _Room) -> str:
     advice = advise(setup, room.limit_bytes, room.calibration, room.host_bytes)
-    words = _fitting_words([_words(each) for each in advice if each.fits], "card")
-    return f"{words}; `nanodyno plan` tells more, and {FORCE}"
+    return f"{advice_words(advice)}; `nanodyno plan` tells more, and {FORCE}"
+
+
+def advice_words(advice: Sequence[Advice]) -> str:
+    """Those that are enough for a card, with what they cost."""
+    return _fitting_words([_words(each) for each in advice if each.fits], "card")
 
 
 def _host_hint(setup: Setup, room: _Room) -> str:

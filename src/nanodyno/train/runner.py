@@ -20,7 +20,7 @@ from nanodyno.records.writer import RunWriter, disk_is_full
 from nanodyno.train import checkpoint, continuing
 from nanodyno.train.continuing import Earlier
 from nanodyno.train.describe import as_prepared, describe
-from nanodyno.train.device import Choice, choose, is_out_of_memory
+from nanodyno.train.device import Choice, choose, is_out_of_memory, take_threads
 from nanodyno.train.fitting import refuse_what_cannot_fit
 from nanodyno.train.job import Job
 from nanodyno.train.processes import Processes, launched, local_rank, open_processes
@@ -215,6 +215,7 @@ def _trainer(
 
 
 def _choose(config: RunConfig, processes: int) -> Choice:
+    take_threads(config.threads)
     choice = choose(config, local_rank())
     if processes > 1:
         refuse_together(config, choice, processes)

@@ -85,7 +85,7 @@ class _Cluster:
 
 def fill_on_ray(job: Job, gaps: list[Gap], tokens_before: int, address: str, tell: Tell) -> Iterator[Step]:
     """pipeline.fill on the cluster at address; steps come in any order of inputs, one for each part."""
-    with _connected(address) as ray:
+    with connected(address) as ray:
         threads = _threads_each(ray, len(gaps))
         errand = Errand(job.plan, packed(job.source), job.tokenizer, threads)
         cluster = _Cluster(ray, ray.put(errand), threads)
@@ -203,7 +203,7 @@ def _up_to_the_limit(
 
 
 @contextmanager
-def _connected(address: str) -> Iterator[Any]:
+def connected(address: str) -> Iterator[Any]:
     """The cluster; left again at the end."""
     try:
         import ray

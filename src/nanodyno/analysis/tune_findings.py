@@ -1,0 +1,225 @@
+"""Why a micro-batch is fast or slow, fits or not: conclusions from what the probes saw, as data."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from nanodyno.analysis.candidates import Candidate, micro_batches
+from nanodyno.analysis.probes import time_shares
+from nanodyno.analysis.tuning import Row, Tuning, curve_of, rows_of
+from nanodyno.costs.calibration import calibration_for
+from nanodyno.costs.memory import memory_of
+from nanodyno.costs.setup import rows_by_memory
+from nanodyno.records.probe import Measured
+
+LAUNCH_BOUND = 0.25
+"""Of the time a card idles between kernels."""
+DISPATCH_BOUND = 0.25
+"""Of the time a CPU spends between operators."""
+FLAT = 0.02
+FALLS = 0.03
+RISES = 0.05
+WORTH = 0.01
+
+Code = Literal[
+    "launch-bound",
+    "dispatch-bound",
+    "rises",
+    "flat",
+    "falls",
+    "does-not-fit",
+    "made-to-fit",
+    "tight",
+    "switch",
+    "smaller-for-free",
+    "no-fresh",
+    "not-all-tried",
+    "few-divisors",
+    "nothing-fits",
+    "nothing-measured",
+]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One conclusion; words come when it is shown."""
+
+    code: Code
+    numbers: dict[str, float | str] = field(default_factory=dict[str, float | str])
+
+
+def tune_findings(tuning: Tuning) -> tuple[Finding, ...]:
+    rows = rows_of(tuning)
+    curve = _comparable(tuning, rows)
+    return (
+        *_of_ends(tuning),
+        *_of_choice(tuning, rows),
+        *_of_curve(curve),
+        *_of_idling(tuning, curve),
+        *_of_switches(tuning, rows),
+        *_of_memory(tuning, rows),
+        *_of_divisors(tuning),
+    )
+
+
+def _comparable(tuning: Tuning, rows: Sequence[Row]) -> list[Row]:
+    """By micro-batch, with switches as the chosen one has them: otherwise they would pass for its doing."""
+    chosen = tuning.chosen
+    alike = [
+        row
+        for row in rows
+        if row.reason is None
+        and (
+            row.candidate.switches == chosen.switches
+            if chosen and chosen.variant
+            else not row.candidate.variant
+        )
+    ]
+    return curve_of(alike, None if chosen is None else chosen.name)
+
+
+def _of_ends(tuning: Tuning) -> Iterator[Finding]:
+    too_large = [each for each in tuning.candidates if tuning.left_out.get(each.name) == "too-large"]
+    if tuning.pick is None and too_large and not tuning.interrupted:
+        smallest = min(too_large, key=lambda each: each.batch_size)
+        yield Finding("nothing-fits", {"name": smallest.name, "number": len(too_large)})
+    elif tuning.pick is None and not tuning.interrupted:
+        yield Finding("nothing-measured", {"candidates": len(tuning.candidates)})
+    elif tuning.pick is not None and tuning.pick.reading is None and not tuning.interrupted:
+        yield Finding("no-fresh", {"budget_seconds": tuning.budget_seconds})
+    untried = [each for each in tuning.candidates if tuning.left_out.get(each.name) == "no-time"]
+    if untried:
+        yield Finding("not-all-tried", {"number": len(untried), "first": untried[0].name})
+
+
+def _of_choice(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
+    """What was taken instead of the fastest because it is as fast and smaller."""
+    pick = tuning.pick
+    if pick is None or pick.chosen == pick.fastest:
+        return
+    by_name = {row.name: row for row in rows}
+    chosen, fastest = by_name[pick.chosen], by_name[pick.fastest]
+    saved = (fastest.peak_bytes or 0) - (chosen.peak_bytes or 0)
+    if chosen.tokens_per_second and fastest.tokens_per_second:
+        slower = 1 - chosen.tokens_per_second.estimate / fastest.tokens_per_second.estimate
+        yield Finding("smaller-for-free", {"fastest": pick.fastest, "slower": slower, "saved_bytes": saved})
+
+
+def _of_curve(curve: Sequence[Row]) -> Iterator[Finding]:
+    """Along micro-batches, each by its fastest candidate."""
+    if len(curve) < 2:
+        return
+    rates = [_rate(row) for row in curve]
+    sizes = [row.candidate.batch_size for row in curve]
+    best = max(range(len(rates)), key=rates.__getitem__)
+    first, last = rates[0], rates[-1]
+    if rates[best] > first * (1 + RISES):
+        yield Finding("rises", {"from": sizes[0], "to": sizes[best], "gain": rates[best] / first - 1})
+    flat = next(n for n in range(len(rates)) if min(rates[n : best + 1]) >= rates[best] * (1 - FLAT))
+    level = [n for n in range(flat, len(rates)) if rates[n] >= rates[best] * (1 - FLAT)]
+    if len(level) > 1:
+        yield Finding("flat", {"from": sizes[level[0]], "to": sizes[level[-1]], "within": FLAT})
+    if last < rates[best] * (1 - FALLS):
+        yield Finding("falls", {"from": sizes[best], "to": sizes[-1], "loss": 1 - last / rates[best]})
+
+
+def _of_idling(tuning: Tuning, curve: Sequence[Row]) -> Iterator[Finding]:
+    """The largest micro-batch that waits, and how much it does."""
+    on_card = tuning.machine.device_type == "cuda"
+    limit = LAUNCH_BOUND if on_card else DISPATCH_BOUND
+    idle = {row.candidate.batch_size: share for row in curve if (share := _idle(tuning, row)) is not None}
+    waiting = [size for size, share in idle.items() if share >= limit]
+    if waiting:
+        size = max(waiting)
+        code: Code = "launch-bound" if on_card else "dispatch-bound"
+        above = min((each for each in idle if each > size), default=None)
+        yield Finding(code, {"size": size, "idle": idle[size], "below": above or size})
+
+
+def _of_switches(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
+    """Each setting once: at the chosen micro-batch, else where it was tried first."""
+    chosen = tuning.chosen
+    order = sorted(rows, key=lambda row: chosen is None or row.candidate.batch_size != chosen.batch_size)
+    told = dict[str, Finding]()
+    for row in order:
+        base = next((each for each in rows if _lacks_one(each, row)), None)
+        if base is None or base.summary is None or row.summary is None:
+            continue
+        setting = "=".join(row.candidate.switches[-1])
+        gain = base.summary.iteration_seconds / row.summary.iteration_seconds - 1
+        saved = (base.peak_bytes or 0) - (row.peak_bytes or 0)
+        numbers: dict[str, float | str] = {"size": row.candidate.batch_size, "setting": setting}
+        if abs(gain) >= WORTH:
+            told.setdefault(setting, Finding("switch", numbers | {"gain": gain, "saved_bytes": saved}))
+    yield from told.values()
+
+
+def _lacks_one(base: Row, row: Row) -> bool:
+    """Of the same micro-batch, and without the last switch of the other."""
+    same = base.candidate.batch_size == row.candidate.batch_size and row.candidate.variant
+    return same and base.summary is not None and base.candidate.switches == row.candidate.switches[:-1]
+
+
+def _of_memory(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
+    usable = tuning.ground.usable_bytes
+    for row in rows:
+        if row.reason == "tight" and row.needs_bytes is not None and usable is not None:
+            left = usable - row.needs_bytes
+            yield Finding(
+                "tight", {"name": row.name, "left_bytes": left, "margin_bytes": tuning.ground.margin_bytes}
+            )
+    too_large = [row for row in rows if row.reason == "too-large" and row.candidate.memory is not None]
+    for row in too_large[:1]:
+        yield _does_not_fit(row.candidate, usable)
+    for row in rows:
+        if row.summary is not None and row.reason is None and row.candidate.setup is not None:
+            yield from _made_to_fit(tuning, row)
+
+
+def _does_not_fit(candidate: Candidate, usable: int | None) -> Finding:
+    memory = candidate.memory
+    assert memory is not None
+    parts = memory.components
+    largest = max(parts, key=parts.__getitem__)
+    numbers: dict[str, float | str] = {"name": candidate.name, "needs_bytes": memory.total, "part": largest}
+    numbers |= {"part_bytes": parts[largest]}
+    return Finding("does-not-fit", numbers if usable is None else numbers | {"usable_bytes": usable})
+
+
+def _made_to_fit(tuning: Tuning, row: Row) -> Iterator[Finding]:
+    """A micro-batch that fits by its switches alone, and what it would need without them."""
+    setup, usable = row.candidate.setup, tuning.ground.usable_bytes
+    if setup is None or usable is None or row.candidate.variant or not row.candidate.switches:
+        return
+    rows = rows_by_memory(usable, setup.shape, setup.dtype) if setup.kernels == "fused" else None
+    bare = replace(setup, recompute="none", loss_rows=rows, offload_moments=False)
+    memory = memory_of(bare, calibration_for(tuning.ground.card, setup.dtype))
+    if memory.total + tuning.ground.margin_bytes <= usable:
+        return
+    part = max(memory.components, key=memory.components.__getitem__)
+    numbers: dict[str, float | str] = {"size": row.candidate.batch_size, "needs_bytes": memory.total}
+    numbers |= {"part": part, "part_bytes": memory.components[part]}
+    numbers["switches"] = " ".join(f"{key}={value}" for key, value in row.candidate.switches)
+    yield Finding("made-to-fit", numbers)
+
+
+def _of_divisors(tuning: Tuning) -> Iterator[Finding]:
+    asked = tuning.asked
+    sequences = asked.tokens_per_iter // asked.block_size
+    if sequences > 2 and len(micro_batches(sequences, 1)) <= 2:
+        better = 2 ** max(1, round(sequences.bit_length() - 1))
+        better = min((better, 2 * better), key=lambda each: abs(each - sequences))
+        yield Finding("few-divisors", {"sequences": sequences, "tokens": better * asked.block_size})
+
+
+def _idle(tuning: Tuning, row: Row) -> float | None:
+    """Of the breakdown, which is made in the screening."""
+    result = tuning.results.get(row.name)
+    if not isinstance(result, Measured) or result.breakdown is None:
+        return None
+    return time_shares(result.breakdown, result.config.gradient_accumulation_steps).idle
+
+
+def _rate(row: Row) -> float:
+    assert row.tokens_per_second is not None
+    return row.tokens_per_second.estimate

@@ -1,0 +1,207 @@
+"""What a search came to, read: a row for each candidate, who won, and why each other one did not."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from nanodyno.analysis.asking import Ask, Entrant, Pick, Reason, Stage
+from nanodyno.analysis.candidates import Candidate, Ground
+from nanodyno.analysis.probes import ProbeSummary, summarise_probe
+from nanodyno.analysis.repeats import config_interval
+from nanodyno.analysis.statistics import Interval
+from nanodyno.analysis.verdict import Comparison, compare
+from nanodyno.config import RunConfig
+from nanodyno.costs.memory_autograd import evaluation_bytes
+from nanodyno.records.probe import Measured, MemoryRecord, ProbeProgress, ProbeResult
+from nanodyno.records.types import MachineRecord
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Everything that is known when a search ends, however it ends."""
+
+    asked: RunConfig
+    machine: MachineRecord
+    ground: Ground
+    candidates: tuple[Candidate, ...]
+    results: Mapping[str, ProbeResult]
+    """Of the stages before the final."""
+    final: Mapping[str, Measured]
+    left_out: Mapping[str, Reason]
+    pick: Pick | None
+    spent_seconds: float
+    budget_seconds: float
+    reused: int = 0
+    """Probes that were not made again."""
+    memory_limit_bytes: int | None = None
+    interrupted: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def chosen(self) -> Candidate | None:
+        return None if self.pick is None else self.candidate(self.pick.chosen)
+
+    def candidate(self, name: str) -> Candidate:
+        return next(each for each in self.candidates if each.name == name)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """For a display: what is measured next."""
+
+    ask: Ask
+    spent_seconds: float
+    entrants: int
+
+
+@dataclass(frozen=True)
+class Heard:
+    """For a display: what came of it."""
+
+    candidate: Candidate
+    stage: Stage
+    result: ProbeResult
+    reused: bool
+
+
+TuneEvent = Asked | Heard | ProbeProgress
+WatchTune = Callable[[TuneEvent], None]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One candidate. Without a summary it was not measured, and `reason` says why."""
+
+    candidate: Candidate
+    summary: ProbeSummary | None
+    tokens_per_second: Interval | None
+    """Of the final; of a candidate that did not come so far, without bounds."""
+    is_final: bool
+    peak_bytes: int | None
+    """Allocated on a card, of the host on a CPU."""
+    needs_bytes: int | None
+    """Of a whole run on a card: measured and predicted in parts; see `run_bytes`."""
+    reason: Reason | None
+    result: ProbeResult | None
+
+    @property
+    def name(self) -> str:
+        return self.candidate.name
+
+
+def entrants_of(candidates: Sequence[Candidate]) -> tuple[Entrant, ...]:
+    """As the search sees them; those that cannot fit do not take part."""
+    return tuple(
+        Entrant(
+            name=each.name,
+            batch_size=each.batch_size,
+            switches=" ".join(f"{key}={value}" for key, value in each.switches),
+            variant=each.variant,
+            predicted_seconds=each.predicted_seconds,
+        )
+        for each in candidates
+        if not each.hopeless
+    )
+
+
+def run_bytes(memory: MemoryRecord, candidate: Candidate, ground: Ground) -> int | None:
+    """What a whole run takes of a card: the measured peak of the allocator, beside a CUDA graph also what an
+    evaluation needs (predicted: a probe makes none), and the context. None where nothing is reserved."""
+    if memory.peak_reserved_bytes is None:
+        return None
+    setup = candidate.setup
+    evaluation = evaluation_bytes(setup) if setup is not None and setup.cuda_graph else 0
+    return memory.peak_reserved_bytes + evaluation + ground.context_bytes
+
+
+def is_tight(needs_bytes: int | None, ground: Ground) -> bool:
+    if needs_bytes is None or ground.usable_bytes is None:
+        return False
+    return needs_bytes + ground.margin_bytes > ground.usable_bytes
+
+
+def rows_of(tuning: Tuning) -> list[Row]:
+    """By micro-batch, the fastest first."""
+    rows = [_row(tuning, each) for each in tuning.candidates if _is_told(tuning, each)]
+    return sorted(rows, key=lambda row: (row.candidate.batch_size, _seconds(row)))
+
+
+def _is_told(tuning: Tuning, candidate: Candidate) -> bool:
+    """Switches that were not tried are no row: there are many."""
+    return not candidate.variant or candidate.name in tuning.results
+
+
+def _seconds(row: Row) -> float:
+    return float("inf") if row.summary is None else row.summary.iteration_seconds
+
+
+def _row(tuning: Tuning, candidate: Candidate) -> Row:
+    name = candidate.name
+    result = tuning.final.get(name) or tuning.results.get(name)
+    reason = "too-large" if candidate.hopeless else tuning.left_out.get(name)
+    if not isinstance(result, Measured):
+        return Row(candidate, None, None, False, None, None, reason, result)
+    is_final = name in tuning.final
+    left_out = _odd_rounds(tuning) if is_final else set[int]()
+    summary = summarise_probe(result, left_out)
+    rate = final_rate(tuning, name) if is_final else None
+    single = Interval(summary.tokens_per_second.estimate, None, None, 0.95, summary.processes)
+    memory = result.memory
+    return Row(
+        candidate=candidate,
+        summary=summary,
+        tokens_per_second=rate or single,
+        is_final=is_final,
+        peak_bytes=memory.peak_allocated_bytes or memory.peak_host_bytes,
+        needs_bytes=run_bytes(memory, candidate, tuning.ground),
+        reason=reason,
+        result=result,
+    )
+
+
+def final_rate(tuning: Tuning, name: str) -> Interval | None:
+    """Tokens per second; the intervals of all finalists hold together in 95 of 100, so that whichever was
+    picked may be read."""
+    if tuning.pick is None or tuning.pick.reading is None:
+        return None
+    level = 1 - 0.05 / max(1, len(tuning.final))
+    per_token = config_interval(tuning.pick.reading.kept, name, level)
+    if per_token is None:
+        return None
+    low, high = (None if bound is None else 1 / bound for bound in (per_token.high, per_token.low))
+    return Interval(1 / per_token.estimate, low, high, level, per_token.n)
+
+
+def against_chosen(tuning: Tuning) -> list[Comparison]:
+    """The other finalists held against the chosen one, on the final's rounds; of all pairs, since which one
+    was chosen hangs on the same rounds."""
+    if tuning.pick is None or tuning.pick.reading is None:
+        return []
+    reading, chosen = tuning.pick.reading, tuning.pick.chosen
+    names = list(dict.fromkeys(visit.config for visit in reading.kept))
+    pairs = len(names) * (len(names) - 1) / 2
+    if not pairs:
+        return []
+    level = 1 - (1 - reading.level) * (len(names) - 1) / pairs
+    return compare(reading.kept, chosen, level=level)
+
+
+def _odd_rounds(tuning: Tuning) -> set[int]:
+    reading = tuning.pick.reading if tuning.pick is not None else None
+    return set() if reading is None else {visit.round for visit in reading.odd}
+
+
+def curve_of(rows: Sequence[Row], chosen: str | None) -> list[Row]:
+    """The fastest candidate of each micro-batch, by micro-batch; the chosen one stands for its own, though
+    another switch may be as fast."""
+    best: dict[int, Row] = {}
+    for row in rows:
+        size = row.candidate.batch_size
+        if row.summary is None or row.reason not in (None, "tight"):
+            continue
+        if size not in best or _rank(row, chosen) > _rank(best[size], chosen):
+            best[size] = row
+    return [best[size] for size in sorted(best)]
+
+
+def _rank(row: Row, chosen: str | None) -> tuple[bool, bool, bool, float]:
+    return row.name == chosen, row.reason is None, row.is_final, -_seconds(row)

@@ -1,0 +1,262 @@
+"""`nanodyno tune`: the fastest micro-batch and switches for this machine, at the same effective batch."""
+
+import shlex
+import sys
+from dataclasses import dataclass
+from json import dumps as json_text
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from nanodyno.cli.options import INTERRUPTED, Json, bytes_of, console_for, seconds_of
+from nanodyno.errors import NanodynoError, RunFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nanodyno.analysis.tuning import Tuning
+    from nanodyno.config import RunConfig
+    from nanodyno.experiments.tune import Bench
+    from nanodyno.experiments.wish import Wish
+    from nanodyno.recipes import Settings
+
+DEFAULT_BUDGET = "5m"
+
+
+def tune(  # noqa: PLR0913 - one parameter per option
+    context: typer.Context,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE|FILE.toml|FILE.py", help="What to tune: as for train, --key=value changes it."
+        ),
+    ],
+    budget: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="For everything; then the best found so far is it. 90s, 5m, 1h."),
+    ] = DEFAULT_BUDGET,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="Emulate a smaller card, 12GB (of 2^30 bytes) or 11.2GiB, context included."
+        ),
+    ] = None,
+    allow: Annotated[
+        Literal["different"] | None,
+        typer.Option(help="different: also fp8, and moments and a residual stream in bfloat16."),
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.toml", help="Write the tuned config, for `nanodyno train FILE.toml`."),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Measure anew what is remembered of an earlier search.")
+    ] = False,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", help="Spread probes over a Ray cluster of equal cards: auto or HOST:PORT."
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Find the fastest micro-batch and switches for this machine; tokens per iteration stay as they are.
+
+    nanodyno tune gpt2-768 --write tuned.toml
+
+    nanodyno tune gpt2-768 --memory-limit 12GB --budget 10m
+
+    nanodyno tune demo --device=cpu --budget 1m
+
+    Only switches that keep the arithmetic are turned. One that is set by --key=value stays as it is.
+
+    Ctrl-C shows what is known by then; the same command goes on with it.
+    """
+    from nanodyno.recipes import load_settings, override, parse_overrides
+
+    if source.startswith("-"):
+        raise NanodynoError(f"a config comes before {source}", "for example: nanodyno tune gpt2-768")
+    changes = parse_overrides(context.args)
+    settings = override(load_settings(source), changes)
+    if write is not None:
+        _refuse_unwritable(write)
+    asked = Request(
+        budget,
+        None if memory_limit is None else bytes_of(memory_limit, "--memory-limit"),
+        allow == "different",
+        frozenset(changes),
+        again,
+        ray,
+    )
+    tuning = tuned(settings, asked, json)
+    after = _changed(tuning, settings)
+    how = f"nanodyno train {write}" if write else train_command(source, changes, settings, after)
+    _show(tuning, settings, how, json)
+    if write is not None and tuning.chosen is not None:
+        _write(write, toml_text(after, tuning, settings.name))
+    if tuning.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    if tuning.pick is None:
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class Request:
+    budget: str = DEFAULT_BUDGET
+    memory_limit_bytes: int | None = None
+    allow_different: bool = False
+    held: frozenset[str] = frozenset()
+    again: bool = False
+    ray: str | None = None
+
+
+def wish_of(settings: "Settings", asked: Request) -> "Wish":
+    from nanodyno.config import build_config
+    from nanodyno.experiments.wish import Wish
+
+    seconds = seconds_of(asked.budget)
+    if seconds is None:
+        raise NanodynoError("a search without an end", "give --budget a time, such as 5m")
+    return Wish(
+        config=build_config(settings.values),
+        budget_seconds=seconds,
+        memory_limit_bytes=asked.memory_limit_bytes,
+        allow_different=asked.allow_different,
+        held=asked.held - {"batch_size"},
+        again=asked.again,
+    )
+
+
+def tuned(settings: "Settings", asked: Request, json: bool) -> "Tuning":
+    """Searches with a display."""
+    wish = wish_of(settings, asked)
+
+    from nanodyno.experiments.tune import tune as search
+    from nanodyno.report.tuning import make_tune_display
+
+    display = make_tune_display(console_for(json or not sys.stdout.isatty()), wish.budget_seconds)
+    try:
+        return search(wish, display, bench_for(asked.ray))
+    finally:
+        display.close()
+
+
+def tuned_for_training(settings: "Settings", held: frozenset[str], json: bool) -> "Settings":
+    """The settings with what an earlier search found here, or a search now; either is told."""
+    asked = Request(held=held)
+    wish = wish_of(settings, asked)
+
+    from nanodyno.analysis.tuning import rows_of
+    from nanodyno.experiments.tune import recall
+    from nanodyno.experiments.wish import applied, tuned_settings
+    from nanodyno.report.progress import say
+    from nanodyno.report.tune import verdict_lines
+
+    console = console_for(json=True)
+    known, whence = recall(wish, bench_for(None)), " by an earlier search"
+    if known is None:
+        say(
+            console,
+            f"no tuning of this config is known on this machine: first a search, {asked.budget} at most",
+        )
+        tuning = tuned(settings, asked, json)
+        for line, style in verdict_lines(tuning, rows_of(tuning)):
+            say(console, line, style)
+        if tuning.interrupted:
+            raise typer.Exit(INTERRUPTED)
+        if tuning.chosen is None:
+            raise RunFailed("tune found nothing to train with", "leave --tune out, or see `nanodyno tune`")
+        known, whence = applied(wish.config, tuning.chosen.config), ""
+    changes = tuned_settings(wish.config, known)
+    words = " ".join(f"--{key}={value}" for key, value in changes.items()) or "as it is"
+    say(console, f"tuned for this machine{whence}: {words}")
+    return with_changes(settings, wish.config, changes)
+
+
+def with_changes(settings: "Settings", config: "RunConfig", changes: dict[str, object]) -> "Settings":
+    """Tokens per iteration and per evaluation stay, though they may have been given in micro-batches."""
+    from nanodyno.recipes import override
+
+    kept: dict[str, object] = {"tokens_per_iter": config.tokens_per_iter}
+    if config.eval_iters is not None:
+        kept["eval_tokens"] = config.eval_tokens
+    return override(settings, changes | kept)
+
+
+def bench_for(ray: str | None) -> "Bench | None":
+    if ray is None:
+        return None
+    from nanodyno.experiments.cluster import ray_bench
+
+    return ray_bench(ray)
+
+
+def _changed(tuning: "Tuning", settings: "Settings") -> "Settings":
+    """The settings with what was chosen."""
+    from nanodyno.experiments.wish import tuned_settings
+
+    chosen = tuning.chosen
+    changes = {} if chosen is None else tuned_settings(tuning.asked, chosen.config)
+    return with_changes(settings, tuning.asked, changes)
+
+
+def _show(tuning: "Tuning", settings: "Settings", how: str, json: bool) -> None:
+    chosen = tuning.chosen
+    if json:
+        from nanodyno.experiments.wish import tuned_settings
+        from nanodyno.report.document import to_json
+        from nanodyno.report.tune import tune_document
+
+        changes = {} if chosen is None else tuned_settings(tuning.asked, chosen.config)
+        typer.echo(to_json(tune_document(tuning, changes)))
+        return
+    from nanodyno.report.tune import tune_page
+
+    console = console_for(json)
+    console.print(tune_page(tuning, settings.name, console.width))
+    if chosen is not None:
+        console.print(f"\ntrain with it: {how}", highlight=False, markup=False, soft_wrap=True)
+
+
+def train_command(source: str, given: "Iterable[str]", before: "Settings", after: "Settings") -> str:
+    """With the keys that were given, as far as they still hold, and all that has to be different."""
+    changed = [key for key, value in after.values.items() if before.values.get(key) != value]
+    kept = [key for key in given if key in after.values and key not in changed]
+    words = (f"--{key}={after.values[key]}" for key in (*kept, *changed))
+    return shlex.join(["nanodyno", "train", source, *words])
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        hint = "what was measured is kept: the same command with another --write measures nothing again"
+        raise NanodynoError(f"{path} cannot be written: {error.strerror}", hint) from None
+
+
+def toml_text(settings: "Settings", tuning: "Tuning", name: str) -> str:
+    """The tuned settings as a file: nothing of the machine but as a comment."""
+    from nanodyno.analysis.tuning import rows_of
+    from nanodyno.report.tune import title_words, verdict_lines
+
+    told = [title_words(tuning, name), *(line for line, _ in verdict_lines(tuning, rows_of(tuning)))]
+    comments = [f"# {line.strip()}" for line in ("Tuned by nanodyno.", *told)]
+    lines = [f"{key} = {_toml(value)}" for key, value in settings.values.items() if value is not None]
+    return "\n".join([*comments, "", *lines, ""])
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return json_text(value, ensure_ascii=False)  # whose strings are TOML's too
+    return repr(value)
+
+
+def _refuse_unwritable(path: Path) -> None:
+    """Now, and not after minutes of measuring."""
+    if path.suffix != ".toml":
+        raise NanodynoError(f"--write {path}: not a .toml file", "name it tuned.toml, so that train takes it")
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise NanodynoError(f"--write {path}: no such folder", "make the folder first")

@@ -1,0 +1,29 @@
+"""What a node of a cluster does for a search: it looks at its device, or measures one candidate."""
+
+from dataclasses import dataclass
+
+from nanodyno.analysis.asking import Ask
+from nanodyno.config import RunConfig
+from nanodyno.experiments.ground import Place, look_around
+from nanodyno.experiments.stopwatch import BenchStopwatch
+from nanodyno.probe.messages import ProbeJob
+from nanodyno.records.probe import ProbeResult
+
+
+@dataclass(frozen=True)
+class Errand:
+    """One visit of each of these, one after the other, on one device."""
+
+    jobs: dict[str, ProbeJob]
+    ask: Ask
+    seconds_left: float
+    redo: int
+
+
+def look_on_node(config: RunConfig, limit_bytes: int | None) -> Place:
+    return look_around(config, limit_bytes)
+
+
+def measure_on_node(errand: Errand) -> dict[str, ProbeResult]:
+    with BenchStopwatch(errand.jobs, lambda _: None, errand.redo, len(errand.jobs)) as stopwatch:
+        return stopwatch.measure(errand.ask, list(errand.jobs), errand.seconds_left)

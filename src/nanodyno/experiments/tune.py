@@ -1,0 +1,106 @@
+"""The fastest micro-batch and switches for one machine: the search of analysis/search.py, on a real bench."""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nanodyno.analysis.candidates import Candidate, Wanted, candidates_for
+from nanodyno.analysis.tuning import Tuning, WatchTune
+from nanodyno.config import RunConfig
+from nanodyno.costs.advice import advise
+from nanodyno.costs.calibration import calibration_for
+from nanodyno.errors import NanodynoError
+from nanodyno.experiments.course import Course
+from nanodyno.experiments.ground import Place, look_around, vocabulary_of
+from nanodyno.experiments.stopwatch import BenchStopwatch, Stopwatch
+from nanodyno.experiments.wish import Wish, applied, question_of
+from nanodyno.probe.messages import ProbeJob
+from nanodyno.records.probe import WatchProbe
+from nanodyno.records.tuning import Journal
+
+GIB = 2**30
+REDO = {"cuda": 1, "mps": 1, "cpu": 0}
+"""How often a disturbed round is made again: on a CPU, where most are, another round tells more."""
+
+MakeStopwatch = Callable[[Mapping[str, ProbeJob], WatchProbe, int], Stopwatch]
+Look = Callable[[RunConfig, int | None], Place]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """With what to measure; tests and clusters have their own."""
+
+    make: MakeStopwatch = BenchStopwatch
+    look: Look = look_around
+    cache: Path | None = None
+    clock: Callable[[], float] = time.monotonic
+
+
+def tune(wish: Wish, watch: WatchTune = lambda _: None, bench: Bench | None = None) -> Tuning:
+    """Searches until it knows or the time is up. Ctrl-C ends it with what is known by then."""
+    bench = bench or Bench()
+    began = bench.clock()
+    place = bench.look(wish.config, wish.memory_limit_bytes)
+    vocab_size, notes = vocabulary_of(wish.config)
+    wanted = Wanted(wish.config, vocab_size, wish.allow_different, wish.held)
+    candidates = candidates_for(wanted, place.ground)
+    limit = allocator_limit(wish, place)
+    _refuse_unless_one_fits(candidates, place)
+    journal = Journal(question_of(wish, place), wish.again, bench.cache)
+    jobs = {each.name: ProbeJob(config=each.config, memory_limit_bytes=limit) for each in candidates}
+    try:
+        with bench.make(jobs, watch, REDO[place.ground.device_type]) as stopwatch:
+            course = Course(wish, place, candidates, journal, stopwatch, watch, bench.clock)
+            course.spent = bench.clock() - began
+            tuning = course.run((*notes, *place.notes, *journal.notes))
+    finally:
+        journal.close()
+    return tuning
+
+
+def recall(wish: Wish, bench: Bench | None = None) -> RunConfig | None:
+    """The config as an earlier search on this machine has tuned it; None where there was none."""
+    bench = bench or Bench()
+    place = bench.look(wish.config, wish.memory_limit_bytes)
+    journal = Journal(question_of(wish, place), folder=bench.cache)
+    journal.close()
+    concluded = journal.concluded()
+    return None if concluded is None else applied(wish.config, concluded.config)
+
+
+def allocator_limit(wish: Wish, place: Place) -> int | None:
+    """Of an emulated card what is left beside the context."""
+    if wish.memory_limit_bytes is None or place.ground.device_type != "cuda":
+        return wish.memory_limit_bytes
+    left = wish.memory_limit_bytes - place.ground.context_bytes
+    if left <= 0:
+        context = place.ground.context_bytes / GIB
+        raise NanodynoError(
+            f"--memory-limit leaves nothing: CUDA's context alone takes {context:.2f} GiB here", "give more"
+        )
+    return left
+
+
+def _refuse_unless_one_fits(candidates: tuple[Candidate, ...], place: Place) -> None:
+    if any(not each.hopeless for each in candidates):
+        return
+    smallest = min(candidates, key=lambda each: each.memory.total if each.memory else math.inf)
+    usable = place.ground.usable_bytes
+    assert smallest.memory is not None, "only what is predicted is hopeless"
+    assert smallest.setup is not None
+    assert usable is not None
+    needs = smallest.memory.total
+    words = (
+        f"nothing fits: the smallest, {smallest.name}, needs about {needs / GIB:.1f} GiB by prediction, and "
+    )
+    words += f"{usable / GIB:.1f} GiB are usable"
+    if needs <= usable + place.held_bytes:
+        words += f"; other programs hold {place.held_bytes / GIB:.1f} GiB"
+        words += f": {', '.join(place.holders)}" if place.holders else ""
+        raise NanodynoError(words, "end them, or tune when they are done")
+    from nanodyno.train.fitting import advice_words
+
+    calibration = calibration_for(place.ground.card, place.ground.dtype)
+    raise NanodynoError(words, advice_words(advise(smallest.setup, usable, calibration)))

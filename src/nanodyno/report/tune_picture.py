@@ -1,0 +1,74 @@
+"""Micro-batch against tokens per second with intervals, and memory beside it: a row a micro-batch."""
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from nanodyno.analysis.tuning import Row
+from nanodyno.report import quantities
+
+LABEL_WIDTH = 6
+RATE_WIDTH = 11
+MEMORY_WIDTH = 10
+AMOUNT_WIDTH = 11
+MOST_WIDTH = 120
+LEAST_ROOM = 16
+POINT, CHOSEN, LEFT, RIGHT, LINE, BAR = "o", "●", "├", "┤", "─", "▇"
+
+
+def tune_picture(curve: Sequence[Row], chosen: str | None, width: int) -> Text:
+    """A point for the rate, its interval around it where there is one; the chosen one is filled."""
+    room = min(width, MOST_WIDTH) - LABEL_WIDTH - RATE_WIDTH - MEMORY_WIDTH - AMOUNT_WIDTH - 4
+    room = max(LEAST_ROOM, room)
+    low, high = _range(curve)
+    most = max((row.peak_bytes or 0 for row in curve), default=0)
+    text = Text()
+    title = "tok/s by micro-batch; ├─┤ measured afresh"
+    text.append(title.ljust(LABEL_WIDTH + room + RATE_WIDTH + 4), style="bold")
+    text.append("memory\n", style="bold")
+    for row in curve:
+        _draw(text, row, row.name == chosen, _Scale(low, high, room), most)
+    left, right = quantities.rate(low), quantities.rate(high)
+    text.append(" " * LABEL_WIDTH + "└" + LINE * room + "\n", style="dim")
+    text.append(" " * (LABEL_WIDTH + 1) + left + right.rjust(room - len(left)), style="dim")
+    return text
+
+
+class _Scale:
+    def __init__(self, low: float, high: float, room: int) -> None:
+        self._low, self._high, self.room = low, high, room
+
+    def place(self, rate: float) -> int:
+        share = (rate - self._low) / (self._high - self._low)
+        return min(self.room - 1, max(0, round(share * (self.room - 1))))
+
+
+def _range(curve: Sequence[Row]) -> tuple[float, float]:
+    rates = [row.tokens_per_second for row in curve if row.tokens_per_second is not None]
+    low = min((rate.estimate if rate.low is None else rate.low for rate in rates), default=0.0)
+    high = max((rate.estimate if rate.high is None else rate.high for rate in rates), default=1.0)
+    return (low, high) if high > low else (0.99 * low, 1.01 * high)
+
+
+def _draw(text: Text, row: Row, chosen: bool, scale: _Scale, most: int) -> None:
+    rate = row.tokens_per_second
+    assert rate is not None, "only what was measured is drawn"
+    style = "bold green" if chosen else "dim" if row.reason else "cyan"
+    text.append(f"{row.candidate.batch_size:>{LABEL_WIDTH - 1}} ", style="bold" if chosen else "")
+    text.append("│", style="dim")
+    text.append(_whisker(rate.estimate, rate.low, rate.high, scale, CHOSEN if chosen else POINT), style=style)
+    text.append(f"{quantities.rate(rate.estimate):>{RATE_WIDTH}}  ", style="bold" if chosen else "")
+    peak = row.peak_bytes or 0
+    bar = BAR * max(1 if peak else 0, round(MEMORY_WIDTH * peak / most)) if most else ""
+    text.append(bar.ljust(MEMORY_WIDTH), style="magenta")
+    text.append(f"{quantities.gib(peak):>{AMOUNT_WIDTH}}\n" if peak else "\n")
+
+
+def _whisker(estimate: float, low: float | None, high: float | None, scale: _Scale, point: str) -> str:
+    cells = [" "] * scale.room
+    if low is not None and high is not None:
+        begin, end = scale.place(low), scale.place(high)
+        cells[begin : end + 1] = LINE * (end - begin + 1)
+        cells[begin], cells[end] = LEFT, RIGHT
+    cells[scale.place(estimate)] = point
+    return "".join(cells)

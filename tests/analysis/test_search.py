@@ -1,0 +1,201 @@
+"""The search, fed answers that are known: which candidates it asks for, and whom it picks."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+
+from nanodyno.analysis.asking import Answer, Ask, Entrant, Loss, Rules, final_estimates
+from nanodyno.analysis.repeats import Visit
+from nanodyno.analysis.search import Search
+
+COST = 5.0
+
+
+def drive(
+    entrants: Sequence[Entrant],
+    seconds: Mapping[str, float],
+    budget: float = 600.0,
+    *,
+    needs: Mapping[str, int] | None = None,
+    lost: Mapping[str, Loss] | None = None,
+    in_the_final: Callable[[str], float] = lambda _: 1.0,
+) -> tuple[Search, list[Ask]]:
+    """Every visit takes COST; in the final, times are multiplied."""
+    search = Search(entrants, Rules(budget))
+    asks, made, spent = search.asks(), [], 0.0
+    answer: Answer | None = None
+    while True:
+        try:
+            ask = next(asks) if answer is None else asks.send(answer)
+        except StopIteration:
+            return search, made
+        made.append(ask)
+        spent += COST * len(ask.names)
+        times = {
+            name: seconds[name] * (in_the_final(name) if ask.stage == "final" else 1.0)
+            for name in ask.names
+            if name in seconds
+        }
+        answer = Answer(
+            spent,
+            times,
+            dict.fromkeys(times, 0.001),
+            needs or {},
+            {name: loss for name, loss in (lost or {}).items() if name in ask.names},
+        )
+
+
+def sizes(*numbers: int, **changes: object) -> list[Entrant]:
+    return [Entrant(str(number), number, **changes) for number in numbers]  # type: ignore[arg-type]
+
+
+def screened(asks: Sequence[Ask]) -> list[str]:
+    return [name for ask in asks if ask.stage == "screening" for name in ask.names]
+
+
+def test_all_are_looked_at_once_and_only_those_near_the_best_afresh_by_turns() -> None:
+    search, asks = drive(sizes(1, 2, 4, 8), {"1": 1.14, "2": 1.1, "4": 1.02, "8": 1.0})
+    assert screened(asks) == ["1", "2", "4", "8"]
+    final = [ask.names for ask in asks if ask.stage == "final"]
+    assert final == [("8", "4"), ("4", "8")] * 2
+    pick = search.pick()
+    assert pick is not None
+    assert (pick.chosen, pick.fastest, pick.near) == ("8", "8", ("8",))
+
+
+def test_the_figures_of_the_pick_are_the_finals_alone() -> None:
+    """8 was lucky at first, and is slow in the final."""
+    search, _ = drive(
+        sizes(4, 8), {"4": 1.0, "8": 0.97}, in_the_final=lambda name: 1.1 if name == "8" else 1.0
+    )
+    pick = search.pick()
+    assert pick is not None
+    assert pick.reading is not None
+    assert pick.chosen == "4"
+    assert final_estimates(pick.reading.kept) == {"4": pytest.approx(1.0), "8": pytest.approx(1.067)}
+
+
+def test_of_those_within_the_margin_the_one_with_least_memory_is_chosen() -> None:
+    times = {"4": 1.008, "8": 1.003, "16": 1.0, "32": 1.02}
+    search, _ = drive(sizes(4, 8, 16, 32), times, needs={"4": 3, "8": 1, "16": 9, "32": 0})
+    pick = search.pick()
+    assert pick is not None
+    assert (pick.chosen, pick.fastest, pick.near) == ("8", "16", ("16", "8", "4"))
+
+
+def test_a_little_memory_is_no_reason_to_take_the_slower_of_two() -> None:
+    search, _ = drive(sizes(4, 8), {"4": 1.005, "8": 1.0}, needs={"4": 100, "8": 102})
+    pick = search.pick()
+    assert pick is not None
+    assert pick.chosen == "8"
+
+
+def test_beyond_one_that_runs_out_of_memory_nothing_larger_is_tried() -> None:
+    entrants = [*sizes(1, 4, 8, 16), Entrant("16 small", 16, "recompute=light")]
+    search, asks = drive(entrants, {"1": 1.1, "4": 1.0, "16 small": 1.05}, lost={"8": "too-large"})
+    assert screened(asks) == ["1", "4", "8", "16 small"]
+    assert search.left_out == {"8": "too-large", "16": "larger"}
+
+
+def test_beyond_one_that_has_fallen_off_nothing_is_tried() -> None:
+    search, asks = drive(sizes(8, 4, 2, 1), {"8": 1.0, "4": 1.2, "2": 1.0, "1": 1.0})
+    assert screened(asks) == ["8", "4"]
+    assert search.left_out == {"2": "beyond", "1": "beyond"}
+
+
+def test_one_that_is_too_tight_for_a_run_is_measured_and_never_chosen() -> None:
+    search, _ = drive(sizes(4, 8), {"4": 1.1, "8": 1.0}, lost={"8": "tight"})
+    pick = search.pick()
+    assert pick is not None
+    assert pick.chosen == "4"
+    assert "8" not in search.finalists
+
+
+def test_predictions_count_once_three_others_have_shown_what_they_are_worth() -> None:
+    """Real times are twice the predicted ones; 0.6 would be 1.2 then, 20% slower than the best."""
+    entrants = [
+        Entrant(str(n), n, predicted_seconds=p) for n, p in ((8, 0.5), (4, 0.51), (2, 0.52), (1, 0.6))
+    ]
+    search, asks = drive(entrants, {"8": 1.0, "4": 1.02, "2": 1.04, "1": 0.1})
+    assert screened(asks) == ["8", "4", "2"]
+    assert search.left_out == {"1": "predicted-slow"}
+
+
+def test_other_switches_are_tried_at_good_micro_batches_only() -> None:
+    entrants = [*sizes(2, 4, 8), *(Entrant(f"{n} graph", n, "graph", variant=True) for n in (2, 4, 8))]
+    times = {"2": 1.12, "4": 1.03, "8": 1.0, "8 graph": 1.01, "4 graph": 1.1}
+    search, asks = drive(entrants, times)
+    assert screened(asks) == ["2", "4", "8", "8 graph", "4 graph"]
+    assert search.left_out == {"2 graph": "not-needed"}
+
+
+def test_a_switch_that_wins_is_tried_at_the_other_micro_batches_too() -> None:
+    entrants = [*sizes(2, 4, 8), *(Entrant(f"{n} threads", n, "threads", variant=True) for n in (2, 4, 8))]
+    times = {"2": 1.1, "4": 1.1, "8": 1.0, "8 threads": 0.5, "4 threads": 0.4, "2 threads": 0.45}
+    search, asks = drive(entrants, times)
+    assert screened(asks) == ["2", "4", "8", "8 threads", "4 threads", "2 threads"]
+    pick = search.pick()
+    assert pick is not None
+    assert pick.chosen == "4 threads"
+
+
+def test_many_near_the_best_are_halved_until_few_are_left() -> None:
+    times = {str(n): 1.0 + n / 1000 for n in range(1, 13)}
+    search, asks = drive(sizes(*range(1, 13)), times, budget=3000)
+    halving = [len(ask.names) for ask in asks if ask.stage == "halving"]
+    assert halving == [12, 6]
+    assert search.finalists == ("1", "2", "3", "4")
+
+
+def test_the_best_of_each_micro_batch_come_before_the_second_of_any() -> None:
+    entrants = [*sizes(8, 16), *(Entrant(f"{n} graph", n, "graph", variant=True) for n in (8, 16))]
+    search, _ = drive(entrants, {"8": 1.03, "16": 1.02, "16 graph": 1.0, "8 graph": 1.01})
+    assert search.finalists == ("16 graph", "8 graph", "16", "8")
+
+
+def test_a_switch_that_gains_nothing_and_saves_nothing_is_no_finalist() -> None:
+    entrants = [*sizes(8), *(Entrant(f"8 {name}", 8, name, variant=True) for name in ("even", "small"))]
+    times = {"8": 1.0, "8 even": 1.004, "8 small": 1.004}
+    search, _ = drive(entrants, times, needs={"8": 100, "8 even": 99, "8 small": 50})
+    assert search.finalists == ("8", "8 small")
+    pick = search.pick()
+    assert pick is not None
+    assert pick.chosen == "8 small"
+
+
+def test_the_time_is_kept_and_some_of_it_is_the_finals() -> None:
+    times = {str(n): 1.0 + n / 1000 for n in range(1, 41)}
+    search, asks = drive(sizes(*range(1, 41)), times, budget=100.0)
+    assert sum(len(ask.names) for ask in asks) * COST <= 100.0
+    assert len(screened(asks)) == 11  # 55 of 100 seconds
+    assert "no-time" in search.left_out.values()
+    assert len([ask for ask in asks if ask.stage == "final"]) >= 3
+
+
+def test_without_time_for_a_final_the_pick_says_so() -> None:
+    search, _ = drive(sizes(1, 2), {"1": 1.0, "2": 1.1}, budget=11.0)
+    pick = search.pick()
+    assert pick is not None
+    assert (pick.chosen, pick.reading) == ("1", None)
+
+
+def test_nothing_that_fits_is_no_pick() -> None:
+    search, _ = drive(sizes(1, 2), {}, lost={"1": "too-large", "2": "failed"})
+    assert search.pick() is None
+
+
+def test_several_devices_look_side_by_side() -> None:
+    asks = Search(sizes(1, 2, 4), Rules(600.0, at_once=2)).asks()
+    assert next(asks).names == ("1", "2")
+    assert asks.send(Answer(5.0, {"1": 1.1, "2": 1.0})).names == ("4",)
+
+
+def test_a_lone_candidate_is_measured_in_four_processes() -> None:
+    _, asks = drive(sizes(1), {"1": 1.0})
+    assert [ask.stage for ask in asks] == ["screening", *["final"] * 4]
+
+
+def test_estimates_rest_on_rounds_that_all_have_in_common() -> None:
+    visits = [Visit("a", 0, 0, 1.0), Visit("b", 0, 0, 2.0), Visit("a", 1, 1, 9.0)]
+    assert final_estimates(visits) == {"a": pytest.approx(1.0), "b": pytest.approx(2.0)}
+    assert final_estimates([Visit("a", 0, 0, 1.0), Visit("b", 1, 1, 2.0)]) == {}

@@ -1,0 +1,38 @@
+"""The stopwatch of a search on real children."""
+
+import time
+from typing import Any
+
+from nanodyno.analysis.asking import Ask
+from nanodyno.config import build_config
+from nanodyno.experiments.stopwatch import BenchStopwatch, visit_of
+from nanodyno.probe.messages import ProbeJob
+from nanodyno.records.probe import Measured
+
+TINY = {
+    "n_layer": 1, "n_head": 1, "n_embd": 16, "block_size": 16, "batch_size": 2, "tokens_per_iter": 64,
+    "tokenizer": "bytes", "device": "cpu", "compile": False,
+}  # fmt: skip
+
+
+def test_a_stage_measures_each_once_and_what_has_no_time_is_missing() -> None:
+    jobs = {name: ProbeJob(config=build_config(TINY), threads=1) for name in ("a", "b")}
+    stages: list[str] = []
+    with BenchStopwatch(jobs, lambda progress: stages.append(progress.stage), 0, processes=1) as stopwatch:
+        found = stopwatch.measure(Ask("screening", 0, ("a",), 0.3, 60.0), ["a"], 60.0)
+        assert isinstance(found["a"], Measured)
+        assert len(found["a"].visits) == 1
+        assert found["a"].breakdown is not None
+        began = time.monotonic()
+        assert stopwatch.measure(Ask("final", 0, ("b", "a"), 30.0, 60.0), ["b", "a"], 0.5) == {}
+        assert time.monotonic() - began < 10
+    assert stages.count("profiling") > 0
+
+
+def test_a_result_is_read_by_the_round(tunings: Any) -> None:
+    measured = tunings.visit(tunings.config(), 1.0, 2**30)
+    assert visit_of(measured, 0) == measured
+    assert visit_of(measured, 1) is None
+    died, stopped = (tunings.failed(tunings.config(), reason) for reason in ("died", "interrupted"))
+    assert visit_of(died, 3) == died
+    assert visit_of(stopped, 3) is None

@@ -1,0 +1,213 @@
+"""Tune on a made-up card by a made-up stopwatch: what is asked, kept, refused and chosen."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nanodyno.analysis.tuning import Heard, Tuning, rows_of
+from nanodyno.errors import NanodynoError
+from nanodyno.experiments.tune import recall, tune
+from nanodyno.experiments.wish import Wish, applied
+from nanodyno.records.probe import ProbeResult
+
+GIB = 2**30
+
+
+@pytest.fixture
+def wish(tunings: Any) -> Wish:
+    return Wish(tunings.config(), budget_seconds=400.0)
+
+
+def chosen(tuning: Tuning) -> str:
+    assert tuning.pick is not None
+    return tuning.pick.chosen
+
+
+def test_the_fastest_that_fits_is_chosen_and_measured_afresh(
+    wish: Wish, tunings: Any, tmp_path: Path
+) -> None:
+    stopwatch = tunings.stopwatch()
+    tuning = tune(wish, bench=stopwatch.bench(tmp_path))
+    assert chosen(tuning).startswith("8 x 2")
+    row = next(row for row in rows_of(tuning) if row.name == chosen(tuning))
+    assert row.is_final
+    assert row.tokens_per_second is not None
+    assert row.tokens_per_second.estimate == pytest.approx(16_384)
+    assert "too-large" in {row.reason for row in rows_of(tuning) if row.candidate.batch_size == 16}
+    assert tuning.spent_seconds <= wish.budget_seconds
+
+
+def test_the_same_command_measures_nothing_twice_and_says_the_same_also_of_a_longer_run(
+    wish: Wish, tunings: Any, tmp_path: Path
+) -> None:
+    first, second = tunings.stopwatch(), tunings.stopwatch()
+    before = tune(wish, bench=first.bench(tmp_path))
+    longer = replace(wish, config=tunings.config(max_iters=9, learning_rate=1e-3))
+    after = tune(longer, bench=second.bench(tmp_path))
+    assert second.asked == []
+    assert chosen(after) == chosen(before)
+    assert after.reused == sum(len(names) for _, _, names in first.asked)
+    assert after.spent_seconds == pytest.approx(before.spent_seconds)
+
+
+def test_again_measures_anew(wish: Wish, tunings: Any, tmp_path: Path) -> None:
+    first, second = tunings.stopwatch(), tunings.stopwatch()
+    tune(wish, bench=first.bench(tmp_path))
+    tune(replace(wish, again=True), bench=second.bench(tmp_path))
+    assert second.asked == first.asked
+
+
+@pytest.mark.parametrize("after", [3, 6])
+def test_ctrl_c_keeps_what_is_known_and_the_same_command_goes_on(
+    after: int, wish: Wish, tunings: Any, tmp_path: Path
+) -> None:
+    whole = tunings.stopwatch()
+    expected = tune(wish, bench=whole.bench(tmp_path / "whole"))
+    stopped = tunings.stopwatch(interrupt_at=after)
+    tuning = tune(wish, bench=stopped.bench(tmp_path / "cache"))
+    assert tuning.interrupted
+    assert len([row for row in rows_of(tuning) if row.summary is not None]) >= 2
+    rest = tunings.stopwatch()
+    finished = tune(wish, bench=rest.bench(tmp_path / "cache"))
+    assert chosen(finished) == chosen(expected)
+    assert not finished.interrupted
+    assert rest.asked == whole.asked[-len(rest.asked) :]
+    assert len(rest.asked) < len(whole.asked)
+
+
+def test_a_budget_too_short_for_two_is_refused_with_one_that_is_not(
+    wish: Wish, tunings: Any, tmp_path: Path
+) -> None:
+    """A visit takes 15 s; two candidates take eight of them, each one and then each in three rounds."""
+    even = partial(tunings.visit, seconds=1.0, reserved=GIB)
+    with pytest.raises(
+        NanodynoError, match="too short for two candidates here: 1 measured in 15 s"
+    ) as refused:
+        tune(replace(wish, budget_seconds=20.0), bench=tunings.stopwatch(even, 15.0).bench(tmp_path))
+    assert refused.value.hint is not None
+    assert "--budget 2m" in refused.value.hint
+    tuning = tune(replace(wish, budget_seconds=120.0), bench=tunings.stopwatch(even, 15.0).bench(tmp_path))
+    assert tuning.reused == 1
+    assert tuning.pick is not None
+    assert tuning.pick.reading is not None
+
+
+def test_without_time_for_a_final_the_result_is_of_the_search(
+    wish: Wish, tunings: Any, tmp_path: Path
+) -> None:
+    """Three visits: 16 does not fit, 8 and 4 do."""
+    tuning = tune(replace(wish, budget_seconds=16.0), bench=tunings.stopwatch().bench(tmp_path))
+    assert tuning.pick is not None
+    assert tuning.pick.reading is None
+    assert tuning.final == {}
+
+
+def test_one_that_hangs_or_dies_is_a_result_and_the_others_go_on(
+    wish: Wish, tunings: Any, tmp_path: Path
+) -> None:
+    def answer(config: Any) -> ProbeResult:
+        if config.batch_size in (2, 8):
+            return tunings.failed(config, "hung" if config.batch_size == 2 else "died")
+        return tunings.rising(config)
+
+    tuning = tune(wish, bench=tunings.stopwatch(answer).bench(tmp_path))
+    assert chosen(tuning).startswith("4 x 4")
+    assert {tuning.left_out[name] for name in tuning.left_out if name.startswith(("2 x 8", "8 x 2"))} <= {
+        "failed",
+        "not-needed",
+    }
+
+
+def test_where_all_run_out_of_memory_nothing_is_chosen(wish: Wish, tunings: Any, tmp_path: Path) -> None:
+    def answer(config: Any) -> ProbeResult:
+        return tunings.rising(config.model_copy(update={"batch_size": 16}))
+
+    tuning = tune(wish, bench=tunings.stopwatch(answer).bench(tmp_path))
+    assert tuning.pick is None
+    assert "too-large" in tuning.left_out.values()
+
+
+def test_what_leaves_too_little_for_a_whole_run_is_not_chosen(
+    wish: Wish, tunings: Any, tmp_path: Path
+) -> None:
+    """8 reserves 8 GiB; context and margin are half a GiB each, so that 9 are not enough beside a graph's
+    evaluation and 4, of 4 GiB, is taken."""
+    bench = tunings.stopwatch().bench(tmp_path, tunings.place(usable_gib=9.0))
+    tuning = tune(wish, bench=bench)
+    assert chosen(tuning).startswith("4 x 4")
+    assert "tight" in {
+        tuning.left_out.get(row.name) for row in rows_of(tuning) if row.name.startswith("8 x 2")
+    }
+
+
+def test_a_smaller_card_is_emulated_by_the_allocators_limit_less_the_context(
+    wish: Wish, tunings: Any, tmp_path: Path
+) -> None:
+    stopwatch = tunings.stopwatch()
+    tune(replace(wish, memory_limit_bytes=12 * GIB), bench=stopwatch.bench(tmp_path))
+    assert {job.memory_limit_bytes for job in stopwatch.jobs.values()} == {12 * GIB - GIB // 2}
+
+
+def test_a_limit_below_the_context_is_refused(wish: Wish, tunings: Any, tmp_path: Path) -> None:
+    with pytest.raises(NanodynoError, match="context alone"):
+        tune(replace(wish, memory_limit_bytes=GIB // 4), bench=tunings.stopwatch().bench(tmp_path))
+
+
+def test_where_nothing_can_fit_the_smallest_need_and_what_would_help_are_told(
+    tunings: Any, tmp_path: Path
+) -> None:
+    wish = Wish(tunings.config(n_layer=48, n_embd=1600, n_head=25), budget_seconds=60.0)
+    bench = tunings.stopwatch().bench(tmp_path, tunings.place(usable_gib=2.0))
+    with pytest.raises(NanodynoError, match=r"nothing fits: the smallest, 1 x 16 .* needs about") as refused:
+        tune(wish, bench=bench)
+    assert refused.value.hint is not None
+    assert "--n_layer" in refused.value.hint
+
+
+def test_a_card_that_others_have_filled_names_them(wish: Wish, tunings: Any, tmp_path: Path) -> None:
+    full = replace(tunings.place(usable_gib=0.3), held_bytes=11 * GIB, holders=("python (123)",))
+    with pytest.raises(NanodynoError, match=r"other programs hold 11.0 GiB: python \(123\)"):
+        tune(wish, bench=tunings.stopwatch().bench(tmp_path, full))
+
+
+def test_an_effective_batch_without_divisors_is_tuned_as_far_as_that_goes(
+    tunings: Any, tmp_path: Path
+) -> None:
+    config = tunings.config(batch_size=1, tokens_per_iter=13 * 1024)
+
+    def answer(config: Any) -> ProbeResult:
+        return tunings.visit(config, 1.0, GIB)
+
+    tuning = tune(Wish(config, 400.0), bench=tunings.stopwatch(answer).bench(tmp_path))
+    assert {each.batch_size for each in tuning.candidates} == {1, 13}
+    assert tuning.pick is not None
+
+
+def test_a_finished_search_is_recalled_for_a_run_of_another_length(
+    wish: Wish, tunings: Any, tmp_path: Path
+) -> None:
+    bench = tunings.stopwatch().bench(tmp_path)
+    longer = replace(wish, config=tunings.config(max_iters=12_345), budget_seconds=60.0)
+    assert recall(longer, bench) is None
+    tuning = tune(wish, bench=bench)
+    config = recall(longer, bench)
+    assert config is not None
+    assert (config.batch_size, config.max_iters) == (8, 12_345)
+    assert tuning.chosen is not None
+    assert config == applied(longer.config, tuning.chosen.config)
+
+
+def test_who_watches_hears_of_every_visit(wish: Wish, tunings: Any, tmp_path: Path) -> None:
+    heard: list[Heard] = []
+    stopwatch = tunings.stopwatch()
+    tune(
+        wish,
+        lambda event: heard.append(event) if isinstance(event, Heard) else None,
+        stopwatch.bench(tmp_path),
+    )
+    assert [each.candidate.name for each in heard] == [
+        name for _, _, names in stopwatch.asked for name in names
+    ]

@@ -1,0 +1,205 @@
+"""The page and the document of a search on a made-up card."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from rich.console import Console
+
+from nanodyno.analysis.asking import Reason
+from nanodyno.analysis.statistics import Interval
+from nanodyno.analysis.tune_findings import Code, Finding, tune_findings
+from nanodyno.analysis.tuning import Asked, Heard, Tuning, curve_of, rows_of
+from nanodyno.experiments.tune import tune
+from nanodyno.experiments.wish import Wish
+from nanodyno.records.probe import ProbeProgress, ProbeResult
+from nanodyno.report.document import to_json
+from nanodyno.report.tune import tune_document, tune_page
+from nanodyno.report.tune_words import REASONS, WORDS, finding_words, spread_words
+from nanodyno.report.tuning import make_tune_display
+
+GIB = 2**30
+
+
+def page(tuning: Tuning, width: int = 100) -> str:
+    console = Console(width=width, record=True, file=None, quiet=False)
+    with console.capture() as capture:
+        console.print(tune_page(tuning, "gpt2", width))
+    return capture.get()
+
+
+@pytest.fixture
+def tuning(tunings: Any, tmp_path: Path) -> Tuning:
+    return tune(Wish(tunings.config(), 400.0), bench=tunings.stopwatch().bench(tmp_path))
+
+
+def found(tuning: Tuning) -> dict[str, Finding]:
+    return {each.code: each for each in tune_findings(tuning)}
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_page_has_a_row_a_micro_batch_the_winner_and_a_picture(tuning: Tuning, width: int) -> None:
+    text = page(tuning, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "gpt2 on NVIDIA H200, bfloat16: 16,384 tokens per iteration" in text.replace("\n", " ")
+    assert re.search(r"^\* +8 x 2 .* 8\.00 GiB +1,000\.0 +16,384 +±", text, re.M)
+    assert re.search(r"^ +4 x 4 .* 4\.00 GiB +1,100\.0 +14,895 +- .* yes", text, re.M)
+    assert re.search(r"^ +16 x 1 .* no", text, re.M)
+    assert "chosen: 8 x 2: 16,384 tok/s" in text
+    assert "+10.0% against 4 x 4, as it was asked for" in text
+    assert re.search(r"^ +8 │.*●", text, re.M)
+
+
+def test_findings_say_why(tuning: Tuning) -> None:
+    codes = found(tuning)
+    assert codes["launch-bound"].numbers == {"size": 2, "idle": pytest.approx(0.4), "below": 4}
+    assert codes["rises"].numbers["to"] == 8
+    assert codes["does-not-fit"].numbers["name"] == "16 x 1"
+    assert "flat" not in codes
+    assert finding_words(codes["launch-bound"]) == "launch-bound below 4: at 2 the GPU idles 40% of the time"
+
+
+def test_a_plateau_and_a_fall_are_told(tunings: Any, tmp_path: Path) -> None:
+    def answer(config: Any) -> ProbeResult:
+        seconds = {1: 2.0, 2: 1.01, 4: 1.0, 8: 1.005, 16: 1.2}[config.batch_size]
+        return tunings.visit(config, seconds, GIB)
+
+    bench = tunings.stopwatch(answer).bench(
+        tmp_path, tunings.host_place()
+    )  # without predictions all are tried
+    codes = found(tune(Wish(tunings.config(), 900.0), bench=bench))
+    assert codes["flat"].numbers == {"from": 2, "to": 8, "within": 0.02}
+    assert codes["falls"].numbers == {"from": 4, "to": 16, "loss": pytest.approx(1 - 1 / 1.2)}
+
+
+def test_of_the_tied_the_smaller_is_chosen_and_told(tunings: Any, tmp_path: Path) -> None:
+    def answer(config: Any) -> ProbeResult:
+        return tunings.visit(config, 1.0 if config.batch_size == 8 else 1.004, config.batch_size * GIB)
+
+    held = frozenset({"kernels", "compile"})
+    wish = Wish(tunings.config(batch_size=4, tokens_per_iter=8 * 1024), 900.0, held=held)
+    tuning = tune(wish, bench=tunings.stopwatch(answer).bench(tmp_path, tunings.host_place()))
+    assert tuning.pick is not None
+    assert tuning.pick.chosen.startswith("1 x 8")
+    numbers = found(tuning)["smaller-for-free"].numbers
+    assert numbers["saved_bytes"] == pytest.approx(7 * GIB, rel=0.01)
+    assert "tied within 1.0%" in page(tuning)
+
+
+def test_what_is_too_tight_says_how_much_it_leaves(tunings: Any, tmp_path: Path) -> None:
+    bench = tunings.stopwatch().bench(tmp_path, tunings.place(usable_gib=9.0))
+    text = page(tune(Wish(tunings.config(), 400.0), bench=bench), 120)
+    assert re.search(r"8 x 2 fits, but leaves .* where 0\.50 GiB are to be left", text)
+    assert re.search(r"8 x 2 .* tightly", text)
+
+
+def test_a_stopped_search_says_so_and_shows_what_it_has(tunings: Any, tmp_path: Path) -> None:
+    stopped = tune(Wish(tunings.config(), 400.0), bench=tunings.stopwatch(interrupt_at=3).bench(tmp_path))
+    text = page(stopped)
+    assert "the same command goes on from here" in text
+    assert "by the search alone, not measured afresh" in " ".join(text.split())
+    nothing = tune(
+        Wish(tunings.config(), 400.0), bench=tunings.stopwatch(interrupt_at=0).bench(tmp_path / "no")
+    )
+    assert "stopped" in page(nothing)
+
+
+def test_where_nothing_fits_what_would_help_is_told(tunings: Any, tmp_path: Path) -> None:
+    def answer(config: Any) -> ProbeResult:
+        return tunings.rising(config.model_copy(update={"batch_size": 16}))
+
+    text = page(tune(Wish(tunings.config(), 400.0), bench=tunings.stopwatch(answer).bench(tmp_path)))
+    assert "no candidate could be measured" in text
+    assert "--n_layer" in text
+
+
+def test_an_effective_batch_without_divisors_is_told_with_one_that_has(tunings: Any, tmp_path: Path) -> None:
+    def answer(config: Any) -> ProbeResult:
+        return tunings.visit(config, 1.0, GIB)
+
+    config = tunings.config(batch_size=1, tokens_per_iter=13 * 1024)
+    tuning = tune(Wish(config, 400.0), bench=tunings.stopwatch(answer).bench(tmp_path))
+    assert found(tuning)["few-divisors"].numbers == {"sequences": 13, "tokens": 16 * 1024}
+
+
+def test_one_that_died_is_told_in_its_own_words(tunings: Any, tmp_path: Path) -> None:
+    def answer(config: Any) -> ProbeResult:
+        return tunings.failed(config, "died") if config.batch_size == 8 else tunings.rising(config)
+
+    text = page(tune(Wish(tunings.config(), 400.0), bench=tunings.stopwatch(answer).bench(tmp_path)))
+    assert "8 x 2: died while measuring: it is gone" in text
+
+
+def test_the_document_has_every_candidate_and_the_settings_to_train_with(tuning: Tuning) -> None:
+    document = json.loads(to_json(tune_document(tuning, {"batch_size": 8})))
+    assert document["chosen"].startswith("8 x 2")
+    assert document["settings"] == {"batch_size": 8}
+    assert document["measured_afresh"] is True
+    rates = {
+        each["batch_size"]: each["tokens_per_second"] for each in document["candidates"] if each["measured"]
+    }
+    assert rates[4]["estimate"] == pytest.approx(16_384 / 1.1)
+    assert {each["fits"] for each in document["candidates"]} >= {"yes", "no"}
+
+
+def test_every_reason_and_every_finding_has_words() -> None:
+    reasons = {each for part in get_args(Reason) for each in (get_args(part) or (part,))}
+    assert set(REASONS) == reasons
+    assert set(WORDS) == set(get_args(Code))
+
+
+def test_the_chosen_one_stands_for_its_micro_batch(tuning: Tuning) -> None:
+    rows = rows_of(tuning)
+    curve = curve_of(rows, tuning.pick.chosen if tuning.pick else None)
+    assert [row.candidate.batch_size for row in curve] == [2, 4, 8]
+    assert curve[-1].name == tuning.pick.chosen  # type: ignore[union-attr]
+
+
+def test_a_spread_is_half_of_the_interval() -> None:
+    assert spread_words(Interval(100.0, 98.0, 102.0, 0.95, 4)) == "±2.0%"
+    assert spread_words(Interval(100.0, None, None, 0.95, 1)) == "-"
+
+
+def test_a_file_gets_a_line_for_each_visit_and_a_terminal_also_the_time(tunings: Any, tmp_path: Path) -> None:
+    events: list[Any] = []
+    wish = Wish(tunings.config(), 400.0)
+    tune(wish, events.append, tunings.stopwatch().bench(tmp_path))
+    heard = [event for event in events if isinstance(event, Heard)]
+    plain, live = Console(width=100), Console(width=100, force_terminal=True)
+    with plain.capture() as lines:
+        display = make_tune_display(plain, 400.0)
+        for event in events:
+            display(event)
+        display.close()
+    assert len(lines.get().splitlines()) == len(heard)
+    assert "8 x 2: 16,384 tok/s, 8.00 GiB (a first look)" in lines.get()
+    asked = next(event for event in events if isinstance(event, Asked))
+    with live.capture() as shown:
+        display = make_tune_display(live, 400.0, clock=lambda: 0.0)
+        display(replace(asked, spent_seconds=65.0))
+        display(ProbeProgress("8 x 2", 0, "warming up"))
+        display.close()
+    assert "1 min 05 s of 6 min 40 s  a first look at up to" in shown.get()
+
+
+def test_a_micro_batch_that_fits_by_its_switches_says_which_and_what_it_spares(
+    tunings: Any, tmp_path: Path
+) -> None:
+    """Of GPT-2 124M on 12 GiB, 32 needs recompute: what blocks keep is 36 bytes x 768 x 12 x 32,768 then."""
+
+    def answer(config: Any) -> ProbeResult:
+        return tunings.visit(config, 1 + 1 / config.batch_size, 5 * GIB)
+
+    config = tunings.config(n_layer=12, n_embd=768, n_head=12, batch_size=8, tokens_per_iter=2**19)
+    tuning = tune(Wish(config, 900.0), bench=tunings.stopwatch(answer).bench(tmp_path))
+    (numbers,) = [
+        each.numbers
+        for each in tune_findings(tuning)
+        if each.code == "made-to-fit" and each.numbers["size"] == 32
+    ]
+    assert numbers["switches"] == "recompute=light"
+    assert numbers["part"] == "activations"
+    assert numbers["part_bytes"] == pytest.approx(36 * 768 * 12 * 32 * 1024, rel=0.05)
