@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from nanodyno import __version__
+from nanodyno.cli.compare import compare
 from nanodyno.cli.demo import demo
 from nanodyno.cli.doctor import doctor
 from nanodyno.cli.options import INTERRUPTED
@@ -86,6 +87,7 @@ app.command(
 )(tune)
 app.command()(runs)
 app.command(no_args_is_help=True)(show)
+app.command(no_args_is_help=True)(compare)
 app.command(no_args_is_help=True)(sample)
 
 

@@ -1,0 +1,175 @@
+"""What is known of a run, whoever trained it: the one thing that audits and comparisons read.
+
+A foreign log tells little. What it does not tell is None, or missing from `settings`, and never assumed.
+"""
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from nanodyno.analysis.peaks import card_of
+from nanodyno.analysis.statistics import Interval, median_interval
+from nanodyno.analysis.throughput import mfu, steady_steps
+from nanodyno.config import ModelShape
+from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, flops_per_token, nanogpt_flops_per_token
+from nanodyno.costs.parameters import parameters
+from nanodyno.hardware.cards import Card
+from nanodyno.records.store import Run
+
+Setting = bool | int | float | str | None
+GPT2_VOCABULARY = 50257
+
+
+@dataclass(frozen=True)
+class Step:
+    """One iteration as it was told."""
+
+    iteration: int
+    loss: float | None = None
+    seconds: float | None = None
+    steady: bool = True
+    """Whether its time is training's alone: no evaluation, checkpoint or compilation in it."""
+    printed_mfu: float | None = None
+    """A fraction, as the program itself gave it."""
+    learning_rate: float | None = None
+
+
+@dataclass(frozen=True)
+class Eval:
+    iteration: int
+    """Updates made before it."""
+    val_loss: float
+    train_loss: float | None = None
+
+
+@dataclass(frozen=True)
+class Account:
+    name: str
+    settings: Mapping[str, Setting]
+    """nanoGPT's keys, those that are known."""
+    steps: tuple[Step, ...] = ()
+    evals: tuple[Eval, ...] = ()
+    shape: ModelShape | None = None
+    """None where a part of it is not known. Heads count for nothing that is derived here."""
+    shape_found: bool = False
+    """Whether the shape was worked out from the numbers and not told."""
+    data_vocab_size: int | None = None
+    """Of the tokenizer; the shape's is padded."""
+    told_parameters: float | None = None
+    card: Card | None = None
+    dtype: str = "bfloat16"
+    peak_allocated_bytes: int | None = None
+    peak_reserved_bytes: int | None = None
+    told_tokens_per_iter: int | None = None
+    """As printed; `tokens_per_iter` follows from the settings."""
+    restarts: tuple[int, ...] = ()
+    """Iterations at which it was taken up again."""
+    foreign: bool = False
+    """By another program, whose times and losses are taken as it printed them."""
+
+    @property
+    def tokens_per_iter(self) -> int | None:
+        by_settings = self._product("batch_size", "gradient_accumulation_steps", "block_size")
+        return _whole(self.settings.get("tokens_per_iter")) or by_settings or self.told_tokens_per_iter
+
+    @property
+    def tokens_per_micro_step(self) -> int | None:
+        return self._product("batch_size", "block_size")
+
+    @property
+    def iteration_seconds(self) -> Interval | None:
+        """Median over the iterations that hold training only."""
+        return median_interval([step.seconds for step in self.steps if step.steady and step.seconds])
+
+    @property
+    def micro_step_seconds(self) -> float | None:
+        tokens, micro, seconds = self.tokens_per_iter, self.tokens_per_micro_step, self.iteration_seconds
+        return None if not (tokens and micro and seconds) else seconds.estimate * micro / tokens
+
+    @property
+    def tokens_per_second(self) -> Interval | None:
+        seconds, tokens = self.iteration_seconds, self.tokens_per_iter
+        if seconds is None or tokens is None:
+            return None
+        return replace(
+            seconds,
+            estimate=tokens / seconds.estimate,
+            low=None if seconds.high is None else tokens / seconds.high,
+            high=None if seconds.low is None else tokens / seconds.low,
+        )
+
+    @property
+    def parameters(self) -> int | None:
+        """As nanoGPT counts them: without the position embedding."""
+        return None if self.shape is None else parameters(self.shape).nanogpt
+
+    @property
+    def flops_per_token(self) -> int | None:
+        return None if self.shape is None else flops_per_token(self.shape, self.data_vocab_size)
+
+    @property
+    def nanogpt_flops_per_token(self) -> int | None:
+        return None if self.shape is None else nanogpt_flops_per_token(self.shape)
+
+    @property
+    def peak_flops(self) -> float | None:
+        return None if self.card is None else self.card.peak_flops(self.dtype)
+
+    @property
+    def nanogpt_mfu(self) -> float | None:
+        """What nanoGPT prints for such a rate: against an A100, whatever the card."""
+        rate, work = self.tokens_per_second, self.nanogpt_flops_per_token
+        return None if rate is None or work is None else mfu(rate.estimate, work, NANOGPT_PEAK_FLOPS)
+
+    @property
+    def printed_mfu(self) -> float | None:
+        """The median of what the program printed; nanoGPT prints -100% before it knows any."""
+        printed = [step.printed_mfu for step in self.steps if step.printed_mfu and step.printed_mfu > 0]
+        return statistics.median(printed) if printed else None
+
+    @property
+    def iterations(self) -> int:
+        return max(
+            (*(step.iteration + 1 for step in self.steps), *(e.iteration for e in self.evals)), default=0
+        )
+
+    def _product(self, *keys: str) -> int | None:
+        product = 1
+        for key in keys:
+            value = _whole(self.settings.get(key))
+            if value is None:
+                return None
+            product *= value
+        return product
+
+
+def _whole(value: Setting) -> int | None:
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def account_of(run: Run) -> Account:
+    """Of one of our own runs, which tells everything."""
+    record = run.record
+    resumed = record.resumed_at_iterations
+    steady = {step.iteration for step in steady_steps(run.steps, resumed)}
+    peaks = [step.peak_allocated_bytes for step in run.steps if step.peak_allocated_bytes is not None]
+    reserved = [step.peak_reserved_bytes for step in run.steps if step.peak_reserved_bytes is not None]
+    return Account(
+        name=run.name,
+        settings={key: value for key, value in record.config.model_dump().items() if value is not None},
+        steps=tuple(
+            Step(
+                step.iteration, step.loss, step.step_seconds, step.iteration in steady,
+                learning_rate=step.learning_rate,
+            )
+            for step in run.steps
+        ),
+        evals=tuple(Eval(each.iteration, each.val_loss, each.train_loss) for each in run.evals),
+        shape=record.config.model_shape(record.vocab_size),
+        data_vocab_size=record.data.vocab_size,
+        card=card_of(record.machine),
+        dtype=record.arithmetic.dtype,
+        peak_allocated_bytes=max(peaks, default=None),
+        peak_reserved_bytes=max(reserved, default=None),
+        restarts=resumed,
+    )  # fmt: skip

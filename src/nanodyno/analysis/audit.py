@@ -1,0 +1,247 @@
+"""A run held against arithmetic: what its numbers say about it that it did not say, and what cannot be."""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from nanodyno.analysis.account import GPT2_VOCABULARY, Account, Eval
+from nanodyno.analysis.findings import Finding, Severity
+from nanodyno.config import ModelShape
+from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, nanogpt_flops_per_token
+from nanodyno.costs.parameters import parameters
+from nanodyno.hardware.cards import all_cards
+
+NANOGPT_VOCABULARY = 50304
+MOST_LAYERS, MOST_WIDTH, WIDTH_STEP = 48, 2048, 64
+FITS = 0.015
+"""How far a shape's FLOPs may be from those that a printed MFU stands for: it is an average, and rounded."""
+TOLD_FITS = 0.005
+"""The same of a printed number of parameters, which has three or four digits."""
+POISONED = 0.03
+BOOST = 1.1
+"""Cards were seen to run 8% above the clock that their datasheet's peak is for."""
+LAW_E, LAW_A, LAW_ALPHA, LAW_B, LAW_BETA = 1.8172, 482.01, 0.3478, 2085.43, 0.3658
+"""Loss by parameters and tokens: Besiroglu et al. 2024 on Hoffmann et al.'s runs, of other data."""
+GOOD = 0.25
+"""Nats below the law that no public run of this size comes near, on whatever data."""
+LARGE_VOCABULARY = 30_000
+"""Losses per token of a smaller one lie on another level."""
+LEAP = 1.25
+NAMED = 6
+GEFORCE = re.compile(r"RTX \d{4}( Ti| SUPER)*")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A shape that explains the numbers, and how far off it is."""
+
+    n_layer: int
+    n_embd: int
+    error: float
+
+
+def audit(account: Account) -> tuple[Finding, ...]:
+    parts = (_of_model, _of_tokens, _of_rate, _of_losses, _of_schedule)
+    return tuple(finding for part in parts for finding in part(account))
+
+
+def flops_told(account: Account) -> float | None:
+    """FLOPs per token that the printed MFU stands for, with the time and the tokens of an iteration."""
+    rate, printed = account.tokens_per_second, account.printed_mfu
+    return None if rate is None or printed is None else printed * NANOGPT_PEAK_FLOPS / rate.estimate
+
+
+def fitting_shapes(account: Account) -> list[Fit]:
+    """Layers x width that explain the printed MFU, or the printed number of parameters; nearest first.
+
+    With nanoGPT's vocabulary and no biases unless told otherwise. A block size is needed.
+    """
+    told, block = flops_told(account), _int(account, "block_size")
+    if block is None or (told is None and account.told_parameters is None):
+        return []
+    known_layers, known_width = _int(account, "n_layer"), _int(account, "n_embd")
+    layers = [known_layers] if known_layers else range(1, MOST_LAYERS + 1)
+    widths = [known_width] if known_width else range(WIDTH_STEP, MOST_WIDTH + 1, WIDTH_STEP)
+    fits: list[Fit] = []
+    for n_layer in layers:
+        for n_embd in widths:
+            shape = _shape(account, n_layer, n_embd, block)
+            errors = [
+                (nanogpt_flops_per_token(shape) / told - 1, FITS) if told else None,
+                (parameters(shape).nanogpt / account.told_parameters - 1, TOLD_FITS)
+                if account.told_parameters
+                else None,
+            ]
+            found = [each for each in errors if each is not None]
+            if all(abs(error) <= bound for error, bound in found):
+                fits.append(Fit(n_layer, n_embd, found[-1][0]))
+    return sorted(fits, key=lambda fit: abs(fit.error))
+
+
+def with_found_shape(account: Account) -> Account:
+    """The account with the shape that its numbers allow, where it was not told and only one fits."""
+    fits = fitting_shapes(account) if account.shape is None else []
+    block = _int(account, "block_size")
+    if len(fits) != 1 or block is None:
+        return account
+    shape = _shape(account, fits[0].n_layer, fits[0].n_embd, block)
+    return replace(account, shape=shape, shape_found=True)
+
+
+def _of_model(account: Account) -> Iterator[Finding]:
+    told, shape = flops_told(account), account.shape
+    if shape is None or account.shape_found:
+        fits = fitting_shapes(account)
+        if fits and (told or account.told_parameters):
+            block = _int(account, "block_size")
+            assert block is not None, "there are no fits without it"
+            yield _finding(
+                account, "model-from-numbers" if told else "model-from-count", "fact",
+                flops_per_token=told,
+                fits=[
+                    {
+                        "n_layer": fit.n_layer,
+                        "n_embd": fit.n_embd,
+                        "parameters": parameters(_shape(account, fit.n_layer, fit.n_embd, block)).nanogpt,
+                    }
+                    for fit in fits[:5]
+                ],
+                count=len(fits),
+            )  # fmt: skip
+    elif told is not None:
+        expected = nanogpt_flops_per_token(shape)
+        if abs(told / expected - 1) > 3 * FITS:
+            yield _finding(
+                account, "mfu-of-another-peak", "caution",
+                flops_per_token=told, expected=expected, peak=NANOGPT_PEAK_FLOPS * expected / told,
+            )  # fmt: skip
+
+
+def _of_rate(account: Account) -> Iterator[Finding]:
+    rate, work, printed = account.tokens_per_second, account.flops_per_token, account.printed_mfu
+    if printed is not None and printed > 1:
+        yield _finding(account, "mfu-above-one", "wrong", mfu=printed)
+    card, peak = account.card, account.peak_flops
+    if rate is not None and work is not None:
+        reached = rate.estimate * work
+        if card is not None and peak is not None:
+            share = reached / peak
+            code, severity = ("rate-impossible", "wrong") if share > BOOST else ("share-of-card", "fact")
+            yield _finding(
+                account, code, severity, card=card.name, share=share, flops_per_second=reached, peak=peak
+            )
+        elif card is None and account.foreign:
+            yield _cards_by_rate(account, reached)
+    if printed is not None and (card is None or not card.name.startswith("A100")):
+        yield _finding(
+            account, "mfu-against-a100", "caution", mfu=printed, card=None if card is None else card.name
+        )
+    yield from _poisoned(account)
+
+
+def _cards_by_rate(account: Account, reached: float) -> Finding:
+    """GeForce cards that cannot do this, the fastest first, and the slowest ones that can."""
+    peaks = {
+        card.name: peak
+        for card in all_cards()
+        if GEFORCE.fullmatch(card.name) and (peak := card.peak_flops(account.dtype)) is not None
+    }
+    ranked = sorted(peaks.items(), key=lambda item: item[1])
+    excluded = [name for name, peak in ranked if reached > BOOST * peak]
+    able = [{"card": name, "share": reached / peak} for name, peak in ranked if reached <= BOOST * peak]
+    return _finding(
+        account, "cards-by-rate", "fact",
+        flops_per_second=reached, excluded=excluded[::-1][:NAMED], excluded_count=len(excluded),
+        able=able[:NAMED],
+    )  # fmt: skip
+
+
+def _poisoned(account: Account) -> Iterator[Finding]:
+    """nanoGPT's running average takes iterations in whose time an evaluation or a checkpoint is."""
+    timed = [step for step in account.steps if step.seconds]
+    odd = [step for step in timed if not step.steady and step.iteration > 0]
+    seconds = account.iteration_seconds
+    if not odd or seconds is None:
+        return
+    longest = max(step.seconds or 0.0 for step in odd)
+    pulled = 0.1 * (1 - seconds.estimate / longest)  # a tenth of the average is the newest one's
+    if pulled > POISONED and any(step.printed_mfu for step in odd):
+        yield _finding(
+            account, "mfu-poisoned", "caution",
+            iterations=len(odd), longest_seconds=longest, seconds=seconds.estimate, lowered_by=pulled,
+        )  # fmt: skip
+
+
+def _of_losses(account: Account) -> Iterator[Finding]:
+    vocabulary = account.data_vocab_size or GPT2_VOCABULARY
+    trained = [each for each in account.evals if each.iteration > 0 and math.isfinite(each.val_loss)]
+    if trained and min(each.val_loss for each in trained) > math.log(vocabulary):
+        told = trained[-1].val_loss
+        yield _finding(
+            account, "perplexity-as-loss", "wrong",
+            told_loss=told, guessing=math.log(vocabulary), loss=math.log(told), vocabulary=vocabulary,
+        )  # fmt: skip
+    broken = sum(not math.isfinite(each.val_loss) for each in account.evals)
+    broken += sum(step.loss is not None and not math.isfinite(step.loss) for step in account.steps)
+    if broken:
+        yield _finding(account, "not-a-number", "wrong", count=broken)
+    yield from _too_good(account, trained, vocabulary)
+
+
+def _too_good(account: Account, trained: Sequence[Eval], vocabulary: int) -> Iterator[Finding]:
+    """Below the published law of loss by parameters and tokens, which real runs of this size stay above."""
+    count, per_iter = account.parameters, account.tokens_per_iter
+    if not trained or count is None or per_iter is None or vocabulary < LARGE_VOCABULARY:
+        return
+    best = min(trained, key=lambda each: each.val_loss)
+    tokens = best.iteration * per_iter
+    law = LAW_E + LAW_A / count**LAW_ALPHA + LAW_B / tokens**LAW_BETA
+    if best.val_loss < law - GOOD:
+        yield _finding(
+            account, "loss-too-low", "caution",
+            loss=best.val_loss, law=law, tokens=tokens, parameters=count, iteration=best.iteration,
+        )  # fmt: skip
+
+
+def _of_tokens(account: Account) -> Iterator[Finding]:
+    told = account.told_tokens_per_iter
+    if told is not None and account.tokens_per_iter not in (None, told):
+        yield _finding(
+            account, "tokens-contradict", "wrong", told_tokens=told, computed_tokens=account.tokens_per_iter
+        )
+
+
+def _of_schedule(account: Account) -> Iterator[Finding]:
+    """A learning rate that leaps where the run was taken up again: another schedule, or none saved."""
+    rates = {step.iteration: step.learning_rate for step in account.steps if step.learning_rate is not None}
+    for restart in account.restarts:
+        before = max((each for each in rates if each < restart), default=None)
+        after = min((each for each in rates if each >= restart), default=None)
+        if before is None or after is None:
+            continue
+        old, new = rates[before], rates[after]
+        if min(old, new) > 0 and max(old, new) / min(old, new) > LEAP:
+            yield _finding(account, "another-schedule", "caution", iteration=restart, before=old, after=new)
+
+
+def _shape(account: Account, n_layer: int, n_embd: int, block: int) -> ModelShape:
+    return ModelShape(
+        n_layer=n_layer,
+        n_head=_int(account, "n_head") or max(1, n_embd // 64),
+        n_embd=n_embd,
+        block_size=block,
+        vocab_size=_int(account, "vocab_size") or NANOGPT_VOCABULARY,
+        bias=account.settings.get("bias") is True,
+        dropout=0.0,
+        gelu="exact",
+    )
+
+
+def _int(account: Account, key: str) -> int | None:
+    value = account.settings.get(key)
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _finding(account: Account, code: str, severity: Severity, **numbers: object) -> Finding:
+    return Finding(code, severity, (account.name,), numbers)  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,209 @@
+"""What follows from two runs side by side, and what does not."""
+
+import json
+import math
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from nanodyno.analysis.account import GPT2_VOCABULARY, Account
+from nanodyno.analysis.audit import audit
+from nanodyno.analysis.changes import Change, Changes
+from nanodyno.analysis.compare import CLOSE, Comparison
+from nanodyno.analysis.curves import LossAt, LossesAt, is_apart
+from nanodyno.analysis.findings import Finding, Number, Severity
+
+TOKENS_TO_REACH = 10e9
+"""What FineWeb-Edu's smallest sample has, and about where published 124M runs end."""
+SAME_SIZE = 0.1
+SPLIT = ("batch_size", "gradient_accumulation_steps")
+
+
+def conclusions(comparison: Comparison) -> tuple[Finding, ...]:
+    """Of each run alone, and of the first against each other one."""
+    first, *others = comparison.accounts
+    alone = [finding for account in comparison.accounts for finding in _alone(account)]
+    together = [finding for other in others for finding in _pair(first, other, comparison)]
+    return (*together, *alone, *_next(comparison, [*together, *alone]))
+
+
+def _alone(account: Account) -> Iterator[Finding]:
+    yield from audit(account)
+    yield from _public(account)
+    tokens, seconds = account.tokens_per_iter, account.iteration_seconds
+    if tokens is not None and seconds is not None:
+        iterations = math.ceil(TOKENS_TO_REACH / tokens)
+        yield _of(
+            (account,), "hours-to-tokens", "fact",
+            tokens=TOKENS_TO_REACH, iterations=iterations, hours=iterations * seconds.estimate / 3600,
+        )  # fmt: skip
+
+
+def _public(account: Account) -> Iterator[Finding]:
+    """The last evaluation beside a public run of the same size at the same tokens."""
+    count, per_iter = account.parameters, account.tokens_per_iter
+    vocabulary = account.data_vocab_size or GPT2_VOCABULARY
+    if count is None or per_iter is None or vocabulary != GPT2_VOCABULARY:
+        return
+    for name, curve in public_curves().items():
+        if abs(count / curve["parameters"] - 1) > SAME_SIZE:
+            continue
+        points = {int(step) * curve["tokens_per_iter"]: loss for step, loss in curve["val_loss"].items()}
+        met = [each for each in account.evals if each.iteration * per_iter in points]
+        if met:
+            last = max(met, key=lambda each: each.iteration)
+            tokens = last.iteration * per_iter
+            yield _of(
+                (account,), "beside-public-curve", "caution",
+                curve=name, tokens=tokens, loss=last.val_loss, public=points[tokens],
+                difference=last.val_loss - points[tokens], data=curve["data"],
+                learning_rate=curve["learning_rate"], warmup_iters=curve["warmup_iters"],
+                own_learning_rate=account.settings.get("learning_rate"),
+                own_data=account.settings.get("dataset"),
+            )  # fmt: skip
+
+
+@cache
+def public_curves() -> dict[str, dict[str, Any]]:
+    text = files("nanodyno.analysis").joinpath("public_curves.json").read_text(encoding="utf-8")
+    return json.loads(text)
+
+
+def _pair(one: Account, other: Account, comparison: Comparison) -> Iterator[Finding]:
+    changes = comparison.changes[other.name]
+    yield from _of_batch(one, other, changes)
+    yield from _of_speed(one, other)
+    yield from _of_changes(one, other, changes)
+    yield from _of_losses(one, other, changes, comparison)
+
+
+def _of_batch(one: Account, other: Account, changes: Changes) -> Iterator[Finding]:
+    before, after = one.tokens_per_iter, other.tokens_per_iter
+    if before is None or after is None:
+        return
+    if before != after:
+        yield _of((one, other), "effective-batch-changed", "fact", tokens_before=before, tokens_after=after)
+        return
+    split = {each.key: each for each in changes.changed if each.key in SPLIT}
+    yield _of((one, other), "same-effective-batch", "fact", tokens_per_iter=before, split_changed=bool(split))
+    if split:
+        yield _of(
+            (one, other), "steps-unchanged", "fact", tokens_per_iter=before, steps_per_billion=1e9 / before
+        )
+
+
+def _of_speed(one: Account, other: Account) -> Iterator[Finding]:
+    rates, work = (
+        (one.tokens_per_second, other.tokens_per_second),
+        (one.flops_per_token, other.flops_per_token),
+    )
+    if rates[0] is None or rates[1] is None:
+        return
+    speed = rates[1].estimate / rates[0].estimate
+    seen = [rates[0].estimate, rates[1].estimate]
+    if work[0] is None or work[1] is None:
+        yield _of((one, other), "throughput-changed", "fact", throughput_ratio=speed, tokens_per_second=seen)
+        return
+    rate = speed * work[1] / work[0]
+    numbers: dict[str, Number] = {
+        "throughput_ratio": speed,
+        "rate_ratio": rate,
+        "work_ratio": work[1] / work[0],
+        "parameters_ratio": (other.parameters or 0) / (one.parameters or 1),
+        "tokens_per_second": seen,
+        "flops_per_second": [rates[0].estimate * work[0], rates[1].estimate * work[1]],
+    }
+    if abs(speed - 1) <= CLOSE and abs(rate - 1) <= CLOSE:
+        yield _of((one, other), "same-speed", "fact", **numbers)
+    elif speed < 1 - CLOSE and rate > 1 + CLOSE:
+        yield _of((one, other), "throughput-fell-rate-rose", "fact", **numbers)
+    elif speed > 1 + CLOSE and rate < 1 - CLOSE:
+        yield _of((one, other), "throughput-rose-rate-fell", "fact", **numbers)
+    else:
+        yield _of((one, other), "throughput-changed", "fact", **numbers)
+
+
+def _of_changes(one: Account, other: Account, changes: Changes) -> Iterator[Finding]:
+    if not changes.changed:
+        code = "nothing-in-common" if not one.settings.keys() & other.settings.keys() else "no-change"
+        yield _of((one, other), code, "fact")
+    speed, loss = (_units(changes.that_move(what)) for what in ("speed", "loss"))
+    changed = [each.key for each in changes.changed if not each.follows]
+    if len(speed) > 1 or len(loss) > 1:
+        yield _of(
+            (one, other), "confounded", "caution",
+            count=len(changed), changed=changed, speed=speed, loss_keys=loss, unknown=list(changes.unknown),
+        )  # fmt: skip
+    elif changed:
+        yield _of((one, other), "one-change", "fact", changed=changed)
+    if changes.unknown:
+        yield _of((one, other), "settings-unknown", "caution", keys=list(changes.unknown))
+
+
+def _units(changed: tuple[Change, ...]) -> list[str]:
+    """Keys, but those that follow from each other as one: the accumulation goes with the micro-batch."""
+    keys = [each.key for each in changed if not each.follows]
+    return [key for key in keys if not (key == SPLIT[1] and SPLIT[0] in keys)]
+
+
+def _units_of(confounded: Finding) -> list[str]:
+    keys = confounded.numbers["speed"]
+    return [str(key) for key in keys] if isinstance(keys, list) else []
+
+
+def _of_losses(one: Account, other: Account, changes: Changes, comparison: Comparison) -> Iterator[Finding]:
+    at_tokens = next((each for each in comparison.losses if each.axis == "tokens"), None)
+    found = at_tokens or next((each for each in comparison.losses if each.axis == "iterations"), None)
+    if found is None:
+        yield _of((one, other), "no-common-loss", "caution")
+        return
+    losses = found.losses[one.name], found.losses[other.name]
+    kinds = {each.kind for each in changes.changed}
+    if "data" in kinds or (one.data_vocab_size or 0) != (other.data_vocab_size or 0):
+        yield _of((one, other), "losses-on-other-data", "caution", **_difference(found, losses))
+    elif "model" in kinds:
+        yield _of((one, other), "losses-of-different-models", "caution", **_difference(found, losses))
+        rate = next((each for each in changes.changed if each.key == "learning_rate"), None)
+        if rate is not None:
+            numbers = _difference(found, losses)
+            yield _of(
+                (one, other), "no-evidence-for-learning-rate", "caution",
+                before=rate.before, after=rate.after, **numbers,
+            )  # fmt: skip
+    elif losses[0].loss == losses[1].loss:
+        yield _of((one, other), "same-loss", "fact", **_difference(found, losses))
+    elif losses[0].noise is None or losses[1].noise is None:
+        yield _of((one, other), "loss-noise-unknown", "caution", **_difference(found, losses))
+    else:
+        code = "losses-apart" if is_apart(*losses) else "losses-within-noise"
+        severity: Severity = "fact" if code == "losses-apart" else "caution"
+        yield _of((one, other), code, severity, **_difference(found, losses))
+
+
+def _difference(found: LossesAt, losses: tuple[LossAt, LossAt]) -> dict[str, Number]:
+    return {
+        "axis": found.axis,
+        "at": found.at,
+        "losses": [each.loss for each in losses],
+        "difference": losses[1].loss - losses[0].loss,
+        "noise": [each.noise for each in losses],
+    }
+
+
+def _next(comparison: Comparison, found: list[Finding]) -> Iterator[Finding]:
+    codes = {each.code for each in found}
+    confounded = next((each for each in found if each.code == "confounded"), None)
+    if confounded is not None:
+        after = {each.key: each.after for each in comparison.changes[confounded.runs[-1]].changed}
+        apart = [f"{key}={after[key]}" for key in _units_of(confounded)]
+        yield Finding("next-measure-apart", "next", confounded.runs, {"apart": apart})
+    nameless = tuple(a.name for a in comparison.accounts if a.card is None and a.foreign)
+    if nameless:
+        yield Finding("next-name-the-card", "next", nameless)
+    if "loss-noise-unknown" in codes or "no-common-loss" in codes:
+        yield Finding("next-evaluate-more", "next", tuple(a.name for a in comparison.accounts))
+
+
+def _of(accounts: tuple[Account, ...], code: str, severity: Severity, **numbers: Number) -> Finding:
+    return Finding(code, severity, tuple(account.name for account in accounts), numbers)

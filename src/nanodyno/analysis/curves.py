@@ -1,0 +1,102 @@
+"""Losses of runs side by side: at equal iterations, tokens, time and work, as far as both were trained."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from nanodyno.analysis.account import Account, Eval
+
+Axis = Literal["iterations", "tokens", "seconds", "flops"]
+AXES: tuple[Axis, ...] = ("iterations", "tokens", "seconds", "flops")
+ENOUGH_EVALS = 5
+"""To judge the noise by."""
+RECENT = 20
+WIDE = 1.96
+
+
+@dataclass(frozen=True)
+class LossAt:
+    """`noise` is the standard deviation of one evaluation, judged by the curve; None: too few to judge."""
+
+    loss: float
+    noise: float | None
+
+
+@dataclass(frozen=True)
+class LossesAt:
+    axis: Axis
+    at: float
+    losses: dict[str, LossAt]
+
+
+def per_iteration(account: Account, axis: Axis) -> float | None:
+    """How far an iteration moves on this axis: time at the run's own steady pace."""
+    tokens, seconds, work = account.tokens_per_iter, account.iteration_seconds, account.flops_per_token
+    if axis == "iterations":
+        return 1.0
+    if axis == "tokens":
+        return tokens
+    if axis == "seconds":
+        return None if seconds is None else seconds.estimate
+    return None if tokens is None or work is None else float(tokens) * work
+
+
+def losses_at_equal(accounts: Sequence[Account], axis: Axis) -> LossesAt | None:
+    """Val losses at the furthest place that all have reached and one was evaluated at; None without any."""
+    paces = [pace for account in accounts if (pace := per_iteration(account, axis)) is not None]
+    curves = [_curve(account.evals) for account in accounts]
+    if len(paces) < len(accounts) or not all(curves):
+        return None
+    moved = list(zip(accounts, curves, paces, strict=True))
+    first = max(curve[0][0] * pace for _, curve, pace in moved)
+    last = min(curve[-1][0] * pace for _, curve, pace in moved)
+    places = [x * pace for _, curve, pace in moved for x, _ in curve if first <= x * pace <= last]
+    if not places:
+        return None
+    at = max(places)
+    losses = {
+        account.name: LossAt(_value(curve, at / pace), noise_of(account.evals))
+        for account, curve, pace in moved
+    }
+    return LossesAt(axis, at, losses)
+
+
+def noise_of(evals: Sequence[Eval]) -> float | None:
+    """Of one evaluation: how far each lies from the line through its neighbours, the last ones of the run."""
+    recent = _curve(evals)[-RECENT:]
+    if len(recent) < ENOUGH_EVALS:
+        return None
+    squares: list[float] = []
+    for (x0, y0), (x1, y1), (x2, y2) in zip(recent, recent[1:], recent[2:], strict=False):
+        weight = (_place(x2) - _place(x1)) / (_place(x2) - _place(x0))
+        off = y1 - weight * y0 - (1 - weight) * y2
+        squares.append(off**2 / (1 + weight**2 + (1 - weight) ** 2))
+    return math.sqrt(sum(squares) / len(squares))
+
+
+def is_apart(one: LossAt, other: LossAt) -> bool:
+    """Whether two losses differ by more than their noise; False where it cannot be judged."""
+    if one.noise is None or other.noise is None:
+        return False
+    return abs(one.loss - other.loss) > WIDE * math.hypot(one.noise, other.noise)
+
+
+def _curve(evals: Sequence[Eval]) -> list[tuple[float, float]]:
+    """Each iteration once (the later word counts), in order, numbers only."""
+    last = {each.iteration: each.val_loss for each in evals if math.isfinite(each.val_loss)}
+    return sorted((float(iteration), loss) for iteration, loss in last.items())
+
+
+def _value(curve: Sequence[tuple[float, float]], at: float) -> float:
+    """Between two evaluations on the straight line over the logarithm, along which losses fall."""
+    for (x0, y0), (x1, y1) in itertools.pairwise(curve):
+        if x0 <= at <= x1:
+            share = (_place(at) - _place(x0)) / (_place(x1) - _place(x0))
+            return y0 + share * (y1 - y0)
+    return min(curve, key=lambda point: abs(point[0] - at))[1]  # an end of it, but for rounding
+
+
+def _place(x: float) -> float:
+    return math.log1p(x)

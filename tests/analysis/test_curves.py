@@ -1,0 +1,79 @@
+import math
+import random
+
+import pytest
+from tests.analysis.accounts import account
+
+from nanodyno.analysis.account import Eval
+from nanodyno.analysis.curves import LossAt, is_apart, losses_at_equal, noise_of
+
+
+def test_losses_meet_at_the_furthest_evaluation_that_both_have_reached() -> None:
+    one = account("a", evals=(Eval(100, 5.0), Eval(200, 4.0), Eval(300, 3.5)))
+    other = account("b", evals=(Eval(100, 5.2), Eval(200, 4.4)))
+    found = losses_at_equal([one, other], "tokens")
+    assert found is not None
+    assert found.at == 200 * 524288
+    assert [each.loss for each in found.losses.values()] == [4.0, 4.4]
+
+
+def test_between_two_evaluations_the_loss_lies_on_the_line_over_the_logarithm() -> None:
+    """Half as many tokens an iteration: at the other's 150th it is at its 300th, between 200 and 400."""
+    one = account("a", evals=(Eval(100, 5.0), Eval(150, 4.5)))
+    small = {"gradient_accumulation_steps": 32}
+    other = account("b", settings=small, evals=(Eval(200, 5.0), Eval(400, 4.0)))
+    found = losses_at_equal([one, other], "tokens")
+    assert found is not None
+    share = math.log(301 / 201) / math.log(401 / 201)
+    assert found.losses["b"].loss == pytest.approx(5.0 - share)
+    assert found.losses["a"].loss == 4.5
+
+
+def test_at_equal_time_the_faster_one_has_gone_further() -> None:
+    evals = tuple(Eval(at, 6 - at / 100) for at in (100, 200, 300, 400))
+    found = losses_at_equal(
+        [account("a", seconds=1.0, evals=evals), account("b", seconds=0.5, evals=evals)], "seconds"
+    )
+    assert found is not None
+    assert found.at == pytest.approx(200.0)
+    assert found.losses["a"].loss == pytest.approx(4.0)
+    assert found.losses["b"].loss == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("evals", [(), (Eval(500, 4.0),), (Eval(100, math.nan),)])
+def test_without_a_common_place_there_is_none(evals: tuple[Eval, ...]) -> None:
+    one = account("a", evals=(Eval(100, 5.0), Eval(200, 4.0)))
+    assert losses_at_equal([one, account("b", evals=evals)], "tokens") is None
+
+
+def test_the_noise_of_evaluations_is_judged_by_their_curve() -> None:
+    """The same smooth fall with noise of 0.02 drawn over it, many times: the median of what is judged."""
+    draw = random.Random(1)
+    judged: list[float] = []
+    for _ in range(200):
+        evals = [Eval(at, 8 - 0.6 * math.log(at) + draw.gauss(0, 0.02)) for at in range(250, 5250, 250)]
+        found = noise_of(evals)
+        assert found is not None
+        judged.append(found)
+    assert sorted(judged)[100] == pytest.approx(0.02, rel=0.1)
+
+
+def test_too_few_evaluations_have_no_judged_noise() -> None:
+    assert noise_of([Eval(at, 5.0) for at in (1, 2, 3, 4)]) is None
+
+
+def test_the_same_iteration_evaluated_twice_counts_once_with_its_later_word() -> None:
+    evals = (Eval(100, 5.0), Eval(200, 9.0), Eval(200, 4.0))
+    found = losses_at_equal([account("a", evals=evals), account("b", evals=evals)], "iterations")
+    assert found is not None
+    assert found.losses["a"].loss == 4.0
+
+
+@pytest.mark.parametrize(("difference", "apart"), [(0.02, False), (0.04, True)])
+def test_losses_are_apart_beyond_twice_their_common_noise(difference: float, apart: bool) -> None:
+    """Noise of 0.01 each is 0.0141 of the difference, and 1.96 times that 0.0277."""
+    assert is_apart(LossAt(4.0, 0.01), LossAt(4.0 + difference, 0.01)) == apart
+
+
+def test_what_cannot_be_judged_is_not_apart() -> None:
+    assert not is_apart(LossAt(4.0, None), LossAt(5.0, 0.01))
