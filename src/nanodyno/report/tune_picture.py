@@ -13,6 +13,8 @@ MEMORY_WIDTH = 10
 AMOUNT_WIDTH = 11
 MOST_WIDTH = 120
 LEAST_ROOM = 16
+BEYOND = 0.2
+"""How far the picture goes beyond the points: an interval of two rounds is cut off there."""
 POINT, CHOSEN, LEFT, RIGHT, LINE, BAR = "o", "●", "├", "┤", "─", "▇"
 
 
@@ -45,8 +47,10 @@ class _Scale:
 
 def _range(curve: Sequence[Row]) -> tuple[float, float]:
     rates = [row.tokens_per_second for row in curve if row.tokens_per_second is not None]
-    low = min((rate.estimate if rate.low is None else rate.low for rate in rates), default=0.0)
-    high = max((rate.estimate if rate.high is None else rate.high for rate in rates), default=1.0)
+    slowest = min((rate.estimate for rate in rates), default=0.0)
+    fastest = max((rate.estimate for rate in rates), default=1.0)
+    low = max(min((rate.low or rate.estimate for rate in rates), default=0.0), slowest * (1 - BEYOND))
+    high = min(max((rate.high or rate.estimate for rate in rates), default=1.0), fastest * (1 + BEYOND))
     return (low, high) if high > low else (0.99 * low, 1.01 * high)
 
 

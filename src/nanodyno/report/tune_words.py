@@ -70,6 +70,9 @@ SWITCHES = {
 }
 PARTS = {"logits_and_loss": "logits and loss", "largest_temporary": "temporaries", "optimiser": "moments"}
 
+WIDEST = 0.5
+"""A wider interval, as two rounds leave, says only that nothing is known."""
+
 
 def finding_words(finding: Finding) -> str:
     numbers = dict(finding.numbers)
@@ -106,7 +109,8 @@ def spread_words(interval: Interval | None) -> str:
     """±0.4%: half of the interval, as a share; nothing where one process is all there is."""
     if interval is None or interval.low is None or interval.high is None or interval.low <= 0:
         return UNKNOWN
-    return f"±{100 * (math.sqrt(interval.high / interval.low) - 1):.1f}%"
+    share = math.sqrt(interval.high / interval.low) - 1
+    return f"±{share:.1%}" if share <= WIDEST else f"±>{WIDEST:.0%}"
 
 
 def switch_words(candidate: Candidate) -> str:
