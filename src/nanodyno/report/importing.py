@@ -2,7 +2,7 @@
 
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -117,7 +117,7 @@ def _number(value: int, one: str, many: str | None = None) -> str:
 
 
 @contextmanager
-def make_import_display(console: Console, files: Sequence[Path]) -> Iterator[Callable[[int], None]]:
+def make_import_display(console: Console, files: Sequence[Path]) -> Generator[Callable[[int], None]]:
     """A bar on a terminal and a line now and then elsewhere, for files that take their time."""
     total = sum(path.stat().st_size for path in files if path.is_file())
     if total < WORTH_A_BAR:

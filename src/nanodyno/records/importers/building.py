@@ -17,7 +17,7 @@ from nanodyno.records.importers.events import (
     Told,
 )
 from nanodyno.records.importers.growing import GrowingRecords
-from nanodyno.records.importers.rendering import Timed, eval_back, eval_lines, step_back, step_lines
+from nanodyno.records.importers.rendering import eval_back, eval_lines, step_back, step_lines
 from nanodyno.records.store import EVALS_FILE, STEPS_FILE
 
 MOST_RESTARTS = 1000
@@ -91,7 +91,7 @@ class Builder:
             step = step._replace(seconds=None)
         if iteration <= self._last_step:
             latest = self.steps.last
-            if iteration == self._last_step and latest is not None and latest.step == step:
+            if iteration == self._last_step and latest is not None and latest[1] == step:
                 return  # printed twice
             self._go_back(iteration)
         elif self._starts and self._last_step >= 0:
@@ -99,7 +99,7 @@ class Builder:
         overhead = None if step.seconds is None else self._overhead(iteration)
         self._starts = False
         self._last_step = iteration
-        self.steps.append(Timed(iteration, step, overhead, step.tokens or self._tokens))
+        self.steps.append((iteration, step, overhead, step.tokens or self._tokens))
 
     def _overhead(self, iteration: int) -> Overhead | None:
         self.timed += 1

@@ -1,6 +1,7 @@
 """Named numbers by step, as tables and TensorBoard have them: which name is which, and what times mean."""
 
 import itertools
+import math
 import re
 from collections.abc import Iterable, Iterator
 
@@ -90,7 +91,7 @@ class Columns:
                 row.step,
                 numbers.get("train_loss"),
                 seconds,
-                None if share is None or share < 0 else share / 100,
+                share / 100 if share is not None and 0 <= share < math.inf else None,
                 numbers.get("learning_rate"),
                 numbers.get("grad_norm"),
                 None,

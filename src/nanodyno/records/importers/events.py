@@ -12,6 +12,7 @@ class Step(NamedTuple):
     loss: float | None = None
     seconds: float | None = None
     mfu: float | None = None
+    """A finite fraction."""
     learning_rate: float | None = None
     grad_norm: float | None = None
     tokens: int | None = None

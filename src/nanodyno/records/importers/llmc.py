@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from nanodyno.records.importers.events import Device, Eval, Event, Parameters, Processes, Start, Step, Told
-from nanodyno.records.importers.nanogpt import NUMBER, is_whole
+from nanodyno.records.importers.nanogpt import NUMBER, is_whole, scaled
 from nanodyno.records.importers.source import Source, clean
 
 PROGRAM = "llm.c"
@@ -49,7 +49,7 @@ PRECISIONS = {"BF16": "bfloat16", "FP16": "float16", "FP32": "float32", "TF32": 
 
 
 def recognise(chunk: bytes) -> int:
-    marks = (b" trl:", b" tel:", b" | norm ")
+    marks = (b" trl:", b" tel:", b"| norm ")
     if not any(mark in chunk for mark in marks):
         return 0
     return len(LOGGED.findall(chunk)) + len(PRINTED.findall(chunk))
@@ -86,13 +86,12 @@ def _logged(found: re.Match[bytes]) -> Iterator[Event]:
 
 def _printed(found: re.Match[bytes], done: int) -> Iterator[Event]:
     _, loss, norm, rate, milliseconds, mfu = found.groups()
-    share = _float(mfu)
     if done:
         yield Step(
             done - 1,
             float(loss),
-            float(milliseconds) / 1000,
-            None if share is None or share < 0 else share / 100,  # -100% stands for a card it does not know
+            scaled(milliseconds, b"e-3"),
+            None if mfu is None or mfu[:1] == b"-" else scaled(mfu, b"e-2"),  # -100%: a card it does not know
             learning_rate=float(rate),
             grad_norm=float(norm),
         )

@@ -1,42 +1,37 @@
 """Steps and evaluations as lines of a run's files, and back; JSON by hand, as a log may hold millions."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from nanodyno.records.imported import Overhead
 from nanodyno.records.importers.events import Eval, Step
 from nanodyno.records.importers.overhead import much_longer
 
-
-class Timed(NamedTuple):
-    """A step, and what its time is known to hold besides training."""
-
-    iteration: int
-    step: Step
-    overhead: Overhead | None
-    tokens: int | None
+Timed = tuple[int, Step, Overhead | None, int | None]
+"""A step with its iteration before it, what its time is known to hold besides training, and its tokens."""
 
 
 def step_lines(items: Sequence[Timed]) -> list[str]:
     """Neighbours are judged together: which of them took longer than training does."""
-    slow = much_longer([item.step.seconds for item in items])
-    return [_step_line(item, longer) for item, longer in zip(items, slow, strict=True)]
+    slow = much_longer([step.seconds for _, step, _, _ in items])
+    return [
+        _step_line(step, overhead or ("unknown" if longer else None), tokens)
+        for (_, step, overhead, tokens), longer in zip(items, slow, strict=True)
+    ]
 
 
-def _step_line(item: Timed, longer: bool) -> str:
-    iteration, step, overhead, tokens = item
-    _, loss, seconds, mfu, rate, norm, _, wall_time = step
+def _step_line(step: Step, overhead: Overhead | None, tokens: int | None) -> str:
+    iteration, loss, seconds, mfu, rate, norm, _, wall_time = step
     line = f'{{"iteration":{iteration}'
     if loss is not None:
         line += f',"loss":{_number(loss)}'
     if tokens is not None:
         line += f',"tokens":{tokens}'
     if seconds is not None:
-        line += f',"step_seconds":{_number(seconds)}'
-    if overhead is not None or longer:
-        line += f',"overhead":"{overhead or "unknown"}"'
+        line += f',"step_seconds":{seconds!r}'
+    if overhead is not None:
+        line += f',"overhead":"{overhead}"'
     if mfu is not None:
-        line += f',"printed_mfu":{_number(mfu)}'
+        line += f',"printed_mfu":{mfu!r}'
     if rate is not None or norm is not None or wall_time is not None:
         line += _if_known(learning_rate=rate, grad_norm=norm, wall_time=wall_time)
     return line + "}"
@@ -76,7 +71,7 @@ def step_back(line: dict[str, object]) -> Timed:
         wall_time=_back(line.get("wall_time")),
     )
     told = overhead if overhead in ("start", "evaluation") else None  # what the times tell is judged anew
-    return Timed(iteration, step, told, tokens if isinstance(tokens, int) else None)
+    return iteration, step, told, tokens if isinstance(tokens, int) else None
 
 
 def eval_back(line: dict[str, object]) -> Eval:

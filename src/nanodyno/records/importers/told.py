@@ -12,7 +12,7 @@ from nanodyno.recipes.arithmetic import Unreadable, Value, evaluate
 from nanodyno.records.importers.events import Event, Note, Processes, Told
 from nanodyno.records.importers.source import clean
 
-ASSIGNMENT = re.compile(r"(?:[^#=]*?[\s>\]`])?([A-Za-z_]\w{0,63})\s*(?::\s*\w+\s*)?=(?!=)\s*(.+?)[\s`]*")
+ASSIGNMENT = re.compile(r"(?:[^#=]*?[\s>\]`])??([A-Za-z_]\w{0,63})\s*(?::\s*\w+\s*)?=(?!=)\s*(.+?)[\s`]*")
 COMMAND = re.compile(rb"(?:python[\d.]*|torchrun)\b(.{0,400}?)\b[\w./-]{0,200}train\w{0,40}\.py\b(.{0,2000})")
 PROCESSES = re.compile(rb"--nproc[_-]per[_-]node[= ](\d{1,4})\b")
 SHELL = re.compile(r"[|&;<>]|\d>")
