@@ -20,6 +20,8 @@ from nanodyno.report.state import STYLES, state_cell
 PLOT_HEIGHT = 12
 PLOT_MAX_WIDTH = 100
 UNKNOWN = "-"
+LARGEST_DRAWN = 1e30
+"""A loss beyond it, as of a damaged log, would leave no room for the others."""
 GAP = 2
 """Blanks between two columns of a table."""
 
@@ -85,7 +87,7 @@ def _train_series(run: Run) -> Series:
     points = [
         (step.iteration + 1, step.loss)
         for step in run.steps
-        if step.loss is not None and math.isfinite(step.loss)
+        if step.loss is not None and _can_be_drawn(step.loss)
     ]
     size = max(1, len(points) // (2 * PLOT_MAX_WIDTH))
     groups = [points[start : start + size] for start in range(0, len(points), size)]
@@ -97,10 +99,14 @@ def _train_series(run: Run) -> Series:
 
 
 def _val_series(run: Run, label: str, skip_untrained: bool = False) -> Series:
-    evals = [entry for entry in run.evals if math.isfinite(entry.val_loss)]
+    evals = [entry for entry in run.evals if _can_be_drawn(entry.val_loss)]
     if skip_untrained and len(evals) > 2:
         evals = [entry for entry in evals if entry.iteration > 0]
     return Series(label, [entry.iteration for entry in evals], [entry.val_loss for entry in evals])
+
+
+def _can_be_drawn(loss: float) -> bool:
+    return math.isfinite(loss) and abs(loss) < LARGEST_DRAWN
 
 
 def _size_cell(_: Run, summary: Summary) -> str:

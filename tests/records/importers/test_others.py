@@ -21,7 +21,7 @@ TABLE = """+-----------------------+--------------------------------------------
 | num_processes         | 8                                                  |
 => setting grad_accum_steps=4
 val loss 11.009000
-{0}{1}val loss 10.900000
+{}{}val loss 10.900000
 """.format(
     "step    1/19560 | loss 11.009100 (+nanz)| norm 15.3700 (+nanz)| lr 8.57e-07 "
     "| 3000.50 ms | 10.0% bf16 MFU | 174733 tok/s\n",

@@ -22,6 +22,7 @@ from nanodyno.records.store import EVALS_FILE, STEPS_FILE
 
 MOST_RESTARTS = 1000
 MOST_NOTES = 20
+MOST_SETTINGS = 500
 LONGEST_STEP = 1e7
 """Seconds."""
 BATCH = ("batch_size", "block_size", "gradient_accumulation_steps")
@@ -128,7 +129,7 @@ class Builder:
             self.resumed.append(iteration)
 
     def _take_setting(self, key: str, value: Setting) -> None:
-        if key in self._fixed:
+        if key in self._fixed or (len(self.settings) >= MOST_SETTINGS and key not in self.settings):
             return
         before = self.settings.get(key)
         if key in self.settings and before != value and self._last_step >= 0:

@@ -14,7 +14,7 @@ from nanodyno.records.importers.source import Source, clean
 PROGRAM = "TensorBoard"
 LOOKED_FOR = "TensorBoard's records"
 HEADER = struct.Struct("<QI")
-LARGEST_RECORD = 1 << 28
+LARGEST_RECORD = 1 << 26
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 LONGEST_TAG = 200
 

@@ -43,38 +43,43 @@ class _Text:
         self._name = source.name
         self._chunks = source.chunks()
         self._window = ""
+        self._place = 0
 
     def up_to_the_history(self) -> str:
         while (found := HISTORY.search(self._window)) is None:
             if len(self._window) > LONGEST_REST or not self._more():
                 raise self._damaged("it has no list log_history")
-        before, self._window = self._window[: found.start()], self._window[found.end() :]
-        return before
+        self._place = found.end()
+        return self._window[: found.start()]
 
     def entries(self) -> Iterator[Any]:
         decoder = json.JSONDecoder()
         while True:
-            self._window = self._window.lstrip(BETWEEN)
-            if self._window.startswith("]"):
+            self._skip(BETWEEN)
+            if self._window.startswith("]", self._place):
                 return
             try:
-                entry, end = decoder.raw_decode(self._window)
+                entry, self._place = decoder.raw_decode(self._window, self._place)
             except (ValueError, RecursionError):
-                if len(self._window) > LONGEST_ENTRY or not self._more():
+                if len(self._window) - self._place > LONGEST_ENTRY or not self._more():
                     raise self._damaged("its list log_history is cut or damaged") from None
                 continue
             yield entry
-            self._window = self._window[end:]
 
     def rest(self) -> str:
         while self._more() and len(self._window) < LONGEST_REST:
             pass
-        return self._window.lstrip("] \t\r\n,")
+        self._skip(BETWEEN + "]")
+        return self._window[self._place :]
+
+    def _skip(self, characters: str) -> None:
+        while self._place < len(self._window) and self._window[self._place] in characters:
+            self._place += 1
 
     def _more(self) -> bool:
         chunk = next(self._chunks, None)
         if chunk is not None:
-            self._window += chunk.decode(errors="replace")
+            self._window, self._place = self._window[self._place :] + chunk.decode(errors="replace"), 0
         return chunk is not None
 
     def _damaged(self, why: str) -> NanodynoError:
