@@ -14,7 +14,7 @@ from nanodyno.errors import NanodynoError
 def import_log(  # noqa: PLR0913 - one parameter per option
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="A log, parts of one, and the config it was started with."),
+        typer.Argument(metavar="FILE", help="A log, parts of one, and the config it was started with."),
     ],
     name: Annotated[
         str | None, typer.Option(help="Of the run under runs/ (default: the first log's).")
@@ -39,8 +39,9 @@ def import_log(  # noqa: PLR0913 - one parameter per option
 
     nanodyno import part1.log part2.log config/train_gpt2.py --name gpt2
 
-    What the log does not say stays unknown. Iterations that hold an evaluation, a save or a compilation are
-    told by their time and left out of the rates. The files themselves are not changed.
+    What the log does not say stays unknown. The files themselves are not changed.
+
+    Iterations that hold an evaluation, a save or a compilation are in no rate: their time tells them.
     """
     from nanodyno.records.importers.joining import Request, import_run
     from nanodyno.report.document import to_json

@@ -9,8 +9,9 @@ from nanodyno.records.importers import llmc, modded, nanogpt, tables, tensorboar
 from nanodyno.records.importers.events import Event
 from nanodyno.records.importers.source import ANSI, BOMS, Source, clean
 
-MOST_NULS = 0.01
-"""Of a text: a machine that lost its power leaves some in its logs."""
+CONTROLS = bytes({*range(32)} - {*b"\t\n\r\f\b\x1b"})
+MOST_CONTROLS = 0.02
+"""Of a text: a machine that lost its power leaves zeros in its logs."""
 
 
 @dataclass(frozen=True)
@@ -95,4 +96,5 @@ def _plain(chunk: bytes) -> bytes:
 
 
 def _is_binary(chunk: bytes) -> bool:
-    return chunk[:2] not in BOMS and chunk.count(b"\0") > MOST_NULS * len(chunk)
+    controls = len(chunk) - len(chunk.translate(None, CONTROLS))
+    return chunk[:2] not in BOMS and controls > MOST_CONTROLS * len(chunk)
