@@ -1,7 +1,7 @@
 """Events to the files of a run: one place decides what a restart drops and which times count."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nanodyno.records.imported import Overhead, Setting
@@ -17,7 +17,7 @@ from nanodyno.records.importers.events import (
     Told,
 )
 from nanodyno.records.importers.growing import GrowingRecords
-from nanodyno.records.importers.rendering import eval_back, eval_lines, step_back, step_lines
+from nanodyno.records.importers.rendering import Timed, eval_back, eval_lines, step_back, step_lines
 from nanodyno.records.store import EVALS_FILE, STEPS_FILE
 
 MOST_RESTARTS = 1000
@@ -42,7 +42,7 @@ class Builder:
         """Iterations that were logged again after a restart."""
         self.timed = 0
         self.resumed: deque[int] = deque(maxlen=MOST_RESTARTS)
-        self.steps = GrowingRecords(folder / STEPS_FILE, step_lines, step_back)
+        self.steps = GrowingRecords(folder / STEPS_FILE, step_lines, step_back, self._forget)
         self.evals = GrowingRecords(folder / EVALS_FILE, eval_lines, eval_back)
         self._fixed = fixed
         self._clock_holds_evaluations = clock_holds_evaluations
@@ -117,9 +117,13 @@ class Builder:
     def _go_back(self, iteration: int) -> None:
         """The later of two tellings counts."""
         self._starts = True
-        self.dropped += self.steps.cut(iteration)
+        self.steps.cut(iteration)
         self.evals.cut(iteration + 1)
         self._resume(iteration)
+
+    def _forget(self, steps: Sequence[Timed]) -> None:
+        self.dropped += len(steps)
+        self.timed -= sum(step.seconds is not None for _, step, _, _ in steps)
 
     def _resume(self, iteration: int) -> None:
         self.restarts += 1

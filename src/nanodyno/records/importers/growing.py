@@ -13,7 +13,7 @@ Item = TypeVar("Item", bound=tuple[object, ...])
 class GrowingRecords(Generic[Item]):
     """Items begin with their iteration. The latest few thousand are in memory, the others on disk.
 
-    `lines` writes items as JSON documents, `item` reads one back.
+    `lines` writes items as JSON documents, `item` reads one back; `dropped` is told what a cut takes away.
     """
 
     def __init__(
@@ -21,9 +21,10 @@ class GrowingRecords(Generic[Item]):
         path: Path,
         lines: Callable[[Sequence[Item]], list[str]],
         item: Callable[[dict[str, object]], Item],
+        dropped: Callable[[Sequence[Item]], None] = lambda _: None,
     ) -> None:
         self._file = path.open("w+b")
-        self._lines, self._item = lines, item
+        self._lines, self._item, self._dropped = lines, item, dropped
         self._latest: list[Item] = []
         self._blocks: list[tuple[int, int, int]] = []
         """First and last iteration of what is on disk, and where in the file it begins."""
@@ -42,22 +43,25 @@ class GrowingRecords(Generic[Item]):
             self._write(self._latest[:BLOCK])
             del self._latest[:BLOCK]
 
-    def cut(self, iteration: int) -> int:
-        """Drops everything from an iteration on; tells how much that was."""
-        before = self.count
+    def cut(self, iteration: int) -> None:
+        """Drops everything from an iteration on."""
         while self._blocks and self._first(self._latest) >= iteration:
-            self.count -= len(self._latest)
+            self._drop(0)
             self._latest = self._take_back()
-        kept = [item for item in self._latest if _iteration(item) < iteration]
-        self.count -= len(self._latest) - len(kept)
-        self._latest = kept
-        return before - self.count
+        self._drop(sum(_iteration(item) < iteration for item in self._latest))
 
     def close(self) -> None:
         try:
             self._write(self._latest)
         finally:
             self._file.close()
+
+    def _drop(self, kept: int) -> None:
+        """All but the first so many of those in memory."""
+        gone = self._latest[kept:]
+        del self._latest[kept:]
+        self.count -= len(gone)
+        self._dropped(gone)
 
     def _first(self, items: Sequence[Item]) -> float:
         return _iteration(items[0]) if items else float("inf")

@@ -20,6 +20,8 @@ from nanodyno.records.types import utc_now
 
 CONFIG = "config"
 CONFIG_SUFFIXES = (".py", ".toml")
+LARGEST_COMMAND = 1 << 20
+"""Bytes of a file that may hold a command line and no log."""
 ASIDE = ".importing-"
 
 
@@ -135,6 +137,8 @@ def _settings_alone(source: Source) -> list[Event]:
         for _ in source.chunks():
             pass  # for its sum
         return list(_config(str(source.path)))
+    if source.path.stat().st_size > LARGEST_COMMAND:
+        raise not_known(source.path)
     events = [event for line in source.lines() for event in command_line(line)]
     if not events:
         raise not_known(source.path)
