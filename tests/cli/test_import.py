@@ -57,6 +57,16 @@ def test_imported_runs_cannot_be_trained_on(case: Callable[..., Any]) -> None:
     assert "was imported from a log" in done.output
 
 
+def test_a_training_passes_over_an_import_that_has_a_name_like_its_own(
+    case: Callable[..., Any], tiny: list[str]
+) -> None:
+    case("import", "train1.log", "--name", "demo-1")
+    assert case(*tiny).exit_code == 0
+    assert Path("runs/demo-2").exists()
+    refused = case(*tiny, "--name", "demo-1")
+    assert (refused.exit_code, "was imported from a log" in refused.output) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -100,9 +100,10 @@ def of_the_same_settings(root: Path, stem: str, config: RunConfig) -> Iterator[R
             continue
         try:
             run = read_run(folder)
-        except NanodynoError:
+            same = not _changes(run.own.config, config)
+        except NanodynoError:  # damaged, or imported
             continue
-        if not _changes(run.own.config, config):
+        if same:
             yield run
 
 

@@ -44,6 +44,13 @@ def test_what_weights_and_biases_exports_of_a_chart(imported: Any, losses: Any) 
     assert losses(run) == {10: 4.5, 20: 4.25}
 
 
+def test_nanogpts_own_iter_counts_and_not_the_number_of_calls(imported: Any, losses: Any) -> None:
+    assert losses(imported("_step,_runtime,iter,train/loss\n0,1.5,0,4.5\n1,9.5,250,4.0\n")) == {
+        0: 4.5,
+        250: 4.0,
+    }
+
+
 def test_rows_that_are_no_rows_are_counted(imported: Any, losses: Any) -> None:
     run = imported("step,loss\n0,4.0\nhello\nx,y\n-1,3\n1,3.5\n")
     assert losses(run) == {0: 4.0, 1: 3.5}

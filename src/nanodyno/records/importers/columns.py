@@ -19,8 +19,11 @@ NAMES = {
     "elapsed": "elapsed elapsed_seconds wall_time _runtime _timestamp runtime timestamp train_time "
     "relative_time_(process) relative_time_(wall)",
     "tokens": "tokens tokens_seen train/tokens num_tokens num_input_tokens_seen",
-    "step": "step iter iteration iterations global_step _step train/global_step trainer/global_step steps",
+    "iteration": "iter iteration iterations global_step train/global_step trainer/global_step",
+    "step": "step _step steps",
 }
+COUNTERS = ("iteration", "step")
+"""The first is the better: W&B's own Step counts what was sent to it."""
 KNOWN = {name: meaning for meaning, names in NAMES.items() for name in names.split()}
 HELD_BACK = 8
 """Rows looked at before it is decided whether `seconds` are those of an iteration or of all so far."""

@@ -3,7 +3,7 @@
 import csv
 from collections.abc import Iterator
 
-from nanodyno.records.importers.columns import Columns, Row, meaning
+from nanodyno.records.importers.columns import COUNTERS, Columns, Row, meaning
 from nanodyno.records.importers.events import Event
 from nanodyno.records.importers.source import Source
 
@@ -25,9 +25,8 @@ def read(source: Source) -> Iterator[Event]:
     heading = _heading(next(lines, b""))
     if heading is None:
         return
-    separator, meanings = heading
-    names = [name or "" for name in meanings]
-    place = names.index("step")
+    separator, names = heading
+    place = next(names.index(counter) for counter in COUNTERS if counter in names)
     for line in lines:
         row = _row(line, separator, names, place)
         if row is None or (source.in_last_line and line.count(separator.encode()) < len(names) - 1):
@@ -37,14 +36,14 @@ def read(source: Source) -> Iterator[Event]:
     yield from columns.finish()
 
 
-def _row(line: bytes, separator: str, names: list[str], place: int) -> Row | None:
+def _row(line: bytes, separator: str, names: list[str | None], place: int) -> Row | None:
     cells = _cells(line, separator)
     step = _number(cells[place]) if place < len(cells) else None
     if step is None or not 0 <= step < 10**12:
         return None
     row = Row(int(step))
     for name, cell in zip(names, cells, strict=False):
-        if name and name != "step" and (value := _number(cell)) is not None:
+        if name and name not in COUNTERS and (value := _number(cell)) is not None:
             row.numbers.setdefault(name, value)
     return row
 
@@ -53,7 +52,7 @@ def _heading(line: bytes) -> tuple[str, list[str | None]] | None:
     """The separator and what each column means; None when it has no step or no loss."""
     for separator in SEPARATORS:
         meanings = [meaning(cell) for cell in _cells(line, separator)[:MOST_COLUMNS]]
-        if "step" in meanings and LOSSES & set(meanings):
+        if set(COUNTERS) & set(meanings) and LOSSES & set(meanings):
             return separator, meanings
     return None
 
