@@ -119,6 +119,31 @@ def test_a_line_cut_in_the_middle_of_the_log_is_left_out(imported: Any, losses: 
     assert losses(imported(BODY + torn + whole)) == STEPS | {6: 9.0}
 
 
+def test_a_cut_line_among_plain_ones_is_left_out(imported: Any, losses: Any) -> None:
+    assert losses(imported(steps(3) + "iter 3: loss 5.0\n" + steps(2, start=4))) == dict.fromkeys(
+        (0, 1, 2, 4, 5), 5.0
+    )
+
+
+def test_a_config_ends_where_iterations_begin(imported: Any) -> None:
+    log = (
+        "Overriding config with c.py:\nn_embd = 64\n"
+        + steps(3)
+        + "warning: n_embd = 128\n"
+        + steps(2, start=3)
+    )
+    assert imported(log).settings == {"n_embd": 64}
+
+
+def test_a_loss_of_nan_printed_twice_is_no_restart(imported: Any) -> None:
+    run = imported(steps(2) + "iter 2: loss nan, time 9.00ms, mfu 1.00%\n" * 2)
+    assert (len(run.steps), run.record.origin.restarts) == (3, 0)
+
+
+def test_a_switch_is_no_number_of_tokens(imported: Any) -> None:
+    assert imported("Overriding: tokens_per_iter = True\n" + steps(2)).tokens_per_iter is None
+
+
 def test_old_logs_without_mfu_and_bare_ones_without_time(imported: Any, losses: Any) -> None:
     assert losses(imported("iter 0: loss 4.2000, time 12.00ms\niter 1: loss 4.1000, time 12.00ms\n")) == {
         0: 4.2,

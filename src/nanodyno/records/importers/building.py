@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeGuard
 
 from nanodyno.records.imported import Overhead, Setting
 from nanodyno.records.importers.events import (
@@ -92,7 +93,7 @@ class Builder:
             step = step._replace(seconds=None)
         if iteration <= self._last_step:
             latest = self.steps.last
-            if iteration == self._last_step and latest is not None and latest[1] == step:
+            if iteration == self._last_step and latest is not None and repr(latest[1]) == repr(step):
                 return  # printed twice
             self._go_back(iteration)
         elif self._starts and self._last_step >= 0:
@@ -143,12 +144,16 @@ class Builder:
 
     def _tokens_per_iter(self) -> int | None:
         told = self.settings.get("tokens_per_iter")
-        if isinstance(told, int) and told > 0:
+        if _is_count(told):
             return told
         product = 1
         for key in BATCH:
             size = self.settings.get(key)
-            if not isinstance(size, int) or isinstance(size, bool) or size <= 0:
+            if not _is_count(size):
                 return None
             product *= size
         return product
+
+
+def _is_count(value: Setting) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0

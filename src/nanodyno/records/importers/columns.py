@@ -18,7 +18,6 @@ NAMES = {
     "milliseconds": "ms step_ms iter_ms dt_ms step_time_ms time_ms",
     "elapsed": "elapsed elapsed_seconds wall_time _runtime _timestamp runtime timestamp train_time "
     "relative_time_(process) relative_time_(wall)",
-    "tokens": "tokens tokens_seen train/tokens num_tokens num_input_tokens_seen",
     "iteration": "iter iteration iterations global_step train/global_step trainer/global_step",
     "step": "step _step steps",
 }
@@ -27,6 +26,7 @@ COUNTERS = ("iteration", "step")
 KNOWN = {name: meaning for meaning, names in NAMES.items() for name in names.split()}
 HELD_BACK = 8
 """Rows looked at before it is decided whether `seconds` are those of an iteration or of all so far."""
+UNIX_TIMES = 1e9
 FROM_THE_CLOCK = "times are differences of the log's clock: evaluations and saves in between are in them"
 
 
@@ -81,7 +81,8 @@ class Columns:
 
     def _events(self, row: Row) -> Iterator[Event]:
         numbers = row.numbers
-        wall_time = numbers.get("elapsed")
+        clock = numbers.get("elapsed", 0.0)
+        wall_time = clock if UNIX_TIMES <= clock < math.inf else None  # others count from the start
         if "val_loss" in numbers:
             yield Eval(row.step, numbers["val_loss"], None, wall_time)
         if numbers.keys() & {"train_loss", "seconds", "milliseconds", "mfu"}:

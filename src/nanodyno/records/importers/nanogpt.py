@@ -19,7 +19,7 @@ PLAIN = re.compile(
 )
 """What nearly all lines of a long log are, read without further questions."""
 EVALUATION = re.compile(rb"step (\d{1,12}): train loss " + NUMBER + rb", val loss " + NUMBER)
-MARKDOWN_TAIL = b" \t`*_|>\"'<br/>"
+MARKDOWN_TAIL = b" \t`*_|>\"'"
 LONGEST_CONFIG = 500
 STARTS = (b"Initializing a new model", b"Resuming training from", b"Initializing from OpenAI")
 
@@ -34,6 +34,8 @@ def read(source: Source) -> Iterator[Event]:
     reader, plain = _Reader(source), PLAIN.match
     for line in source.lines(HINTS):
         if found := plain(line):
+            if source.every_line or not reader.timed:
+                reader.begin_iterations()
             iteration, loss, milliseconds, mfu = found.groups()
             yield Step(int(iteration), float(loss), float(milliseconds + b"e-3"), float(mfu + b"e-2"))
         else:
@@ -46,11 +48,16 @@ class _Reader:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._timed = False
+        self.timed = False
+        """Whether iterations tell their time: one that does not was cut."""
         self._config: ConfigText | None = None
         self._config_lines = 0
         self._named: dict[Note, None] = {}
         """Configs that a command names and whose text has not come yet."""
+
+    def begin_iterations(self) -> None:
+        self.timed = True
+        self._enter_config(None)
 
     def read(self, line: bytes) -> Iterator[Event]:
         if b"iter " in line and ITERATION.search(line):
@@ -72,11 +79,11 @@ class _Reader:
         """Usually one; several where their ends of line were lost."""
         for found in ITERATION.finditer(line):
             _, _, milliseconds, mfu = found.groups()
-            doubtful = self._source.in_last_line or (self._timed and milliseconds is None)
+            doubtful = self._source.in_last_line or (self.timed and milliseconds is None)
             if mfu is None and (doubtful or line[found.end() :].strip(MARKDOWN_TAIL)):
                 self._source.pass_over(line)  # cut before its end
             else:
-                self._timed = self._timed or milliseconds is not None
+                self.timed = self.timed or milliseconds is not None
                 yield _step(*found.groups())
 
     def _header(self, line: bytes) -> Iterator[Event]:
