@@ -68,6 +68,8 @@ WORDS = [
     b"=",
 ]
 
+UNASKED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
+
 bits = st.one_of(st.sampled_from(WORDS), st.sampled_from(SEEDS), st.binary(max_size=12), st.just(b" "))
 
 
@@ -110,7 +112,7 @@ def try_to_import(folder: Path, texts: list[bytes]) -> None:
 
 
 def fuzz(examples: int, folder: Path) -> None:
-    @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=UNASKED)
     @given(st.lists(files, min_size=1, max_size=2))
     def trial(texts: list[bytes]) -> None:
         try_to_import(folder / "trial", texts)
