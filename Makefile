@@ -5,13 +5,16 @@ BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 
-.PHONY: demo test check bench clean
+.PHONY: demo test nightly check bench clean
 
 demo: $(READY)
 	$(BIN)/nanodyno demo
 
 test: $(READY_DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
+nightly: $(READY_DEV)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m nightly
 
 check: $(READY_DEV)
 	$(BIN)/ruff check .

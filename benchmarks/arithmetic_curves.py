@@ -72,7 +72,7 @@ def trained(given: argparse.Namespace, settings: list[str], variant: str, folder
     run = read_run(folder)
     curve = Curve(
         variant,
-        [step.loss for step in run.steps],
+        [step.loss for step in run.own_steps],
         run.evals[-1].val_loss,
     )
     print(f"{variant}: last losses {curve.last:.4f}, val {curve.val_loss:.4f}", file=sys.stderr, flush=True)

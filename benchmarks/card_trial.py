@@ -127,9 +127,9 @@ def train_nanogpt(config: RunConfig, checkout: Path, iterations: int) -> Outcome
 
 
 def outcome_of(run: Run, config: RunConfig) -> Outcome:
-    rates = [step.tokens / step.step_seconds for step in run.steps[UNSTEADY:]]
+    rates = [step.tokens / step.step_seconds for step in run.own_steps[UNSTEADY:]]
     sizes = [entry.batch_size for entry in run.history if isinstance(entry, SplitRecord)]
-    arithmetic = run.record.arithmetic
+    arithmetic = run.own.arithmetic
     return Outcome(
         our_peak(run),
         None,

@@ -89,8 +89,8 @@ def torch_peak(device: torch.device) -> Peak:
 
 def our_peak(run: Run) -> Peak:
     """As recorded: torch's own count does not see what a CUDA graph uses when it runs."""
-    allocated = [step.peak_allocated_bytes for step in run.steps if step.peak_allocated_bytes is not None]
-    reserved = [step.peak_reserved_bytes for step in run.steps if step.peak_reserved_bytes is not None]
+    allocated = [step.peak_allocated_bytes for step in run.own_steps if step.peak_allocated_bytes is not None]
+    reserved = [step.peak_reserved_bytes for step in run.own_steps if step.peak_reserved_bytes is not None]
     return Peak(max(allocated, default=None), max(reserved, default=None))
 
 

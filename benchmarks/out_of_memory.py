@@ -58,11 +58,11 @@ def main() -> None:
     for run in runs:
         splits = [entry for entry in run.history if isinstance(entry, SplitRecord)]
         told = [f"{split.batch_size_before} to {split.batch_size} at {split.iteration}" for split in splits]
-        peak = max(step.peak_reserved_bytes or 0 for step in run.steps) / 2**30
+        peak = max(step.peak_reserved_bytes or 0 for step in run.own_steps) / 2**30
         print(
             f"{run.name}: finished {run.finished}, peak reserved {peak:.2f} GiB, micro-batch {told or 'kept'}"
         )
-    apart = [abs(a.loss - b.loss) for a, b in zip(runs[0].steps, runs[1].steps, strict=True)]
+    apart = [abs(a.loss - b.loss) for a, b in zip(runs[0].own_steps, runs[1].own_steps, strict=True)]
     print(
         f"losses apart before: {max(apart[: given.at]):.3g}, after: {max(apart[given.at :]):.3g} at the most"
     )

@@ -66,11 +66,11 @@ def curve(
     run = read_run(folder)
     assert [step.iteration for step in run.steps] == list(range(given.iterations))
     print(f"{folder.name}: last loss {run.steps[-1].loss!r}, resumed at {run.record.resumed_at_iterations}")
-    return [step.loss for step in run.steps]
+    return [step.loss for step in run.own_steps]
 
 
 def restored_exactly(folder: Path) -> bool:
-    record = read_run(folder).record
+    record = read_run(folder).own
     found = checkpoint.newest(folder / "checkpoints")
     assert found is not None
     config = record.config

@@ -52,8 +52,8 @@ def train(given: argparse.Namespace, settings: list[str], folder: Path) -> Run:
 def show(run: Run, wanted: int) -> None:
     saves = [entry for entry in run.history if isinstance(entry, SaveRecord)][:wanted]
     seconds = sorted(save.save_seconds for save in saves)
-    step = statistics.median(step.step_seconds for step in run.steps[3:])
-    between = run.record.config.eval_interval * step
+    step = statistics.median(step.step_seconds for step in run.own_steps[3:])
+    between = run.own.config.eval_interval * step
     # Evaluations save too, and put the autosave off; both together never save more often than this.
     interval = min(between, AUTOSAVE_SECONDS)
     median = statistics.median(seconds)

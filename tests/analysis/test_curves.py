@@ -77,3 +77,13 @@ def test_losses_are_apart_beyond_twice_their_common_noise(difference: float, apa
 
 def test_what_cannot_be_judged_is_not_apart() -> None:
     assert not is_apart(LossAt(4.0, None), LossAt(5.0, 0.01))
+
+
+def test_between_evaluations_that_are_far_apart_nothing_is_read() -> None:
+    """At the other's 150th it is between its 0th and its 400th; at its 400th the other has not been."""
+    small = {"gradient_accumulation_steps": 32}
+    one = account("a", evals=(Eval(0, 10.9), Eval(150, 4.5)))
+    other = account("b", settings=small, evals=(Eval(0, 10.9), Eval(400, 4.0)))
+    found = losses_at_equal([one, other], "tokens")
+    assert found is not None
+    assert (found.at, found.losses["a"].loss) == (0, 10.9)

@@ -13,6 +13,7 @@ def test_the_cases_wide_run_summarised(run, step, evaluation):
     evals = [evaluation(0, val_loss=10.9), evaluation(500, val_loss=5.5194)]
     summary = summarise(run(steps, evals))
 
+    assert summary.parameters
     assert summary.parameters.nanogpt == 123_587_328
     assert (summary.iterations_done, summary.iterations_planned, summary.finished) == (801, 19_073, False)
     assert summary.tokens_seen == 801 * 524_288
@@ -34,6 +35,7 @@ def test_the_cases_wide_run_summarised(run, step, evaluation):
 
 def test_an_empty_run_knows_its_model_and_nothing_else(run):
     summary = summarise(run())
+    assert summary.parameters
     assert summary.parameters.total == 124_373_760
     assert (summary.iterations_done, summary.tokens_seen, summary.finished) == (0, 0, False)
     assert summary.training_seconds == summary.evaluation_seconds == 0

@@ -1,10 +1,12 @@
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 Nanodyno = Callable[..., Any]
+CASE = Path(__file__).parents[1] / "case"
 
 
 @pytest.fixture
@@ -49,3 +51,28 @@ def test_a_run_that_is_not_there_is_named(trained: Nanodyno) -> None:
     result = trained("compare", "a", "nobody")
     assert result.exit_code == 2
     assert "nobody" in result.output
+
+
+def test_the_two_logs_of_the_case_go_in_and_the_answer_comes_out(nanodyno: Nanodyno) -> None:
+    for name in ("train2", "train1"):
+        assert nanodyno("import", str(CASE / f"{name}.log"), "--name", name).exit_code == 0
+    page = " ".join(nanodyno("compare", "train2", "train1").output.split())
+    assert "train1 trains 58.1% fewer tokens per second than train2" in page
+    assert "23.0% more arithmetic (44.8 TFLOP/s against 36.4 TFLOP/s)" in page
+    assert (
+        "4 settings changed at once (n_embd, batch_size, gradient_accumulation_steps, learning_rate)" in page
+    )
+    assert "12 layers of 384, 40.6M parameters" in page
+    assert "12 layers of 768, 123.6M parameters" in page
+    assert "none was halved or doubled" in page
+    assert "train1 would take 49.5 hours to 10.0B tokens" in page
+    assert "n_layer, n_head" in page
+
+
+def test_on_a_3060_the_case_is_impossible(nanodyno: Nanodyno) -> None:
+    for name in ("train2", "train1"):
+        log = str(CASE / f"{name}.log")
+        assert nanodyno("import", log, "--name", name, "--gpu", "RTX 3060 12GB").exit_code == 0
+    document = json.loads(nanodyno("compare", "train2", "train1", "--json").output)
+    impossible = [each for each in document["findings"] if each["code"] == "rate-impossible"]
+    assert [round(each["numbers"]["share"], 2) for each in impossible] == [1.43, 1.76]

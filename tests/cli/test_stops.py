@@ -121,7 +121,7 @@ def test_resume_by_name_needs_no_recipe_and_takes_changes(nanodyno: Nanodyno, ti
     assert result.exit_code == 0, result.output
     run = read_run(Path("runs/mine"))
     assert [step.iteration for step in run.steps] == list(range(6))
-    assert (run.record.config.tokens_per_iter, run.record.config.gradient_accumulation_steps) == (64, 4)
+    assert (run.own.config.tokens_per_iter, run.own.config.gradient_accumulation_steps) == (64, 4)
     assert "from iteration 4 on: batch_size is 1, and was 2" in run.record.notes
 
 

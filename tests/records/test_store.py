@@ -114,7 +114,7 @@ def test_losses_that_are_no_numbers_survive_the_file(
 def test_none_stays_none(tmp_path: Path, record: Records, step: Steps) -> None:
     with RunWriter.create(tmp_path / "new", record()) as writer:
         writer.append(step(0, grad_norm=None))
-    (read,) = read_run(tmp_path / "new").steps
+    (read,) = read_run(tmp_path / "new").own_steps
     assert (read.grad_norm, read.peak_allocated_bytes) == (None, None)
 
 

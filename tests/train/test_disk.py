@@ -44,7 +44,7 @@ def job(data_folder: Path, tmp_path: Path, config: Callable[..., RunConfig]) -> 
 
 
 def losses(run: Run) -> list[tuple[int, float]]:
-    return [(step.iteration, step.loss) for step in run.steps] + [
+    return [(step.iteration, step.loss) for step in run.own_steps] + [
         (entry.iteration, entry.val_loss) for entry in run.evals
     ]
 

@@ -196,13 +196,13 @@ def test_a_run_trains_with_every_precision_and_records_what_it_used(
     job = Job(config(**changes, max_iters=4), "run", tmp_path / "run", data_folder=data_folder)
     run_training(job, lambda _: None)
     run = read_run(tmp_path / "run")
-    record = run.record
+    record = run.own
     assert (record.arithmetic.kernels, record.arithmetic.recompute) == (kernels, recompute)
     assert record.arithmetic.compiled is record.arithmetic.cuda_graph is False
     assert record.arithmetic.attention == ("torch" if kernels == "fused" else None)
     assert any("Triton has no kernels for cpu" in note for note in record.notes) == (kernels == "fused")
     assert record.config.model_dump().items() >= changes.items()
-    assert run.steps[-1].loss < run.steps[0].loss - 0.2
+    assert run.own_steps[-1].loss < run.own_steps[0].loss - 0.2
 
 
 def test_precisions_of_class_different_are_different_and_near(fused: Trainers) -> None:

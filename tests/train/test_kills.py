@@ -30,7 +30,10 @@ KILLS = {
 def facts(run: Run) -> tuple[object, ...]:
     """Everything but times and memory, and the last weights."""
     return (
-        [(step.iteration, step.loss, step.grad_norm, step.learning_rate, step.skipped) for step in run.steps],
+        [
+            (step.iteration, step.loss, step.grad_norm, step.learning_rate, step.skipped)
+            for step in run.own_steps
+        ],
         [(entry.iteration, entry.val_loss, entry.train_loss) for entry in run.evals],
         run.finished,
         (run.folder / "checkpoints" / "iter-00000040" / "model.safetensors").read_bytes(),

@@ -66,11 +66,11 @@ def test_two_processes_have_the_gradients_and_the_curve_of_one_and_pass_a_run_on
         assert gradients.keys() == reference.keys()
         worst = max((gradients[name] - reference[name]).abs().max().item() for name in reference)
         assert worst < (1e-6 if fused else 1e-10)
-        assert read_run(tmp_path / way).record.arithmetic.processes == 2
+        assert read_run(tmp_path / way).own.arithmetic.processes == 2
         passed = alone(way, **changes, init_from="resume")
         assert [step.iteration for step in passed.steps] == list(range(100))
         assert passed.record.resumed_at_iterations == (20, 60)
-        differences = [abs(a.loss - b.loss) for a, b in zip(whole.steps, passed.steps, strict=True)]
+        differences = [abs(a.loss - b.loss) for a, b in zip(whole.own_steps, passed.own_steps, strict=True)]
         assert max(differences) < 1e-4
         assert [step.micro_steps for step in passed.steps] == [6] * 20 + [3] * 40 + [6] * 40
         assert {step.tokens for step in passed.steps} == {192}

@@ -62,7 +62,7 @@ def test_a_run_writes_all_that_happened(job: Callable[..., Job]) -> None:
 
 def test_run_json_tells_what_the_run_really_used(job: Callable[..., Job]) -> None:
     run_training(job(eval_only=True, dtype="auto"), ignore)
-    record = read_run(job().folder).record
+    record = read_run(job().folder).own
     assert (record.name, record.command, record.notes) == ("one", ("nanodyno", "train"), ("a note",))
     assert record.config.dtype == "auto"
     assert (record.arithmetic.dtype, record.arithmetic.device, record.arithmetic.compiled) == (
@@ -202,7 +202,7 @@ def test_a_loss_that_is_not_a_number_is_on_disk_when_the_run_fails(job: Callable
         run_training(job(learning_rate=1e30, decay_lr=False), ignore)
     assert (caught.value.exit_code, caught.value.hint is not None) == (1, True)
     run = read_run(job().folder)
-    assert math.isnan(run.steps[-1].loss)
+    assert math.isnan(run.own_steps[-1].loss)
     assert not run.finished
 
 
@@ -215,7 +215,7 @@ def test_a_failed_compilation_is_told_and_recorded(
     monkeypatch.setattr(torch, "compile", refuse)
     told: list[Event] = []
     run_training(job(compile=True, max_iters=1, warmup_iters=0), told.append)
-    record = read_run(job().folder).record
+    record = read_run(job().folder).own
     assert (record.arithmetic.compiled, record.arithmetic.compile_seconds) == (False, None)
     assert record.notes[0] == "a note"
     assert "no compiler here" in record.notes[1]

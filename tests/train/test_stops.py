@@ -76,7 +76,7 @@ def test_a_clock_that_jumps_changes_no_decision(
     assert run_training(job, lambda _: None) == "finished"
     run = read_run(tmp_path / "run")
     assert [entry.reason for entry in run.history if isinstance(entry, SaveRecord)] == ["evaluation"] * 2
-    assert all(0 < step.step_seconds < 60 for step in run.steps)
+    assert all(0 < step.step_seconds < 60 for step in run.own_steps)
 
 
 @pytest.mark.usefixtures("_deterministic")

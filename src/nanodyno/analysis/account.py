@@ -4,19 +4,20 @@ A foreign log tells little. What it does not tell is None, or missing from `sett
 """
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from nanodyno.analysis.imported import imported_card, known_shape
 from nanodyno.analysis.peaks import card_of
 from nanodyno.analysis.statistics import Interval, median_interval
-from nanodyno.analysis.throughput import mfu, steady_steps
+from nanodyno.analysis.throughput import mfu, steady_steps, training_seconds
 from nanodyno.config import ModelShape
 from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, flops_per_token, nanogpt_flops_per_token
 from nanodyno.costs.parameters import parameters
 from nanodyno.hardware.cards import Card
+from nanodyno.records.imported import ImportedRecord, ImportedStep, Setting
 from nanodyno.records.store import Run
 
-Setting = bool | int | float | str | None
 GPT2_VOCABULARY = 50257
 
 
@@ -148,12 +149,15 @@ def _whole(value: Setting) -> int | None:
 
 
 def account_of(run: Run) -> Account:
-    """Of one of our own runs, which tells everything."""
-    record = run.record
+    """What its record tells: of our own runs everything, of a log what it says."""
+    return _imported(run, run.record) if isinstance(run.record, ImportedRecord) else _own(run)
+
+
+def _own(run: Run) -> Account:
+    record = run.own
     resumed = record.resumed_at_iterations
     steady = {step.iteration for step in steady_steps(run.steps, resumed)}
-    peaks = [step.peak_allocated_bytes for step in run.steps if step.peak_allocated_bytes is not None]
-    reserved = [step.peak_reserved_bytes for step in run.steps if step.peak_reserved_bytes is not None]
+    steps = run.own_steps
     return Account(
         name=run.name,
         settings={key: value for key, value in record.config.model_dump().items() if value is not None},
@@ -162,14 +166,43 @@ def account_of(run: Run) -> Account:
                 step.iteration, step.loss, step.step_seconds, step.iteration in steady,
                 learning_rate=step.learning_rate,
             )
-            for step in run.steps
+            for step in steps
         ),
-        evals=tuple(Eval(each.iteration, each.val_loss, each.train_loss) for each in run.evals),
+        evals=tuple(Eval(each.iteration, each.val_loss, each.train_loss) for each in run.own_evals),
         shape=record.config.model_shape(record.vocab_size),
         data_vocab_size=record.data.vocab_size,
         card=card_of(record.machine),
         dtype=record.arithmetic.dtype,
-        peak_allocated_bytes=max(peaks, default=None),
-        peak_reserved_bytes=max(reserved, default=None),
+        peak_allocated_bytes=_highest(step.peak_allocated_bytes for step in steps),
+        peak_reserved_bytes=_highest(step.peak_reserved_bytes for step in steps),
         restarts=resumed,
     )  # fmt: skip
+
+
+def _imported(run: Run, record: ImportedRecord) -> Account:
+    dtype = record.settings.get("dtype")
+    logged = [step for step in run.steps if isinstance(step, ImportedStep)]
+    starts = tuple(step.iteration for step in logged if step.overhead == "start")
+    return Account(
+        name=run.name,
+        settings=record.settings,
+        steps=tuple(
+            Step(
+                step.iteration, step.loss, step.step_seconds, training_seconds(step) is not None,
+                step.printed_mfu, step.learning_rate,
+            )
+            for step in logged
+        ),
+        evals=tuple(Eval(each.iteration, each.val_loss, each.train_loss) for each in run.evals),
+        shape=known_shape(record.settings),
+        told_parameters=record.parameters,
+        card=imported_card(record),
+        dtype=dtype if isinstance(dtype, str) else "float16",
+        told_tokens_per_iter=record.tokens_per_iter,
+        restarts=starts[1:],
+        foreign=True,
+    )  # fmt: skip
+
+
+def _highest(values: Iterable[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from nanodyno.analysis.account import Account, Setting
+from nanodyno.analysis.account import Account
+from nanodyno.records.imported import Setting
 
 Kind = Literal[
     "model", "split", "batch", "learning", "speed", "precision", "data", "length", "record", "other"

@@ -13,6 +13,8 @@ AXES: tuple[Axis, ...] = ("iterations", "tokens", "seconds", "flops")
 ENOUGH_EVALS = 5
 """To judge the noise by."""
 RECENT = 20
+FARTHEST = 2.0
+"""How many times the iterations of the one the other of two evaluations may have, between which is read."""
 WIDE = 1.96
 
 
@@ -53,14 +55,16 @@ def losses_at_equal(accounts: Sequence[Account], axis: Axis) -> LossesAt | None:
     first = max(curve[0][0] * pace for _, curve, pace in moved)
     last = min(curve[-1][0] * pace for _, curve, pace in moved)
     places = [x * pace for _, curve, pace in moved for x, _ in curve if first <= x * pace <= last]
-    if not places:
-        return None
-    at = max(places)
-    losses = {
-        account.name: LossAt(_value(curve, at / pace), noise_of(account.evals))
-        for account, curve, pace in moved
-    }
-    return LossesAt(axis, at, losses)
+    for at in sorted(places, reverse=True):
+        values = {account.name: _value(curve, at / pace) for account, curve, pace in moved}
+        losses = {
+            account.name: LossAt(value, noise_of(account.evals))
+            for account in accounts
+            if (value := values[account.name]) is not None
+        }
+        if len(losses) == len(accounts):
+            return LossesAt(axis, at, losses)
+    return None
 
 
 def noise_of(evals: Sequence[Eval]) -> float | None:
@@ -89,13 +93,19 @@ def _curve(evals: Sequence[Eval]) -> list[tuple[float, float]]:
     return sorted((float(iteration), loss) for iteration, loss in last.items())
 
 
-def _value(curve: Sequence[tuple[float, float]], at: float) -> float:
-    """Between two evaluations on the straight line over the logarithm, along which losses fall."""
+def _value(curve: Sequence[tuple[float, float]], at: float) -> float | None:
+    """Between two evaluations on the straight line over the logarithm, along which losses fall.
+
+    None where the two are too far apart for that: it would be a guess.
+    """
+    nearest = min(curve, key=lambda point: abs(point[0] - at))
+    if math.isclose(nearest[0], at, rel_tol=1e-9):
+        return nearest[1]
     for (x0, y0), (x1, y1) in itertools.pairwise(curve):
-        if x0 <= at <= x1:
+        if x0 <= at <= x1 and x1 <= FARTHEST * x0:
             share = (_place(at) - _place(x0)) / (_place(x1) - _place(x0))
             return y0 + share * (y1 - y0)
-    return min(curve, key=lambda point: abs(point[0] - at))[1]  # an end of it, but for rounding
+    return None
 
 
 def _place(x: float) -> float:

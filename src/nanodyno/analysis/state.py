@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from nanodyno.records.imported import ImportedRecord
 from nanodyno.records.store import Run
 from nanodyno.records.types import HistoryRecord, SaveRecord, StartRecord, StopReason
 
-StateKind = Literal["running", "done", "stopped", "failed", "died", "not begun"]
+StateKind = Literal["running", "done", "stopped", "failed", "died", "not begun", "imported"]
 """died: nothing writes it any more and nobody stopped it: a kill, a crash, a power cut."""
 
 ASKED_TO_STOP: tuple[StopReason, ...] = ("interrupted", "terminated", "max-hours", "stop-at")
@@ -26,6 +27,8 @@ class RunState:
 
 
 def run_state(run: Run) -> RunState:
+    if isinstance(run.record, ImportedRecord):
+        return RunState("imported", run.iterations_done, None)
     saved = saved_iteration(run.history)
     if run.running:
         return RunState("running", run.iterations_done, saved)

@@ -3,11 +3,15 @@
 import itertools
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import TypeVar
 
-from nanodyno.records.types import HistoryRecord, StartRecord, StepRecord
+from nanodyno.records.imported import AnyStep
+from nanodyno.records.types import HistoryRecord, StartRecord
+
+S = TypeVar("S", bound=AnyStep)
 
 
-def stretches(steps: Sequence[StepRecord], resumed_at_iterations: Sequence[int]) -> list[list[StepRecord]]:
+def stretches(steps: Sequence[S], resumed_at_iterations: Sequence[int]) -> list[list[S]]:
     """Steps that one process did with one size of micro-batch, in order."""
     resumed = sorted(resumed_at_iterations)
     grouped = itertools.groupby(

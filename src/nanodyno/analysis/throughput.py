@@ -3,21 +3,31 @@
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeVar
 
 from nanodyno.analysis.peaks import card_of
 from nanodyno.analysis.statistics import Interval, median_interval
 from nanodyno.analysis.stretches import stretches
 from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, flops_per_token, nanogpt_flops_per_token
 from nanodyno.hardware.ceilings import Ceilings
+from nanodyno.records.imported import AnyStep, ImportedStep
 from nanodyno.records.types import RunRecord, StepRecord
 
 WARMUP_STEPS = 3
 ENOUGH_STEPS = 8
 PACE_STEPS = 100
 
+S = TypeVar("S", bound=AnyStep)
 
-def steady_steps(steps: Sequence[StepRecord], resumed_at_iterations: Sequence[int] = ()) -> list[StepRecord]:
+
+def training_seconds(step: AnyStep) -> float | None:
+    """What an iteration took; None where a foreign log does not tell, or tells it with an evaluation in."""
+    if isinstance(step, ImportedStep) and step.overhead is not None:
+        return None
+    return step.step_seconds
+
+
+def steady_steps(steps: Sequence[S], resumed_at_iterations: Sequence[int] = ()) -> list[S]:
     """The steps whose time counts: without the first three of the run and of every stretch.
 
     A stretch begins with a resume, or with micro-batches of another size. In its first steps the allocator
@@ -25,27 +35,32 @@ def steady_steps(steps: Sequence[StepRecord], resumed_at_iterations: Sequence[in
     eight in all, only the first of each stretch is dropped, so that a short run still has a rate. Empty when
     the run ended inside its warm-up.
     """
-    parts = stretches(steps, resumed_at_iterations)
+    timed = [step for step in steps if training_seconds(step) is not None]
+    parts = stretches(timed, resumed_at_iterations)
     steady = [step for stretch in parts for step in stretch[WARMUP_STEPS:]]
     if len(steady) < ENOUGH_STEPS:
         steady = [step for stretch in parts for step in stretch[1:]]
     return steady
 
 
-def step_seconds(steps: Sequence[StepRecord], resumed_at_iterations: Sequence[int] = ()) -> Interval | None:
+def step_seconds(steps: Sequence[AnyStep], resumed_at_iterations: Sequence[int] = ()) -> Interval | None:
     """Median over steady steps with its interval; None when the run ended inside its warm-up."""
-    return median_interval([step.step_seconds for step in steady_steps(steps, resumed_at_iterations)])
+    return median_interval(_seconds(steady_steps(steps, resumed_at_iterations)))
 
 
-def tokens_per_second(
-    steps: Sequence[StepRecord], resumed_at_iterations: Sequence[int] = ()
-) -> Interval | None:
+def tokens_per_second(steps: Sequence[AnyStep], resumed_at_iterations: Sequence[int] = ()) -> Interval | None:
     """Median over steady steps with its interval; None when the run ended inside its warm-up."""
     steady = steady_steps(steps, resumed_at_iterations)
-    return median_interval([step.tokens / step.step_seconds for step in steady])
+    return median_interval(
+        [
+            step.tokens / seconds
+            for step in steady
+            if step.tokens is not None and (seconds := training_seconds(step))
+        ]
+    )
 
 
-def pace_seconds(steps: Sequence[StepRecord], resumed_at_iterations: Sequence[int] = ()) -> float | None:
+def pace_seconds(steps: Sequence[AnyStep], resumed_at_iterations: Sequence[int] = ()) -> float | None:
     """The time of an iteration now, for what is still to come: of the last stretch as soon as it is steady.
 
     A run that went on with more processes or smaller micro-batches goes on at that speed.
@@ -53,11 +68,11 @@ def pace_seconds(steps: Sequence[StepRecord], resumed_at_iterations: Sequence[in
     steady = steady_steps(steps, resumed_at_iterations)
     if not steady:
         return None
-    latest = stretches(steps, resumed_at_iterations)[-1][WARMUP_STEPS:] or steady
-    return statistics.median(step.step_seconds for step in latest[-PACE_STEPS:])
+    latest = _seconds(stretches(steps, resumed_at_iterations)[-1][WARMUP_STEPS:]) or _seconds(steady)
+    return statistics.median(latest[-PACE_STEPS:])
 
 
-def micro_step_seconds(steady: Sequence[StepRecord], micro_steps: int) -> float | None:
+def micro_step_seconds(steady: Sequence[AnyStep], micro_steps: int | None) -> float | None:
     """Median over the steady steps with micro-batches of the last size; None without any.
 
     micro_steps stands in where a step does not tell its own.
@@ -65,8 +80,14 @@ def micro_step_seconds(steady: Sequence[StepRecord], micro_steps: int) -> float 
     if not steady:
         return None
     now = steady[-1].micro_steps
-    seconds = statistics.median(step.step_seconds for step in steady if step.micro_steps == now)
-    return seconds / (now or micro_steps)
+    parts = now or micro_steps
+    if parts is None:
+        return None
+    return statistics.median(_seconds([step for step in steady if step.micro_steps == now])) / parts
+
+
+def _seconds(steps: Sequence[AnyStep]) -> list[float]:
+    return [seconds for step in steps if (seconds := training_seconds(step)) is not None]
 
 
 def mfu(tokens_per_second: float, flops_per_token: float, peak_flops: float) -> float:

@@ -24,8 +24,10 @@ def device_of(machine: MachineRecord) -> Device:
     )
 
 
-def recall_ceilings(machine: MachineRecord, cache: Path | None = None) -> Ceilings | None:
+def recall_ceilings(machine: MachineRecord | None, cache: Path | None = None) -> Ceilings | None:
     """None where there are none. A cache that is damaged or of another version is as good as none."""
+    if machine is None:
+        return None
     device = device_of(machine)
     return next((each for each in _recall(cache or _cache()) if each.device == device), None)
 

@@ -15,6 +15,15 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from nanodyno.errors import NanodynoError
+from nanodyno.records.imported import (
+    AnyEval,
+    AnyRecord,
+    AnyStep,
+    ImportedEval,
+    ImportedRecord,
+    ImportedStep,
+    Setting,
+)
 from nanodyno.records.lock import is_locked
 from nanodyno.records.types import (
     FORMAT,
@@ -33,7 +42,7 @@ EVALS_FILE = "evals.jsonl"
 HISTORY_FILE = "history.jsonl"
 CHECKPOINTS_FOLDER = "checkpoints"
 
-AnyRecord = TypeVar("AnyRecord")
+Line = TypeVar("Line")
 
 
 @dataclass(frozen=True)
@@ -41,9 +50,9 @@ class Run:
     """One run as read from disk."""
 
     folder: Path
-    record: RunRecord
-    steps: tuple[StepRecord, ...]
-    evals: tuple[EvalRecord, ...]
+    record: AnyRecord
+    steps: tuple[AnyStep, ...]
+    evals: tuple[AnyEval, ...]
     history: tuple[HistoryRecord, ...] = ()
     running: bool = False
     """Whether a process writes it at this moment."""
@@ -53,8 +62,37 @@ class Run:
         return self.record.name
 
     @property
+    def own(self) -> RunRecord:
+        """The record of a run that nanodyno trained; what was imported cannot be trained on."""
+        return _own(self.record, self.folder)
+
+    @property
+    def own_steps(self) -> tuple[StepRecord, ...]:
+        return tuple(step for step in self.steps if isinstance(step, StepRecord))
+
+    @property
+    def own_evals(self) -> tuple[EvalRecord, ...]:
+        return tuple(entry for entry in self.evals if isinstance(entry, EvalRecord))
+
+    @property
+    def settings(self) -> dict[str, Setting]:
+        """All of our own run's, and of an imported one those that are known."""
+        if isinstance(self.record, ImportedRecord):
+            return self.record.settings
+        return self.record.config.model_dump()
+
+    @property
+    def tokens_per_iter(self) -> int | None:
+        if isinstance(self.record, ImportedRecord):
+            return self.record.tokens_per_iter
+        return self.record.config.tokens_per_iter
+
+    @property
     def iterations_done(self) -> int:
-        return self.steps[-1].iteration + 1 if self.steps else 0
+        done = self.steps[-1].iteration + 1 if self.steps else 0
+        if isinstance(self.record, ImportedRecord) and self.evals:  # a log may hold nothing else
+            return max(done, self.evals[-1].iteration)
+        return done
 
     @property
     def last_start(self) -> StartRecord | None:
@@ -74,6 +112,11 @@ class Run:
 
 
 def read_run_record(folder: Path) -> RunRecord:
+    """Of a run that nanodyno trained; an imported one is refused."""
+    return _own(read_any_record(folder), folder)
+
+
+def read_any_record(folder: Path) -> AnyRecord:
     path = folder / RUN_FILE
     try:
         content = path.read_bytes()
@@ -90,7 +133,8 @@ def read_run_record(folder: Path) -> RunRecord:
         version = raw.get("version") if isinstance(raw, dict) else None
         if isinstance(version, int) and version > FORMAT_VERSION:
             raise NanodynoError(f"{path} was written by a newer nanodyno", "upgrade nanodyno to read it")
-        return RunRecord.model_validate(raw)
+        kind = ImportedRecord if isinstance(raw, dict) and "origin" in raw else RunRecord
+        return kind.model_validate(raw)
     except ValueError as error:  # not UTF-8, not JSON or not a run
         raise NanodynoError(f"{path} is damaged: {_first_line(error)}", "restore it from a copy") from error
 
@@ -109,10 +153,16 @@ def read_history(folder: Path, up_to_damage: bool = False) -> list[HistoryRecord
 
 
 def read_run(folder: Path, up_to_damage: bool = False) -> Run:
+    """Of ours, or imported."""
     running = is_locked(folder)  # asked first: what ends meanwhile is then running, not dead
+    record = read_any_record(folder)
+    if isinstance(record, ImportedRecord):
+        steps = _read_lines(folder / STEPS_FILE, TypeAdapter(ImportedStep), up_to_damage)
+        evals = _read_lines(folder / EVALS_FILE, TypeAdapter(ImportedEval), up_to_damage)
+        return Run(folder, record, tuple(steps), tuple(evals))
     return Run(
         folder,
-        read_run_record(folder),
+        record,
         tuple(read_steps(folder, up_to_damage)),
         tuple(read_evals(folder, up_to_damage)),
         tuple(read_history(folder, up_to_damage)),
@@ -144,13 +194,13 @@ def run_folders(root: Path) -> list[Path]:
 def _start(folder: Path) -> tuple[float, int, str]:
     """Starts are recorded to the second; the folder's last change tells runs of the same second apart."""
     try:
-        started = read_run_record(folder).started_at.timestamp()
+        started = read_any_record(folder).started_at.timestamp()
     except NanodynoError:
         started = math.inf
     return started, folder.stat().st_ctime_ns, folder.name
 
 
-def _read_lines(path: Path, kind: TypeAdapter[AnyRecord], up_to_damage: bool) -> Iterator[AnyRecord]:
+def _read_lines(path: Path, kind: TypeAdapter[Line], up_to_damage: bool) -> Iterator[Line]:
     if not path.exists():
         return
     lines = path.read_bytes().split(b"\n")
@@ -163,6 +213,15 @@ def _read_lines(path: Path, kind: TypeAdapter[AnyRecord], up_to_damage: bool) ->
             raise NanodynoError(
                 f"{path}, line {number}, is damaged: {_first_line(error)}", "restore it from a copy"
             ) from error
+
+
+def _own(record: AnyRecord, folder: Path) -> RunRecord:
+    if isinstance(record, ImportedRecord):
+        raise NanodynoError(
+            f"{folder} was imported from a log: there is nothing to go on from",
+            "`nanodyno train` starts a run of its own",
+        )
+    return record
 
 
 def _first_line(error: Exception) -> str:

@@ -55,7 +55,7 @@ class StepRecord(Record):
     data_seconds: float
     """The part of step_seconds spent waiting for a batch."""
     micro_steps: int | None = None
-    """Forward and backward passes of each process; None where a foreign log does not tell."""
+    """Forward and backward passes of each process; None in runs of before it was noted."""
     skipped: Skipped | None = None
     """Why the update was left out: the weights are those of the iteration before."""
     peak_allocated_bytes: int | None = None
@@ -189,23 +189,29 @@ class ArithmeticRecord(Record):
     """Each on a device of its own."""
 
 
-class RunRecord(Record):
-    """run.json: everything that is known before the first iteration ends."""
+class AnyRunRecord(Record):
+    """What run.json says of every run."""
 
     format: Literal["nanodyno-run"] = "nanodyno-run"
     version: int = FORMAT_VERSION
     name: str
     started_at: datetime
+    """Of an imported run: when it was imported, since logs do not tell when they began."""
     command: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """Fallbacks, ignored settings, what a log left open: in the words shown to the user."""
+    resumed_at_iterations: tuple[int, ...] = ()
+
+
+class RunRecord(AnyRunRecord):
+    """A run of ours: everything that is known before the first iteration ends."""
+
     config: RunConfig
     vocab_size: int
     machine: MachineRecord
     versions: VersionsRecord
     data: DataRecord
     arithmetic: ArithmeticRecord
-    notes: tuple[str, ...] = ()
-    """Fallbacks and ignored settings, in the words shown to the user."""
-    resumed_at_iterations: tuple[int, ...] = ()
 
 
 def utc_now() -> datetime:

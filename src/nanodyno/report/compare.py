@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
-from nanodyno.analysis.account import Setting
 from nanodyno.analysis.changes import Changes, Kind
 from nanodyno.analysis.compare import Comparison, Metric, Value
 from nanodyno.analysis.findings import Finding, Severity
+from nanodyno.records.imported import Setting
 from nanodyno.report import quantities as q
 from nanodyno.report.finding_words import place, words
 from nanodyno.report.page import Points, Section, Table

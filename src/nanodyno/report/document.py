@@ -13,7 +13,8 @@ from nanodyno.records.store import Run
 def run_document(run: Run, summary: Summary) -> dict[str, object]:
     derived = dataclasses.asdict(summary)
     sizes = summary.parameters
-    derived["parameters"] = {**dataclasses.asdict(sizes), "total": sizes.total, "nanogpt": sizes.nanogpt}
+    if sizes is not None:
+        derived["parameters"] = {**dataclasses.asdict(sizes), "total": sizes.total, "nanogpt": sizes.nanogpt}
     return {
         "folder": str(run.folder),
         "run": run.record.model_dump(mode="json"),

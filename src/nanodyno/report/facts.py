@@ -7,6 +7,7 @@ from rich.text import Text
 
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.summary import LAST_STEPS, Summary
+from nanodyno.records.imported import ImportedRecord
 from nanodyno.records.store import Run
 from nanodyno.records.types import SplitRecord
 from nanodyno.report import quantities
@@ -15,6 +16,8 @@ from nanodyno.report.words import SKIPPED, arithmetic_words, batch_words, device
 
 MOST_NAMED = 8
 """Of a list of iterations: a run that was resumed a hundred times is told by the latest."""
+
+UNKNOWN = "not known"
 
 Rows = list[tuple[str, str]]
 
@@ -30,9 +33,13 @@ def facts_table(run: Run, summary: Summary) -> Table:
 
 
 def fact_rows(run: Run, summary: Summary) -> Rows:
+    if isinstance(run.record, ImportedRecord):
+        return _imported(run, run.record, summary)
     record = run.record
-    shape = record.config.model_shape(record.vocab_size)
-    size, nanogpt = (quantities.count(n) for n in (summary.parameters.total, summary.parameters.nanogpt))
+    shape, sizes = record.config.model_shape(record.vocab_size), summary.parameters
+    assert sizes is not None
+    assert summary.tokens_seen is not None
+    size, nanogpt = quantities.count(sizes.total), quantities.count(sizes.nanogpt)
     return [
         ("run", f"{run.name}, {run.folder}"),
         ("state", state_words(run, summary)),
@@ -66,6 +73,51 @@ def fact_rows(run: Run, summary: Summary) -> Rows:
         *_losses(run, summary),
         *(("note", note) for note in record.notes),
     ]
+
+
+def _imported(run: Run, record: ImportedRecord, summary: Summary) -> Rows:
+    """What the log told and what follows from it; what it left open is named in one row."""
+    planned = "" if summary.iterations_planned is None else f" of {summary.iterations_planned:,}"
+    seen = "" if summary.tokens_seen is None else f", {quantities.count(summary.tokens_seen)} tokens"
+    rows = [
+        ("run", f"{run.name}, {run.folder}"),
+        ("state", state_words(run, summary)),
+        ("model", _size(summary)),
+        ("settings", ", ".join(f"{key}={value}" for key, value in record.settings.items()) or UNKNOWN),
+        (
+            "batch",
+            UNKNOWN if record.tokens_per_iter is None else f"{record.tokens_per_iter:,} tokens/iteration",
+        ),
+        ("machine", UNKNOWN if record.device_name is None else times(summary.processes, record.device_name)),
+        ("progress", f"{summary.iterations_done:,}{planned} iterations{seen}"),
+        *_resumed(record.resumed_at_iterations),
+        *_logged_speed(record, summary),
+        *_losses(run, summary),
+    ]
+    return [*rows, *(("note", note) for note in record.notes)]
+
+
+def _size(summary: Summary) -> str:
+    told = summary.counted_parameters
+    if summary.parameters is not None:
+        size, nanogpt = quantities.count(summary.parameters.total), summary.parameters.nanogpt
+        return f"{size} parameters ({quantities.count(nanogpt)} by nanoGPT's count), by its settings"
+    return UNKNOWN if told is None else f"{quantities.count(told)} parameters by the log's own count"
+
+
+def _logged_speed(record: ImportedRecord, summary: Summary) -> Rows:
+    seconds, speed = summary.step_seconds, summary.tokens_per_second
+    if seconds is None:
+        words = "the log tells no times" if not record.origin.timed_iterations else "too few times to tell"
+        return [("speed", f"{UNKNOWN}: {words}")]
+    micro = summary.micro_step_seconds
+    per_micro = "" if micro is None else f", {quantities.milliseconds(micro)}/micro-batch"
+    rows = [("time", _interval(seconds, 1000, "ms/iteration") + per_micro)]
+    if speed is not None:
+        rows.insert(0, ("speed", _interval(speed, 1, "tokens/s")))
+    if summary.flops_per_second is not None:
+        rows.append(("work", _work(summary)))
+    return rows
 
 
 def _resumed(iterations: Sequence[int]) -> Rows:
@@ -125,6 +177,7 @@ def _speed(summary: Summary) -> Rows:
 
 def _work(summary: Summary) -> str:
     assert summary.flops_per_second is not None
+    assert summary.flops_per_token is not None
     words = f"{quantities.flop_rate(summary.flops_per_second)} (exact causal FLOPs, "
     words += f"{summary.flops_per_token / 1e6:,.1f} MFLOP/token)"
     words += f" = {', '.join(shares)}" if (shares := list(_shares(summary))) else ""
@@ -157,13 +210,14 @@ def _saves(summary: Summary) -> Rows:
 def _losses(run: Run, summary: Summary) -> Rows:
     rows: Rows = []
     if summary.last_train_loss is not None:
-        n = min(LAST_STEPS, len(run.steps))
+        n = sum(step.loss is not None for step in run.steps[-LAST_STEPS:])
         over = "of the only iteration" if n == 1 else f"mean of the last {n} iterations"
         rows.append(("train loss", f"{summary.last_train_loss:.4f} ({over})"))
     last, best = summary.last_val, summary.best_val
     if last is not None:
-        words = f"{last.loss:.4f} at {last.iteration} (perplexity {last.perplexity:,.1f}), "
-        words += f"evaluated on {run.evals[-1].val_tokens:,} tokens"
+        words = f"{last.loss:.4f} at {last.iteration} (perplexity {last.perplexity:,.1f})"
+        if (tokens := run.evals[-1].val_tokens) is not None:
+            words += f", evaluated on {tokens:,} tokens"
         if best is not None and best.iteration != last.iteration:
             words += f"; best {best.loss:.4f} at {best.iteration}"
         rows.append(("val loss", words))

@@ -83,7 +83,8 @@ def _tick(row: int, height: int, low: float, high: float) -> str:
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values), max(values)
-    return (low, high) if high > low else (low - 0.5, high + 0.5)
+    margin = max(0.5, abs(low) * 1e-6)
+    return (low, high) if high > low else (low - margin, high + margin)
 
 
 def _stroke(points: Sequence[tuple[int, int]], dashed: bool) -> list[tuple[int, int]]:

@@ -20,6 +20,8 @@ from nanodyno.report.state import STYLES, state_cell
 PLOT_HEIGHT = 12
 PLOT_MAX_WIDTH = 100
 UNKNOWN = "-"
+LARGEST_DRAWN = 1e30
+"""A loss beyond it, as of a damaged log, would leave no room for the others."""
 GAP = 2
 """Blanks between two columns of a table."""
 
@@ -82,21 +84,43 @@ def loss_plot(runs: Sequence[Run], width: int) -> Text:
 
 def _train_series(run: Run) -> Series:
     """Thinned to what a plot can show: the mean over equal stretches."""
-    steps = [step for step in run.steps if math.isfinite(step.loss)]
-    size = max(1, len(steps) // (2 * PLOT_MAX_WIDTH))
-    groups = [steps[start : start + size] for start in range(0, len(steps), size)]
+    points = [
+        (step.iteration + 1, step.loss)
+        for step in run.steps
+        if step.loss is not None and _can_be_drawn(step.loss)
+    ]
+    size = max(1, len(points) // (2 * PLOT_MAX_WIDTH))
+    groups = [points[start : start + size] for start in range(0, len(points), size)]
     return Series(
         "train loss",
-        [group[-1].iteration + 1 for group in groups],
-        [sum(step.loss for step in group) / len(group) for group in groups],
+        [group[-1][0] for group in groups],
+        [sum(loss for _, loss in group) / len(group) for group in groups],
     )
 
 
 def _val_series(run: Run, label: str, skip_untrained: bool = False) -> Series:
-    evals = [entry for entry in run.evals if math.isfinite(entry.val_loss)]
+    evals = [entry for entry in run.evals if _can_be_drawn(entry.val_loss)]
     if skip_untrained and len(evals) > 2:
         evals = [entry for entry in evals if entry.iteration > 0]
     return Series(label, [entry.iteration for entry in evals], [entry.val_loss for entry in evals])
+
+
+def _can_be_drawn(loss: float) -> bool:
+    return math.isfinite(loss) and abs(loss) < LARGEST_DRAWN
+
+
+def _size_cell(_: Run, summary: Summary) -> str:
+    """By the log's own count where that is all there is."""
+    size = summary.parameters.total if summary.parameters else summary.counted_parameters
+    return UNKNOWN if size is None else quantities.count(size)
+
+
+def _tokens_cell(_: Run, summary: Summary) -> str:
+    return UNKNOWN if summary.tokens_seen is None else quantities.count(summary.tokens_seen)
+
+
+def _time_cell(_: Run, summary: Summary) -> str:
+    return UNKNOWN if summary.training_seconds is None else quantities.duration(summary.training_seconds)
 
 
 def _speed_cell(_: Run, summary: Summary) -> str:
@@ -129,13 +153,13 @@ COLUMNS = (
         style=lambda summary: STYLES[summary.state.kind],
     ),
     Column("ETA", _eta_cell, rank=1, wanted=lambda summary: summary.state.kind == "running"),
-    Column("params", lambda _, summary: quantities.count(summary.parameters.total)),
-    Column("tokens", lambda _, summary: quantities.count(summary.tokens_seen), rank=2),
+    Column("params", _size_cell),
+    Column("tokens", _tokens_cell, rank=2),
     Column("val loss", lambda _, summary: f"{summary.last_val.loss:.4f}" if summary.last_val else UNKNOWN),
     Column("tok/s", _speed_cell),
     Column("ms/iter", _iteration_cell, rank=5),
     Column("% of peak", _share_cell, rank=4, wanted=lambda summary: summary.card_share is not None),
     Column("peak mem", _peak_cell, rank=3),
-    Column("time", lambda _, summary: quantities.duration(summary.training_seconds), rank=6),
+    Column("time", _time_cell, rank=6),
     Column("started (UTC)", lambda run, _: f"{run.record.started_at:%Y-%m-%d %H:%M}", 7, "left"),
 )

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from nanodyno.analysis.state import RunState, StateKind
 from nanodyno.analysis.summary import Summary
+from nanodyno.records.imported import ImportedRecord
 from nanodyno.records.store import Run
 from nanodyno.records.types import StopReason
 from nanodyno.report.words import STOPPED
@@ -18,6 +19,7 @@ STYLES: Mapping[StateKind, str] = {
     "failed": "red",
     "died": "red",
     "not begun": "",
+    "imported": "",
 }
 REMEDIES: Mapping[StopReason, str] = {
     "diverged": " with a lower --learning_rate",
@@ -30,7 +32,7 @@ REMEDIES: Mapping[StopReason, str] = {
 def state_cell(summary: Summary) -> str:
     """`running 40%`: a share is of the iterations, and less than 100% before the last one is done."""
     state, planned = summary.state, summary.iterations_planned
-    if state.kind in ("done", "not begun") or not planned:
+    if state.kind in ("done", "not begun", "imported") or not planned:
         return state.kind
     return f"{state.kind} {math.floor(100 * min(1.0, state.iteration / planned))}%"
 
@@ -43,6 +45,8 @@ def state_words(run: Run, summary: Summary) -> str:
             return _running(run)
         case "done":
             return f"done{_when(run)}"
+        case "imported":
+            return _imported(run)
         case "not begun":
             return f"not begun: {_go_on(run, state)}"
         case "died":
@@ -53,6 +57,13 @@ def state_words(run: Run, summary: Summary) -> str:
         case "failed":
             why = f": {state.words}" if state.words else ""
             return f"failed{_where(summary)}{_when(run)}{why}; {_go_on(run, state)}"
+
+
+def _imported(run: Run) -> str:
+    assert isinstance(run.record, ImportedRecord)
+    origin = run.record.origin
+    files = ", ".join(source.name for source in origin.files)
+    return f"imported: a log of {origin.program} ({files}), {run.record.started_at:%Y-%m-%d %H:%M} UTC"
 
 
 def moment(wall_time: float) -> str:

@@ -100,9 +100,10 @@ def of_the_same_settings(root: Path, stem: str, config: RunConfig) -> Iterator[R
             continue
         try:
             run = read_run(folder)
-        except NanodynoError:
+            same = not _changes(run.own.config, config)
+        except NanodynoError:  # damaged, or imported
             continue
-        if not _changes(run.record.config, config):
+        if same:
             yield run
 
 
@@ -112,7 +113,7 @@ def has_ended(earlier: Earlier, config: RunConfig) -> bool:
 
 def check(earlier: Earlier, record: RunRecord, folder: Path) -> None:
     """Refuses what cannot be gone on with, and shows all that differs."""
-    old, new = earlier.run.record, record
+    old, new = earlier.run.own, record
     changed = _changes(old.config, new.config)
     if old.vocab_size == new.vocab_size:
         changed.pop("vocab_size", None)
@@ -136,14 +137,14 @@ def check(earlier: Earlier, record: RunRecord, folder: Path) -> None:
 
 def check_files(earlier: Earlier, record: RunRecord, dataset: Dataset, watch: Watch) -> None:
     """Reads all tokens when a file was written since the run began: sizes alone do not tell."""
-    if earlier.run.record.data.stamp != record.data.stamp:
+    if earlier.run.own.data.stamp != record.data.stamp:
         watch(Message(f"{dataset.folder} was written since the run began: checking its sums"))
         verify(dataset)
 
 
 def continued(record: RunRecord, earlier: Earlier) -> RunRecord:
     """The new stretch under the run's own name and start, with what was noted before."""
-    old = earlier.run.record
+    old = earlier.run.own
     changes = _changes(old.config, record.config).values()
     at = earlier.iteration
     notes = [f"from iteration {at} on: {words}" for words in changes]
@@ -162,7 +163,7 @@ def continued(record: RunRecord, earlier: Earlier) -> RunRecord:
 
 
 def _refuse_unless_the_same(run: Run, config: RunConfig) -> None:
-    changed = _changes(run.record.config, config)
+    changed = _changes(run.own.config, config)
     if changed:
         raise NanodynoError(
             f"{run.folder} was started with other settings: {'; '.join(changed.values())}",

@@ -1,0 +1,86 @@
+"""`nanodyno import`: the log of another program made into a run."""
+
+import re
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nanodyno.cli.options import RUNS_FOLDER, Json, console_for
+from nanodyno.errors import NanodynoError
+
+
+def import_log(  # noqa: PLR0913 - one parameter per option
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE", help="A log, parts of one, and the config it was started with."),
+    ],
+    name: Annotated[
+        str | None, typer.Option(help="Of the run under runs/ (default: the first log's).")
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RECIPE|FILE", help="What it was started with; what that leaves out stays unknown."
+        ),
+    ] = None,
+    gpu: Annotated[str | None, typer.Option(metavar="NAME", help="The card, if you know it.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting that the log does not tell; repeatable."),
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Import over an imported run.")] = False,
+    json: Json = False,
+) -> None:
+    """Make a run of another program's log: nanoGPT, llm.c, modded-nanogpt, Hugging Face, TensorBoard, CSV.
+
+    nanodyno import train1.log --gpu "RTX 4070" --set n_layer=12
+
+    nanodyno import part1.log part2.log config/train_gpt2.py --name gpt2
+
+    What the log does not say stays unknown. The files themselves are not changed.
+
+    Iterations that hold an evaluation, a save or a compilation are in no rate: their time tells them.
+    """
+    from nanodyno.records.importers.joining import Request, import_run
+    from nanodyno.report.document import to_json
+    from nanodyno.report.importing import import_document, import_page, make_import_display
+
+    request = Request(
+        files=tuple(files),
+        folder=RUNS_FOLDER / _name(name, files),
+        command=("nanodyno", *sys.argv[1:]),
+        config=config,
+        gpu=gpu,
+        settings=_settings(set_ or []),
+        replace=replace,
+    )
+    console = console_for(json)
+    with make_import_display(console, files) as watch:
+        imported = import_run(request, watch)
+    if json:
+        typer.echo(to_json(import_document(imported)))
+    else:
+        console.print(import_page(imported))
+
+
+def _name(name: str | None, files: list[Path]) -> str:
+    if name is None:
+        log = next((path for path in files if path.suffix not in (".py", ".toml")), files[0])
+        return re.sub(r"[^\w.-]+", "-", log.stem).strip(".-")[:80] or "imported"
+    if Path(name).name != name or name in ("", ".", "..") or not name.isprintable() or len(name) > 200:
+        raise NanodynoError(f"--name={name!r} is not a plain name", "letters, digits, - and _ are safe")
+    return name
+
+
+def _settings(words: list[str]) -> dict[str, bool | int | float | str | None]:
+    """--set key=value, as train takes --key=value."""
+    from nanodyno.recipes import parse_overrides
+
+    for word in words:
+        key, equals, _ = word.partition("=")
+        if not equals or not key.isidentifier():
+            raise NanodynoError(f"--set {word}: not a setting", "write it as --set n_layer=12")
+    found = parse_overrides([f"--{word}" for word in words])
+    return {key: value for key, value in found.items() if isinstance(value, bool | int | float | str | None)}

@@ -1,0 +1,91 @@
+"""What happened in a run of another program, as far as its log tells: None, or no entry, is what it does not.
+
+Nothing is filled in from any program's defaults.
+"""
+
+from typing import Literal
+
+from nanodyno.records.types import AnyRunRecord, EvalRecord, Record, RunRecord, StepRecord
+
+Overhead = Literal["start", "evaluation", "unknown"]
+"""start: the first iteration of a process, where compiling happens; unknown: a save, or whatever it was."""
+Setting = bool | int | float | str | None
+
+
+class ImportedStep(Record):
+    """One iteration that was logged; those between two logged ones have no record."""
+
+    iteration: int
+    """Counted from 0, as in a StepRecord, whatever the log counts from."""
+    loss: float | None = None
+    grad_norm: float | None = None
+    learning_rate: float | None = None
+    tokens: int | None = None
+    step_seconds: float | None = None
+    overhead: Overhead | None = None
+    """What step_seconds hold besides training: such a step is in no rate."""
+    printed_mfu: float | None = None
+    """A fraction, of whatever peak the program takes for the card's."""
+    micro_steps: None = None
+    wall_time: float | None = None
+
+
+class ImportedEval(Record):
+    iteration: int
+    """Updates made before it."""
+    val_loss: float
+    train_loss: float | None = None
+    val_tokens: None = None
+    eval_seconds: None = None
+    wall_time: float | None = None
+
+
+class SourceRecord(Record):
+    """A file that a run was imported from."""
+
+    name: str
+    kind: str
+    """The importer that read it, such as nanogpt-log; config for settings alone."""
+    size_bytes: int
+    sha256: str
+    unread_lines: int = 0
+    """That the importer made nothing of."""
+
+
+class OriginRecord(Record):
+    program: str
+    """What wrote the log, as far as its lines tell: nanoGPT, llm.c, ..."""
+    files: tuple[SourceRecord, ...]
+    iterations: int
+    evaluations: int
+    timed_iterations: int
+    restarts: int
+
+
+class ImportedRecord(AnyRunRecord):
+    """A run of another program: what its log and its user told; None, or no entry, is what they did not.
+
+    It has none of what nanodyno itself notes of a run: config, machine, versions, data, arithmetic.
+    """
+
+    origin: OriginRecord
+    settings: dict[str, Setting]
+    """Under nanoGPT's names where there is one. No default of any program is filled in."""
+    tokens_per_iter: int | None = None
+    """Told, or the product of settings that were."""
+    parameters: int | None = None
+    """As the log counts them: nanoGPT leaves the position embedding out, and rounds to 10,000."""
+    device_name: str | None = None
+    device_memory_bytes: int | None = None
+    processes: int | None = None
+    config: None = None
+    vocab_size: None = None
+    machine: None = None
+    versions: None = None
+    data: None = None
+    arithmetic: None = None
+
+
+AnyStep = StepRecord | ImportedStep
+AnyEval = EvalRecord | ImportedEval
+AnyRecord = RunRecord | ImportedRecord

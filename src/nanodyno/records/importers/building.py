@@ -1,0 +1,159 @@
+"""Events to the files of a run: one place decides what a restart drops and which times count."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeGuard
+
+from nanodyno.records.imported import Overhead, Setting
+from nanodyno.records.importers.events import (
+    Device,
+    Eval,
+    Event,
+    Note,
+    Parameters,
+    Processes,
+    Start,
+    Step,
+    Told,
+)
+from nanodyno.records.importers.growing import GrowingRecords
+from nanodyno.records.importers.rendering import Timed, eval_back, eval_lines, step_back, step_lines
+from nanodyno.records.store import EVALS_FILE, STEPS_FILE
+
+MOST_RESTARTS = 1000
+MOST_NOTES = 20
+MOST_SETTINGS = 500
+LONGEST_STEP = 1e7
+"""Seconds."""
+BATCH = ("batch_size", "block_size", "gradient_accumulation_steps")
+
+
+class Builder:
+    """Takes a run's events in order and writes its steps and evaluations into a folder."""
+
+    def __init__(self, folder: Path, fixed: Mapping[str, Setting], clock_holds_evaluations: bool) -> None:
+        self.settings: dict[str, Setting] = dict(fixed)
+        self.notes: dict[str, None] = {}
+        self.parameters: int | None = None
+        self.device_name: str | None = None
+        self.processes: int | None = None
+        self.restarts = 0
+        self.dropped = 0
+        """Iterations that were logged again after a restart."""
+        self.timed = 0
+        self.resumed: deque[int] = deque(maxlen=MOST_RESTARTS)
+        self.steps = GrowingRecords(folder / STEPS_FILE, step_lines, step_back, self._forget)
+        self.evals = GrowingRecords(folder / EVALS_FILE, eval_lines, eval_back)
+        self._fixed = fixed
+        self._clock_holds_evaluations = clock_holds_evaluations
+        self._tokens = self._tokens_per_iter()
+        self._starts = False
+        self._last_step = -1
+        self._last_eval = -1
+
+    @property
+    def tokens_per_iter(self) -> int | None:
+        return self._tokens
+
+    def take(self, event: Event) -> None:
+        if isinstance(event, Step):
+            self._take_step(event)
+        elif isinstance(event, Eval):
+            self._take_eval(event)
+        else:
+            self._take_fact(event)
+
+    def _take_fact(self, event: Told | Parameters | Device | Processes | Start | Note) -> None:
+        match event:
+            case Told(key, value):
+                self._take_setting(key, value)
+            case Parameters(number):
+                self.parameters = number
+            case Device(name):
+                self.device_name = self.device_name or name
+            case Processes(number):
+                self.processes = number
+            case Start():
+                self._starts = True
+            case Note(words):
+                self.note(words)
+
+    def note(self, words: str) -> None:
+        if len(self.notes) < MOST_NOTES:
+            self.notes[words] = None
+
+    def close(self) -> None:
+        self.steps.close()
+        self.evals.close()
+
+    def _take_step(self, step: Step) -> None:
+        iteration = step.iteration
+        if step.seconds is not None and not 0 < step.seconds < LONGEST_STEP:
+            step = step._replace(seconds=None)
+        if iteration <= self._last_step:
+            latest = self.steps.last
+            if iteration == self._last_step and latest is not None and repr(latest[1]) == repr(step):
+                return  # printed twice
+            self._go_back(iteration)
+        elif self._starts and self._last_step >= 0:
+            self._resume(iteration)
+        overhead = None if step.seconds is None else self._overhead(iteration)
+        self._starts = False
+        self._last_step = iteration
+        self.steps.append((iteration, step, overhead, step.tokens or self._tokens))
+
+    def _overhead(self, iteration: int) -> Overhead | None:
+        self.timed += 1
+        if self._starts or iteration == 0:
+            return "start"
+        return "evaluation" if self._clock_holds_evaluations and iteration == self._last_eval else None
+
+    def _take_eval(self, entry: Eval) -> None:
+        if entry.iteration <= self._last_eval:
+            self.evals.cut(entry.iteration)
+        self._last_eval = entry.iteration
+        self.evals.append(entry)
+
+    def _go_back(self, iteration: int) -> None:
+        """The later of two tellings counts."""
+        self._starts = True
+        self.steps.cut(iteration)
+        self.evals.cut(iteration + 1)
+        self._resume(iteration)
+
+    def _forget(self, steps: Sequence[Timed]) -> None:
+        self.dropped += len(steps)
+        self.timed -= sum(step.seconds is not None for _, step, _, _ in steps)
+
+    def _resume(self, iteration: int) -> None:
+        self.restarts += 1
+        while self.resumed and self.resumed[-1] >= iteration:
+            self.resumed.pop()
+        if iteration:
+            self.resumed.append(iteration)
+
+    def _take_setting(self, key: str, value: Setting) -> None:
+        if key in self._fixed or (len(self.settings) >= MOST_SETTINGS and key not in self.settings):
+            return
+        before = self.settings.get(key)
+        if key in self.settings and before != value and self._last_step >= 0:
+            self.note(f"{key} was {before} up to iteration {self._last_step:,}, and {value} after it")
+        self.settings[key] = value
+        self._tokens = self._tokens_per_iter()
+
+    def _tokens_per_iter(self) -> int | None:
+        told = self.settings.get("tokens_per_iter")
+        if _is_count(told):
+            return told
+        product = 1
+        for key in BATCH:
+            size = self.settings.get(key)
+            if not _is_count(size):
+                return None
+            product *= size
+        return product
+
+
+def _is_count(value: Setting) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0

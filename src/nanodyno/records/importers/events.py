@@ -1,0 +1,60 @@
+"""What an importer finds in a file, in the order in which it stands there."""
+
+from typing import NamedTuple
+
+from nanodyno.records.imported import Setting
+
+
+class Step(NamedTuple):
+    """One logged iteration, counted from 0; None is what its line does not tell."""
+
+    iteration: int
+    loss: float | None = None
+    seconds: float | None = None
+    mfu: float | None = None
+    """A finite fraction."""
+    learning_rate: float | None = None
+    grad_norm: float | None = None
+    tokens: int | None = None
+    wall_time: float | None = None
+
+
+class Eval(NamedTuple):
+    """An evaluation after `iteration` updates."""
+
+    iteration: int
+    val_loss: float
+    train_loss: float | None = None
+    wall_time: float | None = None
+
+
+class Told(NamedTuple):
+    """A setting under nanoGPT's name."""
+
+    key: str
+    value: Setting
+
+
+class Parameters(NamedTuple):
+    number: int
+
+
+class Device(NamedTuple):
+    name: str
+
+
+class Processes(NamedTuple):
+    number: int
+
+
+class Start(NamedTuple):
+    """A process began: new, or from a checkpoint."""
+
+
+class Note(NamedTuple):
+    """Something that a reader of the run should know, in words."""
+
+    words: str
+
+
+Event = Step | Eval | Told | Parameters | Device | Processes | Start | Note

@@ -1,0 +1,100 @@
+"""The kinds of file that can be imported, and how one is told from another: by what stands in it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from nanodyno.errors import NanodynoError
+from nanodyno.records.importers import llmc, modded, nanogpt, tables, tensorboard, trainer_state
+from nanodyno.records.importers.events import Event
+from nanodyno.records.importers.source import ANSI, BOMS, Source, clean
+
+CONTROLS = bytes({*range(32)} - {*b"\t\n\r\f\b\x1b"})
+MOST_CONTROLS = 0.02
+"""Of a text: a machine that lost its power leaves zeros in its logs."""
+
+
+@dataclass(frozen=True)
+class Format:
+    kind: str
+    program: str
+    looked_for: str
+    recognise: Callable[[bytes], int]
+    """How many lines of a piece of the file it knows."""
+    read: Callable[[Source], Iterator[Event]]
+    in_lines: bool = True
+    """Whether it may begin after any amount of other text."""
+    clock_holds_evaluations: bool = False
+
+
+FORMATS = (
+    Format(
+        "nanogpt-log",
+        nanogpt.PROGRAM,
+        nanogpt.LOOKED_FOR,
+        nanogpt.recognise,
+        nanogpt.read,
+        clock_holds_evaluations=True,
+    ),
+    Format("llmc-log", llmc.PROGRAM, llmc.LOOKED_FOR, llmc.recognise, llmc.read),
+    Format("modded-nanogpt-log", modded.PROGRAM, modded.LOOKED_FOR, modded.recognise, modded.read),
+    Format(
+        "trainer-state",
+        trainer_state.PROGRAM,
+        trainer_state.LOOKED_FOR,
+        trainer_state.recognise,
+        trainer_state.read,
+        in_lines=False,
+    ),
+    Format(
+        "tensorboard",
+        tensorboard.PROGRAM,
+        tensorboard.LOOKED_FOR,
+        tensorboard.recognise,
+        tensorboard.read,
+        in_lines=False,
+    ),
+    Format("table", tables.PROGRAM, tables.LOOKED_FOR, tables.recognise, tables.read, in_lines=False),
+)
+
+
+def recognise(path: Path) -> Format | None:
+    """What a file is; None for text that no importer knows. The first piece that one knows decides."""
+    source = Source(path)
+    rest = b""
+    for number, chunk in enumerate(source.chunks()):
+        piece = rest + _plain(chunk)
+        found = [(each.recognise(piece), each) for each in FORMATS if each.in_lines or number == 0]
+        best = max(found, key=lambda entry: entry[0])
+        if best[0]:
+            return best[1]
+        if number == 0 and _is_binary(chunk):
+            raise NanodynoError(f"{source.name} is a binary file, and no event file of TensorBoard", hint())
+        rest = piece[piece.rfind(b"\n") + 1 :][-LONGEST_CUT:]
+    if not source.size_bytes:
+        raise NanodynoError(f"{source.name} is empty", "was the output of the training written elsewhere?")
+    return None
+
+
+LONGEST_CUT = 4096
+"""Of a line that goes on in the next piece."""
+
+
+def not_known(path: Path) -> NanodynoError:
+    return NanodynoError(f"{clean(path.name)} is no log that nanodyno knows", hint())
+
+
+def hint() -> str:
+    return "looked for:" + "".join(f"\n  {each.program}: {each.looked_for}" for each in FORMATS)
+
+
+def _plain(chunk: bytes) -> bytes:
+    encoding = BOMS.get(chunk[:2])
+    if encoding is not None:
+        chunk = chunk[2:].decode(encoding, errors="replace").encode(errors="replace")
+    return ANSI.sub(b"", chunk) if b"\x1b" in chunk else chunk
+
+
+def _is_binary(chunk: bytes) -> bool:
+    controls = len(chunk) - len(chunk.translate(None, CONTROLS))
+    return chunk[:2] not in BOMS and controls > MOST_CONTROLS * len(chunk)

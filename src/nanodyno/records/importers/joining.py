@@ -1,0 +1,225 @@
+"""Files of another program to one run: in which order they belong, and what came of them."""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nanodyno.errors import NanodynoError
+from nanodyno.hardware.cards import card_named
+from nanodyno.recipes import load_settings
+from nanodyno.records.files import write_new
+from nanodyno.records.imported import ImportedRecord, OriginRecord, Setting, SourceRecord
+from nanodyno.records.importers.building import Builder
+from nanodyno.records.importers.events import Eval, Event, Step, Told
+from nanodyno.records.importers.formats import Format, not_known, recognise
+from nanodyno.records.importers.source import Source, Watch, clean
+from nanodyno.records.importers.told import command_line, told
+from nanodyno.records.store import RUN_FILE, read_any_record
+from nanodyno.records.types import utc_now
+
+CONFIG = "config"
+CONFIG_SUFFIXES = (".py", ".toml")
+LARGEST_COMMAND = 1 << 20
+"""Bytes of a file that may hold a command line and no log."""
+ASIDE = ".importing-"
+
+
+@dataclass(frozen=True)
+class Request:
+    files: tuple[Path, ...]
+    folder: Path
+    command: tuple[str, ...] = ()
+    config: str | None = None
+    """A recipe or a file, as for train: what it leaves out stays unknown."""
+    gpu: str | None = None
+    settings: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
+    """Which the user knows better than the log."""
+    replace: bool = False
+    """Whether an imported run of that name may go; one that was trained here never does."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    record: ImportedRecord
+    folder: Path
+    dropped_iterations: int
+    """Logged before a restart went back, and again after it."""
+    example: str | None
+    """The first line that nothing was made of."""
+
+
+def import_run(request: Request, watch: Watch = lambda _: None) -> Imported:
+    """Reads the files into a run folder, which appears when it is whole."""
+    _refuse_existing(request)
+    card = card_named(request.gpu) if request.gpu else None
+    settings, sources, logs = _settings(request, watch)
+    paths, kind = _in_order(logs, request.files)
+    aside = request.folder.with_name(f"{ASIDE}{request.folder.name}")
+    try:
+        shutil.rmtree(aside, ignore_errors=True)  # left by a kill
+        aside.mkdir(parents=True)
+        builder = Builder(aside, request.settings, kind.clock_holds_evaluations)
+        sources += _read(builder, settings, paths, kind, watch)
+        _refuse_nothing(builder, paths, kind)
+        if card is not None:
+            builder.device_name = card.name
+        record = _record(request, builder, kind, sources, card.memory_bytes if card else None)
+        write_new(aside / RUN_FILE, record.model_dump_json(indent=2) + "\n")
+        _put_in_place(aside, request.folder)
+    except OSError as error:
+        raise NanodynoError(f"cannot write {request.folder}: {error.strerror}") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    examples = (source.example for source in sources if source.example is not None)
+    return Imported(record, request.folder, builder.dropped, next(examples, None))
+
+
+def _settings(request: Request, watch: Watch) -> tuple[list[Event], list[Source], list[tuple[Path, Format]]]:
+    """What configs and command lines set, the files they stand in, and the other files, which are logs."""
+    settings: list[Event] = list(_config(request.config)) if request.config else []
+    sources: list[Source] = []
+    logs: list[tuple[Path, Format]] = []
+    for path in request.files:
+        kind = None if path.suffix in CONFIG_SUFFIXES else recognise(path)
+        if kind is not None:
+            logs.append((path, kind))
+        else:
+            sources.append(Source(path, watch))
+            settings += _settings_alone(sources[-1])
+    return settings, sources, logs
+
+
+def _read(
+    builder: Builder, settings: list[Event], paths: list[Path], kind: Format, watch: Watch
+) -> list[Source]:
+    sources = [Source(path, watch, is_log=True) for path in paths]
+    try:
+        for event in settings:
+            builder.take(event)
+        for source in sources:
+            for event in kind.read(source):
+                builder.take(event)
+    finally:
+        builder.close()
+    return sources
+
+
+def _refuse_existing(request: Request) -> None:
+    folder = request.folder
+    if not folder.exists():
+        return
+    try:
+        imported = isinstance(read_any_record(folder), ImportedRecord)
+    except NanodynoError:
+        imported = False
+    if not imported:
+        raise NanodynoError(f"{folder} is there already, and was not imported", "choose another --name")
+    if not request.replace:
+        raise NanodynoError(
+            f"{folder} was imported already", "--replace imports over it; or choose another --name"
+        )
+
+
+def _config(source: str) -> Iterator[Told]:
+    """What it sets itself, without the defaults that train would put beneath."""
+    settings = load_settings(source)
+    for key, value in settings.values.items():
+        if key not in settings.assumed and isinstance(value, bool | int | float | str | None):
+            setting = told(key, value)
+            if setting is not None:
+                yield setting
+
+
+def _settings_alone(source: Source) -> list[Event]:
+    """A config, or text with the command that started the training."""
+    if source.path.suffix in CONFIG_SUFFIXES:
+        for _ in source.chunks():
+            pass  # for its sum
+        return list(_config(str(source.path)))
+    if source.path.stat().st_size > LARGEST_COMMAND:
+        raise not_known(source.path)
+    events = [event for line in source.lines() for event in command_line(line)]
+    if not events:
+        raise not_known(source.path)
+    return events
+
+
+def _in_order(logs: list[tuple[Path, Format]], files: tuple[Path, ...]) -> tuple[list[Path], Format]:
+    """Parts of one log by where they begin, whatever the order they were given in."""
+    kinds = {kind.kind: kind for _, kind in logs}
+    if not kinds:
+        names = ", ".join(clean(path.name) for path in files)
+        raise NanodynoError(
+            f"there is no log among {names}: only settings", "give the log of the training too"
+        )
+    if len(kinds) > 1:
+        listed = ", ".join(f"{clean(path.name)} ({kind.program})" for path, kind in logs)
+        raise NanodynoError(
+            f"these are logs of different programs: {listed}", "a run has one log, or several parts of one"
+        )
+    (kind,) = kinds.values()
+    paths = [path for path, _ in logs]
+    return paths if len(paths) == 1 else sorted(paths, key=lambda path: _first_iteration(path, kind)), kind
+
+
+def _first_iteration(path: Path, kind: Format) -> int:
+    events = (event for event in kind.read(Source(path)) if isinstance(event, Step | Eval))
+    first = next(events, None)
+    return -1 if first is None else first.iteration
+
+
+def _refuse_nothing(builder: Builder, paths: list[Path], kind: Format) -> None:
+    if not builder.steps.count and not builder.evals.count:
+        names = ", ".join(clean(path.name) for path in paths)
+        raise NanodynoError(
+            f"{names} looks like {kind.program}'s, but has no whole line of an iteration or evaluation",
+            f"looked for {kind.looked_for}",
+        )
+
+
+def _record(
+    request: Request, builder: Builder, kind: Format, sources: list[Source], memory_bytes: int | None
+) -> ImportedRecord:
+    own = {"tokens_per_iter"}  # has a field of its own
+    return ImportedRecord(
+        name=clean(request.folder.name),
+        started_at=utc_now(),
+        command=tuple(clean(word) for word in request.command),
+        notes=tuple(builder.notes),
+        resumed_at_iterations=tuple(builder.resumed),
+        origin=OriginRecord(
+            program=kind.program,
+            files=tuple(_source(source, kind) for source in sources),
+            iterations=builder.steps.count,
+            evaluations=builder.evals.count,
+            timed_iterations=builder.timed,
+            restarts=builder.restarts,
+        ),
+        settings={key: value for key, value in builder.settings.items() if key not in own},
+        tokens_per_iter=builder.tokens_per_iter,
+        parameters=builder.parameters,
+        device_name=builder.device_name,
+        device_memory_bytes=memory_bytes,
+        processes=builder.processes,
+    )
+
+
+def _source(source: Source, kind: Format) -> SourceRecord:
+    return SourceRecord(
+        name=source.name,
+        kind=kind.kind if source.is_log else CONFIG,
+        size_bytes=source.size_bytes,
+        sha256=source.sha256,
+        unread_lines=source.unread_lines,
+    )
+
+
+def _put_in_place(aside: Path, folder: Path) -> None:
+    """The new run takes the old one's place only when it is whole."""
+    old = folder.with_name(f"{ASIDE}old-{folder.name}")
+    if folder.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        folder.rename(old)
+    aside.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)

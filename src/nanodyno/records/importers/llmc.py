@@ -1,0 +1,142 @@
+"""llm.c: its main.log, and its stdout with the times."""
+
+import re
+from collections.abc import Iterator
+
+from nanodyno.records.importers.events import Device, Eval, Event, Parameters, Processes, Start, Step, Told
+from nanodyno.records.importers.nanogpt import NUMBER, is_whole, scaled
+from nanodyno.records.importers.source import Source, clean
+
+PROGRAM = "llm.c"
+LOOKED_FOR = "`s:250 trl:4.1234 lr:0.000600 norm:0.50`, `s:250 tel:4.2000` or `step  250/19560 | loss ...`"
+LOGGED = re.compile(
+    rb"\bs:(\d{1,12}) (?:trl:" + NUMBER + rb"(?: lr:" + NUMBER + rb")?(?: norm:" + NUMBER + rb")?"
+    rb"|tel:" + NUMBER + rb"|eval:" + NUMBER + rb")"
+)
+PRINTED = re.compile(
+    rb"\bstep +(\d{1,12})/\d{1,12} \| (?:train )?loss "
+    + NUMBER
+    + rb"[^|]{0,40}\| norm "
+    + NUMBER
+    + rb"[^|]{0,40}\| lr "
+    + NUMBER
+    + rb" \| \(?"
+    + NUMBER
+    + rb" ms \|(?: +"
+    + NUMBER
+    + rb"% \w+ MFU)?"
+)
+VAL_LOSS = re.compile(rb"^\W{0,8}val loss " + NUMBER + rb"\W*$")
+ROW = re.compile(rb"\| ([a-zA-Z_][\w ()]{2,25}?) +\| (.{1,80}?) +\|")
+ACCUMULATION = re.compile(
+    rb"=> (?:setting grad_accum_steps=|calculated gradient accumulation steps: )(\d{1,9})"
+)
+KEYS = {
+    "micro batch size B": "batch_size",
+    "sequence length T": "block_size",
+    "total batch size": "tokens_per_iter",
+    "learning rate (LR)": "learning_rate",
+    "warmup iterations": "warmup_iters",
+    "weight decay": "weight_decay",
+    "num_layers L": "n_layer",
+    "num_heads NH": "n_head",
+    "channels C": "n_embd",
+    "padded_vocab_size Vp": "vocab_size",
+    "train_num_batches": "max_iters",
+    "val_loss_every": "eval_interval",
+}
+PRECISIONS = {"BF16": "bfloat16", "FP16": "float16", "FP32": "float32", "TF32": "float32"}
+
+
+def recognise(chunk: bytes) -> int:
+    marks = (b" trl:", b" tel:", b"| norm ")
+    if not any(mark in chunk for mark in marks):
+        return 0
+    return len(LOGGED.findall(chunk)) + len(PRINTED.findall(chunk))
+
+
+def read(source: Source) -> Iterator[Event]:
+    done = 0
+    """Updates made so far, which stdout's val loss does not name."""
+    table = _Table()
+    for line in source.lines():
+        if b"s:" in line and (found := LOGGED.search(line)):
+            if source.in_last_line and not is_whole(found[2] or found[5] or b"0"):
+                source.pass_over(line)
+            else:
+                yield from _logged(found)
+        elif b"| norm " in line and (found := PRINTED.search(line)):
+            done = int(found[1])
+            yield from _printed(found, done)
+        elif b"val loss" in line and (found := VAL_LOSS.search(line)) and not source.in_last_line:
+            yield Eval(done, float(found[1]))
+        elif told := table.read(line):
+            yield from told
+        else:
+            source.pass_over(line)
+
+
+def _logged(found: re.Match[bytes]) -> Iterator[Event]:
+    step, train, rate, norm, val, _ = found.groups()
+    if train is not None:
+        yield Step(int(step), float(train), learning_rate=_float(rate), grad_norm=_float(norm))
+    elif val is not None:
+        yield Eval(int(step), float(val))
+
+
+def _printed(found: re.Match[bytes], done: int) -> Iterator[Event]:
+    _, loss, norm, rate, milliseconds, mfu = found.groups()
+    if done:
+        yield Step(
+            done - 1,
+            float(loss),
+            scaled(milliseconds, b"e-3"),
+            None if mfu is None or mfu[:1] == b"-" else scaled(mfu, b"e-2"),  # -100%: a card it does not know
+            learning_rate=float(rate),
+            grad_norm=float(norm),
+        )
+
+
+class _Table:
+    """What it prints at its start."""
+
+    def __init__(self) -> None:
+        self._processes = 1
+
+    def read(self, line: bytes) -> list[Event]:
+        if found := ROW.search(line):
+            events = list(_row(clean(found[1].decode(errors="replace")), found[2].decode(errors="replace")))
+            self._processes = next(
+                (each.number for each in events if isinstance(each, Processes)), self._processes
+            )
+            return events
+        if b"=> " in line and (found := ACCUMULATION.search(line)):
+            # nanoGPT counts the micro-steps of all processes.
+            return [Told("gradient_accumulation_steps", int(found[1]) * self._processes), Start()]
+        return []
+
+
+def _row(title: str, value: str) -> Iterator[Event]:
+    if title in KEYS:
+        number = _number(value)
+        if number is not None:
+            yield Told(KEYS[title], number)
+    elif title == "device":
+        yield Device(clean(value))
+    elif title == "precision" and value in PRECISIONS:
+        yield Told("dtype", PRECISIONS[value])
+    elif title == "num_parameters" and value.isdecimal():
+        yield Parameters(int(value))
+    elif title == "num_processes" and value.isdecimal() and 0 < len(value) < 6:
+        yield Processes(int(value))
+
+
+def _number(text: str) -> int | float | None:
+    try:
+        return int(text) if text.isdecimal() and len(text) < 19 else float(text)
+    except ValueError:
+        return None
+
+
+def _float(text: bytes | None) -> float | None:
+    return None if text is None else float(text)

@@ -1,0 +1,134 @@
+"""A file that is read once from front to back, in pieces, however large it is."""
+
+import codecs
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from nanodyno.errors import NanodynoError
+
+CHUNK = 1 << 20
+LONGEST_LINE = 1 << 20
+EXAMPLE = 120
+"""Characters shown of a line that was not understood."""
+BOMS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+"""PowerShell's `>` writes UTF-16."""
+WORDS = re.compile(rb"[^\W_]{2}")
+ANSI = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+
+Watch = Callable[[int], None]
+"""Told how many bytes were read since it was last told."""
+
+
+class Source:
+    """Sums up what passes through it, and what its reader made nothing of."""
+
+    def __init__(self, path: Path, watch: Watch = lambda _: None, is_log: bool = False) -> None:
+        self.path = path
+        self.is_log = is_log
+        self.name = clean(path.name)
+        self.size_bytes = 0
+        self.unread_lines = 0
+        self.example: str | None = None
+        """The first line with words in it that was not understood."""
+        self.in_last_line = False
+        """Whether the line at hand has no end: the log was cut there, or is still being written."""
+        self.every_line = False
+        self._sum = hashlib.sha256()
+        self._watch = watch
+
+    @property
+    def sha256(self) -> str:
+        return self._sum.hexdigest()
+
+    def chunks(self) -> Iterator[bytes]:
+        try:
+            with self.path.open("rb") as file:
+                while chunk := file.read(CHUNK):
+                    self._sum.update(chunk)
+                    self.size_bytes += len(chunk)
+                    self._watch(len(chunk))
+                    yield chunk
+        except OSError as error:
+            raise unreadable(self.path, error) from None
+
+    def lines(self, marks: Sequence[re.Pattern[bytes]] = ()) -> Iterator[bytes]:
+        """Those that hold something, without colours; a carriage return ends a line too.
+
+        With marks, only lines that hold one of them; the others are passed over, unless `every_line` is set
+        meanwhile. What is nowhere in a piece of the file is not looked for in each of its lines.
+        """
+        for lines in self._pieces():
+            wanted = _wanted(lines, marks)
+            for line in filter(bytes.strip, lines):
+                if wanted is None or wanted(line) or self.every_line:
+                    yield line
+                else:
+                    self.pass_over(line)
+
+    def _pieces(self) -> Iterator[list[bytes]]:
+        rest, too_long = b"", False
+        for chunk in _as_utf8(self.chunks()):
+            block = chunk if not rest else rest + chunk
+            end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
+            rest = block[end:]
+            if end:
+                lines = _split(block[:end])
+                yield lines[1:] if too_long else lines
+                too_long = False
+            if len(rest) > LONGEST_LINE and not too_long:
+                self.pass_over(rest)
+                too_long = True
+            if too_long:
+                rest = b""
+        self.in_last_line = True
+        if not too_long:
+            yield _split(rest)
+
+    def pass_over(self, line: bytes) -> None:
+        """Notes that nothing was made of a line."""
+        if self.example is None and WORDS.search(line):
+            self.example = clean(line[: 4 * EXAMPLE].decode(errors="replace").strip())
+        self.unread_lines += 1
+
+
+def clean(text: str, longest: int = EXAMPLE) -> str:
+    """What can be shown anywhere: no control characters, not endless."""
+    shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text[:longest])
+    return shown if len(text) <= longest else f"{shown}..."
+
+
+def unreadable(path: Path, error: OSError) -> NanodynoError:
+    hint = "give the log files themselves" if path.is_dir() else None
+    return NanodynoError(f"{clean(str(path))} cannot be read: {error.strerror}", hint)
+
+
+def _wanted(lines: list[bytes], marks: Sequence[re.Pattern[bytes]]) -> Callable[[bytes], object] | None:
+    """What tells the lines that are wanted; None for all of them."""
+    if not marks:
+        return None
+    piece = b"\n".join(lines)
+    present = [mark.pattern for mark in marks if mark.search(piece)]
+    return re.compile(b"|".join(present)).search if present else lambda _: None
+
+
+def _split(block: bytes) -> list[bytes]:
+    if b"\x1b" in block:
+        block = ANSI.sub(b"", block)
+    if b"\r" in block:
+        block = block.replace(b"\r", b"\n")
+    return block.split(b"\n")
+
+
+def _as_utf8(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    first = next(chunks, b"")
+    encoding = BOMS.get(first[:2])
+    if encoding is None:
+        yield first.removeprefix(codecs.BOM_UTF8)
+        yield from chunks
+        return
+    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+    yield decoder.decode(first[2:]).encode(errors="replace")
+    for chunk in chunks:
+        yield decoder.decode(chunk).encode(errors="replace")

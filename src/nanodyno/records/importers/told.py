@@ -1,0 +1,82 @@
+"""Settings as people leave them in logs: a config's text, `key = value`, a command line. Nothing is run."""
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+
+from nanodyno.config import is_ignored
+from nanodyno.errors import NanodynoError
+from nanodyno.recipes import parse_overrides
+from nanodyno.recipes.arithmetic import Unreadable, Value, evaluate
+from nanodyno.records.importers.events import Event, Note, Processes, Told
+from nanodyno.records.importers.source import clean
+
+ASSIGNMENT = re.compile(r"(?:[^#=]*?[\s>\]`])??([A-Za-z_]\w{0,63})\s*(?::\s*\w+\s*)?=(?!=)\s*(.+?)[\s`]*")
+COMMAND = re.compile(rb"(?:python[\d.]*|torchrun)\b(.{0,400}?)\b[\w./-]{0,200}train\w{0,40}\.py\b(.{0,2000})")
+PROCESSES = re.compile(rb"--nproc[_-]per[_-]node[= ](\d{1,4})\b")
+SHELL = re.compile(r"[|&;<>]|\d>")
+"""Where a command ends and the shell's own words begin."""
+
+
+class ConfigText:
+    """Reads a config's lines one by one; a value that only Python could make is left out."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, Value] = {}
+
+    def read(self, line: bytes) -> Told | None:
+        found = ASSIGNMENT.fullmatch(line.decode(errors="replace").strip())
+        if found is None:
+            return None
+        name, text = found.groups()
+        try:
+            value = evaluate(ast.parse(text.strip(), mode="eval").body, self._names)
+        except (Unreadable, SyntaxError, ValueError, MemoryError, RecursionError):
+            self._names.pop(name, None)
+            return None
+        self._names[name] = value
+        return told(name, value)
+
+
+def overriding(key: str, text: str) -> Told | None:
+    """nanoGPT's `Overriding: key = value`, whose text has no quotes."""
+    try:
+        values = parse_overrides([f"--{key}={text}"])
+    except NanodynoError:
+        return None
+    value = values.get(key)
+    return told(key, value) if isinstance(value, bool | int | float | str | None) else None
+
+
+def told(key: str, value: Value) -> Told | None:
+    """None for settings that have no part in a run."""
+    if is_ignored(key):
+        return None
+    return Told(key, clean(value) if isinstance(value, str) else value)
+
+
+def command_line(line: bytes) -> Iterator[Event]:
+    """The settings of `python train.py config/x.py --batch_size=8`; nothing where there is none."""
+    found = COMMAND.search(line)
+    if found is None:
+        return
+    if processes := PROCESSES.search(found[1]):
+        yield Processes(int(processes[1]))
+    for word in _words(found[2].decode(errors="replace")):
+        key, equals, text = word.removeprefix("--").partition("=")
+        if word.startswith("--") and equals and key.isidentifier():
+            setting = overriding(key, text)
+            if setting is not None:
+                yield setting
+        elif word.endswith((".py", ".toml")):
+            yield Note(f"the command names a config, {clean(word)}: give it too, if you have it")
+
+
+def _words(text: str) -> list[str]:
+    end = SHELL.search(text)
+    text = text[: end.start()] if end else text
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()

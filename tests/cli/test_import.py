@@ -1,0 +1,96 @@
+"""`nanodyno import` as people type it."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CASE = Path(__file__).parents[1] / "case"
+
+
+@pytest.fixture
+def case(nanodyno: Callable[..., Any]) -> Callable[..., Any]:
+    """Run in a folder that holds the case's two logs."""
+    for name in ("train1.log", "train2.log"):
+        shutil.copy(CASE / name, name)
+    return nanodyno
+
+
+def test_it_says_what_it_recognised_read_and_does_not_know(case: Callable[..., Any]) -> None:
+    told = " ".join(case("import", "train1.log").output.split())
+    assert "recognised nanoGPT: train1.log" in told
+    assert "read 169 iterations, 169 timed, 2 evaluations" in told
+    assert "unknown n_layer, n_head, bias, the card (--config" in told
+    assert "passed over 5 lines without news" in told
+    assert "next: nanodyno show train1" in told
+
+
+def test_an_imported_run_is_listed_and_shown_like_another(case: Callable[..., Any]) -> None:
+    case("import", "train1.log", "--gpu", "4070", "--set", "n_layer=12", "--set", "bias=False")
+    case("import", "train2.log", "--name", "narrow")
+    listed = case("runs").output
+    assert "train1  imported  124.4M" in listed
+    assert "narrow  imported   40.6M" in listed
+    shown = " ".join(case("show", "train1").output.split())
+    assert "imported: a log of nanoGPT (train1.log)" in shown
+    assert "145.9 ms/micro-batch" in shown
+    assert "% of RTX 4070's datasheet peak of 58.3 TFLOP/s (dense); nanoGPT's MFU (A100): 15.4%" in shown
+
+
+def test_its_document_has_the_record_and_what_is_missing(case: Callable[..., Any]) -> None:
+    done = case("import", "train2.log", "--json", "--set", "n_head=6")
+    document = json.loads(done.stdout)
+    assert document["run"]["settings"]["n_head"] == 6
+    assert document["run"]["tokens_per_iter"] == 524_288
+    assert document["unknown"] == ["n_layer", "bias", "the card"]
+    shown = json.loads(case("show", "train2", "--json").stdout)
+    assert (shown["summary"]["parameters"], shown["summary"]["counted_parameters"]) == (None, 40_560_000)
+
+
+def test_imported_runs_cannot_be_trained_on(case: Callable[..., Any]) -> None:
+    case("import", "train1.log")
+    done = case("train", "--resume", "train1")
+    assert done.exit_code == 2
+    assert "was imported from a log" in done.output
+
+
+def test_a_training_passes_over_an_import_that_has_a_name_like_its_own(
+    case: Callable[..., Any], tiny: list[str]
+) -> None:
+    case("import", "train1.log", "--name", "demo-1")
+    assert case(*tiny).exit_code == 0
+    assert Path("runs/demo-2").exists()
+    refused = case(*tiny, "--name", "demo-1")
+    assert (refused.exit_code, "was imported from a log" in refused.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("nothing.log",), "cannot be read"),
+        (("train1.log", "--set", "n_layer"), "not a setting"),
+        (("train1.log", "--set", "=5"), "not a setting"),
+        (("train1.log", "--name", "../up"), "not a plain name"),
+        (("train1.log", "--name", "a\x1b[31mb"), "not a plain name"),
+        (("train1.log", "--gpu", "RTX 9999"), "no card"),
+        (("train1.log", "--config", "nowhere.toml"), "no such file"),
+    ],
+)
+def test_mistakes_are_told_with_exit_code_2(case: Callable[..., Any], words: Any, told: str) -> None:
+    done = case("import", *words)
+    assert (done.exit_code, told in done.output) == (2, True)
+    assert not Path("runs/train1").exists()
+
+
+def test_what_a_log_says_never_reaches_the_terminal_raw(nanodyno: Callable[..., Any]) -> None:
+    evil = "\x1b]0;title\x07[bold]<b>\x9b31m"
+    Path("evil [red].log").write_text(
+        f"Overriding: dataset = {evil}\n{evil} warning\niter 0: loss 4.2000, time 9.00ms, mfu 1.00%\n"
+    )
+    told = nanodyno("import", "evil [red].log").output + nanodyno("show", "evil-red").output
+    assert "evil [red].log" in told
+    assert "[bold]<b>\\x9b31m" in told
+    assert not {"\x1b", "\x07", "\x9b"} & set(told)

@@ -1,0 +1,130 @@
+"""Whatever a file holds: a run that can be read and shown, or a clear error. `make nightly` tries 100,000."""
+
+import io
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from nanodyno.analysis.summary import summarise
+from nanodyno.errors import NanodynoError
+from nanodyno.records.importers.joining import Request, import_run
+from nanodyno.records.store import read_run
+from nanodyno.report.importing import import_page
+from nanodyno.report.runs import run_page
+
+HERE = Path(__file__).parent
+CASE = HERE.parents[1] / "case"
+LLMC = (
+    b"s:0 tel:11.0092\ns:0 trl:11.0091 lr:0.000001 norm:15.37\n| device | NVIDIA L4 |\n=> setting grad_accum"
+)
+PRINTED = (
+    b"val loss 9.1\n=> setting grad_accum_steps=4\n"
+    b"step    1/9 | loss 11.0 (+nanz)| norm 15.3 (+nanz)| lr 8.5e-07 | 30.5 ms | 1.0% bf16 MFU | 7 tok/s\n"
+)
+MODDED = b"class Hyperparameters:\n    batch_size : int = 8*64\nstep:1/9 train_loss:9.1 train_time:73ms \n"
+STATE = (
+    b'{"epoch": 1, "log_history": [{"loss": 4.0, "step": 10}, {"eval_loss": 3.9, "step": 9}], "max_steps": 2}'
+)
+TABLE = b'step,train_loss,val_loss,lr,seconds\n0,10.9,11.0,1e-6,0.5\n"10",9.4,,2e-6,0.25\n'
+COMMAND = b"$ torchrun --nproc_per_node=2 train.py config/x.py --batch_size=8 --a='b c' | tee x\n"
+CONFIG = b"Overriding config with c.py:\nbatch_size = 2 ** 3\nx = 'y' * 9\nblock_size = 1024\n"
+SEEDS = [
+    (CASE / "train1.log").read_bytes()[:1500],
+    (HERE / "events.out.tfevents.1").read_bytes(),
+    LLMC,
+    PRINTED,
+    MODDED,
+    STATE,
+    TABLE,
+    COMMAND,
+    CONFIG,
+]
+WORDS = [
+    b"iter 5: loss 3.1234, time 9340.12ms, mfu 15.40%",
+    b"iter 99999999999: loss -inf, time 1e999ms, mfu nan%",
+    b"step 7: train loss nan, val loss 1e308",
+    b"Overriding: batch_size = ",
+    b"tokens per iteration will be: 0",
+    b"number of parameters: 0.00M",
+    b"s:3 trl:1e400",
+    b"step:0/0 train_time:-5ms",
+    b'"log_history": [',
+    b"9" * 400,
+    b"nan",
+    b"\x1b[31m",
+    b"\x1b]0;",
+    b"\r",
+    b"\n",
+    b"\0",
+    b"\xff\xfe",
+    b"{",
+    b"]",
+    b'"',
+    b",",
+    b"=",
+]
+
+UNASKED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
+
+bits = st.one_of(st.sampled_from(WORDS), st.sampled_from(SEEDS), st.binary(max_size=12), st.just(b" "))
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """A log with pieces taken out, put in and repeated."""
+    data = draw(st.sampled_from(SEEDS))
+    for _ in range(draw(st.integers(0, 5))):
+        place = draw(st.integers(0, len(data)))
+        end = draw(st.integers(place, min(len(data), place + 60)))
+        data = data[:place] + draw(bits) + data[draw(st.sampled_from([place, end])) :]
+    return data
+
+
+files = st.one_of(damaged(), st.lists(bits, max_size=12).map(b"".join), st.binary(max_size=400))
+
+
+def try_to_import(folder: Path, texts: list[bytes]) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    paths = tuple(folder / f"{number}.log" for number in range(len(texts)))
+    for path, text in zip(paths, texts, strict=True):
+        path.write_bytes(text)
+    try:
+        imported = import_run(Request(paths, folder / "run"))
+    except NanodynoError:
+        assert not (folder / "run").exists()
+        return
+    run = read_run(folder / "run")
+    for records in (run.steps, run.evals):
+        iterations = [record.iteration for record in records]
+        assert iterations == sorted(set(iterations))
+    assert imported.record.origin.iterations == len(run.steps)
+    assert len(run.steps) + len(run.evals) > 0
+    console = Console(file=io.StringIO(), width=100, force_terminal=False)
+    console.print(import_page(imported))
+    console.print(run_page(run, summarise(run), 100))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert not set(shown) & {"\x1b", "\0", "\x07", "\r"}
+
+
+def fuzz(examples: int, folder: Path) -> None:
+    @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=UNASKED)
+    @given(st.lists(files, min_size=1, max_size=2))
+    def trial(texts: list[bytes]) -> None:
+        try_to_import(folder / "trial", texts)
+
+    trial()
+
+
+def test_any_file_is_a_run_or_a_clear_error(tmp_path: Path) -> None:
+    fuzz(300, tmp_path)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(7200)
+def test_a_hundred_thousand_files_are_runs_or_clear_errors(tmp_path: Path) -> None:
+    fuzz(100_000, tmp_path)

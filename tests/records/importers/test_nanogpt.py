@@ -1,0 +1,251 @@
+"""nanoGPT's stdout in the shapes in which people keep it."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nanodyno.errors import NanodynoError
+
+HEAD = """Overriding: batch_size = 8
+Overriding: gradient_accumulation_steps = 64
+Overriding: learning_rate = 0.0003
+Overriding: compile = True
+Overriding: dataset = fineweb-edu
+tokens per iteration will be: 524,288
+Initializing a new model from scratch
+defaulting to vocab_size of GPT-2 to 50304 (50257 rounded up for efficiency)
+number of parameters: 123.59M
+"""
+BODY = """step 0: train loss 10.9886, val loss 10.9898
+iter 0: loss 10.9911, time 60123.45ms, mfu -100.00%
+iter 1: loss 10.4000, time 9340.12ms, mfu -100.00%
+iter 2: loss 9.9000, time 9341.50ms, mfu 15.40%
+"""
+STEPS = {0: 10.9911, 1: 10.4, 2: 9.9}
+
+
+def steps(count: int, start: int = 0, loss: float = 5.0) -> str:
+    return "".join(
+        f"iter {number}: loss {loss:.4f}, time 100.00ms, mfu 10.00%\n"
+        for number in range(start, start + count)
+    )
+
+
+def test_everything_that_its_lines_tell_is_read(imported: Any) -> None:
+    run = imported(HEAD + BODY)
+    first, second, third = run.steps
+    assert (first.loss, first.step_seconds, first.printed_mfu) == (10.9911, 60.12345, None)
+    assert (second.step_seconds, second.tokens, third.printed_mfu) == (9.34012, 524_288, 0.154)
+    (evaluation,) = run.evals
+    assert (evaluation.iteration, evaluation.train_loss, evaluation.val_loss) == (0, 10.9886, 10.9898)
+    assert run.settings == {
+        "batch_size": 8,
+        "gradient_accumulation_steps": 64,
+        "learning_rate": 3e-4,
+        "compile": True,
+        "dataset": "fineweb-edu",
+        "vocab_size": 50304,
+    }
+    assert (run.tokens_per_iter, run.record.parameters) == (524_288, 123_590_000)
+    assert run.record.origin.program == "nanoGPT"
+
+
+def test_what_the_log_does_not_say_stays_unknown(imported: Any) -> None:
+    run = imported(BODY)
+    record = run.record
+    assert (run.settings, run.tokens_per_iter, record.parameters, record.device_name) == (
+        {},
+        None,
+        None,
+        None,
+    )
+    assert {step.tokens for step in run.steps} == {None}
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        pytest.param(lambda line: f"2026-01-05 12:00:01,123 - INFO - {line}", id="timestamps"),
+        pytest.param(lambda line: f"Jan 05 12:00:01 box python[123]: {line}", id="journal"),
+        pytest.param(lambda line: f"[rank0]: {line}", id="torchrun"),
+        pytest.param(lambda line: f"> {line}", id="quoted"),
+        pytest.param(lambda line: f"- `{line}`", id="bullets"),
+        pytest.param(lambda line: f"    {line}   ", id="indented"),
+        pytest.param(lambda line: f"\x1b[32m{line}\x1b[0m", id="coloured"),
+        pytest.param(lambda line: line.replace(": loss", "\x1b[1m: loss\x1b[22m"), id="coloured inside"),
+        pytest.param(lambda line: f"{line}\r", id="CRLF"),
+        pytest.param(lambda line: f"compiling 40%\rcompiling 90%\r{line}", id="progress bars"),
+        pytest.param(
+            lambda line: f"/usr/lib/x.py:3: UserWarning: no\n{line}\n  warnings.warn(", id="warnings"
+        ),
+    ],
+)
+def test_the_same_is_read_in_every_wrapping(imported: Any, losses: Any, shape: Any) -> None:
+    run = imported("\n".join(map(shape, (HEAD + BODY).splitlines())) + "\n")
+    assert losses(run) == STEPS
+    assert (run.tokens_per_iter, len(run.evals), run.settings["batch_size"]) == (524_288, 1, 8)
+
+
+def test_a_log_pasted_in_markdown_after_a_prompt(imported: Any, losses: Any) -> None:
+    run = imported(
+        f"# My run\n\nIt went well:\n\n```text\n(env) me@box:~$ cd nanoGPT\n{HEAD}{BODY}```\nWhy?\n"
+    )
+    assert losses(run) == STEPS
+    assert run.record.origin.files[0].unread_lines == 6
+
+
+def test_utf_16_as_powershell_writes_it(imported: Any, losses: Any) -> None:
+    assert losses(imported((HEAD + BODY).encode("utf-16"))) == STEPS
+
+
+@pytest.mark.parametrize("end", range(1, 48))
+def test_a_log_cut_anywhere_in_its_last_line_has_no_wrong_number(
+    imported: Any, losses: Any, end: int
+) -> None:
+    cut = "iter 3: loss 9.8765, time 9345.67ms, mfu 15.41%"[:end]
+    assert losses(imported(BODY + cut)) == STEPS | ({3: 9.8765} if end == 47 else {})
+
+
+@pytest.mark.parametrize(("cut", "evaluations"), [("10.98", 1), ("10.9898", 2), ("nan", 2)])
+def test_a_cut_evaluation_is_left_out(imported: Any, cut: str, evaluations: int) -> None:
+    assert len(imported(BODY + f"step 3: train loss 10.9886, val loss {cut}").evals) == evaluations
+
+
+def test_a_line_cut_in_the_middle_of_the_log_is_left_out(imported: Any, losses: Any) -> None:
+    torn = "iter 3: loss 9.8\niter 4: loss 9.8765, time 93\niter 5: loss 9.1"
+    whole = "iter 6: loss 9.0000, time 9.00ms, mfu 1.00%\n"
+    assert losses(imported(BODY + torn + whole)) == STEPS | {6: 9.0}
+
+
+def test_a_cut_line_among_plain_ones_is_left_out(imported: Any, losses: Any) -> None:
+    assert losses(imported(steps(3) + "iter 3: loss 5.0\n" + steps(2, start=4))) == dict.fromkeys(
+        (0, 1, 2, 4, 5), 5.0
+    )
+
+
+def test_a_config_ends_where_iterations_begin(imported: Any) -> None:
+    log = (
+        "Overriding config with c.py:\nn_embd = 64\n"
+        + steps(3)
+        + "warning: n_embd = 128\n"
+        + steps(2, start=3)
+    )
+    assert imported(log).settings == {"n_embd": 64}
+
+
+def test_a_loss_of_nan_printed_twice_is_no_restart(imported: Any) -> None:
+    run = imported(steps(2) + "iter 2: loss nan, time 9.00ms, mfu 1.00%\n" * 2)
+    assert (len(run.steps), run.record.origin.restarts) == (3, 0)
+
+
+def test_a_switch_is_no_number_of_tokens(imported: Any) -> None:
+    assert imported("Overriding: tokens_per_iter = True\n" + steps(2)).tokens_per_iter is None
+
+
+def test_old_logs_without_mfu_and_bare_ones_without_time(imported: Any, losses: Any) -> None:
+    assert losses(imported("iter 0: loss 4.2000, time 12.00ms\niter 1: loss 4.1000, time 12.00ms\n")) == {
+        0: 4.2,
+        1: 4.1,
+    }
+    bare = imported("iter 0: loss 4.2000\niter 1: loss 4.1000\n")
+    assert losses(bare) == {0: 4.2, 1: 4.1}
+    assert bare.record.origin.timed_iterations == 0
+
+
+def test_losses_that_are_no_numbers_are_kept(imported: Any) -> None:
+    run = imported(
+        BODY + "iter 3: loss nan, time 9340.00ms, mfu 15.40%\nstep 4: train loss nan, val loss inf\n"
+    )
+    assert math.isnan(run.steps[-1].loss)
+    assert math.isinf(run.evals[-1].val_loss)
+
+
+def test_after_a_restart_the_later_telling_counts(imported: Any, losses: Any) -> None:
+    again = "Resuming training from out\nstep 5: train loss 3.0000, val loss 3.1000\n"
+    log = steps(8) + "step 8: train loss 1.0000, val loss 1.1000\n" + again + steps(5, start=5, loss=3.0)
+    run = imported(log)
+    assert losses(run) == dict.fromkeys(range(5), 5.0) | dict.fromkeys(range(5, 10), 3.0)
+    assert [entry.iteration for entry in run.evals] == [5]
+    assert (run.record.resumed_at_iterations, run.record.origin.restarts) == ((5,), 1)
+    assert run.steps[5].overhead == "start"
+
+
+def test_a_restart_that_goes_back_far_reaches_what_is_on_disk(imported: Any) -> None:
+    run = imported(steps(10_000) + steps(3, start=4_100, loss=1.0))
+    assert [step.iteration for step in run.steps] == list(range(4_103))
+    assert [step.loss for step in run.steps[4_098:]] == [5.0, 5.0, 1.0, 1.0, 1.0]
+    assert run.record.origin.iterations == run.record.origin.timed_iterations == 4_103
+
+
+def test_a_clean_resume_is_a_restart_that_drops_nothing(imported: Any) -> None:
+    run = imported(steps(5) + "Resuming training from out\n" + steps(5, start=5))
+    assert (run.record.resumed_at_iterations, len(run.steps)) == ((5,), 10)
+
+
+def test_lines_printed_twice_are_one(imported: Any) -> None:
+    twice = "".join(line + "\n" + line + "\n" for line in steps(5).splitlines())
+    run = imported(twice)
+    assert (len(run.steps), run.record.origin.restarts) == (5, 0)
+
+
+def test_parts_of_a_log_are_joined_in_their_order(imported: Any, losses: Any) -> None:
+    run = imported(steps(5, start=5, loss=2.0), HEAD + steps(6))
+    assert losses(run) == dict.fromkeys(range(5), 5.0) | dict.fromkeys(range(5, 10), 2.0)
+    assert [file.name for file in run.record.origin.files] == ["part1.log", "part0.log"]
+
+
+def test_a_config_that_the_log_prints_is_read(imported: Any) -> None:
+    config = """Overriding config with config/train_x.py:
+# gradient_accumulation_steps = 5
+wandb_log = False
+batch_size = 12
+block_size = 1024
+gradient_accumulation_steps = 5 * 8
+weight_decay = 1e-1
+out_dir = 'out' + '-x'
+vocab = len(open('x').read())
+"""
+    run = imported(config + "Overriding: batch_size = 8\n" + BODY)
+    assert run.settings == {
+        "batch_size": 8,
+        "block_size": 1024,
+        "gradient_accumulation_steps": 40,
+        "weight_decay": 0.1,
+        "out_dir": "out-x",
+    }
+    assert run.tokens_per_iter == 8 * 1024 * 40
+
+
+def test_the_command_in_the_prompt_is_read(imported: Any) -> None:
+    prompt = "$ torchrun --nproc_per_node=4 train.py config/x.py --batch_size=8 --bias=True"
+    run = imported(f"{prompt} 2>&1 | tee --append=a\n{BODY}")
+    assert run.settings == {"batch_size": 8, "bias": True}
+    assert run.record.processes == 4
+    assert any("config/x.py" in note for note in run.record.notes)
+
+
+def test_configs_given_beside_the_log_yield_to_it_and_to_the_user(imported: Any, tmp_path: Path) -> None:
+    (tmp_path / "beside.toml").write_text("n_layer = 6\nn_embd = 384\n")
+    run = imported(
+        "n_embd = 512\nbatch_size = 4\nlearning_rate = 1e-3\n",
+        HEAD + BODY,
+        names=("config.py",),
+        config=str(tmp_path / "beside.toml"),
+        settings={"learning_rate": 0.5},
+    )
+    known = {key: run.settings[key] for key in ("n_layer", "n_embd", "batch_size", "learning_rate")}
+    assert known == {"n_layer": 6, "n_embd": 512, "batch_size": 8, "learning_rate": 0.5}
+    assert "n_head" not in run.settings, "nanoGPT's default is not what the config says"
+
+
+def test_a_setting_that_changes_at_a_restart_is_noted(imported: Any) -> None:
+    run = imported(HEAD + steps(5) + "Overriding: batch_size = 16\n" + steps(3, start=5))
+    assert run.settings["batch_size"] == 16
+    assert run.record.notes == ("batch_size was 8 up to iteration 4, and 16 after it",)
+
+
+def test_a_command_alone_is_no_run(imported: Any) -> None:
+    with pytest.raises(NanodynoError, match="only settings"):
+        imported("python train.py --batch_size=8\n")

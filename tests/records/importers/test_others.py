@@ -1,0 +1,141 @@
+"""llm.c, modded-nanogpt and Hugging Face's trainer."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from nanodyno.errors import NanodynoError
+
+TABLE = """+-----------------------+----------------------------------------------------+
+| Parameter             | Value                                              |
+| micro batch size B    | 16                                                 |
+| sequence length T     | 1024                                               |
+| total batch size      | 524288                                             |
+| learning rate (LR)    | 6.000000e-04                                       |
+| device                | NVIDIA A100-SXM4-80GB                              |
+| precision             | BF16                                               |
+| num_layers L          | 12                                                 |
+| num_parameters        | 124475904                                          |
+| num_processes         | 8                                                  |
+=> setting grad_accum_steps=4
+val loss 11.009000
+{}{}val loss 10.900000
+""".format(
+    "step    1/19560 | loss 11.009100 (+nanz)| norm 15.3700 (+nanz)| lr 8.57e-07 "
+    "| 3000.50 ms | 10.0% bf16 MFU | 174733 tok/s\n",
+    "step    2/19560 | loss 10.959800 (+nanz)| norm 15.2400 (+nanz)| lr 1.71e-06 "
+    "| 1404.25 ms | -100.0% bf16 MFU | 373358 tok/s\n",
+)
+
+
+def test_llm_c_main_log(imported: Any) -> None:
+    run = imported(
+        "s:0 tel:11.0092\ns:0 trl:11.0091 lr:0.000001 norm:15.37\ns:1 trl:10.9598\ns:2 eval:0.2500\n"
+    )
+    first, second = run.steps
+    assert (first.iteration, first.loss, first.learning_rate, first.grad_norm) == (0, 11.0091, 1e-6, 15.37)
+    assert (second.iteration, second.loss, second.grad_norm) == (1, 10.9598, None)
+    assert [(entry.iteration, entry.val_loss, entry.train_loss) for entry in run.evals] == [
+        (0, 11.0092, None)
+    ]
+    assert run.record.origin.program == "llm.c"
+
+
+def test_llm_c_stdout_counts_from_one_and_its_evaluations_name_no_step(imported: Any) -> None:
+    run = imported(TABLE)
+    assert [(step.iteration, step.loss, step.step_seconds) for step in run.steps] == [
+        (0, 11.0091, 3.0005),
+        (1, 10.9598, 1.40425),
+    ]
+    assert [step.printed_mfu for step in run.steps] == [0.1, None]
+    assert [(entry.iteration, entry.val_loss) for entry in run.evals] == [(0, 11.009), (2, 10.9)]
+    assert run.settings == {
+        "batch_size": 16,
+        "block_size": 1024,
+        "learning_rate": 6e-4,
+        "dtype": "bfloat16",
+        "n_layer": 12,
+        "gradient_accumulation_steps": 32,
+    }
+    record = run.record
+    assert (record.device_name, record.processes, record.parameters) == (
+        "NVIDIA A100-SXM4-80GB",
+        8,
+        124_475_904,
+    )
+    assert run.tokens_per_iter == 524_288
+
+
+MODDED = """====================
+import os
+class Hyperparameters:
+    # optimization hyperparams
+    batch_size : int = 8*64 # batch size, in sequences, across all devices
+    device_batch_size : int = 64 # batch size, in sequences, per device
+    sequence_length : int = 1024 # sequence length, in tokens
+    learning_rate : float = 0.0036
+args = Hyperparameters()
+print0(f"step:{step}/{args.num_iterations} val_loss:{val_loss:.4f} train_time:{t:.0f}ms step_avg:{t:.2f}ms")
+|   0  NVIDIA H100 80GB HBM3          On  | 00000000:19:00.0 Off |                    0 |
+step:0/6200 val_loss:10.9264 train_time:285ms step_avg:nanms
+step:1/6200 train_loss:10.9184 train_time:74701ms step_avg:nanms
+step:2/6200 train_loss:8.6834 train_time:75965ms step_avg:nanms
+step:3/6200 train_loss:7.7596 train_time:500ms step_avg:nanms
+step:4/6200 train_loss:7.5281 train_time:714ms step_avg:214.0ms
+step:4/6200 val_loss:7.5000 train_time:714ms step_avg:214.0ms
+"""
+
+
+def test_modded_nanogpt_times_are_differences_of_its_clock(imported: Any) -> None:
+    run = imported(MODDED)
+    assert [step.iteration for step in run.steps] == [0, 1, 2, 3]
+    assert [step.step_seconds for step in run.steps] == [74.701, 1.264, None, 0.214]
+    assert [(entry.iteration, entry.val_loss) for entry in run.evals] == [(0, 10.9264), (4, 7.5)]
+    assert run.settings == {"batch_size": 64, "block_size": 1024, "learning_rate": 0.0036, "max_iters": 6200}
+    assert (run.tokens_per_iter, run.record.device_name) == (524_288, "NVIDIA H100 80GB HBM3")
+
+
+def test_modded_nanogpt_logs_without_train_losses_still_have_times(imported: Any) -> None:
+    run = imported("step:1/9 train_time:73ms step_avg:73.23ms\nstep:2/9 train_time:94ms step_avg:47.16ms\n")
+    assert [(step.loss, step.step_seconds) for step in run.steps] == [(None, 0.073), (None, 0.021)]
+
+
+STATE = {
+    "best_metric": None,
+    "epoch": 0.5,
+    "global_step": 20,
+    "log_history": [
+        {"epoch": 0.25, "grad_norm": 1.5, "learning_rate": 5e-5, "loss": 4.0, "step": 10},
+        {"epoch": 0.25, "eval_loss": 3.9, "eval_runtime": 3.0, "step": 10},
+        {"epoch": 0.5, "loss": math.nan, "step": 20},
+        {"epoch": 0.5, "train_runtime": 120.0, "train_loss": 3.7, "step": 20},
+        "damaged",
+    ],
+    "logging_steps": 10,
+    "max_steps": 20,
+    "train_batch_size": 8,
+}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("last", [False, True])
+def test_hugging_faces_state_is_read_wherever_its_logs_stand(
+    imported: Any, indent: int | None, last: bool
+) -> None:
+    state = dict(STATE)
+    if last:
+        state["log_history"] = state.pop("log_history")
+    run = imported(json.dumps(state, indent=indent), names=("trainer_state.json",))
+    first, second = run.steps
+    assert (first.iteration, first.loss, first.grad_norm, first.learning_rate) == (9, 4.0, 1.5, 5e-5)
+    assert math.isnan(second.loss)
+    assert [(entry.iteration, entry.val_loss) for entry in run.evals] == [(10, 3.9)]
+    assert run.settings == {"max_iters": 20, "batch_size": 8, "log_interval": 10}
+    assert "took 120 s" in run.record.notes[0]
+
+
+def test_a_state_cut_in_its_logs_is_told(imported: Any) -> None:
+    with pytest.raises(NanodynoError, match="cut or damaged"):
+        imported(json.dumps(STATE)[:200], names=("trainer_state.json",))
