@@ -80,7 +80,7 @@ BOTH_WAYS: dict[str, tuple[Runs, Runs]] = {
     "settings-unknown": (CASE, SAME),
     "no-common-loss": (pair(evals=()), SAME),
     "losses-on-other-data": (settings(dataset="openwebtext"), SAME),
-    "losses-of-different-models": (settings(n_layer=24), settings(learning_rate=1e-3)),
+    "losses-of-different-models": (settings(n_layer=24, learning_rate=1e-3), settings(n_layer=24)),
     "no-evidence-for-learning-rate": (CASE, settings(learning_rate=1e-3)),
     "same-loss": (SAME, pair(evals=curve(5.9, 0.01))),
     "loss-noise-unknown": (pair({"evals": (Eval(500, 5.0),)}, evals=(Eval(500, 4.9),)), SAME),
@@ -170,3 +170,8 @@ def test_the_documentation_lists_every_code_with_its_severity() -> None:
         for each in conclusions(compare(named_apart(where)))
     }
     assert listed == said
+
+
+def test_where_the_model_alone_changed_the_difference_in_loss_is_its_own() -> None:
+    found = codes(pair(settings={"n_layer": 24}, evals=curve(5.8, 0.01)))
+    assert {"one-change", "losses-apart"} <= found

@@ -87,3 +87,10 @@ def test_between_evaluations_that_are_far_apart_nothing_is_read() -> None:
     found = losses_at_equal([one, other], "tokens")
     assert found is not None
     assert (found.at, found.losses["a"].loss) == (0, 10.9)
+
+
+def test_of_a_smooth_curve_that_bends_little_is_taken_for_noise() -> None:
+    """A power law early in training, which falls by a nat in these eight evaluations."""
+    found = noise_of([Eval(at, 2.0 + 8.0 * at**-0.5) for at in range(25, 225, 25)])
+    assert found is not None
+    assert found < 0.01

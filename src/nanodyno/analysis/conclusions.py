@@ -162,7 +162,7 @@ def _of_losses(one: Account, other: Account, changes: Changes, comparison: Compa
     kinds = {each.kind for each in changes.changed}
     if "data" in kinds or (one.data_vocab_size or 0) != (other.data_vocab_size or 0):
         yield _of((one, other), "losses-on-other-data", "caution", **_difference(found, losses))
-    elif "model" in kinds:
+    elif "model" in kinds and len(_units(changes.that_move("loss"))) > 1:
         yield _of((one, other), "losses-of-different-models", "caution", **_difference(found, losses))
         rate = next((each for each in changes.changed if each.key == "learning_rate"), None)
         if rate is not None:

@@ -68,16 +68,29 @@ def losses_at_equal(accounts: Sequence[Account], axis: Axis) -> LossesAt | None:
 
 
 def noise_of(evals: Sequence[Eval]) -> float | None:
-    """Of one evaluation: how far each lies from the line through its neighbours, the last ones of the run."""
+    """Of one evaluation, judged by the last ones of the run.
+
+    How far each lies off the line through its neighbours, less how far the next one does: a smooth curve
+    bends by nearly as much at both, and what is left of the difference is noise.
+    """
     recent = _curve(evals)[-RECENT:]
     if len(recent) < ENOUGH_EVALS:
         return None
+    bends = [_bend([x for x, _ in three]) for three in zip(recent, recent[1:], recent[2:], strict=False)]
+    losses = [loss for _, loss in recent]
     squares: list[float] = []
-    for (x0, y0), (x1, y1), (x2, y2) in zip(recent, recent[1:], recent[2:], strict=False):
-        weight = (_place(x2) - _place(x1)) / (_place(x2) - _place(x0))
-        off = y1 - weight * y0 - (1 - weight) * y2
-        squares.append(off**2 / (1 + weight**2 + (1 - weight) ** 2))
+    for at, (bend, following) in enumerate(itertools.pairwise(bends)):
+        weights = [one - other for one, other in zip((*bend, 0.0), (0.0, *following), strict=True)]
+        off = sum(weight * loss for weight, loss in zip(weights, losses[at : at + 4], strict=True))
+        squares.append(off**2 / sum(weight**2 for weight in weights))
     return math.sqrt(sum(squares) / len(squares))
+
+
+def _bend(places: Sequence[float]) -> tuple[float, float, float]:
+    """By what three losses are multiplied for the middle one's distance from the line through the others."""
+    first, middle, last = map(_place, places)
+    share = (last - middle) / (last - first)
+    return -share, 1.0, share - 1
 
 
 def is_apart(one: LossAt, other: LossAt) -> bool:
