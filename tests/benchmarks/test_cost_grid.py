@@ -1,7 +1,8 @@
 """Predictions beside what an H200 measured, kept as data: benchmarks/cost_grid_h200.jsonl.
 
 No rate of the calibration saw the eight configs that are held out, and no part of the arithmetic was made to
-fit them. They are asserted apart, to the same bounds as the whole grid, but for one: see TOO_SLOW.
+fit them, though their first errors were seen (LOG.md). They are asserted apart, to the same bounds as the
+whole grid, but for one: see TOO_SLOW.
 """
 
 from collections.abc import Callable
