@@ -1,6 +1,7 @@
 """`nanodyno plan`: before running, on any card: does it fit, how fast, how long, what it costs."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -69,7 +70,8 @@ def plan(  # noqa: PLR0913 - one parameter per option
 
     The table goes over micro-batches at the same tokens per iteration.
 
-    Every figure is predicted; of cards that we have not measured they are marked as unverified.
+    Every figure is predicted. The card at hand is taken as `nanodyno doctor` measured it; by a datasheet
+    alone, figures are marked as unverified.
     """
     if cards:
         return _show_cards(json)
@@ -145,11 +147,13 @@ def _target(config: "RunConfig", gpu: str | None, limit: int | None) -> "Target"
 
 
 def _at_hand(config: "RunConfig", limit: int | None) -> "Target | None":
-    """The card that training would take; None where there is none."""
+    """The card that training would take, with what doctor measured of it; None where there is none."""
     import torch
 
     from nanodyno.costs.target import present_target
     from nanodyno.hardware.host import available_memory
+    from nanodyno.records.ceilings import recall_ceilings
+    from nanodyno.train.device import describe_machine
 
     if config.device in ("cpu", "mps") or not torch.cuda.is_available():
         return None
@@ -160,8 +164,10 @@ def _at_hand(config: "RunConfig", limit: int | None) -> "Target | None":
     if not number and len({(card.name, card.total_memory) for card in cards}) > 1:
         listed = ", ".join(f"cuda:{place} {card.name}" for place, card in enumerate(cards))
         raise NanodynoError(f"which card is meant: {listed}", "name one by --device=cuda:N or --gpu NAME")
-    card = cards[int(number) if number else 0]
-    return present_target(card.name, card.total_memory, limit, available_memory())
+    place = int(number) if number else 0
+    card, ceilings = cards[place], recall_ceilings(describe_machine(torch.device("cuda", place)))
+    target = present_target(card.name, card.total_memory, limit, available_memory())
+    return replace(target, ceilings=ceilings)
 
 
 def _vocabulary(config: "RunConfig") -> tuple[int, int, tuple[str, ...]]:

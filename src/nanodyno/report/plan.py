@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from nanodyno.costs.calibration import REFERENCE
+from nanodyno.costs.calibration import REFERENCE, Basis
 from nanodyno.costs.plan import CHINCHILLA_TOKENS_PER_PARAMETER, Candidate, Plan
 from nanodyno.report import quantities
 from nanodyno.report.advice import advice_table
@@ -26,10 +26,17 @@ def plan_page(plan: Plan, source: Source, width: int) -> RenderableType:
     return Group(*pieces, *([Text()] if remarks else []), *(Text(remark, style="dim") for remark in remarks))
 
 
+_SURE: dict[Basis, str] = {
+    "training": "unverified",  # in another dtype than was measured
+    "ceilings": "by this card's own ceilings",
+    "datasheet": "unverified",
+}
+
+
 def _title(plan: Plan, source: Source) -> str:
     if plan.target.name is None:
         return f"{source.title}, no card: predicted memory only"
-    sure = "calibrated on this kind of card" if plan.verified else "unverified"
+    sure = "calibrated on this kind of card" if plan.verified else _SURE[plan.basis]
     return f"{source.title} on {plan.target.name}: a prediction, {sure}"
 
 
@@ -68,13 +75,19 @@ def _remarks(plan: Plan) -> list[str]:
     name, card = plan.target.name, plan.target.card
     if name is None:
         remarks.append("no card is meant: a recent one is assumed; --gpu NAME predicts the speed too")
+    elif plan.basis == "ceilings":
+        remarks.append(
+            f"rates of an {REFERENCE} as it trains, scaled by what `nanodyno doctor` measured on this card; "
+            "`nanodyno probe` measures a config itself"
+        )
     elif card is None:
-        remarks.append(f"{name} is not in the table of cards: `nanodyno probe` measures its speed")
+        remarks.append(f"{name} is not in the table of cards: `nanodyno doctor` measures it")
     elif not plan.verified and card.name == REFERENCE:
         remarks.append(f"unverified: {name} was measured in bfloat16, and this is {plan.asked.setup.dtype}")
     elif not plan.verified:
         remarks.append(
-            f"unverified: rates of an {REFERENCE}, scaled by {name}'s datasheet peak and bandwidth"
+            f"unverified: rates of an {REFERENCE}, scaled by {name}'s datasheet peak and bandwidth; where "
+            "such a card is, `nanodyno doctor` measures it"
         )
     if card is None and plan.advice:
         remarks.append(f"what a switch costs in time is predicted for an {REFERENCE}")
@@ -90,6 +103,7 @@ def plan_document(plan: Plan, source: Source) -> dict[str, object]:
         "gpu": plan.target.name,
         "memory_limit_bytes": plan.target.memory_bytes,
         "verified": plan.verified,
+        "basis": plan.basis,
         "params": plan.params.total,
         "params_by_part": dataclasses.asdict(plan.params),
         "vocab_size": {"model": plan.asked.setup.shape.vocab_size, "data": plan.data_vocab_size},
