@@ -1,6 +1,7 @@
 """The command line: every command in a file of its own, and the one place where errors become exit codes."""
 
 import os
+import signal
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -97,4 +98,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Read by torch's OpenMP when it loads. Its threads spin while they wait for each other; spinning less
     # doubled the speed beside a busy neighbour and cost nothing that was seen without one (LOG.md).
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    # A time limit of a queue, or a machine that is taken back: what is known by then is shown, as at Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     app(arguments)
