@@ -14,6 +14,7 @@ from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.compare import compare, named_apart
 from nanodyno.analysis.conclusions import conclusions
 from nanodyno.hardware.cards import card_named
+from nanodyno.records.types import DataRecord
 from nanodyno.report.finding_words import TEMPLATES, words
 
 Runs = Sequence[Account]
@@ -175,3 +176,45 @@ def test_the_documentation_lists_every_code_with_its_severity() -> None:
 def test_where_the_model_alone_changed_the_difference_in_loss_is_its_own() -> None:
     found = codes(pair(settings={"n_layer": 24}, evals=curve(5.8, 0.01)))
     assert {"one-change", "losses-apart"} <= found
+
+
+def data(fingerprint: str) -> DataRecord:
+    return DataRecord(
+        dataset="edu",
+        tokenizer="gpt2",
+        vocab_size=50257,
+        train_tokens=10**9,
+        val_tokens=10**6,
+        fingerprint=fingerprint,
+    )
+
+
+def test_the_same_files_by_another_path_are_no_change_and_other_files_of_one_name_are() -> None:
+    moved = pair({"data": data("0")}, data=data("0"), settings={"dataset": "/mnt/edu"})
+    assert not compare(moved).changes["b"].changed
+    assert "losses-on-other-data" not in codes(moved)
+    assert "losses-on-other-data" in codes(pair({"data": data("0")}, data=data("1")))
+
+
+def test_a_log_that_does_not_tell_its_vocabulary_is_not_said_to_have_another() -> None:
+    assert "losses-on-other-data" not in codes(pair(data_vocab_size=None))
+    assert "losses-on-other-data" not in codes(pair(data_vocab_size=None, settings={"vocab_size": 50304}))
+    assert "losses-on-other-data" in codes(pair(data_vocab_size=None, settings={"vocab_size": 65}))
+
+
+def test_two_cards_are_held_against_both_their_peaks_and_each_prints_its_own_mfu() -> None:
+    """A rate that is impossible for one RTX 4070 is 716% of it, and of eight 90%."""
+    card = card_named("RTX 4070")
+    assert "rate-impossible" in codes(pair({"card": card}))
+    eight = account("a", card=card, processes=8)
+    assert "share-of-card" in codes([eight, account("b")])
+    alone = account("b")
+    assert eight.nanogpt_mfu == pytest.approx((alone.nanogpt_mfu or 0) / 8)
+    printed = account("a", processes=8, steps=steps(1.0, eight.nanogpt_mfu))
+    assert "mfu-of-another-peak" not in codes([printed, alone])
+
+
+def test_a_loss_per_letter_is_neither_too_low_nor_a_perplexity_by_gpt2s_vocabulary() -> None:
+    letters = {"settings": {"vocab_size": 65}, "data_vocab_size": None}
+    assert "loss-too-low" not in codes(pair({**letters, "evals": (Eval(500, 1.5),)}))
+    assert "perplexity-as-loss" in codes(pair({**letters, "evals": (Eval(500, 4.5),)}))  # ln 65 is 4.17

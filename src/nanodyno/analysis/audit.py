@@ -5,14 +5,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from nanodyno.analysis.account import GPT2_VOCABULARY, Account, Eval
+from nanodyno.analysis.account import GPT2_VOCABULARY, NANOGPT_VOCABULARY, Account, Eval
 from nanodyno.analysis.findings import Finding, Severity
+from nanodyno.analysis.imported import whole
 from nanodyno.config import ModelShape
 from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, nanogpt_flops_per_token
 from nanodyno.costs.parameters import parameters
 from nanodyno.hardware.cards import all_cards
 
-NANOGPT_VOCABULARY = 50304
 MOST_LAYERS, MOST_WIDTH, WIDTH_STEP = 48, 2048, 64
 FITS = 0.015
 """How far a shape's FLOPs may be from those that a printed MFU stands for: it is an average, and rounded."""
@@ -49,7 +49,9 @@ def audit(account: Account) -> tuple[Finding, ...]:
 def flops_told(account: Account) -> float | None:
     """FLOPs per token that the printed MFU stands for, with the time and the tokens of an iteration."""
     rate, printed = account.tokens_per_second, account.printed_mfu
-    return None if rate is None or printed is None else printed * NANOGPT_PEAK_FLOPS / rate.estimate
+    if rate is None or printed is None:
+        return None
+    return printed * NANOGPT_PEAK_FLOPS * account.processes / rate.estimate
 
 
 def fitting_shapes(account: Account) -> list[Fit]:
@@ -174,7 +176,7 @@ def _poisoned(account: Account) -> Iterator[Finding]:
 
 
 def _of_losses(account: Account) -> Iterator[Finding]:
-    vocabulary = account.data_vocab_size or GPT2_VOCABULARY
+    vocabulary = account.vocabulary or GPT2_VOCABULARY
     trained = [each for each in account.evals if each.iteration > 0 and math.isfinite(each.val_loss)]
     if trained and min(each.val_loss for each in trained) > math.log(vocabulary):
         told = trained[-1].val_loss
@@ -239,8 +241,7 @@ def _shape(account: Account, n_layer: int, n_embd: int, block: int) -> ModelShap
 
 
 def _int(account: Account, key: str) -> int | None:
-    value = account.settings.get(key)
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return whole(account.settings.get(key))
 
 
 def _finding(account: Account, code: str, severity: Severity, **numbers: object) -> Finding:

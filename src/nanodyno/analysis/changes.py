@@ -86,6 +86,8 @@ def changes_between(before: Account, after: Account) -> Changes:
     one, other = _with_tokens(before), _with_tokens(after)
     both = [key for key in one if key in other]
     changed = [Change(key, one[key], other[key]) for key in both if not _same(one[key], other[key])]
+    if before.data and after.data and before.data.fingerprint == after.data.fingerprint:
+        changed = [each for each in changed if each.kind != "data"]  # by another path
     changed = [_told_apart(each, changed) for each in changed if each.kind != "record"]
     unknown = [key for key in TELLING if key not in one or key not in other]
     order = list(_KIND)
@@ -113,6 +115,4 @@ def _with_tokens(account: Account) -> Mapping[str, Setting]:
 
 
 def _same(one: Setting, other: Setting) -> bool:
-    if isinstance(one, int | float) and isinstance(other, int | float):
-        return float(one) == float(other)
-    return one == other
+    return one == other or repr(one) == repr(other)  # as NaN is to NaN

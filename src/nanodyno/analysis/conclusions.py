@@ -2,22 +2,29 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from nanodyno.analysis.account import GPT2_VOCABULARY, Account
-from nanodyno.analysis.audit import audit
+from nanodyno.analysis.account import GPT2_VOCABULARY, Account, account_of
+from nanodyno.analysis.audit import audit, with_found_shape
 from nanodyno.analysis.changes import Change, Changes
-from nanodyno.analysis.compare import CLOSE, Comparison
+from nanodyno.analysis.compare import CLOSE, Comparison, compare, named_apart
 from nanodyno.analysis.curves import LossAt, LossesAt, is_apart
 from nanodyno.analysis.findings import Finding, Number, Severity
+from nanodyno.records.store import Run
 
 TOKENS_TO_REACH = 10e9
 """What FineWeb-Edu's smallest sample has, and about where published 124M runs end."""
 SAME_SIZE = 0.1
 SPLIT = ("batch_size", "gradient_accumulation_steps")
+
+
+def compared_runs(runs: Sequence[Run]) -> tuple[Comparison, tuple[Finding, ...]]:
+    """Of runs as they are on disk; the first is the reference."""
+    comparison = compare(named_apart([with_found_shape(account_of(run)) for run in runs]))
+    return comparison, conclusions(comparison)
 
 
 def conclusions(comparison: Comparison) -> tuple[Finding, ...]:
@@ -43,7 +50,7 @@ def _alone(account: Account) -> Iterator[Finding]:
 def _public(account: Account) -> Iterator[Finding]:
     """The last evaluation beside a public run of the same size at the same tokens."""
     count, per_iter = account.parameters, account.tokens_per_iter
-    vocabulary = account.data_vocab_size or GPT2_VOCABULARY
+    vocabulary = account.vocabulary or GPT2_VOCABULARY
     if count is None or per_iter is None or vocabulary != GPT2_VOCABULARY:
         return
     for name, curve in public_curves().items():
@@ -160,7 +167,7 @@ def _of_losses(one: Account, other: Account, changes: Changes, comparison: Compa
         return
     losses = found.losses[one.name], found.losses[other.name]
     kinds = {each.kind for each in changes.changed}
-    if "data" in kinds or (one.data_vocab_size or 0) != (other.data_vocab_size or 0):
+    if "data" in kinds or _are_of_other_text(one, other):
         yield _of((one, other), "losses-on-other-data", "caution", **_difference(found, losses))
     elif "model" in kinds and len(_units(changes.that_move("loss"))) > 1:
         yield _of((one, other), "losses-of-different-models", "caution", **_difference(found, losses))
@@ -179,6 +186,13 @@ def _of_losses(one: Account, other: Account, changes: Changes, comparison: Compa
         code = "losses-apart" if is_apart(*losses) else "losses-within-noise"
         severity: Severity = "fact" if code == "losses-apart" else "caution"
         yield _of((one, other), code, severity, **_difference(found, losses))
+
+
+def _are_of_other_text(one: Account, other: Account) -> bool:
+    """By what both tell of it: files of one name may differ."""
+    if one.data is not None and other.data is not None:
+        return one.data.fingerprint != other.data.fingerprint
+    return None not in (one.vocabulary, other.vocabulary) and one.vocabulary != other.vocabulary
 
 
 def _difference(found: LossesAt, losses: tuple[LossAt, LossAt]) -> dict[str, Number]:

@@ -36,7 +36,7 @@ MOVES: dict[Kind, tuple[str, str]] = {
     "other": ("not known", "not known"),
 }
 TITLES: dict[str, str] = {
-    "parameters": "parameters",
+    "parameters": "parameters (nanoGPT's count)",
     "tokens_per_iter": "tokens per iteration",
     "iteration_seconds": "time per iteration",
     "micro_step_seconds": "time per micro-batch",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nanodyno.errors import NanodynoError
-from nanodyno.records.importers import llmc, modded, nanogpt, tables, tensorboard, trainer_state
+from nanodyno.records.importers import llmc, modded, nanogpt, results, tables, tensorboard, trainer_state
 from nanodyno.records.importers.events import Event
 from nanodyno.records.importers.source import ANSI, BOMS, Source, clean
 
@@ -85,7 +85,9 @@ def not_known(path: Path) -> NanodynoError:
 
 
 def hint() -> str:
-    return "looked for:" + "".join(f"\n  {each.program}: {each.looked_for}" for each in FORMATS)
+    kinds = [(each.program, each.looked_for) for each in FORMATS]
+    kinds.append((results.PROGRAM, results.LOOKED_FOR))
+    return "looked for:" + "".join(f"\n  {program}: {looked_for}" for program, looked_for in kinds)
 
 
 def _plain(chunk: bytes) -> bytes:
