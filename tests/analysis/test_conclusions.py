@@ -72,12 +72,16 @@ BOTH_WAYS: dict[str, tuple[Runs, Runs]] = {
     "throughput-rose-rate-fell": (CASE[::-1], CASE),
     "throughput-changed": (pair(seconds=1.1), SAME),
     "nothing-in-common": (
-        [replace(account("a"), settings={"n_layer": 12}), replace(account("b"), settings={"n_embd": 768})],
-        SAME,
+        [Account("a", {"n_layer": 12}), Account("b", {"n_embd": 768})],
+        [Account("a", {"n_layer": 12}, evals=curve(6.0)), Account("b", {"n_embd": 768}, evals=curve(6.0))],
     ),
     "no-change": (SAME, settings(learning_rate=1e-3)),
     "confounded": (CASE, settings(learning_rate=1e-3)),
     "one-change": (settings(batch_size=16, gradient_accumulation_steps=32), CASE),
+    "one-known-change": (
+        [replace(each, settings={"learning_rate": each.settings["learning_rate"]}) for each in CASE],
+        settings(learning_rate=1e-3),
+    ),
     "settings-unknown": (CASE, SAME),
     "no-common-loss": (pair(evals=()), SAME),
     "losses-on-other-data": (settings(dataset="openwebtext"), SAME),
@@ -126,12 +130,32 @@ def test_a_run_held_against_itself_differs_in_nothing() -> None:
     assert not found & {"confounded", "one-change", "losses-apart", "throughput-changed"}
 
 
+@pytest.mark.parametrize("told", [BEFORE, replace(BEFORE, settings={"tokens_per_iter": 524_288})])
+def test_so_does_one_that_tells_little(told: Account) -> None:
+    found = codes([told, told])
+    assert {"no-change", "same-speed", "same-loss"} <= found
+    assert not found & {"settings-unknown", "throughput-changed", "one-known-change"}
+
+
 def test_three_runs_are_each_held_against_the_first() -> None:
     runs = [account("a"), account("b", seconds=0.5), account("c", settings={"n_layer": 24})]
     comparison = compare(runs)
     assert comparison.winners["tokens_per_second"] == "b"
     assert [each.key for each in comparison.changes["c"].changed] == ["n_layer"]
     assert comparison.changes["b"].changed == ()
+
+
+def test_of_three_runs_those_with_losses_are_held_against_each_other() -> None:
+    """Also where two of them meet further on than all three do."""
+    runs = [account("a"), account("b", evals=()), account("c", evals=curve(5.0, 0.01, 300))]
+    (losses,) = [each for each in compare(runs).losses if each.axis == "tokens"]
+    assert set(losses.losses) == {"a", "c"}
+    about_two = [each for each in conclusions(compare(runs)) if len(each.runs) == 2]
+    found = {each.runs[-1]: each.code for each in about_two if "loss" in each.code}
+    assert found == {"b": "no-common-loss", "c": "loss-noise-unknown"}
+    runs[1] = account("b", evals=curve(6.0, 0.01, 800))
+    (found,) = [each for each in conclusions(compare(runs)) if each.code == "same-loss"]
+    assert (found.runs, found.numbers["at"]) == (("a", "b"), 800 * 524_288)
 
 
 @pytest.mark.parametrize("faster", [1.005, 1.02])

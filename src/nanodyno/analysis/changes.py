@@ -89,7 +89,8 @@ def changes_between(before: Account, after: Account) -> Changes:
     if before.data and after.data and before.data.fingerprint == after.data.fingerprint:
         changed = [each for each in changed if each.kind != "data"]  # by another path
     changed = [_told_apart(each, changed) for each in changed if each.kind != "record"]
-    unknown = [key for key in TELLING if key not in one or key not in other]
+    is_itself = replace(after, name=before.name) == before
+    unknown = [key for key in TELLING if not is_itself and (key not in one or key not in other)]
     order = list(_KIND)
     changed.sort(key=lambda each: order.index(each.key) if each.key in _KIND else len(order))
     return Changes(tuple(changed), tuple(unknown))

@@ -11,7 +11,7 @@ from nanodyno.analysis.account import GPT2_VOCABULARY, Account, account_of
 from nanodyno.analysis.audit import audit, with_found_shape
 from nanodyno.analysis.changes import Change, Changes
 from nanodyno.analysis.compare import CLOSE, Comparison, compare, named_apart
-from nanodyno.analysis.curves import LossAt, LossesAt, is_apart
+from nanodyno.analysis.curves import LossAt, LossesAt, is_apart, losses_at_equal
 from nanodyno.analysis.findings import Finding, Number, Severity
 from nanodyno.records.store import Run
 
@@ -81,8 +81,12 @@ def _pair(one: Account, other: Account, comparison: Comparison) -> Iterator[Find
     changes = comparison.changes[other.name]
     yield from _of_batch(one, other, changes)
     yield from _of_speed(one, other)
-    yield from _of_changes(one, other, changes)
-    yield from _of_losses(one, other, changes, comparison)
+    yield from _of_changes(one, other, changes, _share_a_figure(one, other, comparison))
+    yield from _of_losses(one, other, changes)
+
+
+def _share_a_figure(one: Account, other: Account, comparison: Comparison) -> bool:
+    return any({one.name, other.name} <= metric.values.keys() for metric in comparison.metrics)
 
 
 def _of_batch(one: Account, other: Account, changes: Changes) -> Iterator[Finding]:
@@ -110,7 +114,8 @@ def _of_speed(one: Account, other: Account) -> Iterator[Finding]:
     speed = rates[1].estimate / rates[0].estimate
     seen = [rates[0].estimate, rates[1].estimate]
     if work[0] is None or work[1] is None:
-        yield _of((one, other), "throughput-changed", "fact", throughput_ratio=speed, tokens_per_second=seen)
+        code = "same-speed" if abs(speed - 1) <= CLOSE else "throughput-changed"
+        yield _of((one, other), code, "fact", throughput_ratio=speed, tokens_per_second=seen)
         return
     rate = speed * work[1] / work[0]
     numbers: dict[str, Number] = {
@@ -131,10 +136,11 @@ def _of_speed(one: Account, other: Account) -> Iterator[Finding]:
         yield _of((one, other), "throughput-changed", "fact", **numbers)
 
 
-def _of_changes(one: Account, other: Account, changes: Changes) -> Iterator[Finding]:
-    if not changes.changed:
-        code = "nothing-in-common" if not one.settings.keys() & other.settings.keys() else "no-change"
-        yield _of((one, other), code, "fact")
+def _of_changes(one: Account, other: Account, changes: Changes, share_a_figure: bool) -> Iterator[Finding]:
+    if not changes.changed and one.settings.keys() & other.settings.keys():
+        yield _of((one, other), "no-change", "fact")
+    elif not changes.changed and not share_a_figure:
+        yield _of((one, other), "nothing-in-common", "fact")
     speed, loss = (_units(changes.that_move(what)) for what in ("speed", "loss"))
     changed = [each.key for each in changes.changed if not each.follows]
     if len(speed) > 1 or len(loss) > 1:
@@ -142,6 +148,8 @@ def _of_changes(one: Account, other: Account, changes: Changes) -> Iterator[Find
             (one, other), "confounded", "caution",
             count=len(changed), changed=changed, speed=speed, loss_keys=loss, unknown=list(changes.unknown),
         )  # fmt: skip
+    elif changed and changes.unknown:
+        yield _of((one, other), "one-known-change", "caution", changed=changed, count=len(changes.unknown))
     elif changed:
         yield _of((one, other), "one-change", "fact", changed=changed)
     if changes.unknown:
@@ -159,9 +167,9 @@ def _units_of(confounded: Finding) -> list[str]:
     return [str(key) for key in keys] if isinstance(keys, list) else []
 
 
-def _of_losses(one: Account, other: Account, changes: Changes, comparison: Comparison) -> Iterator[Finding]:
-    at_tokens = next((each for each in comparison.losses if each.axis == "tokens"), None)
-    found = at_tokens or next((each for each in comparison.losses if each.axis == "iterations"), None)
+def _of_losses(one: Account, other: Account, changes: Changes) -> Iterator[Finding]:
+    """Where the two meet, which may be further on than where more runs do."""
+    found = losses_at_equal((one, other), "tokens") or losses_at_equal((one, other), "iterations")
     if found is None:
         yield _of((one, other), "no-common-loss", "caution")
         return

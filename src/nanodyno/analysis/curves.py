@@ -48,15 +48,18 @@ def per_iteration(account: Account, axis: Axis) -> float | None:
 
 
 def losses_at_equal(accounts: Sequence[Account], axis: Axis) -> LossesAt | None:
-    """Val losses at the furthest place that all have reached and one was evaluated at; None without any.
+    """Val losses at the furthest place that all have reached and one was evaluated at.
 
-    Untrained models stand at the same place, and are none.
+    Runs without any stay out; None where less than two are left. Untrained models all stand at one place,
+    which is none.
     """
-    paces = [pace for account in accounts if (pace := per_iteration(account, axis)) is not None]
-    curves = [_curve(account.evals) for account in accounts]
-    if len(paces) < len(accounts) or not all(curves):
+    moved = [
+        (account, curve, pace)
+        for account in accounts
+        if (curve := _curve(account.evals)) and (pace := per_iteration(account, axis)) is not None
+    ]
+    if len(moved) < 2:
         return None
-    moved = list(zip(accounts, curves, paces, strict=True))
     first = max(curve[0][0] * pace for _, curve, pace in moved)
     last = min(curve[-1][0] * pace for _, curve, pace in moved)
     places = [x * pace for _, curve, pace in moved for x, _ in curve if x and first <= x * pace <= last]
@@ -64,10 +67,10 @@ def losses_at_equal(accounts: Sequence[Account], axis: Axis) -> LossesAt | None:
         values = {account.name: _value(curve, at / pace) for account, curve, pace in moved}
         losses = {
             account.name: LossAt(value, noise_of(account.evals))
-            for account in accounts
+            for account, _, _ in moved
             if (value := values[account.name]) is not None
         }
-        if len(losses) == len(accounts):
+        if len(losses) == len(moved):
             return LossesAt(axis, at, losses)
     return None
 

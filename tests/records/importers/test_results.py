@@ -89,4 +89,5 @@ def test_one_that_is_far_too_large_is_not_read(tmp_path: Path) -> None:
 def test_nothing_in_it_can_reach_a_terminal(imported: Callable[..., Run]) -> None:
     evil = "\x1b[31m\x07x"
     run = imported(result(program=evil, settings={evil: evil}, device_name=evil), names=("theirs.json",))
-    assert "\x1b" not in run.record.model_dump_json() + str(run.settings) + str(run.record.origin)
+    assert "\x1b" not in str(run.record)
+    assert r"\x1b[31m\x07x" in run.settings

@@ -25,6 +25,8 @@ class Format:
     in_lines: bool = True
     """Whether it may begin after any amount of other text."""
     clock_holds_evaluations: bool = False
+    batch_is_of_all: bool = False
+    """Whether its accumulation counts all processes: then the batch's settings make tokens_per_iter."""
 
 
 FORMATS = (
@@ -35,6 +37,7 @@ FORMATS = (
         nanogpt.recognise,
         nanogpt.read,
         clock_holds_evaluations=True,
+        batch_is_of_all=True,
     ),
     Format("llmc-log", llmc.PROGRAM, llmc.LOOKED_FOR, llmc.recognise, llmc.read),
     Format("modded-nanogpt-log", modded.PROGRAM, modded.LOOKED_FOR, modded.recognise, modded.read),

@@ -61,7 +61,7 @@ def import_run(request: Request, watch: Watch = lambda _: None) -> Imported:
     settings, sources, logs = _settings(request, watch)
     paths, kind = _in_order(logs, request.files)
     with _written_aside(request.folder) as aside:
-        builder = Builder(aside, request.settings, kind.clock_holds_evaluations)
+        builder = Builder(aside, request.settings, kind.clock_holds_evaluations, kind.batch_is_of_all)
         sources += _read(builder, settings, paths, kind, watch)
         _refuse_nothing(builder, paths, kind)
         if card is not None:
