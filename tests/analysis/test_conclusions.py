@@ -223,7 +223,8 @@ def test_the_same_files_by_another_path_are_no_change_and_other_files_of_one_nam
 def test_a_log_that_does_not_tell_its_vocabulary_is_not_said_to_have_another() -> None:
     assert "losses-on-other-data" not in codes(pair(data_vocab_size=None))
     assert "losses-on-other-data" not in codes(pair(data_vocab_size=None, settings={"vocab_size": 50304}))
-    assert "losses-on-other-data" in codes(pair(data_vocab_size=None, settings={"vocab_size": 65}))
+    letters = {"data_vocab_size": None, "settings": {"vocab_size": 65}, "evals": curve(3.5)}
+    assert "losses-on-other-data" in codes(pair(**letters))
 
 
 def test_two_cards_are_held_against_both_their_peaks_and_each_prints_its_own_mfu() -> None:
@@ -242,3 +243,26 @@ def test_a_loss_per_letter_is_neither_too_low_nor_a_perplexity_by_gpt2s_vocabula
     letters = {"settings": {"vocab_size": 65}, "data_vocab_size": None}
     assert "loss-too-low" not in codes(pair({**letters, "evals": (Eval(500, 1.5),)}))
     assert "perplexity-as-loss" in codes(pair({**letters, "evals": (Eval(500, 4.5),)}))  # ln 65 is 4.17
+
+
+def test_a_perplexity_is_held_against_no_loss() -> None:
+    found = pair(evals=tuple(Eval(at, 22.3) for at in range(100, 1001, 100)))
+    assert not compare(found).losses
+    assert {"perplexity-as-loss", "no-common-loss"} <= codes(found)
+    assert "next-evaluate-more" not in codes(found)
+
+
+def test_another_programs_mfu_is_not_taken_for_a_share_of_an_a100() -> None:
+    """llm.c's is of the card that it found; nothing follows from it about the model."""
+    told = [replace(each, shape=None, shape_found=False, mfu_is_nanogpts=False) for each in CASE]
+    assert not codes(told) & {"mfu-against-a100", "model-from-numbers", "mfu-of-another-peak", "mfu-poisoned"}
+
+
+def test_where_evaluations_pulled_the_mfu_down_the_number_of_parameters_tells_the_model() -> None:
+    """An MFU a tenth too low fits no model of 123.59M; many fit the number, and one with the width told."""
+    poisoned = replace(AFTER, steps=steps(9.34, 0.139), told_parameters=123.59e6)
+    found = with_found_shape(poisoned)
+    assert found.shape is not None
+    assert (found.shape.n_layer, found.shape.n_embd) == (12, 768)
+    assert "model-from-count" in codes([found, found])
+    assert with_found_shape(replace(poisoned, told_parameters=None)).shape is None

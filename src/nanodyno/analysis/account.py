@@ -3,6 +3,7 @@
 A foreign log tells little. What it does not tell is None, or missing from `settings`, and never assumed.
 """
 
+import math
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ from nanodyno.records.imported import ImportedRecord, ImportedStep, Setting
 from nanodyno.records.store import Run
 from nanodyno.records.types import DataRecord
 
+NANOGPT = "nanoGPT"
+"""As an imported run names its program."""
 GPT2_VOCABULARY = 50257
 NANOGPT_VOCABULARY = 50304
 """GPT-2's as nanoGPT pads it."""
@@ -74,6 +77,8 @@ class Account:
     """Iterations at which it was taken up again."""
     foreign: bool = False
     """By another program, whose times and losses are taken as it printed them."""
+    mfu_is_nanogpts: bool = True
+    """Whether what it printed is of an A100's peak; of other programs' MFU the peak is not known."""
 
     @property
     def tokens_per_iter(self) -> int | None:
@@ -124,6 +129,14 @@ class Account:
         """Of the tokenizer, as far as it is known; a model of 50,304 rows is nanoGPT's for GPT-2's."""
         told = whole(self.settings.get("vocab_size"))
         return self.data_vocab_size or (GPT2_VOCABULARY if told == NANOGPT_VOCABULARY else told)
+
+    @property
+    def tells_perplexity(self) -> bool:
+        """Whether what it calls val losses are all worse than guessing, once it was trained."""
+        trained = [
+            each.val_loss for each in self.evals if each.iteration > 0 and math.isfinite(each.val_loss)
+        ]
+        return bool(trained) and min(trained) > math.log(self.vocabulary or GPT2_VOCABULARY)
 
     @property
     def peak_flops(self) -> float | None:
@@ -220,6 +233,7 @@ def _imported(run: Run, record: ImportedRecord) -> Account:
         told_tokens_per_iter=record.tokens_per_iter,
         restarts=record.resumed_at_iterations,
         foreign=record.machine is None,
+        mfu_is_nanogpts=record.origin.program == NANOGPT,
     )  # fmt: skip
 
 

@@ -39,6 +39,7 @@ class Fit:
     n_layer: int
     n_embd: int
     error: float
+    by_mfu: bool = True
 
 
 def audit(account: Account) -> tuple[Finding, ...]:
@@ -49,18 +50,25 @@ def audit(account: Account) -> tuple[Finding, ...]:
 def flops_told(account: Account) -> float | None:
     """FLOPs per token that the printed MFU stands for, with the time and the tokens of an iteration."""
     rate, printed = account.tokens_per_second, account.printed_mfu
-    if rate is None or printed is None:
+    if rate is None or printed is None or not account.mfu_is_nanogpts:
         return None
     return printed * NANOGPT_PEAK_FLOPS * account.processes / rate.estimate
 
 
 def fitting_shapes(account: Account) -> list[Fit]:
-    """Layers x width that explain the printed MFU, or the printed number of parameters; nearest first.
+    """Layers x width that explain the printed MFU and the printed number of parameters; nearest first.
 
-    With nanoGPT's vocabulary and no biases unless told otherwise. A block size is needed.
+    Where none explains both, those that explain the number: evaluations may have pulled the MFU down. With
+    nanoGPT's vocabulary and no biases unless told otherwise. A block size is needed.
     """
-    told, block = flops_told(account), _int(account, "block_size")
-    if block is None or (told is None and account.told_parameters is None):
+    told, count = flops_told(account), account.told_parameters
+    both = _fitting(account, told, count)
+    return both if both or told is None else _fitting(account, None, count)
+
+
+def _fitting(account: Account, told: float | None, count: float | None) -> list[Fit]:
+    block = _int(account, "block_size")
+    if block is None or (told is None and count is None):
         return []
     known_layers, known_width = _int(account, "n_layer"), _int(account, "n_embd")
     layers = [known_layers] if known_layers else range(1, MOST_LAYERS + 1)
@@ -71,13 +79,11 @@ def fitting_shapes(account: Account) -> list[Fit]:
             shape = _shape(account, n_layer, n_embd, block)
             errors = [
                 (nanogpt_flops_per_token(shape) / told - 1, FITS) if told else None,
-                (parameters(shape).nanogpt / account.told_parameters - 1, TOLD_FITS)
-                if account.told_parameters
-                else None,
+                (parameters(shape).nanogpt / count - 1, TOLD_FITS) if count else None,
             ]
             found = [each for each in errors if each is not None]
             if all(abs(error) <= bound for error, bound in found):
-                fits.append(Fit(n_layer, n_embd, found[-1][0]))
+                fits.append(Fit(n_layer, n_embd, found[-1][0], by_mfu=told is not None))
     return sorted(fits, key=lambda fit: abs(fit.error))
 
 
@@ -95,11 +101,11 @@ def _of_model(account: Account) -> Iterator[Finding]:
     told, shape = flops_told(account), account.shape
     if shape is None or account.shape_found:
         fits = fitting_shapes(account)
-        if fits and (told or account.told_parameters):
+        if fits:
             block = _int(account, "block_size")
             assert block is not None, "there are no fits without it"
             yield _finding(
-                account, "model-from-numbers" if told else "model-from-count", "fact",
+                account, "model-from-numbers" if fits[0].by_mfu else "model-from-count", "fact",
                 flops_per_token=told,
                 fits=[
                     {
@@ -135,7 +141,7 @@ def _of_rate(account: Account) -> Iterator[Finding]:
             )
         elif card is None and account.foreign:
             yield _cards_by_rate(account, reached)
-    if printed is not None and (card is None or not card.name.startswith("A100")):
+    if printed is not None and account.mfu_is_nanogpts and not (card and card.name.startswith("A100")):
         yield _finding(
             account, "mfu-against-a100", "caution", mfu=printed, card=None if card is None else card.name
         )
@@ -164,7 +170,7 @@ def _poisoned(account: Account) -> Iterator[Finding]:
     timed = [step for step in account.steps if step.seconds]
     odd = [step for step in timed if not step.steady and step.iteration > 0]
     seconds = account.iteration_seconds
-    if not odd or seconds is None:
+    if not odd or seconds is None or not account.mfu_is_nanogpts:
         return
     longest = max(step.seconds or 0.0 for step in odd)
     pulled = 0.1 * (1 - seconds.estimate / longest)  # a tenth of the average is the newest one's
@@ -178,7 +184,7 @@ def _poisoned(account: Account) -> Iterator[Finding]:
 def _of_losses(account: Account) -> Iterator[Finding]:
     vocabulary = account.vocabulary or GPT2_VOCABULARY
     trained = [each for each in account.evals if each.iteration > 0 and math.isfinite(each.val_loss)]
-    if trained and min(each.val_loss for each in trained) > math.log(vocabulary):
+    if account.tells_perplexity:
         told = trained[-1].val_loss
         yield _finding(
             account, "perplexity-as-loss", "wrong",

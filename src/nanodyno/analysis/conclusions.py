@@ -223,7 +223,8 @@ def _next(comparison: Comparison, found: list[Finding]) -> Iterator[Finding]:
     nameless = tuple(a.name for a in comparison.accounts if a.card is None and a.foreign)
     if nameless:
         yield Finding("next-name-the-card", "next", nameless)
-    if "loss-noise-unknown" in codes or "no-common-loss" in codes:
+    told_losses = not any(account.tells_perplexity for account in comparison.accounts)
+    if "loss-noise-unknown" in codes or ("no-common-loss" in codes and told_losses):
         yield Finding("next-evaluate-more", "next", tuple(a.name for a in comparison.accounts))
 
 

@@ -50,12 +50,13 @@ def per_iteration(account: Account, axis: Axis) -> float | None:
 def losses_at_equal(accounts: Sequence[Account], axis: Axis) -> LossesAt | None:
     """Val losses at the furthest place that all have reached and one was evaluated at.
 
-    Runs without any stay out; None where less than two are left. Untrained models all stand at one place,
-    which is none.
+    Runs without any stay out, as do those that tell perplexities; None where less than two are left.
+    Untrained models all stand at one place, which is none.
     """
     moved = [
         (account, curve, pace)
         for account in accounts
+        if not account.tells_perplexity
         if (curve := _curve(account.evals)) and (pace := per_iteration(account, axis)) is not None
     ]
     if len(moved) < 2:
