@@ -79,7 +79,7 @@ BOTH_WAYS: dict[str, tuple[Runs, Runs]] = {
     "confounded": (CASE, settings(learning_rate=1e-3)),
     "one-change": (settings(batch_size=16, gradient_accumulation_steps=32), CASE),
     "one-known-change": (
-        [replace(each, settings={"learning_rate": each.settings["learning_rate"]}) for each in CASE],
+        [Account("a", {"learning_rate": 1e-3}), Account("b", {"learning_rate": 3e-4})],
         settings(learning_rate=1e-3),
     ),
     "settings-unknown": (CASE, SAME),

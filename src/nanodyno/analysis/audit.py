@@ -28,7 +28,8 @@ GOOD = 0.25
 LARGE_VOCABULARY = 30_000
 """Losses per token of a smaller one lie on another level."""
 LEAP = 1.25
-NAMED = 6
+NAMED, EXCLUDED = 6, 16
+"""Cards that are told of those that can, and of those that cannot, have done it."""
 GEFORCE = re.compile(r"RTX \d{4}( Ti| SUPER)*")
 
 
@@ -150,19 +151,28 @@ def _of_rate(account: Account) -> Iterator[Finding]:
 
 def _cards_by_rate(account: Account, reached: float) -> Finding:
     """GeForce cards that cannot do this, the fastest first, and the slowest ones that can."""
-    peaks = {
-        card.name: peak
-        for card in all_cards()
-        if GEFORCE.fullmatch(card.name) and (peak := card.peak_flops(account.dtype)) is not None
-    }
+    peaks = _geforce_peaks(account.dtype)
     ranked = sorted(peaks.items(), key=lambda item: item[1])
     excluded = [name for name, peak in ranked if reached > BOOST * peak]
     able = [{"card": name, "share": reached / peak} for name, peak in ranked if reached <= BOOST * peak]
     return _finding(
         account, "cards-by-rate", "fact",
-        flops_per_second=reached, excluded=excluded[::-1][:NAMED], excluded_count=len(excluded),
+        flops_per_second=reached, excluded=excluded[::-1][:EXCLUDED], excluded_count=len(excluded),
         able=able[:NAMED],
     )  # fmt: skip
+
+
+def _geforce_peaks(dtype: str) -> dict[str, float]:
+    """By name, and with the memory where that makes another peak."""
+    found = [
+        (card, peak)
+        for card in all_cards()
+        if GEFORCE.fullmatch(card.name) and (peak := card.peak_flops(dtype)) is not None
+    ]
+    of_name: dict[str, set[float]] = {}
+    for card, peak in found:
+        of_name.setdefault(card.name, set()).add(peak)
+    return {card.name if len(of_name[card.name]) == 1 else card.label: peak for card, peak in found}
 
 
 def _poisoned(account: Account) -> Iterator[Finding]:
