@@ -94,6 +94,11 @@ def test_two_untrained_models_have_no_loss_in_common() -> None:
     assert losses_at_equal([one, other], "tokens") is None
 
 
+def test_the_fall_from_the_untrained_model_is_no_noise() -> None:
+    trained = [Eval(at, 2.0 + 8.0 * at**-0.5) for at in range(25, 225, 25)]
+    assert noise_of([Eval(0, 10.9), *trained]) == noise_of(trained)
+
+
 def test_a_curve_can_be_read_up_to_where_its_evaluations_lie_too_far_apart() -> None:
     evals = [Eval(at, 5.0) for at in (0, 25, 50, 100, 300, 500)]
     assert last_of_stretches(evals) == [0, 100, 500]

@@ -94,9 +94,10 @@ def noise_of(evals: Sequence[Eval]) -> float | None:
     """Of one evaluation, judged by the last ones of the run.
 
     How far each lies off the line through its neighbours, less how far the next one does: a smooth curve
-    bends by nearly as much at both, and what is left of the difference is noise.
+    bends by nearly as much at both, and what is left of the difference is noise. The untrained model is left
+    out: the fall from it is steeper than any other.
     """
-    recent = _curve(evals)[-RECENT:]
+    recent = [point for point in _curve(evals) if point[0] > 0][-RECENT:]
     if len(recent) < ENOUGH_EVALS:
         return None
     bends = [_bend([x for x, _ in three]) for three in zip(recent, recent[1:], recent[2:], strict=False)]

@@ -120,7 +120,8 @@ def _telling(summary: Summary) -> dict[str, Any]:
     whole = asdict(summary)
     sizes = summary.parameters
     count = summary.counted_parameters if sizes is None else sizes.total
-    return {"parameters": count, **{name: whole[name] for name in TELLING}}
+    told = {"parameters": count, **{name: whole[name] for name in TELLING}}
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def _thinned_steps(run: Run) -> tuple[ImportedStep, ...]:
