@@ -22,6 +22,8 @@ def test_the_demo_trains_two_runs_and_samples_from_the_better_one(
     losses = {run["summary"]["name"]: run["summary"]["last_val"]["loss"] for run in document["runs"]}
     assert document["better"] == min(losses, key=lambda name: losses[name])
     assert document["sample"].startswith("def ")
+    (change,) = document["comparison"]["changes"]
+    assert (change["key"], change["before"], change["after"]) == ("n_embd", 128, 256)
 
 
 def test_an_interrupted_demo_goes_on_with_what_it_had(nanodyno: Callable[..., Any]) -> None:
@@ -34,5 +36,7 @@ def test_an_interrupted_demo_goes_on_with_what_it_had(nanodyno: Callable[..., An
     again = json.loads(nanodyno(*command).stdout)
     assert [run["summary"]["name"] for run in again["runs"]] == ["demo-narrow-1", "demo-wide-1"]
     assert sorted(path.name for path in Path("runs").iterdir()) == ["demo-narrow-1", "demo-wide-1"]
-    assert nanodyno(*command).exit_code == 0
+    shown = nanodyno(*command[:-1]).output
+    writes, compared = shown.index("writes"), shown.index("One thing changed (n_embd)")
+    assert writes < compared < shown.index("side by side") < shown.index("nanodyno compare demo-narrow-2")
     assert len(list(Path("runs").iterdir())) == 4

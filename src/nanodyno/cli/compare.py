@@ -18,11 +18,7 @@ Markdown = Annotated[bool, typer.Option("--markdown", help="The page as Markdown
 
 def compare(runs: Names, markdown: Markdown = False, json: Json = False) -> None:
     """Compare runs: what changed, speed and loss side by side, who is ahead on what, what does not follow."""
-    from nanodyno.analysis.account import account_of
-    from nanodyno.analysis.audit import with_found_shape
-    from nanodyno.analysis.compare import compare as compared
-    from nanodyno.analysis.compare import named_apart
-    from nanodyno.analysis.conclusions import conclusions
+    from nanodyno.analysis.conclusions import compared_runs
     from nanodyno.records.store import find_run, read_run
     from nanodyno.report.compare import comparison_document, comparison_page
     from nanodyno.report.document import to_json
@@ -30,9 +26,7 @@ def compare(runs: Names, markdown: Markdown = False, json: Json = False) -> None
 
     if len(runs) < 2:
         raise NanodynoError("a comparison takes two runs at least", "nanodyno runs lists those there are")
-    accounts = [with_found_shape(account_of(read_run(find_run(run, RUNS_FOLDER)))) for run in runs]
-    comparison = compared(named_apart(accounts))
-    findings = conclusions(comparison)
+    comparison, findings = compared_runs([read_run(find_run(run, RUNS_FOLDER)) for run in runs])
     if json:
         typer.echo(to_json(comparison_document(comparison, findings)))
     elif markdown:

@@ -1,4 +1,4 @@
-"""`nanodyno demo`: two small runs on the embedded corpus, side by side, on any machine and offline."""
+"""`nanodyno demo`: two small runs on the embedded corpus, compared, on any machine and offline."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +24,8 @@ HELD = frozenset({"compile", "kernels"})
 """Not tried in the demo: compiling takes longer than all of it."""
 SAMPLE_TOKENS = 240
 PROMPT = "def "
+COMPARED_SECTIONS = 3
+"""Of the page of `compare`: the answer, what changed, side by side."""
 
 
 def demo(
@@ -36,11 +38,13 @@ def demo(
     ] = True,
     json: Json = False,
 ) -> None:
-    """Tune a small GPT for this machine, train it and a wide one on Python's own source code, sample.
+    """Tune a small GPT for this machine, train it and a wide one on Python's own source code, compare them.
 
     Needs no GPU, no network and no data: a few minutes on two CPU cores.
     """
+    from nanodyno.analysis.conclusions import compared_runs
     from nanodyno.records.store import CHECKPOINTS_FOLDER
+    from nanodyno.report.compare import comparison_document
     from nanodyno.report.document import run_document, to_json
     from nanodyno.train.sampling import Dials, sample_text
 
@@ -55,8 +59,13 @@ def demo(
     dials = Dials(PROMPT, SAMPLE_TOKENS, temperature=0.7, top_k=40, seed=1337)
     text = PROMPT + "".join(sample_text(better.folder / CHECKPOINTS_FOLDER, dials, device))
     if json:
-        documents = [run_document(run, summary) for run, summary in results]
-        document = {"tuned": tuned, "runs": documents, "better": better.name, "sample": text}
+        document = {
+            "tuned": tuned,
+            "runs": [run_document(run, summary) for run, summary in results],
+            "better": better.name,
+            "sample": text,
+            "comparison": comparison_document(*compared_runs([run for run, _ in results])),
+        }
         typer.echo(to_json(document))
         return
     _show(results, better, text, console)
@@ -147,15 +156,23 @@ def _show(results: "list[tuple[Run, Summary]]", better: "Run", text: str, consol
     from rich.panel import Panel
     from rich.text import Text
 
+    from nanodyno.analysis.conclusions import compared_runs
+    from nanodyno.report.compare import comparison_page
+    from nanodyno.report.page import to_terminal
     from nanodyno.report.runs import loss_plot, runs_table
 
+    runs = [run for run, _ in results]
     console.print()
     console.print(runs_table(results, console.width))
     console.print()
-    console.print(loss_plot([run for run, _ in results], console.width))
+    console.print(loss_plot(runs, console.width))
     console.print()
     console.print(Panel(Text(text), title=f"{better.name} writes", title_align="left"))
+    console.print()
+    console.print(to_terminal(comparison_page(*compared_runs(runs))[:COMPARED_SECTIONS]))
+    console.print()
     hints = (
+        f"All of the comparison: `nanodyno compare {' '.join(run.name for run in runs)}`.",
         f"Go on: `nanodyno show {better.name}`, `nanodyno sample {better.name}`, `nanodyno runs`.",
         f"The runs are under {RUNS_FOLDER}/; `nanodyno train demo --max_iters=1000` trains longer.",
     )

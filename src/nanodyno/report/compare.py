@@ -16,7 +16,7 @@ ANSWERS = (
         "throughput-fell-rate-rose", "throughput-rose-rate-fell", "throughput-changed", "same-speed",
         "nothing-in-common",
     ),
-    ("confounded", "one-change", "no-change"),
+    ("confounded", "one-change", "one-known-change", "no-change"),
     (
         "no-evidence-for-learning-rate", "losses-on-other-data", "losses-of-different-models", "losses-apart",
         "losses-within-noise", "loss-noise-unknown", "same-loss", "no-common-loss",
@@ -36,7 +36,7 @@ MOVES: dict[Kind, tuple[str, str]] = {
     "other": ("not known", "not known"),
 }
 TITLES: dict[str, str] = {
-    "parameters": "parameters",
+    "parameters": "parameters (nanoGPT's count)",
     "tokens_per_iter": "tokens per iteration",
     "iteration_seconds": "time per iteration",
     "micro_step_seconds": "time per micro-batch",
@@ -67,7 +67,8 @@ _SHOWN: dict[str, Callable[[float], str]] = {
 
 def comparison_page(comparison: Comparison, findings: Sequence[Finding]) -> list[Section]:
     names = [account.name for account in comparison.accounts]
-    answer, told = _answer(findings)
+    several = len(names) > 2
+    answer, told = _answer(findings, several)
     rest = [each for each in findings if each not in told]
     sections = [Section(" and ".join(names) if len(names) == 2 else ", ".join(names), answer)]
     sections += [
@@ -86,23 +87,31 @@ def comparison_page(comparison: Comparison, findings: Sequence[Finding]) -> list
         ("next", "what to do next"),
     )
     for severity, title in titles:
-        sentences = tuple(words(each) for each in rest if each.severity == severity)
+        sentences = tuple(_named(each, several) for each in rest if each.severity == severity)
         if sentences:
             sections.append(Section(title, (Points(sentences),)))
     return sections
 
 
-def _answer(findings: Sequence[Finding]) -> tuple[tuple[str, ...], list[Finding]]:
+def _answer(findings: Sequence[Finding], several: bool) -> tuple[tuple[str, ...], list[Finding]]:
     told: list[Finding] = []
     for codes in ANSWERS:
         by_code = {each.code: each for each in reversed(findings)}
         told += [by_code[code] for code in codes if code in by_code][:1]
-    return tuple(_sentence(each) for each in told), told
+    return tuple(_sentence(each, several) for each in told), told
 
 
-def _sentence(finding: Finding) -> str:
-    """Capitalised, but for the name of a run, which is as its user wrote it."""
+def _named(finding: Finding, several: bool) -> str:
+    """Of several runs, with those two that it is about."""
     text = words(finding)
+    if several and len(finding.runs) == 2 and not all(name in text for name in finding.runs):
+        return f"{' and '.join(finding.runs)}: {text}"
+    return text
+
+
+def _sentence(finding: Finding, several: bool) -> str:
+    """Capitalised, but for the name of a run, which is as its user wrote it."""
+    text = _named(finding, several)
     return f"{text if text.startswith(finding.runs) else text[0].upper() + text[1:]}."
 
 

@@ -95,8 +95,12 @@ TEMPLATES: dict[str, str] = {
         "one thing changed ({changed}), so a difference between the runs is its, or chance: two runs of "
         "the same settings differ too"
     ),
+    "one-known-change": (
+        "of what both tell only {changed} differs, and {count} settings that matter are not told by both: no "
+        "difference between the runs is known to be its"
+    ),
     "settings-unknown": "not told by both, so they may have changed as well: {keys}",
-    "no-common-loss": "no val loss of the two belongs to the same amount of training",
+    "no-common-loss": "the two have no val losses that belong to the same amount of training",
     "losses-on-other-data": "the val losses, {losses} at {at}, are of different text: no comparison",
     "losses-of-different-models": (
         "the val losses, {losses} at {at}, belong to models of different size: their difference of "

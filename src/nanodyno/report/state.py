@@ -63,7 +63,8 @@ def _imported(run: Run) -> str:
     assert isinstance(run.record, ImportedRecord)
     origin = run.record.origin
     files = ", ".join(source.name for source in origin.files)
-    return f"imported: a log of {origin.program} ({files}), {run.record.started_at:%Y-%m-%d %H:%M} UTC"
+    what = "a result" if origin.files[0].kind == "result" else "a log"
+    return f"imported: {what} of {origin.program} ({files}), {run.record.started_at:%Y-%m-%d %H:%M} UTC"
 
 
 def moment(wall_time: float) -> str:
