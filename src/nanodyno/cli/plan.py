@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nanodyno.cli.options import Json, bytes_of, console_for, count_of
+from nanodyno.cli.options import Json, Lang, bytes_of, console_for, count_of
+from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
@@ -55,6 +56,11 @@ def plan(  # noqa: PLR0913 - one parameter per option
     cards: Annotated[
         bool, typer.Option("--cards", help="List every card that --gpu knows, and exit.")
     ] = False,
+    html: Html = None,
+    opened: Open = False,
+    form: Format = None,
+    out: Out = None,
+    lang: Lang = None,
     json: Json = False,
 ) -> None:
     """Predict, before running: does it fit, how fast, how long, what it costs. Nothing is run.
@@ -81,6 +87,7 @@ def plan(  # noqa: PLR0913 - one parameter per option
             f"a config comes before {source or 'everything else'}",
             "for example: nanodyno plan gpt2-768 --gpu H200",
         )
+    wanted = Wanted(html, opened, form, out, lang, json)
     loaded = load_settings(source)
     settings = override(loaded, parse_overrides(context.args))
     config = build_config(settings.values)
@@ -96,6 +103,7 @@ def plan(  # noqa: PLR0913 - one parameter per option
     wishes = Wishes(number, hours, price_kwh, price_hour)
     planned = make_plan(config, vocab_size, data_vocab_size, target, wishes)
 
+    from nanodyno.report.pages.plan import plan_report
     from nanodyno.report.plan import plan_document, plan_page
     from nanodyno.report.plan_facts import Source
 
@@ -106,9 +114,10 @@ def plan(  # noqa: PLR0913 - one parameter per option
         typer.echo(to_json(plan_document(planned, origin)))
         for note in notes:
             typer.echo(note, err=True)
-        return None
-    console = console_for(json)
-    console.print(plan_page(planned, origin, console.width))
+    elif not wanted.takes_stdout:
+        console = console_for(json)
+        console.print(plan_page(planned, origin, console.width))
+    deliver(wanted, lambda language: plan_report(planned, origin, language))
     return None
 
 

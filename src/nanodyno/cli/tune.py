@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from nanodyno.cli.options import INTERRUPTED, Json, bytes_of, console_for, seconds_of
+from nanodyno.cli.options import INTERRUPTED, Json, Lang, bytes_of, console_for, seconds_of
+from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver, refuse_unwritable
 from nanodyno.errors import NanodynoError, RunFailed
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from nanodyno.experiments.tune import Bench
     from nanodyno.experiments.wish import Wish
     from nanodyno.recipes import Settings
+    from nanodyno.report.language import Language
+    from nanodyno.report.page import Page
 
 DEFAULT_BUDGET = "5m"
 
@@ -59,6 +62,11 @@ def tune(  # noqa: PLR0913 - one parameter per option
             metavar="ADDRESS", help="Spread probes over a Ray cluster of equal cards: auto or HOST:PORT."
         ),
     ] = None,
+    html: Html = None,
+    opened: Open = False,
+    form: Format = None,
+    out: Out = None,
+    lang: Lang = None,
     json: Json = False,
 ) -> None:
     """Find the fastest micro-batch and switches for this machine; tokens per iteration stay as they are.
@@ -79,6 +87,7 @@ def tune(  # noqa: PLR0913 - one parameter per option
         raise NanodynoError(f"a config comes before {source}", "for example: nanodyno tune gpt2-768")
     changes = parse_overrides(context.args)
     settings = override(load_settings(source), changes)
+    wanted = Wanted(html, opened, form, out, lang, json)
     if write is not None:
         _refuse_unwritable(write)
     asked = Request(
@@ -92,7 +101,9 @@ def tune(  # noqa: PLR0913 - one parameter per option
     tuning = tuned(settings, asked, json)
     after = _changed(tuning, settings)
     how = f"nanodyno train {write}" if write else train_command(source, changes, settings, after)
-    _show(tuning, settings, how, json)
+    if json or not wanted.takes_stdout:
+        _show(tuning, settings, how, json)
+    deliver(wanted, lambda language: _report(tuning, settings.name, language))
     if write is not None and tuning.chosen is not None:
         _write(write, toml_text(after, tuning, settings.name))
     if tuning.interrupted:
@@ -219,6 +230,12 @@ def _show(tuning: "Tuning", settings: "Settings", how: str, json: bool) -> None:
         console.print(f"\ntrain with it: {how}", highlight=False, markup=False, soft_wrap=True)
 
 
+def _report(tuning: "Tuning", name: str, language: "Language") -> "Page":
+    from nanodyno.report.pages.tune import tune_report
+
+    return tune_report(tuning, name, language)
+
+
 def train_command(source: str, given: "Iterable[str]", before: "Settings", after: "Settings") -> str:
     """With the keys that were given, as far as they still hold, and all that has to be different."""
     changed = [key for key, value in after.values.items() if before.values.get(key) != value]
@@ -258,5 +275,4 @@ def _refuse_unwritable(path: Path) -> None:
     """Now, and not after minutes of measuring."""
     if path.suffix != ".toml":
         raise NanodynoError(f"--write {path}: not a .toml file", "name it tuned.toml, so that train takes it")
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise NanodynoError(f"--write {path}: no such folder", "make the folder first")
+    refuse_unwritable(path, "--write")

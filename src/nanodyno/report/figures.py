@@ -138,7 +138,9 @@ class Waterfall:
     def __post_init__(self) -> None:
         reached = self.before.value + sum(part.change for part in self.parts)
         scale = max(abs(self.before.value), abs(self.after.value))
-        assert math.isclose(reached, self.after.value, abs_tol=1e-6 * scale), "what is left over is a part too"
+        assert math.isclose(reached, self.after.value, abs_tol=1e-6 * scale), (
+            "what is left over is a part too"
+        )
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,16 @@ UNKNOWN = "-"
 
 
 def plan_page(plan: Plan, source: Source, width: int) -> RenderableType:
-    pieces: list[RenderableType] = [Text(_title(plan, source), style="bold"), Text(), _facts(plan, source)]
+    pieces: list[RenderableType] = [Text(title(plan, source), style="bold"), Text(), _facts(plan, source)]
     pieces += [Text(), candidates_table(plan), Text()]
     pieces.append(memory_bars(plan.candidates, plan.asked.setup.batch_size, plan.target.memory_bytes, width))
     if plan.asked.fits is False:
         pieces += [Text(), advice_table(plan.advice, plan.target.host_bytes)]
-    remarks = [*source.notes, *_remarks(plan)]
-    return Group(*pieces, *([Text()] if remarks else []), *(Text(remark, style="dim") for remark in remarks))
+    told = [*source.notes, *remarks(plan)]
+    return Group(*pieces, *([Text()] if told else []), *(Text(each, style="dim") for each in told))
 
 
-def _title(plan: Plan, source: Source) -> str:
+def title(plan: Plan, source: Source) -> str:
     if plan.target.name is None:
         return f"{source.title}, no card: predicted memory only"
     sure = "calibrated on this kind of card" if plan.verified else "unverified"
@@ -63,7 +63,7 @@ def candidates_table(plan: Plan) -> Table:
     return table
 
 
-def _remarks(plan: Plan) -> list[str]:
+def remarks(plan: Plan) -> list[str]:
     remarks: list[str] = []
     name, card = plan.target.name, plan.target.card
     if name is None:

@@ -41,7 +41,7 @@ def fact_rows(plan: Plan, source: Source) -> Rows:
         f"{setup.tokens_per_iter:,} tokens per iteration",
     )
     yield "way", _way_words(setup, plan.offloaded_bytes)
-    yield "fits", _fits_words(plan)
+    yield "fits", fits_words(plan)
     if plan.target.memory_bytes is not None:
         yield "limit", _limit_words(plan)
     if plan.asked.time is not None:
@@ -83,7 +83,7 @@ def _way_words(setup: Setup, offloaded_bytes: int) -> str:
     return ", ".join(switches)
 
 
-def _fits_words(plan: Plan) -> str:
+def fits_words(plan: Plan) -> str:
     total, limit = plan.asked.memory.total, plan.target.memory_bytes
     if limit is None:
         return f"needs {quantities.gib(total)}; a card (--gpu) or a --memory-limit tells whether it fits"

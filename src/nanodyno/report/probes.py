@@ -115,18 +115,18 @@ def call_words(comparison: Comparison) -> str:
 def bars(shares: Mapping[str, TimeShares], width: int) -> Table:
     """A row a part, a column a config; without room for bars the percentages alone."""
     room = (min(width, 120) - TITLE_WIDTH) // len(shares) - PERCENT_WIDTH - 3
-    longest = max(share for each in shares.values() for _, share in _rows(each))
+    longest = max(share for each in shares.values() for _, share in share_rows(each))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("where the time went", no_wrap=True)
     for name in shares:
         table.add_column(name if len(shares) > 1 else "", overflow="fold")
     for number, title in enumerate((*PARTS, "waiting for data", "idle")):
-        found = [dict(_rows(each))[title] for each in shares.values()]
+        found = [dict(share_rows(each))[title] for each in shares.values()]
         table.add_row(title, *(_bar(share, longest, min(room, MOST_BAR), COLOURS[number]) for share in found))
     return table
 
 
-def _rows(shares: TimeShares) -> list[tuple[str, float]]:
+def share_rows(shares: TimeShares) -> list[tuple[str, float]]:
     parts = [(str(part), shares.parts.get(part, 0.0)) for part in PARTS]
     return [*parts, ("waiting for data", shares.data), ("idle", shares.idle)]
 

@@ -38,8 +38,8 @@ def tune_page(tuning: Tuning, name: str, width: int) -> RenderableType:
     pieces: list[RenderableType] = [Text(title_words(tuning, name), style="bold"), Text()]
     if any(row.summary is not None for row in rows):
         pieces += [tune_table(rows, chosen, width), Text()]
-    if untried := list(_untried(rows)):
-        pieces += [*map(Text, untried), Text()]
+    if left := list(untried(rows)):
+        pieces += [*map(Text, left), Text()]
     pieces += [Text(line, style=style) for line, style in verdict_lines(tuning, rows)]
     curve = curve_of(rows, chosen)
     if len(curve) > 1:
@@ -48,10 +48,13 @@ def tune_page(tuning: Tuning, name: str, width: int) -> RenderableType:
     if found:
         indented = (Padding(words, (0, 0, 0, 2), expand=False) for words in map(Text, found))
         pieces += [Text(), Text("why", style="bold"), *indented]
+    told = remarks(tuning, rows)
+    return Group(*pieces, *([Text()] if told else []), *(Text(each, style="dim") for each in told))
+
+
+def remarks(tuning: Tuning, rows: Sequence[Row]) -> list[str]:
     predicted = any(row.summary is None and row.candidate.memory is not None for row in rows)
-    remarks = ["~ is predicted, not measured"] if predicted else []
-    remarks += [*_margin(tuning), *tuning.notes]
-    return Group(*pieces, *([Text()] if remarks else []), *(Text(each, style="dim") for each in remarks))
+    return [*(["~ is predicted, not measured"] if predicted else []), *_margin(tuning), *tuning.notes]
 
 
 def title_words(tuning: Tuning, name: str) -> str:
@@ -114,7 +117,7 @@ def _predicted(candidate: Candidate) -> str:
     return UNKNOWN if candidate.memory is None else f"~{quantities.gib(candidate.memory.allocated)}"
 
 
-def _untried(rows: Sequence[Row]) -> Iterator[str]:
+def untried(rows: Sequence[Row]) -> Iterator[str]:
     """Why rows have no figures, each reason once."""
     by_words: dict[str, list[str]] = {}
     for row in rows:
@@ -145,7 +148,7 @@ def verdict_lines(tuning: Tuning, rows: Sequence[Row]) -> Iterator[tuple[str, st
     afresh = "" if chosen.is_final else "; by the search alone, not measured afresh"
     word = "the best so far" if tuning.interrupted else "chosen"
     yield f"{word}: {chosen.name}: {rate_words(chosen)}, {memory_words(chosen)}{afresh}", "bold green"
-    asked = next((row for row in rows if _is_asked(row, tuning)), None)
+    asked = next((row for row in rows if is_asked(row, tuning)), None)
     if (
         asked is not None
         and asked.name != chosen.name
@@ -160,7 +163,7 @@ def verdict_lines(tuning: Tuning, rows: Sequence[Row]) -> Iterator[tuple[str, st
         yield f"  {each.config}: {change:+.1f}%, {call_words(each)}", ""
 
 
-def _is_asked(row: Row, tuning: Tuning) -> bool:
+def is_asked(row: Row, tuning: Tuning) -> bool:
     same = row.candidate.batch_size == tuning.asked.batch_size
     return same and not row.candidate.variant and row.summary is not None
 

@@ -6,6 +6,7 @@ from importlib.resources import files
 from nanodyno.report.figures import Band, Bars, Figure, Intervals, Lines, Stacks, Waterfall
 from nanodyno.report.html.frame import Drawing
 from nanodyno.report.html.lines import draw_band, draw_lines
+from nanodyno.report.html.palette import LIGHT, variables
 from nanodyno.report.html.rows import draw_bars, draw_intervals, draw_stacks, draw_waterfall
 from nanodyno.report.html.svg import element, shown
 
@@ -26,7 +27,8 @@ def svg_file(figure: Figure) -> str:
     drawn = _drawn(figure, WIDE, key)
     width, height = WIDE + 2 * MARGIN, drawn.height + 2 * MARGIN
     ground = element("rect", x=-MARGIN, y=-MARGIN, width=width, height=height, fill="#ffffff")
-    style = element("style", files("nanodyno.report.html").joinpath("figure.css").read_text(encoding="utf-8"))
+    rules = files("nanodyno.report.html").joinpath("figure.css").read_text(encoding="utf-8")
+    style = element("style", f"svg {{{variables(LIGHT)}}}\n{rules}")
     framed = Drawing(style + ground + drawn.content, height)
     box = f"{-MARGIN} {-MARGIN} {width} {height:.0f}"
     return _element(figure, framed, key, box, (width, height), xmlns="http://www.w3.org/2000/svg") + "\n"

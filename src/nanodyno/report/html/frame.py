@@ -26,6 +26,7 @@ class Drawing:
 @dataclass(frozen=True)
 class Label:
     words: str
+    x: float
     y: float
     kind: str
     """Of the line that it belongs to."""
@@ -97,19 +98,25 @@ def label_room(words: Sequence[str], width: float) -> float:
     return min(MOST_LABEL, max(map(width_of, words))) + 14
 
 
-def end_labels(labels: Sequence[Label], x: Scale, y: Scale) -> str:
-    """Each as near to the end of its line as the others allow."""
+def end_labels(labels: Sequence[Label], y: Scale) -> str:
+    """Each at the end of its line, or as near to it as the others allow."""
     placed: list[str] = []
-    least = y.end
+    taken: list[tuple[float, float, float]] = []
     for label in sorted(labels, key=lambda each: each.y):
-        at = max(label.y, least)
-        least = at + LINE_HEIGHT
-        placed.append(text(cut(label.words, MOST_LABEL), x.end + 8, at + 4, f"name {label.kind}"))
+        words = cut(label.words, MOST_LABEL)
+        left, right, at = label.x + 8, label.x + 8 + width_of(words), max(label.y, y.end)
+        while any(
+            at - LINE_HEIGHT < other < at + LINE_HEIGHT and left < end and begin < right
+            for begin, end, other in taken
+        ):
+            at += 1
+        taken.append((left, right, at))
+        placed.append(text(words, left, at + 4, f"name {label.kind}"))
     return "".join(placed)
 
 
 def legend(labels: Sequence[tuple[str, str]], width: float) -> tuple[str, int]:
-    """Labels in lines above a narrow picture, each (words, kind of its line), and how many lines they take."""
+    """Labels in rows above a narrow picture, each (words, kind of its line); and how many rows they take."""
     placed: list[str] = []
     x, row = 0.0, 0
     for words, kind in labels:

@@ -30,7 +30,7 @@ def draw_lines(figure: Lines, width: float, key: str) -> Drawing:
     )
     content.append(_beyond(series, frame, figure.y.words))
     if not space.is_narrow:
-        content.append(end_labels(_ends(series, frame), frame.x, frame.y))
+        content.append(end_labels(_ends(series, frame), frame.y))
     return Drawing("".join(content), frame.height)
 
 
@@ -57,14 +57,12 @@ def draw_band(figure: Band, width: float, key: str) -> Drawing:
         ends = _ends(series, frame)
         if places:
             middle = frame.y.within((figure.median.points[-1][1] + high[-1]) / 2)
-            ends.append(Label(figure.band_label, middle - 14, "quiet"))
-        content.append(end_labels(ends, frame.x, frame.y))
+            ends.append(Label(figure.band_label, frame.x.at(places[-1]), middle - 14, "quiet"))
+        content.append(end_labels(ends, frame.y))
     return Drawing("".join(content), frame.height)
 
 
-def _labelled(
-    series: Sequence[Series], width: float, *more: tuple[str, str]
-) -> tuple[str, Space]:
+def _labelled(series: Sequence[Series], width: float, *more: tuple[str, str]) -> tuple[str, Space]:
     """What stands above the picture, and what it is to leave free."""
     labels = [(each.label, _kind(each)) for each in series if each.label] + list(more)
     room = label_room([words for words, _ in labels], width)
@@ -104,14 +102,23 @@ def _drawn(series: Series, frame: Frame) -> str:
     drawn = path(points, kind) if len(points) > 1 else ""
     if len(points) == 1 or (series.manner == "curve" and len(points) <= MOST_MARKED):
         drawn += "".join(
-            element("circle", cx=x, cy=y, r=2.6, class_=f"point c{series.colour % COLOURS}") for x, y in points
+            element("circle", cx=x, cy=y, r=2.6, class_=f"point c{series.colour % COLOURS}")
+            for x, y in points
         )
     return drawn
 
 
 def _ends(series: Sequence[Series], frame: Frame) -> list[Label]:
-    ends = ((each, each.points[-1][1]) for each in series if each.label)
-    return [Label(each.label, frame.y.within(last), f"t{each.colour % COLOURS}") for each, last in ends]
+    ends = ((each, *each.points[-1]) for each in series if each.label)
+    return [
+        Label(
+            each.label,
+            frame.x.at(x),
+            frame.y.within(y),
+            "quiet" if each.manner == "beside" else f"t{each.colour % COLOURS}",
+        )
+        for each, x, y in ends
+    ]
 
 
 def _beyond(series: Sequence[Series], frame: Frame, words: object) -> str:

@@ -63,10 +63,10 @@ def draw_intervals(figure: Intervals, width: float, key: str) -> Drawing:
     beside = BESIDE_BAR + amounts + 3 * GAP if has_beside else 0.0
     layout = _layout([row.label for row in rows], [row.words for row in rows], width, beside)
     x = Scale(*_range(figure), layout.left, layout.right)
-    content = [text(figure.axis.label, layout.left, EM, "axis")]
+    content = [text(figure.axis.label, layout.left, EM, "axis")] if figure.axis.label else []
     if has_beside:
         content.append(text(figure.beside_label, layout.words_end + 2 * GAP, EM, "axis"))
-    y = TOP
+    y = TOP if content else 2.0
     for row in rows:
         content.append(layout.label(row.label, y, "name strong" if row.chosen else "name"))
         content.append(layout.words(_narrow_words(row, layout), y, "value strong" if row.chosen else "value"))
@@ -74,7 +74,9 @@ def draw_intervals(figure: Intervals, width: float, key: str) -> Drawing:
         if has_beside and row.beside is not None:
             most = max(each.beside or 0 for each in rows) or 1
             begin = layout.words_end + 2 * GAP
-            content.append(rectangle(begin, y + 3, begin + BESIDE_BAR * row.beside / most, BAR - 6, "quiet-bar"))
+            content.append(
+                rectangle(begin, y + 3, begin + BESIDE_BAR * row.beside / most, BAR - 6, "quiet-bar")
+            )
             content.append(text(row.beside_words, width, y + BAR / 2 + 4.5, "value", "end"))
         y += layout.row
     if not figure.from_zero:
@@ -106,7 +108,9 @@ def _estimate(row: Estimate, x: Scale, y: float, from_zero: bool) -> list[str]:
     if not from_zero:
         drawn.append(line(x.begin, middle, x.end, middle, "grid"))
     if row.low is not None and row.high is not None:
-        drawn += _whisker(x.within(row.low), x.within(row.high), middle, "whisker" if from_zero else f"line {kind}")
+        drawn += _whisker(
+            x.within(row.low), x.within(row.high), middle, "whisker" if from_zero else f"line {kind}"
+        )
     if not from_zero:
         point = "point chosen" if row.chosen else "point open"
         drawn.append(element("circle", cx=x.at(row.value), cy=middle, r=5, class_=f"{point} {kind}"))
@@ -131,7 +135,9 @@ def draw_bars(figure: Bars, width: float, key: str) -> Drawing:
     del key
     words = [each for row in figure.rows for each in row.words]
     layout = _layout([row.label for row in figure.rows], words, width)
-    x = Scale(*spanning([value for row in figure.rows for value in row.values], True), layout.left, layout.right)
+    x = Scale(
+        *spanning([value for row in figure.rows for value in row.values], True), layout.left, layout.right
+    )
     groups = [(name, f"swatch-bar c{number % 5}") for number, name in enumerate(figure.groups)]
     above, lines = legend(groups, width)
     content = [above]
@@ -142,7 +148,9 @@ def draw_bars(figure: Bars, width: float, key: str) -> Drawing:
             at = layout.bar_y(y)
             content.append(rectangle(x.at(0), at, x.at(value), BAR, f"bar c{number % 5}"))
             if layout.narrow and len(row.values) > 1:
-                content.append(text(said, min(x.at(value) + 6, width - width_of(said)), at + BAR / 2 + 4.5, "value"))
+                content.append(
+                    text(said, min(x.at(value) + 6, width - width_of(said)), at + BAR / 2 + 4.5, "value")
+                )
             else:
                 content.append(layout.words(said, y))
             y += BAR + 3

@@ -1,4 +1,4 @@
-"""Many points made few without losing a spike: of each column of the picture the first, lowest, highest, last."""
+"""Many points made few without losing a spike: the first, lowest, highest and last of each column."""
 
 from collections.abc import Sequence
 
