@@ -62,7 +62,10 @@ class Estimate:
 class Intervals:
     title: str
     description: str
-    axis: Axis
+    label: str
+    """Of what the rows are."""
+    words: Callable[[float], str]
+    """Of a tick."""
     rows: tuple[Estimate, ...]
     from_zero: bool = True
     """Bars from zero; otherwise points on an axis that shows their differences."""
@@ -75,6 +78,8 @@ class Bar:
     values: tuple[float, ...]
     """One for each group."""
     words: tuple[str, ...]
+    colour: int = 0
+    """Where there is one group."""
 
 
 @dataclass(frozen=True)

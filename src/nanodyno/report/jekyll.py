@@ -1,4 +1,4 @@
-"""A page as Markdown with its pictures as files, for people who keep their notes in a repository or a blog."""
+"""A page as Markdown with its pictures as files, for those who keep notes in a repository or on a blog."""
 
 import json
 import re

@@ -30,7 +30,9 @@ from nanodyno.report.page import (
 
 ALONE = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
 """What a browser is to hold the page to: it loads nothing."""
-_CODE = re.compile(r"`([^`]+)`|(?<![\w-])(--?[a-z][\w-]*(?:=[^\s,;)]+)?|[a-z]+(?:_[a-z0-9]+)+)(?![\w])")
+_CODE = re.compile(
+    r"`([^`]+)`|(?<![\w-])(--?[a-z][\w-]*(?:=[^\s,;)]+)?|[a-z]+(?:_[a-z0-9]+)+(?:=[^\s,;)]+)?)(?![\w])"
+)
 
 
 def to_html(page: Page, language: Language, made_at: datetime) -> str:
@@ -142,15 +144,15 @@ class _Writer:
     def _table(self, table: Table, title: str) -> str:
         is_facts = not any(table.headers)
         heads = "".join(
-            f'<th scope="col"{_cell_class(table, place)}>{self.words(head)}</th>'
+            f'<th scope="col"{_head(table, place)}>{self.words(head)}</th>'
             if head
-            else f"<td{_cell_class(table, place)}></td>"
+            else f"<td{_head(table, place)}></td>"
             for place, head in enumerate(table.headers)
         )
         head = "" if is_facts else f"<thead><tr>{heads}</tr></thead>"
         rows = "\n".join(self._row(table, row) for row in table.rows)
         caption = f"<caption>{self.words(title)}</caption>"
-        kind = ' class="facts"' if is_facts else ""
+        kind = ' class="facts"' if is_facts else ' class="cards"' if len(table.headers) > 2 else ""
         label = escape(title)
         body = f"<table{kind}>{caption}{head}<tbody>\n{rows}\n</tbody></table>"
         return f'<div class="scroll" role="region" tabindex="0" aria-label="{label}">{body}</div>'
@@ -158,7 +160,7 @@ class _Writer:
     def _row(self, table: Table, row: Sequence[str]) -> str:
         cells = [f'<th scope="row">{self.words(row[0])}</th>']
         cells += [
-            f"<td{_cell_class(table, place)}><bdi>{self.words(cell)}</bdi></td>"
+            f"<td{_cell(table, place, cell)}><bdi>{self.words(cell)}</bdi></td>"
             for place, cell in enumerate(row)
             if place
         ]
@@ -193,11 +195,19 @@ class _Writer:
             f'<div class="{kind}">{svg(figure, width, f"f{number}-{kind}")}</div>'
             for kind, width in (("wide", WIDE), ("slim", SLIM))
         )
-        return f'<figure><figcaption>{said}</figcaption><div class="picture" dir="ltr">{wide}{slim}</div></figure>'
+        picture = f'<div class="picture" dir="ltr">{wide}{slim}</div>'
+        return f"<figure><figcaption>{said}</figcaption>{picture}</figure>"
 
 
-def _cell_class(table: Table, place: int) -> str:
-    return ' class="figure-cell"' if is_figure(table, place) else ""
+def _head(table: Table, place: int) -> str:
+    return ' class="figure-cell"' if place and is_figure(table, place) else ""
+
+
+def _cell(table: Table, place: int, words: str) -> str:
+    """On a phone, where a row is a card, each cell says what it is of, and an empty one is left out."""
+    kinds = (["figure-cell"] if is_figure(table, place) else []) + ([] if words else ["blank"])
+    kind = f' class="{" ".join(kinds)}"' if kinds else ""
+    return kind + (f' data-label="{shown(table.headers[place])}"' if table.headers[place] else "")
 
 
 @cache

@@ -28,7 +28,7 @@ def draw_lines(figure: Lines, width: float, key: str) -> Drawing:
     content.append(
         element("g", *(_drawn(each, frame) for each in series), clip_path=f"url(#{key}-clip)", class_="lines")
     )
-    content.append(_beyond(series, frame, figure.y.words))
+    content.append(_beyond(series, frame))
     if not space.is_narrow:
         content.append(end_labels(_ends(series, frame), frame.y))
     return Drawing("".join(content), frame.height)
@@ -121,15 +121,16 @@ def _ends(series: Sequence[Series], frame: Frame) -> list[Label]:
     ]
 
 
-def _beyond(series: Sequence[Series], frame: Frame, words: object) -> str:
+def _beyond(series: Sequence[Series], frame: Frame) -> str:
     """An arrow for each stretch of points above the picture, with the highest value in words."""
-    assert callable(words)
     marks: list[str] = []
     for each in series:
         stretch: list[Point] = []
         for point in [*each.points, (0.0, float("-inf"))]:
             if point[1] > frame.y.high:
                 stretch.append(point)
+            elif stretch and stretch[0] == each.points[0] and len(stretch) < len(each.points):
+                stretch = []  # its first fall, which is seen to come from above
             elif stretch:
                 x, y = max(stretch, key=lambda found: found[1])
                 marks.append(_arrow(frame.x.at(x), frame.y.end, f"c{each.colour % COLOURS}", f"{y:.4g}"))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from nanodyno.report.figures import Bars, Estimate, Intervals, Stacks, Waterfall
 from nanodyno.report.html.frame import NARROW, TOP, Drawing, legend
 from nanodyno.report.html.scales import Scale, spanning, ticks
-from nanodyno.report.html.svg import EM, cut, element, line, rectangle, text, width_of
+from nanodyno.report.html.svg import EM, cut, element, line, path, rectangle, text, width_of
 
 BAR = 16.0
 ROW, TALL_ROW = 32.0, 48.0
@@ -63,7 +63,7 @@ def draw_intervals(figure: Intervals, width: float, key: str) -> Drawing:
     beside = BESIDE_BAR + amounts + 3 * GAP if has_beside else 0.0
     layout = _layout([row.label for row in rows], [row.words for row in rows], width, beside)
     x = Scale(*_range(figure), layout.left, layout.right)
-    content = [text(figure.axis.label, layout.left, EM, "axis")] if figure.axis.label else []
+    content = [text(figure.label, 0, EM, "axis")] if figure.label else []
     if has_beside:
         content.append(text(figure.beside_label, layout.words_end + 2 * GAP, EM, "axis"))
     y = TOP if content else 2.0
@@ -124,10 +124,10 @@ def _whisker(low: float, high: float, y: float, kind: str) -> list[str]:
 
 def _ruler(figure: Intervals, x: Scale, y: float) -> list[str]:
     drawn = [line(x.begin, y, x.end, y, "base")]
-    room = max(width_of(figure.axis.words(each)) for each in (x.low, x.high)) + 24
+    room = max(width_of(figure.words(each)) for each in (x.low, x.high)) + 24
     for mark in ticks(x.low, x.high, max(2, int((x.end - x.begin) / room))):
         drawn.append(line(x.at(mark), y, x.at(mark), y + 4, "base"))
-        drawn.append(text(figure.axis.words(mark), x.at(mark), y + 18, "tick", "middle"))
+        drawn.append(text(figure.words(mark), x.at(mark), y + 18, "tick", "middle"))
     return drawn
 
 
@@ -146,7 +146,7 @@ def draw_bars(figure: Bars, width: float, key: str) -> Drawing:
         content.append(layout.label(row.label, y, "name"))
         for number, (value, said) in enumerate(zip(row.values, row.words, strict=True)):
             at = layout.bar_y(y)
-            content.append(rectangle(x.at(0), at, x.at(value), BAR, f"bar c{number % 5}"))
+            content.append(rectangle(x.at(0), at, x.at(value), BAR, f"bar c{(number or row.colour) % 5}"))
             if layout.narrow and len(row.values) > 1:
                 content.append(
                     text(said, min(x.at(value) + 6, width - width_of(said)), at + BAR / 2 + 4.5, "value")
@@ -177,12 +177,19 @@ def draw_stacks(figure: Stacks, width: float, key: str) -> Drawing:
             if size > 0 and begin < end:
                 at = layout.bar_y(y)
                 content.append(rectangle(x.at(begin), at, x.within(reached), BAR, f"bar part c{number % 5}"))
+        if reached > end * 1.0001:
+            content.append(_cut_off(x.end, layout.bar_y(y)))
         y += layout.row
     if figure.limit is not None:
         at = x.at(figure.limit)
         content.append(line(at, first - 6, at, y - layout.row + layout.bar_y(0) + BAR + 6, "limit"))
         content.append(text(figure.limit_words, at, first - 10, "name", "end"))
     return Drawing("".join(content), y)
+
+
+def _cut_off(x: float, y: float) -> str:
+    """That a bar goes on beyond the picture."""
+    return path([(x - 9, y - 3), (x - 3, y + BAR / 2), (x - 9, y + BAR + 3)], "cut")
 
 
 def draw_waterfall(figure: Waterfall, width: float, key: str) -> Drawing:

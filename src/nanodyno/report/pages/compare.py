@@ -6,7 +6,7 @@ from nanodyno.analysis.compare import Comparison, Metric
 from nanodyno.analysis.findings import Finding
 from nanodyno.report import quantities as q
 from nanodyno.report.compare import comparison_page
-from nanodyno.report.figures import Axis, Estimate, Intervals
+from nanodyno.report.figures import Estimate, Intervals
 from nanodyno.report.language import Language, message
 from nanodyno.report.page import Page, Part, Section
 from nanodyno.report.pages.behind import derivations
@@ -66,7 +66,7 @@ def _rates(
     absent = [each.name for each in comparison.accounts if each.name not in metric.values]
     if absent:
         description += " " + language.say("Not known of {runs}.", runs=language.joined(absent))
-    return Intervals(language.say(title), description, Axis(""), rows)
+    return Intervals(language.say(title), description, "", lambda value: words(value, language), rows)
 
 
 def _memory(comparison: Comparison, language: Language) -> Intervals | None:
@@ -79,7 +79,9 @@ def _memory(comparison: Comparison, language: Language) -> Intervals | None:
         if (found := metric.values.get(account.name)) is not None
     )
     description = language.say("The most that the allocator handed out at once.")
-    return Intervals(language.say("Peak memory"), description, Axis(""), rows)
+    return Intervals(
+        language.say("Peak memory"), description, "", lambda value: q.gib(int(value), language), rows
+    )
 
 
 def _metric(comparison: Comparison, name: str) -> Metric | None:

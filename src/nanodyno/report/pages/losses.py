@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from nanodyno.analysis.account import Account
 from nanodyno.analysis.curves import Axis as CurveAxis
 from nanodyno.analysis.curves import per_iteration
-from nanodyno.report import quantities as q
 from nanodyno.report.figures import Axis, Lines, Series, finite
 from nanodyno.report.language import Language, message
 from nanodyno.report.page import Choice, Part
 
+SIZES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
 OVER: tuple[tuple[CurveAxis, str, str], ...] = (
     ("tokens", message("tokens"), message("Loss over tokens")),
     ("seconds", message("time"), message("Loss over time")),
@@ -58,9 +58,11 @@ def _series(account: Account, step: float, number: int, runs: int) -> tuple[Seri
     )
     name = account.name
     colour = number if runs > 1 else 0
+    last = max((points[-1][0] for points in (val, train) if points), default=0.0)
+    is_val = bool(val) and val[-1][0] >= last
     return (
-        Series("" if val else name, train, colour, "samples"),
-        Series(name, val, colour),
+        Series("" if is_val else name, train, colour, "samples"),
+        Series(name if is_val else "", val, colour),
     )
 
 
@@ -83,8 +85,14 @@ def _description(
 
 def _axis(axis: CurveAxis, end: float, language: Language) -> Axis:
     if axis == "tokens":
-        return Axis(language.say("tokens"), lambda value: q.count(value, language))
+        return Axis(language.say("tokens"), lambda value: _round(value, language))
     if axis == "seconds":
         _, unit, label = next(each for each in TIMES if end >= each[0])
         return Axis(language.say(label), lambda value: language.marks(f"{value:g}"), unit)
     return Axis(language.say("iterations"), lambda value: language.number(value, ",.0f"))
+
+
+def _round(value: float, language: Language) -> str:
+    """A tick: 100M, 2.5B."""
+    size, letter = next((each for each in SIZES if value >= each[0]), (1.0, ""))
+    return f"{language.number(value / size, 'g')}{letter}"

@@ -3,7 +3,7 @@
 from nanodyno.costs.plan import Candidate, Plan
 from nanodyno.report import quantities as q
 from nanodyno.report.advice import advice_table
-from nanodyno.report.figures import Axis, Bar, Bars, Estimate, Intervals, Stack, Stacks
+from nanodyno.report.figures import Bar, Bars, Estimate, Intervals, Stack, Stacks
 from nanodyno.report.language import Language, message
 from nanodyno.report.page import Page, Part, Section, Table, Tile, Tiles, from_terminal
 from nanodyno.report.plan import candidates_table, remarks, title
@@ -71,7 +71,11 @@ def _answer(plan: Plan, language: Language) -> tuple[Part, ...]:
                 q.duration(plan.bill.hours * 3600, language),
             )
         )
-    return f"{fits[0].upper()}{fits[1:]}.", Tiles(tuple(tiles))
+    answer = f"{fits[0].upper()}{fits[1:]}"
+    asked = plan.target.memory_bytes is not None
+    return language.say("Does it fit? {answer}.", answer=answer) if asked else f"{answer}.", Tiles(
+        tuple(tiles)
+    )
 
 
 def _by_micro_batch(plan: Plan, language: Language) -> Stacks:
@@ -98,7 +102,7 @@ def _by_micro_batch(plan: Plan, language: Language) -> Stacks:
 def _by_component(asked: Candidate, language: Language) -> Bars:
     parts = {key: size for key, size in asked.memory.components.items() if size}
     rows = tuple(
-        Bar(language.say(COMPONENTS[key]), (float(size),), (q.gib(size, language),))
+        Bar(language.say(COMPONENTS[key]), (float(size),), (q.gib(size, language),), _group(key))
         for key, size in parts.items()
     )
     size = str(asked.setup.batch_size)
@@ -107,6 +111,11 @@ def _by_component(asked: Candidate, language: Language) -> Bars:
         language.say("At the moment when all of them together are the most. Predicted."),
         rows,
     )
+
+
+def _group(component: str) -> int:
+    """The colour of the part that it is of."""
+    return next(number for number, (_, keys) in enumerate(GROUPS) if component in keys)
 
 
 def _speed(plan: Plan, language: Language) -> Part:
@@ -127,6 +136,7 @@ def _speed(plan: Plan, language: Language) -> Part:
     return Intervals(
         language.say("Tokens per second over micro-batch"),
         language.say("Predicted, not measured."),
-        Axis(language.say("tokens per second")),
+        language.say("micro-batch"),
+        lambda value: q.about(value, language=language),
         rows,
     )

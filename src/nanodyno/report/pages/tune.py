@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from nanodyno.analysis.tune_findings import tune_findings
 from nanodyno.analysis.tuning import Row, Tuning, curve_of, rows_of
 from nanodyno.report import quantities as q
-from nanodyno.report.figures import Axis, Bar, Bars, Estimate, Intervals
+from nanodyno.report.figures import Bar, Bars, Estimate, Intervals
 from nanodyno.report.language import Language
 from nanodyno.report.page import Page, Part, Points, Section, Tile, Tiles, from_terminal
 from nanodyno.report.pages.behind import numbers_table
@@ -81,7 +81,8 @@ def _curve(curve: Sequence[Row], chosen: str | None, language: Language) -> Part
             "The fastest switches of each micro-batch; the filled one is chosen. A bar across a point is the "
             "95% interval of what was measured afresh; without one it is of the search alone."
         ),
-        Axis(language.say("tokens per second"), lambda value: q.rate(value, language)),
+        language.say("micro-batch"),
+        lambda value: q.rate(value, language),
         rows,
         from_zero=False,
         beside_label=language.say("memory"),
