@@ -1,11 +1,13 @@
 """`nanodyno demo`: two small runs on the embedded corpus, side by side, on any machine and offline."""
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nanodyno.cli.options import INTERRUPTED, RUNS_FOLDER, Json, console_for
+from nanodyno.cli.options import INTERRUPTED, RUNS_FOLDER, Json, Lang, console_for
+from nanodyno.cli.reporting import Html, Open, Wanted, deliver
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
@@ -14,10 +16,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from nanodyno.analysis.summary import Summary
+    from nanodyno.analysis.tuning import Tuning
     from nanodyno.config import RunConfig
     from nanodyno.recipes import Settings
     from nanodyno.records.store import Run
+    from nanodyno.report.language import Language
+    from nanodyno.report.page import Page
 
+REPORT = RUNS_FOLDER / "demo.html"
 WIDTHS = {"demo-narrow": 128, "demo-wide": 256}
 TUNE_BUDGET = "45s"
 HELD = frozenset({"compile", "kernels"})
@@ -26,7 +32,7 @@ SAMPLE_TOKENS = 240
 PROMPT = "def "
 
 
-def demo(
+def demo(  # noqa: PLR0913 - one parameter per option
     max_iters: Annotated[
         int | None, typer.Option(min=1, help="Iterations of each run; fewer is quicker and learns less.")
     ] = None,
@@ -34,6 +40,9 @@ def demo(
     tune: Annotated[
         bool, typer.Option(help="First find the micro-batch that is the fastest here: under a minute.")
     ] = True,
+    html: Html = None,
+    opened: Open = False,
+    lang: Lang = None,
     json: Json = False,
 ) -> None:
     """Tune a small GPT for this machine, train it and a wide one on Python's own source code, sample.
@@ -44,11 +53,13 @@ def demo(
     from nanodyno.report.document import run_document, to_json
     from nanodyno.train.sampling import Dials, sample_text
 
+    wanted = Wanted(html, opened, lang=lang, json=json)
     console = console_for(json)
     console.print(
         "Two GPTs on the source code of Python's standard library, one twice as wide.", style="bold"
     )
-    tuned = _tuned(device, json, console) if tune else {}
+    tuning = _tuned(device, json, console) if tune else None
+    tuned = _changes(tuning)
     configs = {stem: _config(width, max_iters, device, tuned) for stem, width in WIDTHS.items()}
     results = [_train(stem, folder, configs[stem], console) for stem, folder in _folders(configs).items()]
     better = min(results, key=lambda result: _val_loss(result[1]))[0]
@@ -58,8 +69,25 @@ def demo(
         documents = [run_document(run, summary) for run, summary in results]
         document = {"tuned": tuned, "runs": documents, "better": better.name, "sample": text}
         typer.echo(to_json(document))
-        return
-    _show(results, better, text, console)
+    else:
+        _show(results, better, text, console)
+    runs = [run for run, _ in results]
+    deliver(
+        replace(wanted, html=html or REPORT),
+        lambda language: _report(runs, tuning, (better.name, text), language),
+    )
+
+
+def _report(
+    runs: "list[Run]", tuning: "Tuning | None", written: tuple[str, str], language: "Language"
+) -> "Page":
+    from nanodyno.analysis.account import account_of
+    from nanodyno.analysis.compare import compare
+    from nanodyno.analysis.conclusions import conclusions
+    from nanodyno.report.pages.demo import demo_report
+
+    comparison = compare([account_of(run) for run in runs])
+    return demo_report(comparison, conclusions(comparison), tuning, written, language)
 
 
 def _settings(width: int, device: str) -> "Settings":
@@ -77,11 +105,18 @@ def _config(width: int, max_iters: int | None, device: str, tuned: "dict[str, ob
     return build_config(with_changes(settings, build_config(settings.values), changes).values)
 
 
-def _tuned(device: str, json: bool, console: "Console") -> "dict[str, object]":
+def _changes(tuning: "Tuning | None") -> "dict[str, object]":
     """What makes the narrow one fastest on this machine; nothing where there was no time to find out."""
+    from nanodyno.experiments.wish import tuned_settings
+
+    if tuning is None or tuning.chosen is None:
+        return {}
+    return tuned_settings(tuning.asked, tuning.chosen.config)
+
+
+def _tuned(device: str, json: bool, console: "Console") -> "Tuning | None":
     from nanodyno.analysis.tuning import curve_of, rows_of
     from nanodyno.cli.tune import Request, tuned
-    from nanodyno.experiments.wish import tuned_settings
     from nanodyno.report.tune import tune_table, verdict_lines
 
     width, *_ = WIDTHS.values()
@@ -90,7 +125,7 @@ def _tuned(device: str, json: bool, console: "Console") -> "dict[str, object]":
         tuning = tuned(_settings(width, device), Request(TUNE_BUDGET, held=HELD), json)
     except NanodynoError as error:
         console.print(f"not tuned: {error.message}", highlight=False, markup=False)
-        return {}
+        return None
     if tuning.interrupted:
         raise typer.Exit(INTERRUPTED)
     rows, chosen = rows_of(tuning), tuning.chosen
@@ -99,7 +134,7 @@ def _tuned(device: str, json: bool, console: "Console") -> "dict[str, object]":
     for line, style in verdict_lines(tuning, rows):
         console.print(line, style=style, highlight=False, markup=False)
     console.print()
-    return {} if chosen is None else tuned_settings(tuning.asked, chosen.config)
+    return tuning
 
 
 def _folders(configs: "dict[str, RunConfig]") -> "dict[str, Path | None]":

@@ -22,10 +22,7 @@ def tune_report(tuning: Tuning, name: str, language: Language) -> Page:
     chosen = None if tuning.pick is None else tuning.pick.chosen
     lines = [line.strip() for line, _ in verdict_lines(tuning, rows)]
     sections = [Section(title_words(tuning, name), (*_sentences(lines), *_tiles(tuning, rows, language)))]
-    sections += [
-        Section(language.say("speed and memory"), (_curve(curve_of(rows, chosen), chosen, language),))
-    ]
-    sections += [Section(language.say("where the time went"), (_time(tuning, rows, language),))]
+    sections += tune_pictures(tuning, language)
     if any(row.summary is not None for row in rows):
         table = from_terminal(tune_table(rows, chosen, ROOMY))
         sections.append(Section(language.say("all that was tried"), table))
@@ -38,6 +35,15 @@ def tune_report(tuning: Tuning, name: str, language: Language) -> Page:
         sections.append(Section(language.say("why"), (why,)))
     sections.append(Section(language.say("to be known"), tuple(remarks(tuning, rows))))
     return Page(language.say("tuning"), tuple(sections), (name,))
+
+
+def tune_pictures(tuning: Tuning, language: Language) -> tuple[Section, ...]:
+    rows = rows_of(tuning)
+    chosen = None if tuning.pick is None else tuning.pick.chosen
+    return (
+        Section(language.say("micro-batch"), (_curve(curve_of(rows, chosen), chosen, language),)),
+        Section(language.say("where the time went"), (_time(tuning, rows, language),)),
+    )
 
 
 def _sentences(lines: Sequence[str]) -> tuple[str, ...]:
