@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import time
@@ -12,14 +13,28 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-MISSING = "no Chromium: install it (Debian: apt-get install chromium fonts-noto-core fonts-noto-cjk) or set CHROMIUM"
-FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars", "--disable-background-networking",)  # fmt: skip
-ANSWER_SECONDS = 60.0
+MISSING = (
+    "no Chromium: install it (Debian: apt-get install chromium fonts-noto-core fonts-noto-cjk), "
+    "or name one in CHROMIUM"
+)
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--hide-scrollbars",
+    "--disable-background-networking",
+)
+ANSWER_SECONDS = 30.0
 
 
 def found_chromium() -> str | None:
     named = os.environ.get("CHROMIUM")
     return named or next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+class NoAnswer(Exception):
+    """A browser that does not start, or died."""
 
 
 class Browser:
@@ -51,20 +66,31 @@ class Browser:
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._left:
-            piece = os.read(self._read, 2**16)
-            assert piece, "Chromium is gone"
+            ready, _, _ = select.select([self._read], [], [], ANSWER_SECONDS)
+            piece = os.read(self._read, 2**16) if ready else b""
+            if not piece:
+                raise NoAnswer("Chromium is silent or gone")
             self._left += piece
         message, self._left = self._left.split(b"\0", 1)
         return json.loads(message)
 
     def open(self, path: Path, width: int = 1280, height: int = 900, dark: bool = False) -> None:
         theme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+        self.ask(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
+        )
         self.ask("Emulation.setEmulatedMedia", features=[theme])
         self.events.clear()
         self.ask("Page.navigate", url=path.absolute().as_uri())
         deadline = time.monotonic() + ANSWER_SECONDS
-        while self.evaluate("document.readyState") != "complete" or self.evaluate("location.protocol") != "file:":
+        while (
+            self.evaluate("document.readyState") != "complete"
+            or self.evaluate("location.protocol") != "file:"
+        ):
             assert time.monotonic() < deadline, "the page does not load"
 
     def evaluate(self, script: str) -> Any:
@@ -86,7 +112,9 @@ class Browser:
         return [event["params"]["request"]["url"] for event in requests]
 
     def screenshot(self, path: Path, whole: bool = True) -> None:
-        data = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=whole, **self._clip(whole))
+        data = self.ask(
+            "Page.captureScreenshot", format="png", captureBeyondViewport=whole, **self._clip(whole)
+        )
         path.write_bytes(base64.b64decode(data["data"]))
 
     def _clip(self, whole: bool) -> dict[str, Any]:

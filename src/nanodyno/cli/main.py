@@ -1,7 +1,9 @@
 """The command line: every command in a file of its own, and the one place where errors become exit codes."""
 
 import os
+import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
@@ -97,4 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Read by torch's OpenMP when it loads. Its threads spin while they wait for each other; spinning less
     # doubled the speed beside a busy neighbour and cost nothing that was seen without one (LOG.md).
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a letter that a terminal lacks is no reason to fail
+            stream.reconfigure(errors="replace")
     app(arguments)

@@ -23,11 +23,15 @@ Html = Annotated[
 Open = Annotated[bool, typer.Option("--open", help="Open the HTML report in the browser.")]
 Format = Annotated[
     Form | None,
-    typer.Option(help="The report as Markdown, or with Jekyll's front matter: on stdout, or in --out FILE."),
+    typer.Option(
+        "--format", help="The report as Markdown, or with Jekyll's front matter: on stdout, or in --out FILE."
+    ),
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Write what --format says to FILE, and its pictures beside it as SVG."),
+    typer.Option(
+        "--out", metavar="FILE", help="Write what --format says to FILE, and its pictures beside it as SVG."
+    ),
 ]
 
 

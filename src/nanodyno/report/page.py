@@ -22,6 +22,8 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     figures_from: int | None = None
     """The first column that is set flush right, with all after it but the last."""
+    flush_right: frozenset[int] = frozenset()
+    """Or these columns, each by its place."""
 
 
 @dataclass(frozen=True)
@@ -138,8 +140,8 @@ def from_terminal(shown: RenderableType) -> tuple[Part, ...]:
 def _from_rich(table: RichTable) -> Table:
     columns = [[_words(cell) for cell in column.cells] for column in table.columns]
     headers = tuple(_words(column.header) for column in table.columns)
-    right = [place for place, column in enumerate(table.columns) if column.justify == "right"]
-    return Table(headers, tuple(zip(*columns, strict=True)), right[0] if right else None)
+    right = frozenset(place for place, column in enumerate(table.columns) if column.justify == "right")
+    return Table(headers, tuple(zip(*columns, strict=True)), flush_right=right)
 
 
 def _words(cell: object) -> str:
@@ -206,7 +208,8 @@ class _Markdown:
 
 
 def is_figure(table: Table, place: int) -> bool:
-    return table.figures_from is not None and table.figures_from <= place < len(table.headers) - 1
+    begin = table.figures_from
+    return place in table.flush_right or (begin is not None and begin <= place < len(table.headers) - 1)
 
 
 def escaped(text: str) -> str:

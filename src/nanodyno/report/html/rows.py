@@ -108,17 +108,17 @@ def _estimate(row: Estimate, x: Scale, y: float, from_zero: bool) -> list[str]:
     if not from_zero:
         drawn.append(line(x.begin, middle, x.end, middle, "grid"))
     if row.low is not None and row.high is not None:
-        drawn += _whisker(
-            x.within(row.low), x.within(row.high), middle, "whisker" if from_zero else f"line {kind}"
-        )
+        drawn += _whisker(x, (row.low, row.high), middle, "whisker" if from_zero else f"line {kind}")
     if not from_zero:
         point = "point chosen" if row.chosen else "point open"
         drawn.append(element("circle", cx=x.at(row.value), cy=middle, r=5, class_=f"{point} {kind}"))
     return drawn
 
 
-def _whisker(low: float, high: float, y: float, kind: str) -> list[str]:
-    ends = [line(at, y - 4, at, y + 4, kind) for at in (low, high)]
+def _whisker(x: Scale, bounds: tuple[float, float], y: float, kind: str) -> list[str]:
+    """A bound beyond the picture has no end mark: the line runs out of it."""
+    low, high = map(x.within, bounds)
+    ends = [line(x.at(each), y - 4, x.at(each), y + 4, kind) for each in bounds if x.low <= each <= x.high]
     return [line(low, y, high, y, kind), *ends]
 
 
@@ -228,8 +228,8 @@ def draw_waterfall(figure: Waterfall, width: float, key: str) -> Drawing:
             rise = "up" if part.change >= 0 else "down"
             content.append(rectangle(x.at(begin), at, x.at(begin + part.change), BAR, f"bar {rise}"))
             if part.low is not None and part.high is not None:
-                ends = x.at(begin + part.low), x.at(begin + part.high)
-                content += _whisker(*ends, at + BAR / 2, "whisker")
+                bounds_here = (begin + part.low, begin + part.high)
+                content += _whisker(x, bounds_here, at + BAR / 2, "whisker")
         if number < len(labels) - 1:
             joint = x.at(begin if part is None else begin + part.change)
             content.append(line(joint, at + BAR, joint, at + layout.row, "joint"))

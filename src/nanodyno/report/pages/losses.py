@@ -73,7 +73,7 @@ def _description(
     if any(each.manner == "curve" for each in series):
         parts.append(language.say("Points are evaluations on held-out text (val loss)."))
     if any(each.manner == "samples" for each in series):
-        parts.append(language.say("The thin line is the training loss of each iteration."))
+        parts.append(language.say("The thin line is the training loss."))
     if axis == "seconds":
         parts.append(language.say("Time is iterations at the run's own steady pace."))
     if missing:

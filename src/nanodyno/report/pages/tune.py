@@ -7,7 +7,7 @@ from nanodyno.analysis.tuning import Row, Tuning, curve_of, rows_of
 from nanodyno.report import quantities as q
 from nanodyno.report.figures import Bar, Bars, Estimate, Intervals
 from nanodyno.report.language import Language
-from nanodyno.report.page import Page, Part, Points, Section, Tile, Tiles, from_terminal
+from nanodyno.report.page import Page, Part, Points, Section, Table, Tile, Tiles, from_terminal
 from nanodyno.report.pages.behind import numbers_table
 from nanodyno.report.probes import share_rows
 from nanodyno.report.tune import is_asked, remarks, title_words, tune_table, untried, verdict_lines
@@ -24,8 +24,7 @@ def tune_report(tuning: Tuning, name: str, language: Language) -> Page:
     sections = [Section(title_words(tuning, name), (*_sentences(lines), *_tiles(tuning, rows, language)))]
     sections += tune_pictures(tuning, language)
     if any(row.summary is not None for row in rows):
-        table = from_terminal(tune_table(rows, chosen, ROOMY))
-        sections.append(Section(language.say("all that was tried"), table))
+        sections.append(Section(language.say("all that was tried"), (_table(rows, chosen, language),)))
     left = tuple(untried(rows))
     if left:
         sections.append(Section(language.say("what was not measured"), (Points(left),)))
@@ -35,6 +34,18 @@ def tune_report(tuning: Tuning, name: str, language: Language) -> Page:
         sections.append(Section(language.say("why"), (why,)))
     sections.append(Section(language.say("to be known"), tuple(remarks(tuning, rows))))
     return Page(language.say("tuning"), tuple(sections), (name,))
+
+
+def _table(rows: Sequence[Row], chosen: str | None, language: Language) -> Table:
+    """The terminal's, with a word in place of its mark."""
+    (marked,) = from_terminal(tune_table(rows, chosen, ROOMY))
+    assert isinstance(marked, Table)
+    named = [
+        (language.say("{micro_batch}, chosen", micro_batch=split) if mark else split, *rest)
+        for mark, split, *rest in marked.rows
+    ]
+    right = frozenset(place - 1 for place in marked.flush_right if place > 1)
+    return Table(marked.headers[1:], tuple(named), flush_right=right)
 
 
 def tune_pictures(tuning: Tuning, language: Language) -> tuple[Section, ...]:
