@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Point = tuple[float, float]
-Manner = Literal["curve", "samples", "beside"]
-"""curve: few points, each to be seen; samples: many and noisy; beside: for comparison only."""
+Manner = Literal["curve", "samples", "beside", "median"]
+"""curve: few points, each to be seen; samples: many and noisy; beside: for comparison; median: a forecast."""
 
 
 def plain(value: float) -> str:
@@ -139,6 +139,7 @@ class Waterfall:
     before: Total
     parts: tuple[Change, ...]
     after: Total
+    more_is_better: bool = True
 
     def __post_init__(self) -> None:
         reached = self.before.value + sum(part.change for part in self.parts)

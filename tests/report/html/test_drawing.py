@@ -167,8 +167,8 @@ def test_a_stack_beyond_the_limit_is_cut_and_says_so() -> None:
 
 def test_a_waterfall_goes_down_and_up_from_total_to_total() -> None:
     before, after = found(WATERFALL, "rect", "total")
-    (down,) = found(WATERFALL, "rect", "down")
-    (up,) = found(WATERFALL, "rect", "up")
+    (down,) = found(WATERFALL, "rect", "loss")
+    (up,) = found(WATERFALL, "rect", "gain")
     unit = float(before["width"]) / 100
     ends = {name: float(each["x"]) - float(before["x"]) for name, each in (("down", down), ("up", up))}
     assert ends == {"down": pytest.approx(40 * unit, abs=0.2), "up": pytest.approx(40 * unit, abs=0.2)}
@@ -185,6 +185,11 @@ def test_small_changes_of_a_large_total_are_shown_without_bars_from_zero() -> No
     )
     assert found(small, "rect", "total") == []
     assert len(found(small, "circle", "point")) == 2
+
+
+def test_where_less_is_better_a_fall_is_the_gain() -> None:
+    less = replace(WATERFALL, more_is_better=False)
+    assert found(less, "rect", "gain")[0]["width"] == found(WATERFALL, "rect", "loss")[0]["width"]
 
 
 def test_parts_that_do_not_add_up_are_refused() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from nanodyno.report.html.scales import Scale, rounded_out, spanning, ticks
+from nanodyno.report.html.scales import Scale, covering, spanning, ticks
 
 
 def test_ticks_are_round_and_no_more_than_asked_for() -> None:
@@ -12,8 +12,9 @@ def test_ticks_are_round_and_no_more_than_asked_for() -> None:
 
 
 def test_a_range_is_widened_to_its_ticks() -> None:
-    assert rounded_out(4.4, 10.9, 5) == (4, 12)
-    assert rounded_out(0, 20, 5) == (0, 20)
+    assert covering(4.4, 10.9, 5) == [4, 6, 8, 10, 12]
+    assert covering(0, 20, 4) == [0, 5, 10, 15, 20]
+    assert covering(2.97, 4.2, 5) == [2.75, 3.0, 3.25, 3.5, 3.75, 4.0, 4.25]
 
 
 def test_a_range_is_never_empty() -> None:

@@ -172,7 +172,7 @@ def test_memory_is_drawn_where_it_was_measured() -> None:
 def test_the_demo_shows_what_it_wrote_and_what_it_tuned(tuning: Tuning) -> None:
     comparison = compare([account("a"), account("b", settings={"n_embd": 384})])
     page = demo_report(comparison, conclusions(comparison), tuning, ("a", "def f(): ..."), ENGLISH)
-    assert titles(page)[:4] == ["a and b", "a writes", "micro-batch", "where the time went"]
+    assert titles(page)[:4] == ["a and b", "a writes", "micro-batch", "speed"]
     assert "def f(): ..." in text(page)
     untuned = demo_report(comparison, conclusions(comparison), None, ("a", "def f(): ..."), ENGLISH)
     assert "micro-batch" not in titles(untuned)

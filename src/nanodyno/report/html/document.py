@@ -81,7 +81,9 @@ class _Writer:
 
     def section(self, section: Section) -> str:
         title = section.title or ""
-        head = f"<h2>{self.words(title)}</h2>\n" if title else ""
+        words = self.words(title)
+        named = ' class="named"' if words.startswith("<bdi>") else ""  # a name is as its user wrote it
+        head = f"<h2{named}>{words}</h2>\n" if title else ""
         return (
             f"<section>\n{head}"
             + "\n".join(self.part(part, title) for part in section.parts)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nanodyno.report.figures import Axis
-from nanodyno.report.html.scales import Scale, rounded_out, ticks
+from nanodyno.report.html.scales import Scale, covering, ticks
 from nanodyno.report.html.svg import EM, cut, element, line, text, width_of
 
 NARROW = 480
@@ -62,12 +62,11 @@ Range = tuple[float, float]
 
 def framed(x_axis: Axis, y_axis: Axis, x_range: Range, y_range: Range, space: Space) -> Frame:
     plot_height = 190.0 if space.is_narrow else 250.0
-    low, high = rounded_out(y_range[0] / y_axis.unit, y_range[1] / y_axis.unit, 5)
-    marks = ticks(low, high, 5)
+    marks = covering(y_range[0] / y_axis.unit, y_range[1] / y_axis.unit, 5)
     left = max(width_of(y_axis.words(mark)) for mark in marks) + 10
     top = TOP + LINE_HEIGHT * space.legend_lines
     bottom = top + plot_height
-    y = Scale(low * y_axis.unit, high * y_axis.unit, bottom, top)
+    y = Scale(marks[0] * y_axis.unit, marks[-1] * y_axis.unit, bottom, top)
     x = Scale(*x_range, left, space.width - space.right)
     content = [text(y_axis.label, 0, EM, "axis")]
     for mark in marks:

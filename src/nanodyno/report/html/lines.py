@@ -1,6 +1,7 @@
 """Curves over a common axis, and a forecast's band: drawn."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from nanodyno.report.figures import Band, Lines, Point, Series
 from nanodyno.report.html.frame import Drawing, Frame, Label, Space, end_labels, framed, label_room, legend
@@ -9,10 +10,12 @@ from nanodyno.report.html.svg import element, line, path, shown, text
 from nanodyno.report.html.thinning import thinned
 
 COLOURS = 5
-MOST_MARKED = 60
+MOST_MARKED = 40
 """Points of a curve: more would be a string of beads."""
 BEGINNING = 0.04
 """Of the x axis: the fall from an untrained loss is let run out of the picture, so that the rest is seen."""
+LONG_BEGINNING = 0.2
+"""Of a forecast, where the end is what is looked at."""
 STRETCH = 3.0
 """How far above the usual values the picture goes, in their range; what is higher is marked at its edge."""
 
@@ -21,7 +24,7 @@ def draw_lines(figure: Lines, width: float, key: str) -> Drawing:
     series = [each for each in figure.series if each.points]
     assert series, "a picture without points is a sentence"
     x_range = spanning([x for each in series for x, _ in each.points])
-    y_range = _seen(series, x_range)
+    y_range = _seen(series, x_range, BEGINNING)
     above, space = _labelled(series, width)
     frame = framed(figure.x, figure.y, x_range, y_range, space)
     content = [*frame.content, above, _clip(frame, key)]
@@ -37,16 +40,16 @@ def draw_lines(figure: Lines, width: float, key: str) -> Drawing:
 def draw_band(figure: Band, width: float, key: str) -> Drawing:
     low, high = figure.low, figure.high
     places = [x for x, _ in figure.median.points]
-    series = [each for each in (*figure.beside, figure.measured, figure.median) if each.points]
+    median = replace(figure.median, manner="median")
+    series = [each for each in (*figure.beside, median, figure.measured) if each.points]
     goals = [] if figure.target is None else [figure.target]
     x_range = spanning([x for each in series for x, _ in each.points])
-    y_range = _seen([each for each in series if each is not figure.median], x_range, [*low, *high, *goals])
+    y_range = _seen(series, x_range, LONG_BEGINNING, [*low, *high, *goals])
     above, space = _labelled(series, width, (figure.band_label, "swatch"))
     frame = framed(figure.x, figure.y, x_range, y_range, space)
     around = [*zip(places, high, strict=True), *reversed(list(zip(places, low, strict=True)))]
     band = path([(frame.x.at(x), frame.y.within(y)) for x, y in around], "band", closed=True)
-    median = path(_placed(figure.median.points, frame), "line median c0")
-    drawn = [band, *(_drawn(each, frame) for each in series if each is not figure.median), median]
+    drawn = [band, *(_drawn(each, frame) for each in series)]
     content = [*frame.content, above, _clip(frame, key)]
     content.append(element("g", *drawn, clip_path=f"url(#{key}-clip)"))
     if figure.target is not None:
@@ -79,10 +82,10 @@ def _kind(series: Series) -> str:
 
 
 def _seen(
-    series: Sequence[Series], x_range: tuple[float, float], more: Sequence[float] = ()
+    series: Sequence[Series], x_range: tuple[float, float], beginning: float, more: Sequence[float] = ()
 ) -> tuple[float, float]:
     """The range that shows most: without the first fall, and without what lies far above all else."""
-    begin = x_range[0] + BEGINNING * (x_range[1] - x_range[0])
+    begin = x_range[0] + beginning * (x_range[1] - x_range[0])
     values = [y for each in series for x, y in each.points if x >= begin] or [
         y for each in series for _, y in each.points
     ]

@@ -18,8 +18,8 @@ LIGHT: Mapping[str, str] = {
     "c2": "#00704f",
     "c3": "#9a3b7a",
     "c4": "#7a5c00",
-    "up": "#00704f",
-    "down": "#b24600",
+    "gain": "#00704f",
+    "loss": "#b24600",
 }
 DARK: Mapping[str, str] = {
     "ground": "#14171b",
@@ -33,8 +33,8 @@ DARK: Mapping[str, str] = {
     "c2": "#4fd0a5",
     "c3": "#eaa1cd",
     "c4": "#e2bb58",
-    "up": "#4fd0a5",
-    "down": "#ff9b66",
+    "gain": "#4fd0a5",
+    "loss": "#ff9b66",
 }
 
 

@@ -225,7 +225,7 @@ def draw_waterfall(figure: Waterfall, width: float, key: str) -> Drawing:
         if part is None:
             content.append(_total(x, begin, at, zoomed))
         else:
-            rise = "up" if part.change >= 0 else "down"
+            rise = "gain" if (part.change >= 0) == figure.more_is_better else "loss"
             content.append(rectangle(x.at(begin), at, x.at(begin + part.change), BAR, f"bar {rise}"))
             if part.low is not None and part.high is not None:
                 bounds_here = (begin + part.low, begin + part.high)

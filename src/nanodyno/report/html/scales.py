@@ -37,16 +37,23 @@ def spanning(values: Sequence[float], from_zero: bool = False) -> tuple[float, f
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:
-    """At most so many round values from low to high, evenly spaced."""
+    """At most so many steps of round values, from low to high."""
+    step = _step(low, high, most)
+    return _multiples(step, math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9))
+
+
+def covering(low: float, high: float, most: int) -> list[float]:
+    """The same, from the last round value below low to the first above high."""
+    step = _step(low, high, most)
+    return _multiples(step, math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9))
+
+
+def _step(low: float, high: float, most: int) -> float:
     rough = (high - low) / max(1, most)
     size = 10.0 ** math.floor(math.log10(rough))
-    step = next(size * each for each in STEPS if size * each >= rough * (1 - 1e-9))
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [round(step * number, 12 - math.floor(math.log10(step))) for number in range(first, last + 1)]
+    return next(size * each for each in STEPS if size * each >= rough * (1 - 1e-9))
 
 
-def rounded_out(low: float, high: float, most: int) -> tuple[float, float]:
-    """The same range, widened to ticks."""
-    found = ticks(low, high, most)
-    step = found[1] - found[0] if len(found) > 1 else high - low
-    return math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
+def _multiples(step: float, first: int, last: int) -> list[float]:
+    digits = 12 - math.floor(math.log10(step))
+    return [round(step * number, digits) for number in range(first, last + 1)]

@@ -23,5 +23,5 @@ def demo_report(
     answer, *rest = compared.sections
     name, text = written
     sample = Section(language.say("{run} writes", run=name), (Verbatim(text),))
-    tuned = () if tuning is None else tune_pictures(tuning, language)
+    tuned = () if tuning is None else tune_pictures(tuning, language)[:1]
     return Page(language.say("demo"), (answer, sample, *tuned, *rest), compared.names)
