@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.analysis.accounts import account
+from tests.chromium import MISSING, Browser, NoAnswer, chromium, found_chromium
 
-from chromium import MISSING, Browser, NoAnswer, chromium, found_chromium
 from nanodyno.analysis.account import Step
 from nanodyno.analysis.compare import compare
 from nanodyno.analysis.conclusions import conclusions

@@ -8,7 +8,7 @@ from nanodyno.analysis.tuning import Tuning
 from nanodyno.report.language import Language
 from nanodyno.report.page import Page, Section, Verbatim
 from nanodyno.report.pages.compare import comparison_report
-from nanodyno.report.pages.tune import tune_pictures
+from nanodyno.report.pages.tune import speed_section
 
 
 def demo_report(
@@ -23,5 +23,5 @@ def demo_report(
     answer, *rest = compared.sections
     name, text = written
     sample = Section(language.say("{run} writes", run=name), (Verbatim(text),))
-    tuned = () if tuning is None else tune_pictures(tuning, language)[:1]
+    tuned = () if tuning is None else (speed_section(tuning, language),)
     return Page(language.say("demo"), (answer, sample, *tuned, *rest), compared.names)

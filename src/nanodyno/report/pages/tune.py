@@ -22,7 +22,8 @@ def tune_report(tuning: Tuning, name: str, language: Language) -> Page:
     chosen = None if tuning.pick is None else tuning.pick.chosen
     lines = [line.strip() for line, _ in verdict_lines(tuning, rows)]
     sections = [Section(title_words(tuning, name), (*_sentences(lines), *_tiles(tuning, rows, language)))]
-    sections += tune_pictures(tuning, language)
+    sections += [speed_section(tuning, language)]
+    sections += [Section(language.say("where the time went"), (_time(tuning, rows, language),))]
     if any(row.summary is not None for row in rows):
         sections.append(Section(language.say("all that was tried"), (_table(rows, chosen, language),)))
     left = tuple(untried(rows))
@@ -48,13 +49,10 @@ def _table(rows: Sequence[Row], chosen: str | None, language: Language) -> Table
     return Table(marked.headers[1:], tuple(named), flush_right=right)
 
 
-def tune_pictures(tuning: Tuning, language: Language) -> tuple[Section, ...]:
-    rows = rows_of(tuning)
+def speed_section(tuning: Tuning, language: Language) -> Section:
     chosen = None if tuning.pick is None else tuning.pick.chosen
-    return (
-        Section(language.say("micro-batch"), (_curve(curve_of(rows, chosen), chosen, language),)),
-        Section(language.say("where the time went"), (_time(tuning, rows, language),)),
-    )
+    curve = curve_of(rows_of(tuning), chosen)
+    return Section(language.say("micro-batch"), (_curve(curve, chosen, language),))
 
 
 def _sentences(lines: Sequence[str]) -> tuple[str, ...]:
