@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from nanodyno.cli.options import RUNS_FOLDER, Json, console_for
+from nanodyno.cli.options import RUNS_FOLDER, Json, Lang, console_for, language_of
 from nanodyno.errors import NanodynoError
 
 Names = Annotated[
@@ -16,7 +16,7 @@ Names = Annotated[
 Markdown = Annotated[bool, typer.Option("--markdown", help="The page as Markdown on stdout.")]
 
 
-def compare(runs: Names, markdown: Markdown = False, json: Json = False) -> None:
+def compare(runs: Names, markdown: Markdown = False, lang: Lang = None, json: Json = False) -> None:
     """Compare runs: what changed, speed and loss side by side, who is ahead on what, what does not follow."""
     from nanodyno.analysis.account import account_of
     from nanodyno.analysis.audit import with_found_shape
@@ -35,7 +35,10 @@ def compare(runs: Names, markdown: Markdown = False, json: Json = False) -> None
     findings = conclusions(comparison)
     if json:
         typer.echo(to_json(comparison_document(comparison, findings)))
-    elif markdown:
-        typer.echo(to_markdown(comparison_page(comparison, findings)), nl=False)
+        return
+    language = language_of(lang)
+    page = comparison_page(comparison, findings, language)
+    if markdown:
+        typer.echo(to_markdown(page, language), nl=False)
     else:
-        console_for(json).print(to_terminal(comparison_page(comparison, findings)))
+        console_for(json).print(to_terminal(page))

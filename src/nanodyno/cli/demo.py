@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nanodyno.cli.options import INTERRUPTED, RUNS_FOLDER, Json, console_for
+from nanodyno.cli.options import INTERRUPTED, RUNS_FOLDER, Json, Lang, console_for, language_of
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nanodyno.config import RunConfig
     from nanodyno.recipes import Settings
     from nanodyno.records.store import Run
+    from nanodyno.report.language import Language
 
 WIDTHS = {"demo-narrow": 128, "demo-wide": 256}
 TUNE_BUDGET = "45s"
@@ -34,6 +35,7 @@ def demo(
     tune: Annotated[
         bool, typer.Option(help="First find the micro-batch that is the fastest here: under a minute.")
     ] = True,
+    lang: Lang = None,
     json: Json = False,
 ) -> None:
     """Tune a small GPT for this machine, train it and a wide one on Python's own source code, sample.
@@ -44,11 +46,12 @@ def demo(
     from nanodyno.report.document import run_document, to_json
     from nanodyno.train.sampling import Dials, sample_text
 
-    console = console_for(json)
+    console, language = console_for(json), language_of(lang, json)
     console.print(
-        "Two GPTs on the source code of Python's standard library, one twice as wide.", style="bold"
+        language.say("Two GPTs on the source code of Python's standard library, one twice as wide."),
+        style="bold",
     )
-    tuned = _tuned(device, json, console) if tune else {}
+    tuned = _tuned(device, json, console, language) if tune else {}
     configs = {stem: _config(width, max_iters, device, tuned) for stem, width in WIDTHS.items()}
     results = [_train(stem, folder, configs[stem], console) for stem, folder in _folders(configs).items()]
     better = min(results, key=lambda result: _val_loss(result[1]))[0]
@@ -59,7 +62,7 @@ def demo(
         document = {"tuned": tuned, "runs": documents, "better": better.name, "sample": text}
         typer.echo(to_json(document))
         return
-    _show(results, better, text, console)
+    _show(results, better, text, console, language)
 
 
 def _settings(width: int, device: str) -> "Settings":
@@ -77,7 +80,7 @@ def _config(width: int, max_iters: int | None, device: str, tuned: "dict[str, ob
     return build_config(with_changes(settings, build_config(settings.values), changes).values)
 
 
-def _tuned(device: str, json: bool, console: "Console") -> "dict[str, object]":
+def _tuned(device: str, json: bool, console: "Console", language: "Language") -> "dict[str, object]":
     """What makes the narrow one fastest on this machine; nothing where there was no time to find out."""
     from nanodyno.analysis.tuning import curve_of, rows_of
     from nanodyno.cli.tune import Request, tuned
@@ -85,18 +88,22 @@ def _tuned(device: str, json: bool, console: "Console") -> "dict[str, object]":
     from nanodyno.report.tune import tune_table, verdict_lines
 
     width, *_ = WIDTHS.values()
-    console.print(f"First: which micro-batch is the fastest here? {TUNE_BUDGET} at most, once.")
+    first = language.say(
+        "First: which micro-batch is the fastest here? {budget} at most, once.", budget=TUNE_BUDGET
+    )
+    console.print(first)
     try:
-        tuning = tuned(_settings(width, device), Request(TUNE_BUDGET, held=HELD), json)
+        tuning = tuned(_settings(width, device), Request(TUNE_BUDGET, held=HELD), json, language)
     except NanodynoError as error:
-        console.print(f"not tuned: {error.message}", highlight=False, markup=False)
+        said = language.say("not tuned: {reason}", reason=error.message)
+        console.print(said, highlight=False, markup=False)
         return {}
     if tuning.interrupted:
         raise typer.Exit(INTERRUPTED)
     rows, chosen = rows_of(tuning), tuning.chosen
     name = None if chosen is None else chosen.name
-    console.print(tune_table(curve_of(rows, name), name, console.width))
-    for line, style in verdict_lines(tuning, rows):
+    console.print(tune_table(curve_of(rows, name), name, console.width, language))
+    for line, style in verdict_lines(tuning, rows, language):
         console.print(line, style=style, highlight=False, markup=False)
     console.print()
     return {} if chosen is None else tuned_settings(tuning.asked, chosen.config)
@@ -143,20 +150,28 @@ def _val_loss(summary: "Summary") -> float:
     return summary.last_val.loss if summary.last_val else float("inf")
 
 
-def _show(results: "list[tuple[Run, Summary]]", better: "Run", text: str, console: "Console") -> None:
+def _show(
+    results: "list[tuple[Run, Summary]]", better: "Run", text: str, console: "Console", language: "Language"
+) -> None:
     from rich.panel import Panel
     from rich.text import Text
 
     from nanodyno.report.runs import loss_plot, runs_table
 
     console.print()
-    console.print(runs_table(results, console.width))
+    console.print(runs_table(results, console.width, language))
     console.print()
-    console.print(loss_plot([run for run, _ in results], console.width))
+    console.print(loss_plot([run for run, _ in results], console.width, language))
     console.print()
-    console.print(Panel(Text(text), title=f"{better.name} writes", title_align="left"))
+    title = language.say("{name} writes", name=better.name)
+    console.print(Panel(Text(text), title=title, title_align="left"))
     hints = (
-        f"Go on: `nanodyno show {better.name}`, `nanodyno sample {better.name}`, `nanodyno runs`.",
-        f"The runs are under {RUNS_FOLDER}/; `nanodyno train demo --max_iters=1000` trains longer.",
+        language.say(
+            "Go on: `nanodyno show {name}`, `nanodyno sample {name}`, `nanodyno runs`.", name=better.name
+        ),
+        language.say(
+            "The runs are under {folder}/; `nanodyno train demo --max_iters=1000` trains longer.",
+            folder=str(RUNS_FOLDER),
+        ),
     )
     console.print("\n".join(hints), highlight=False)

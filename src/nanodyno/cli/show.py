@@ -1,9 +1,9 @@
 """`nanodyno show`: one run on one screen."""
 
-from nanodyno.cli.options import RUNS_FOLDER, Json, RunName, console_for
+from nanodyno.cli.options import RUNS_FOLDER, Json, Lang, RunName, console_for, language_of
 
 
-def show(run: RunName, json: Json = False) -> None:
+def show(run: RunName, lang: Lang = None, json: Json = False) -> None:
     """Show one run: how it stands and what to do, model, machine, speed with its interval, losses, curve."""
     import typer
 
@@ -19,4 +19,4 @@ def show(run: RunName, json: Json = False) -> None:
         typer.echo(to_json(run_document(found, summary)))
         return
     console = console_for(json)
-    console.print(run_page(found, summary, console.width))
+    console.print(run_page(found, summary, console.width, language_of(lang)))

@@ -8,6 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from nanodyno.report.language import ENGLISH, Language
+
 
 @dataclass(frozen=True)
 class Table:
@@ -41,13 +43,13 @@ def to_terminal(sections: Sequence[Section]) -> Group:
     return Group(*items)
 
 
-def to_markdown(sections: Sequence[Section]) -> str:
+def to_markdown(sections: Sequence[Section], language: Language = ENGLISH) -> str:
     lines: list[str] = []
     for section in sections:
         if section.title:
-            lines += [f"## {_escaped(section.title)}", ""]
+            lines += [f"## {_written(section.title, language)}", ""]
         for part in section.parts:
-            lines += [*_in_markdown(part), ""]
+            lines += [*_in_markdown(part, language), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -69,20 +71,22 @@ def _on_screen(part: str | Points | Table) -> RenderableType:
     return table
 
 
-def _in_markdown(part: str | Points | Table) -> list[str]:
+def _in_markdown(part: str | Points | Table, language: Language) -> list[str]:
     if isinstance(part, str):
-        return [_escaped(part)]
+        return [_written(part, language)]
     if isinstance(part, Points):
-        return [f"- {_escaped(sentence)}" for sentence in part.sentences]
+        return [f"- {_written(sentence, language)}" for sentence in part.sentences]
     rules = ["--:" if _is_figure(part, place) else "---" for place in range(len(part.headers))]
-    rows = [part.headers, tuple(rules), *part.rows]
-    return [
-        "| " + " | ".join(cell if row is rows[1] else _escaped(cell) for cell in row) + " |" for row in rows
-    ]
+    cells = [[_written(cell, language) for cell in row] for row in (part.headers, *part.rows)]
+    return ["| " + " | ".join(row) + " |" for row in (cells[0], rules, *cells[1:])]
 
 
 def _is_figure(table: Table, place: int) -> bool:
     return table.figures_from is not None and table.figures_from <= place < len(table.headers) - 1
+
+
+def _written(text: str, language: Language) -> str:
+    return _escaped(language.isolated(text))
 
 
 def _escaped(text: str) -> str:
