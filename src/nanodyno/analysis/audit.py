@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from nanodyno.analysis.account import GPT2_VOCABULARY, Account, Eval
-from nanodyno.analysis.findings import Finding, Severity
+from nanodyno.analysis.findings import Code, Finding, Severity
 from nanodyno.config import ModelShape
 from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, nanogpt_flops_per_token
 from nanodyno.costs.parameters import parameters
@@ -243,5 +243,5 @@ def _int(account: Account, key: str) -> int | None:
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _finding(account: Account, code: str, severity: Severity, **numbers: object) -> Finding:
+def _finding(account: Account, code: Code, severity: Severity, **numbers: object) -> Finding:
     return Finding(code, severity, (account.name,), numbers)  # pyright: ignore[reportArgumentType]

@@ -12,7 +12,7 @@ from nanodyno.analysis.audit import audit
 from nanodyno.analysis.changes import Change, Changes
 from nanodyno.analysis.compare import CLOSE, Comparison
 from nanodyno.analysis.curves import LossAt, LossesAt, is_apart
-from nanodyno.analysis.findings import Finding, Number, Severity
+from nanodyno.analysis.findings import Code, Finding, Number, Severity
 
 TOKENS_TO_REACH = 10e9
 """What FineWeb-Edu's smallest sample has, and about where published 124M runs end."""
@@ -205,5 +205,5 @@ def _next(comparison: Comparison, found: list[Finding]) -> Iterator[Finding]:
         yield Finding("next-evaluate-more", "next", tuple(a.name for a in comparison.accounts))
 
 
-def _of(accounts: tuple[Account, ...], code: str, severity: Severity, **numbers: Number) -> Finding:
+def _of(accounts: tuple[Account, ...], code: Code, severity: Severity, **numbers: Number) -> Finding:
     return Finding(code, severity, tuple(account.name for account in accounts), numbers)

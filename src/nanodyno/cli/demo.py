@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nanodyno.cli.options import INTERRUPTED, RUNS_FOLDER, Json, Lang, console_for
+from nanodyno.cli.options import INTERRUPTED, RUNS_FOLDER, Json, Lang, console_for, language_of
 from nanodyno.cli.reporting import Html, Open, Wanted, deliver
 from nanodyno.errors import NanodynoError
 
@@ -54,11 +54,12 @@ def demo(  # noqa: PLR0913 - one parameter per option
     from nanodyno.train.sampling import Dials, sample_text
 
     wanted = Wanted(html, opened, lang=lang, json=json)
-    console = console_for(json)
+    console, language = console_for(json), language_of(lang, json)
     console.print(
-        "Two GPTs on the source code of Python's standard library, one twice as wide.", style="bold"
+        language.say("Two GPTs on the source code of Python's standard library, one twice as wide."),
+        style="bold",
     )
-    tuning = _tuned(device, json, console) if tune else None
+    tuning = _tuned(device, json, console, language) if tune else None
     tuned = _changes(tuning)
     configs = {stem: _config(width, max_iters, device, tuned) for stem, width in WIDTHS.items()}
     results = [_train(stem, folder, configs[stem], console) for stem, folder in _folders(configs).items()]
@@ -70,7 +71,7 @@ def demo(  # noqa: PLR0913 - one parameter per option
         document = {"tuned": tuned, "runs": documents, "better": better.name, "sample": text}
         typer.echo(to_json(document))
     else:
-        _show(results, better, text, console)
+        _show(results, better, text, console, language)
     runs = [run for run, _ in results]
     deliver(
         replace(wanted, html=html or REPORT),
@@ -114,24 +115,28 @@ def _changes(tuning: "Tuning | None") -> "dict[str, object]":
     return tuned_settings(tuning.asked, tuning.chosen.config)
 
 
-def _tuned(device: str, json: bool, console: "Console") -> "Tuning | None":
+def _tuned(device: str, json: bool, console: "Console", language: "Language") -> "Tuning | None":
     from nanodyno.analysis.tuning import curve_of, rows_of
     from nanodyno.cli.tune import Request, tuned
     from nanodyno.report.tune import tune_table, verdict_lines
 
     width, *_ = WIDTHS.values()
-    console.print(f"First: which micro-batch is the fastest here? {TUNE_BUDGET} at most, once.")
+    first = language.say(
+        "First: which micro-batch is the fastest here? {budget} at most, once.", budget=TUNE_BUDGET
+    )
+    console.print(first)
     try:
-        tuning = tuned(_settings(width, device), Request(TUNE_BUDGET, held=HELD), json)
+        tuning = tuned(_settings(width, device), Request(TUNE_BUDGET, held=HELD), json, language)
     except NanodynoError as error:
-        console.print(f"not tuned: {error.message}", highlight=False, markup=False)
+        said = language.say("not tuned: {reason}", reason=error.message)
+        console.print(said, highlight=False, markup=False)
         return None
     if tuning.interrupted:
         raise typer.Exit(INTERRUPTED)
     rows, chosen = rows_of(tuning), tuning.chosen
     name = None if chosen is None else chosen.name
-    console.print(tune_table(curve_of(rows, name), name, console.width))
-    for line, style in verdict_lines(tuning, rows):
+    console.print(tune_table(curve_of(rows, name), name, console.width, language))
+    for line, style in verdict_lines(tuning, rows, language):
         console.print(line, style=style, highlight=False, markup=False)
     console.print()
     return tuning
@@ -178,20 +183,28 @@ def _val_loss(summary: "Summary") -> float:
     return summary.last_val.loss if summary.last_val else float("inf")
 
 
-def _show(results: "list[tuple[Run, Summary]]", better: "Run", text: str, console: "Console") -> None:
+def _show(
+    results: "list[tuple[Run, Summary]]", better: "Run", text: str, console: "Console", language: "Language"
+) -> None:
     from rich.panel import Panel
     from rich.text import Text
 
     from nanodyno.report.runs import loss_plot, runs_table
 
     console.print()
-    console.print(runs_table(results, console.width))
+    console.print(runs_table(results, console.width, language))
     console.print()
-    console.print(loss_plot([run for run, _ in results], console.width))
+    console.print(loss_plot([run for run, _ in results], console.width, language))
     console.print()
-    console.print(Panel(Text(text), title=f"{better.name} writes", title_align="left"))
+    title = language.say("{name} writes", name=better.name)
+    console.print(Panel(Text(text), title=title, title_align="left"))
     hints = (
-        f"Go on: `nanodyno show {better.name}`, `nanodyno sample {better.name}`, `nanodyno runs`.",
-        f"The runs are under {RUNS_FOLDER}/; `nanodyno train demo --max_iters=1000` trains longer.",
+        language.say(
+            "Go on: `nanodyno show {name}`, `nanodyno sample {name}`, `nanodyno runs`.", name=better.name
+        ),
+        language.say(
+            "The runs are under {folder}/; `nanodyno train demo --max_iters=1000` trains longer.",
+            folder=str(RUNS_FOLDER),
+        ),
     )
     console.print("\n".join(hints), highlight=False)

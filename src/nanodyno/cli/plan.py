@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nanodyno.cli.options import Json, Lang, bytes_of, console_for, count_of
+from nanodyno.cli.options import Json, Lang, bytes_of, console_for, count_of, language_of
 from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
     from nanodyno.config import RunConfig
     from nanodyno.costs.target import Target
+    from nanodyno.report.language import Language
 
 DATA_FOLDER = Path("data")
 MOST_HOURS = 1e6
@@ -77,8 +78,9 @@ def plan(  # noqa: PLR0913 - one parameter per option
 
     Every figure is predicted; of cards that we have not measured they are marked as unverified.
     """
+    language = language_of(lang, json)
     if cards:
-        return _show_cards(json)
+        return _show_cards(json, language)
     from nanodyno.config import build_config
     from nanodyno.recipes import changed, load_settings, override, parse_overrides
 
@@ -98,7 +100,7 @@ def plan(  # noqa: PLR0913 - one parameter per option
     _refuse_endless({"--price-kwh": price_kwh, "--price-hour": price_hour})
     limit = None if memory_limit is None else bytes_of(memory_limit, "--memory-limit")
     target = _target(config, gpu, limit)
-    vocab_size, data_vocab_size, notes = _vocabulary(config)
+    vocab_size, data_vocab_size, notes = _vocabulary(config, language)
     number = None if tokens is None else count_of(tokens, "--tokens")
     wishes = Wishes(number, hours, price_kwh, price_hour)
     planned = make_plan(config, vocab_size, data_vocab_size, target, wishes)
@@ -116,12 +118,12 @@ def plan(  # noqa: PLR0913 - one parameter per option
             typer.echo(note, err=True)
     elif not wanted.takes_stdout:
         console = console_for(json)
-        console.print(plan_page(planned, origin, console.width))
+        console.print(plan_page(planned, origin, console.width, language))
     deliver(wanted, lambda language: plan_report(planned, origin, language))
     return None
 
 
-def _show_cards(json: bool) -> None:
+def _show_cards(json: bool, language: "Language") -> None:
     from nanodyno.hardware.cards import all_cards
     from nanodyno.report.cards import cards_document, cards_table
     from nanodyno.report.document import to_json
@@ -129,7 +131,7 @@ def _show_cards(json: bool) -> None:
     if json:
         typer.echo(to_json(cards_document(all_cards())))
     else:
-        console_for(json).print(cards_table(all_cards()))
+        console_for(json).print(cards_table(all_cards(), language))
 
 
 def _refuse_contradictions(tokens: str | None, hours: float | None) -> None:
@@ -173,7 +175,7 @@ def _at_hand(config: "RunConfig", limit: int | None) -> "Target | None":
     return present_target(card.name, card.total_memory, limit, available_memory())
 
 
-def _vocabulary(config: "RunConfig") -> tuple[int, int, tuple[str, ...]]:
+def _vocabulary(config: "RunConfig", language: "Language") -> tuple[int, int, tuple[str, ...]]:
     """Of the model and of the data, and what had to be assumed."""
     from nanodyno.config import padded_vocab_size
     from nanodyno.data.resolve import EMBEDDED, resolve_dataset
@@ -186,7 +188,12 @@ def _vocabulary(config: "RunConfig") -> tuple[int, int, tuple[str, ...]]:
             own = resolve_dataset(config.dataset, DATA_FOLDER, config.tokenizer, config.vocab_size).vocab_size
         except NanodynoError:
             if config.vocab_size is None:
-                notes = (f"dataset {config.dataset} is not here: a vocabulary of {own:,} is assumed",)
+                note = language.say(
+                    "dataset {dataset} is not here: a vocabulary of {number} is assumed",
+                    dataset=config.dataset,
+                    number=language.number(own, ","),
+                )
+                notes = (note,)
     if config.vocab_size is not None:
         return config.vocab_size, min(own, config.vocab_size), notes
     return padded_vocab_size(own), own, notes

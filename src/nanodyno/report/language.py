@@ -22,6 +22,16 @@ _LOOSE_END = re.compile(r"[.,;:!?(]+$")
 
 
 @dataclass(frozen=True)
+class Plural:
+    """A message with a form for one and a form for more (a language may have others), to be said later."""
+
+    one: str
+    many: str
+    by: str
+    """The number that counts; in the message it is `{n}`."""
+
+
+@dataclass(frozen=True)
 class Language:
     """Digits are Latin in all of them.
 
@@ -48,6 +58,14 @@ class Language:
             words = translations(self.locale).ngettext(one, many, n)
         return words.format(n=self.number(n, ","), **values)
 
+    def tell(self, message: str | Plural, values: Mapping[str, str], numbers: Mapping[str, object]) -> str:
+        """Of a table of messages; `numbers` are what `values` were before they were formatted."""
+        if isinstance(message, str):
+            return self.say(message, **values)
+        n = numbers[message.by]
+        assert isinstance(n, int), f"{message.by} counts"
+        return self.say_plural(message.one, message.many, n, **values)
+
     def number(self, value: float, how: str = ",") -> str:
         """`how` as in f-strings. It is rounded the same in all languages; only the marks are their own."""
         return self.marks(format(value, how))
@@ -69,9 +87,13 @@ class Language:
         """a, b, c."""
         return self._translated(message(", ")).join(items)
 
-    def sentences(self, parts: Sequence[str]) -> str:
-        """One after the other; a, b: c has no end of its own."""
+    def clauses(self, parts: Sequence[str]) -> str:
+        """Of one sentence: a; b."""
         return self._translated(message("; ")).join(parts)
+
+    def paragraph(self, sentences: Sequence[str]) -> str:
+        """Without the last full stop, which is its reader's to set: a. b."""
+        return self._translated(message(". ")).join(sentences)
 
     def date(self, moment: datetime) -> str:
         """2026-11-16, or as this language writes it."""

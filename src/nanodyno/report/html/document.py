@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
-from html import escape
 from importlib.resources import files
 from itertools import count
 from string import Template
@@ -134,12 +133,13 @@ class _Writer:
     def _points(self, points: Points) -> str:
         behind = points.behind or (None,) * len(points.sentences)
         items: list[str] = []
+        told = self._language.say("the numbers behind it")
         for sentence, table in zip(points.sentences, behind, strict=True):
             words = self.words(sentence)
             if table is None:
                 items.append(f"<li>{words}</li>")
                 continue
-            inside = f'<div class="inside">{self._table(table, sentence)}</div>'
+            inside = f'<div class="inside">{self._table(table, told)}</div>'
             items.append(f"<li><details><summary><span>{words}</span></summary>{inside}</details></li>")
         return '<ul class="points">\n' + "\n".join(items) + "\n</ul>"
 
@@ -155,9 +155,10 @@ class _Writer:
         rows = "\n".join(self._row(table, row) for row in table.rows)
         caption = f"<caption>{self.words(title)}</caption>"
         kind = ' class="facts"' if is_facts else ' class="cards"' if len(table.headers) > 2 else ""
-        label = escape(title)
         body = f"<table{kind}>{caption}{head}<tbody>\n{rows}\n</tbody></table>"
-        return f'<div class="scroll" role="region" tabindex="0" aria-label="{label}">{body}</div>'
+        if len(table.headers) < 3:
+            return body
+        return f'<div class="scroll" role="region" tabindex="0" aria-label="{shown(title)}">{body}</div>'
 
     def _row(self, table: Table, row: Sequence[str]) -> str:
         cells = [f'<th scope="row">{self.words(row[0])}</th>']
@@ -182,7 +183,7 @@ class _Writer:
             f'<button type="button" aria-pressed="{str(not place).lower()}">{self.words(label)}</button>'
             for place, (label, _) in enumerate(choice.figures)
         )
-        group = f'role="group" aria-label="{escape(choice.label)}"'
+        group = f'role="group" aria-label="{shown(choice.label)}"'
         tabs = f'<div class="tabs" {group}><span>{self.words(choice.label)}</span>{buttons}</div>'
         return (
             f'<div class="choice">{tabs}\n'

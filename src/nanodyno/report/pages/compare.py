@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from nanodyno.analysis.compare import Comparison, Metric
 from nanodyno.analysis.findings import Finding
 from nanodyno.report import quantities as q
+from nanodyno.report.behind import derivations
 from nanodyno.report.compare import comparison_page
 from nanodyno.report.figures import Estimate, Intervals
 from nanodyno.report.language import Language, message
 from nanodyno.report.page import Page, Part, Section
-from nanodyno.report.pages.behind import derivations
 from nanodyno.report.pages.losses import loss_pictures
 
 RATES: tuple[tuple[str, str, str, Callable[[float, Language], str]], ...] = (
@@ -29,7 +29,7 @@ RATES: tuple[tuple[str, str, str, Callable[[float, Language], str]], ...] = (
 
 
 def comparison_report(comparison: Comparison, findings: Sequence[Finding], language: Language) -> Page:
-    answer, *rest = comparison_page(comparison, findings)
+    answer, *rest = comparison_page(comparison, findings, language)
     names = tuple(account.name for account in comparison.accounts)
     speed = tuple(_rates(comparison, *each, language) for each in RATES)
     pictures = [

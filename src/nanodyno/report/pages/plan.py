@@ -30,32 +30,32 @@ COMPONENTS = {
 
 def plan_report(plan: Plan, source: Source, language: Language) -> Page:
     sections = [
-        Section(title(plan, source), _answer(plan, language)),
+        Section(title(plan, source, language), _answer(plan, language)),
         Section(
             language.say("memory"), (_by_micro_batch(plan, language), _by_component(plan.asked, language))
         ),
         Section(language.say("speed"), (_speed(plan, language),)),
-        Section(language.say("the plan"), (Table(("", ""), tuple(fact_rows(plan, source))),)),
+        Section(language.say("the plan"), (Table(("", ""), tuple(fact_rows(plan, source, language))),)),
         Section(
             language.say("micro-batches at the same tokens per iteration"),
-            from_terminal(candidates_table(plan)),
+            from_terminal(candidates_table(plan, language)),
         ),
     ]
     if plan.asked.fits is False:
         sections.append(
             Section(
                 language.say("what would make it fit"),
-                from_terminal(advice_table(plan.advice, plan.target.host_bytes)),
+                from_terminal(advice_table(plan.advice, plan.target.host_bytes, language)),
             )
         )
-    notes = (*source.notes, *remarks(plan))
+    notes = (*source.notes, *remarks(plan, language))
     if notes:
         sections.append(Section(language.say("to be known"), notes))
     return Page(language.say("plan"), tuple(sections), (source.name,))
 
 
 def _answer(plan: Plan, language: Language) -> tuple[Part, ...]:
-    fits = fits_words(plan)
+    fits = fits_words(plan, language)
     tiles = [Tile(language.say("memory, predicted"), q.gib(plan.asked.memory.total, language))]
     if plan.asked.time is not None:
         tiles.append(

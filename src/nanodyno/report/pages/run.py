@@ -5,24 +5,24 @@ from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.summary import Summary
 from nanodyno.records.store import Run
 from nanodyno.report import quantities as q
+from nanodyno.report.behind import derivations
 from nanodyno.report.facts import fact_rows
 from nanodyno.report.figures import Bar, Bars
 from nanodyno.report.language import Language
 from nanodyno.report.page import Page, Part, Section, Table, Tile, Tiles
-from nanodyno.report.pages.behind import derivations
 from nanodyno.report.pages.losses import loss_pictures
 from nanodyno.report.state import state_words
 
 
 def run_report(run: Run, summary: Summary, language: Language) -> Page:
     account = with_found_shape(account_of(run))
-    state = state_words(run, summary)
+    state = state_words(run, summary, language)
     folded = derivations([account], language)
     sections = [
         Section(run.name, (f"{state[0].upper()}{state[1:]}.", *_tiles(summary, language))),
         Section(language.say("loss"), (loss_pictures([account], language),)),
         Section(language.say("where the time went"), (_time(summary, language),)),
-        Section(language.say("the run"), (Table(("", ""), tuple(fact_rows(run, summary))),)),
+        Section(language.say("the run"), (Table(("", ""), tuple(fact_rows(run, summary, language))),)),
     ]
     sections += [] if folded is None else [Section(None, (folded,))]
     return Page(language.say("run"), tuple(sections), (run.name,))

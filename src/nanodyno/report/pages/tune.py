@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from nanodyno.analysis.tune_findings import tune_findings
 from nanodyno.analysis.tuning import Row, Tuning, curve_of, rows_of
 from nanodyno.report import quantities as q
+from nanodyno.report.behind import numbers_table
 from nanodyno.report.figures import Bar, Bars, Estimate, Intervals
 from nanodyno.report.language import Language
 from nanodyno.report.page import Page, Part, Points, Section, Table, Tile, Tiles, from_terminal
-from nanodyno.report.pages.behind import numbers_table
 from nanodyno.report.probes import share_rows
 from nanodyno.report.tune import is_asked, remarks, title_words, tune_table, untried, verdict_lines
 from nanodyno.report.tune_words import finding_words, memory_words
@@ -20,26 +20,31 @@ ROOMY = 400
 def tune_report(tuning: Tuning, name: str, language: Language) -> Page:
     rows = rows_of(tuning)
     chosen = None if tuning.pick is None else tuning.pick.chosen
-    lines = [line.strip() for line, _ in verdict_lines(tuning, rows)]
-    sections = [Section(title_words(tuning, name), (*_sentences(lines), *_tiles(tuning, rows, language)))]
+    lines = [line.strip() for line, _ in verdict_lines(tuning, rows, language)]
+    sections = [
+        Section(title_words(tuning, name, language), (*_sentences(lines), *_tiles(tuning, rows, language)))
+    ]
     sections += [speed_section(tuning, language)]
     sections += [Section(language.say("where the time went"), (_time(tuning, rows, language),))]
     if any(row.summary is not None for row in rows):
         sections.append(Section(language.say("all that was tried"), (_table(rows, chosen, language),)))
-    left = tuple(untried(rows))
+    left = tuple(untried(rows, language))
     if left:
         sections.append(Section(language.say("what was not measured"), (Points(left),)))
     found = tune_findings(tuning)
     if found:
-        why = Points(tuple(map(finding_words, found)), tuple(numbers_table(each.numbers) for each in found))
+        why = Points(
+            tuple(finding_words(each, language) for each in found),
+            tuple(numbers_table(each.numbers) for each in found),
+        )
         sections.append(Section(language.say("why"), (why,)))
-    sections.append(Section(language.say("to be known"), tuple(remarks(tuning, rows))))
+    sections.append(Section(language.say("to be known"), tuple(remarks(tuning, rows, language))))
     return Page(language.say("tuning"), tuple(sections), (name,))
 
 
 def _table(rows: Sequence[Row], chosen: str | None, language: Language) -> Table:
     """The terminal's, with a word in place of its mark."""
-    (marked,) = from_terminal(tune_table(rows, chosen, ROOMY))
+    (marked,) = from_terminal(tune_table(rows, chosen, ROOMY, language))
     assert isinstance(marked, Table)
     named = [
         (language.say("{micro_batch}, chosen", micro_batch=split) if mark else split, *rest)
@@ -68,7 +73,7 @@ def _tiles(tuning: Tuning, rows: Sequence[Row], language: Language) -> tuple[Par
     tiles = (
         Tile(language.say("micro-batch x accumulation"), split),
         Tile(language.say("tokens per second"), q.rate(row.tokens_per_second.estimate, language)),
-        Tile(language.say("memory"), memory_words(row)),
+        Tile(language.say("memory"), memory_words(row, language)),
     )
     return (Tiles(tiles),)
 
@@ -114,7 +119,7 @@ def _time(tuning: Tuning, rows: Sequence[Row], language: Language) -> Part:
     shares = [dict(share_rows(time)) for time in known.values()]
     bars = tuple(
         Bar(
-            part,
+            language.say(part),
             tuple(each[part] for each in shares),
             tuple(q.percent(each[part], language) for each in shares),
         )
