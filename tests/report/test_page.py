@@ -62,7 +62,7 @@ def test_markdown_on_stdout_has_no_place_for_pictures() -> None:
     text = to_markdown(PAGE.sections)
     assert "![" not in text
     assert "## pictures" not in text
-    assert "### more\n\ninside" in text
+    assert '<details markdown="1">\n<summary>more</summary>\n\ninside\n\n</details>' in text
     assert "|  | a\\|b |\n| --- | --- |\n| k | v |" in text
     assert "    def f():\n        pass" in text
 

@@ -81,7 +81,8 @@ def comparison_page(
     comparison: Comparison, findings: Sequence[Finding], language: Language = ENGLISH
 ) -> list[Section]:
     names = [account.name for account in comparison.accounts]
-    answer, told = _answer(findings, language)
+    told = answering(findings)
+    answer = tuple(_sentence(each, language) for each in told)
     rest = [each for each in findings if each not in told]
     sections = [Section(language.listed(names) if len(names) == 2 else language.joined(names), answer)]
     sections += [
@@ -104,12 +105,11 @@ def comparison_page(
     return sections
 
 
-def _answer(findings: Sequence[Finding], language: Language) -> tuple[tuple[str, ...], list[Finding]]:
-    told: list[Finding] = []
-    for codes in ANSWERS:
-        by_code = {each.code: each for each in reversed(findings)}
-        told += [by_code[code] for code in codes if code in by_code][:1]
-    return tuple(_sentence(each, language) for each in told), told
+def answering(findings: Sequence[Finding]) -> list[Finding]:
+    """Those that make the answer."""
+    by_code = {each.code: each for each in reversed(findings)}
+    rows = ([by_code[code] for code in codes if code in by_code] for codes in ANSWERS)
+    return [found[0] for found in rows if found]
 
 
 def _sentence(finding: Finding, language: Language) -> str:

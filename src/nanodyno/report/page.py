@@ -189,7 +189,9 @@ class _Markdown:
                 return [f"- {self.words(f'{tile.label}: {tile.value}')}" for tile in part.tiles]
             case Folded():
                 blocks = [block for each in part.parts if (block := self.part(each))]
-                return [f"### {self.words(part.title)}", *(line for block in blocks for line in ("", *block))]
+                inside = [line for block in blocks for line in (*block, "")]
+                summary = f"<summary>{self.words(part.title)}</summary>"
+                return ['<details markdown="1">', summary, "", *inside, "</details>"]
             case Choice():
                 return self._figures([figure for _, figure in part.figures])
             case _:

@@ -133,7 +133,7 @@ class _Writer:
     def _points(self, points: Points) -> str:
         behind = points.behind or (None,) * len(points.sentences)
         items: list[str] = []
-        told = self._language.say("the numbers behind it")
+        told = self._language.say("The numbers behind it")
         for sentence, table in zip(points.sentences, behind, strict=True):
             words = self.words(sentence)
             if table is None:

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from nanodyno.analysis.compare import Comparison, Metric
 from nanodyno.analysis.findings import Finding
 from nanodyno.report import quantities as q
-from nanodyno.report.behind import derivations
-from nanodyno.report.compare import comparison_page
+from nanodyno.report.behind import derivations, numbers_table
+from nanodyno.report.compare import answering, comparison_page
 from nanodyno.report.figures import Estimate, Intervals
 from nanodyno.report.language import Language, message
-from nanodyno.report.page import Page, Part, Section
+from nanodyno.report.page import Folded, Page, Part, Section
 from nanodyno.report.pages.losses import loss_pictures
 
 RATES: tuple[tuple[str, str, str, Callable[[float, Language], str]], ...] = (
@@ -30,6 +30,9 @@ RATES: tuple[tuple[str, str, str, Callable[[float, Language], str]], ...] = (
 
 def comparison_report(comparison: Comparison, findings: Sequence[Finding], language: Language) -> Page:
     answer, *rest = comparison_page(comparison, findings, language)
+    tables = [table for each in answering(findings) if (table := numbers_table(each.numbers)) is not None]
+    behind = (Folded(language.say("The numbers behind it"), tuple(tables)),) if tables else ()
+    answer = Section(answer.title, (*answer.parts, *behind))
     names = tuple(account.name for account in comparison.accounts)
     speed = tuple(_rates(comparison, *each, language) for each in RATES)
     pictures = [
