@@ -27,7 +27,7 @@ def advice_table(
     possible = any(each.fits for each in advice)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(language.say("what would make it fit"), overflow="fold")
-    table.add_column(language.say("saves"), justify="right", no_wrap=True)
+    table.add_column(language.say_in("memory", "saves"), justify="right", no_wrap=True)
     table.add_column(language.say("time"), justify="right", no_wrap=True)
     table.add_column(language.say("fits"), no_wrap=True)
     table.add_column(language.say("arithmetic"), no_wrap=True)

@@ -50,6 +50,12 @@ class Language:
     def say(self, message: str, /, **values: str) -> str:
         return self._translated(message).format(**values)
 
+    def say_in(self, context: str, message: str) -> str:
+        """Where English has one word for two things."""
+        if self.locale == ENGLISH.locale:
+            return message
+        return translations(self.locale).pgettext(context, message)
+
     def say_plural(self, one: str, many: str, n: int, /, **values: str) -> str:
         """`{n}` is the number, formatted."""
         if self.locale == ENGLISH.locale:
