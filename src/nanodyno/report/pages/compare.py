@@ -15,13 +15,13 @@ from nanodyno.report.pages.losses import loss_pictures
 RATES: tuple[tuple[str, str, str, Callable[[float, Language], str]], ...] = (
     (
         "tokens_per_second",
-        message("Tokens per second"),
+        message("tokens per second"),
         message("Tokens per second are not known of any of them, so there is no picture of speed."),
         q.rate,
     ),
     (
         "flops_per_second",
-        message("Rate of work (exact causal FLOPs)"),
+        message("rate of work, exact causal"),
         message("The rate of work is not known of any of them: a model's shape or the times are missing."),
         q.flop_rate,
     ),
@@ -83,7 +83,7 @@ def _memory(comparison: Comparison, language: Language) -> Intervals | None:
     )
     description = language.say("The most that the allocator handed out at once.")
     return Intervals(
-        language.say("Peak memory"), description, "", lambda value: q.gib(int(value), language), rows
+        language.say("peak memory"), description, "", lambda value: q.gib(int(value), language), rows
     )
 
 

@@ -22,6 +22,6 @@ def demo_report(
     compared = comparison_report(comparison, findings, language)
     answer, *rest = compared.sections
     name, text = written
-    sample = Section(language.say("{run} writes", run=name), (Verbatim(text),))
+    sample = Section(language.say("{name} writes", name=name), (Verbatim(text),))
     tuned = () if tuning is None else (speed_section(tuning, language),)
     return Page(language.say("demo"), (answer, sample, *tuned, *rest), compared.names)

@@ -17,14 +17,14 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 COMPONENTS = {
     "weights": message("weights"),
-    "grads": message("gradients"),
-    "optimiser": message("moments"),
+    "grads": message("grads"),
+    "optimiser": message("optimiser"),
     "casts": message("casts"),
     "activations": message("activations"),
     "logits_and_loss": message("logits and loss"),
     "largest_temporary": message("largest temporary"),
-    "context": message("CUDA context"),
-    "fragmentation": message("held by the allocator"),
+    "context": message("context"),
+    "fragmentation": message("fragmentation"),
 }
 
 

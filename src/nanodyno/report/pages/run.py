@@ -25,7 +25,7 @@ def run_report(run: Run, summary: Summary, language: Language) -> Page:
         Section(language.say("the run"), (Table(("", ""), tuple(fact_rows(run, summary, language))),)),
     ]
     sections += [] if folded is None else [Section(None, (folded,))]
-    return Page(language.say("run"), tuple(sections), (run.name,))
+    return Page(language.say("one run"), tuple(sections), (run.name,))
 
 
 def _tiles(summary: Summary, language: Language) -> tuple[Part, ...]:
