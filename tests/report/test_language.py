@@ -82,5 +82,14 @@ def test_latin_in_arabic_is_isolated_with_its_own_signs_but_not_the_sentences() 
     assert arabic.isolated("هو (44.8 TFLOP/s)، و --lang ar.") == (
         "هو (\u206844.8 TFLOP/s\u2069)، و \u2068--lang ar\u2069."
     )
+    assert arabic.isolated("بنسبة 58.1% (56,131 مقابل 7)") == (
+        "بنسبة \u206858.1%\u2069 (\u206856,131\u2069 مقابل \u20687\u2069)"
+    )
+    assert arabic.isolated("بحسب nanoGPT (A100) و") == "بحسب \u2068nanoGPT (A100)\u2069 و"
     assert LANGUAGES["fr"].isolated("--lang fr") == "--lang fr"
     assert quantities.percent(0.5, arabic).startswith("50.0")
+
+
+def test_sentences_follow_each_other_without_a_blank_where_none_is_written() -> None:
+    assert LANGUAGES["ja"].together(["あ。", "い。"]) == "あ。い。"
+    assert LANGUAGES["fr"].together(["Oui.", "Non."]) == "Oui. Non."

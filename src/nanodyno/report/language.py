@@ -16,6 +16,7 @@ Direction = Literal["ltr", "rtl"]
 ENVIRONMENT = ("LC_ALL", "LC_MESSAGES", "LANG")
 """As other programs read them: the first that is set and not empty."""
 NO_LANGUAGE = frozenset({"", "c", "posix"})
+UNSPACED = frozenset({"ja", "zh-Hant"})
 OPEN, CLOSE = "\u2068", "\u2069"
 _LATIN = re.compile(r"[-+±~<>]{0,2}[A-Za-z0-9`][!-~±]*(?: [-+±~<>]{0,2}[A-Za-z0-9`(][!-~±]*)*")
 _LOOSE_END = re.compile(r"[.,;:!?(]+$")
@@ -101,6 +102,10 @@ class Language:
         """Without the last full stop, which is its reader's to set: a. b."""
         return self._translated(message(". ")).join(sentences)
 
+    def together(self, sentences: Sequence[str]) -> str:
+        """Whole ones, with their full stops: a. b."""
+        return ("" if self.code in UNSPACED else " ").join(sentences)
+
     def date(self, moment: datetime) -> str:
         """2026-11-16, or as this language writes it."""
         return (
@@ -130,8 +135,10 @@ def _isolate(found: re.Match[str]) -> str:
     text = found[0]
     if text.endswith(")") and text.count(")") > text.count("("):
         text = text[:-1]
+    if text.count("(") > text.count(")"):  # it opens for what follows: the sentence's own
+        text = text[: text.rindex("(")].rstrip()
     text = _LOOSE_END.sub("", text)
-    return f"{OPEN}{text}{CLOSE}{found[0][len(text) :]}"
+    return f"{OPEN}{text}{CLOSE}{_LATIN.sub(_isolate, found[0][len(text) :])}"
 
 
 def message(text: str) -> str:

@@ -67,12 +67,17 @@ def draw_band(figure: Band, width: float, key: str) -> Drawing:
 
 def _labelled(series: Sequence[Series], width: float, *more: tuple[str, str]) -> tuple[str, Space]:
     """What stands above the picture, and what it is to leave free."""
-    labels = [(each.label, _kind(each)) for each in series if each.label] + list(more)
+    labels = [(each.label, _swatch(each)) for each in series if each.label] + list(more)
     room = label_room([words for words, _ in labels], width)
     if not Space(width).is_narrow:
         return "", Space(width, room)
     above, rows = legend(labels, width)
     return above, Space(width, room, rows)
+
+
+def _swatch(series: Series) -> str:
+    """Samples are drawn faint; their label is not."""
+    return _kind(replace(series, manner="curve") if series.manner == "samples" else series)
 
 
 def _kind(series: Series) -> str:

@@ -68,7 +68,8 @@ def _rates(
     )
     absent = [each.name for each in comparison.accounts if each.name not in metric.values]
     if absent:
-        description += " " + language.say("Not known of {runs}.", runs=language.joined(absent))
+        missing = language.say("Not known of {runs}.", runs=language.joined(absent))
+        description = language.together([description, missing])
     return Intervals(language.say(title), description, "", lambda value: words(value, language), rows)
 
 

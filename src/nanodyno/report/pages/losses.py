@@ -80,7 +80,7 @@ def _description(
         parts.append(
             language.say("Not drawn, since it is not known there: {runs}.", runs=language.joined(missing))
         )
-    return " ".join(parts)
+    return language.together(parts)
 
 
 def _axis(axis: CurveAxis, end: float, language: Language) -> Axis:

@@ -72,10 +72,9 @@ def _answer(plan: Plan, language: Language) -> tuple[Part, ...]:
             )
         )
     answer = f"{fits[0].upper()}{fits[1:]}"
-    asked = plan.target.memory_bytes is not None
-    return language.say("Does it fit? {answer}.", answer=answer) if asked else f"{answer}.", Tiles(
-        tuple(tiles)
-    )
+    if plan.target.memory_bytes is None:
+        return language.say("{sentence}.", sentence=answer), Tiles(tuple(tiles))
+    return language.say("Does it fit? {answer}.", answer=answer), Tiles(tuple(tiles))
 
 
 def _by_micro_batch(plan: Plan, language: Language) -> Stacks:

@@ -17,9 +17,10 @@ from nanodyno.report.state import state_words
 def run_report(run: Run, summary: Summary, language: Language) -> Page:
     account = with_found_shape(account_of(run))
     state = state_words(run, summary, language)
+    answer = language.say("{sentence}.", sentence=f"{state[0].upper()}{state[1:]}")
     folded = derivations([account], language)
     sections = [
-        Section(run.name, (f"{state[0].upper()}{state[1:]}.", *_tiles(summary, language))),
+        Section(run.name, (answer, *_tiles(summary, language))),
         Section(language.say("loss"), (loss_pictures([account], language),)),
         Section(language.say("where the time went"), (_time(summary, language),)),
         Section(language.say("the run"), (Table(("", ""), tuple(fact_rows(run, summary, language))),)),

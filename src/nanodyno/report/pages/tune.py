@@ -126,11 +126,9 @@ def _time(tuning: Tuning, rows: Sequence[Row], language: Language) -> Part:
         for part in shares[0]
         if any(each[part] for each in shares)
     )
-    groups = list(known)
     return Bars(
         language.say("Where the time of an iteration went"),
-        language.say("Shares of an iteration; idle is the device waiting between kernels.")
-        + ("" if len(groups) > 1 else f" {groups[0]}."),
+        language.say("Shares of an iteration; idle is the device waiting between kernels."),
         bars,
-        tuple(groups) if len(groups) > 1 else (),
+        tuple(known),
     )
