@@ -125,10 +125,14 @@ class Language:
         """
         if self.direction == "ltr":
             return text
-        return _LATIN.sub(_isolate, text)
+        return latin_isolated(text)
 
     def _translated(self, message: str) -> str:
         return message if self.locale == ENGLISH.locale else translations(self.locale).gettext(message)
+
+
+def latin_isolated(text: str) -> str:
+    return _LATIN.sub(_isolate, text)
 
 
 def _isolate(found: re.Match[str]) -> str:

@@ -253,6 +253,11 @@ def test_what_is_not_a_number_is_not_drawn() -> None:
     )
 
 
+def test_words_from_the_right_run_so_in_a_picture_from_the_left() -> None:
+    arabic = replace(INTERVALS, rows=(Estimate("logits والخسارة", 1.0, "1"),))
+    assert "\u2067\u2068logits\u2069 والخسارة\u2069" in words(arabic)
+
+
 def test_text_is_escaped_and_cut_where_it_is_too_long() -> None:
     evil = replace(INTERVALS, rows=(Estimate("<b>&" + "x" * 99, 1.0, "</svg>\x00"),))
     labels = words(evil)

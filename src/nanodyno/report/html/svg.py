@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from html import escape
 
 from nanodyno.report.figures import Point
+from nanodyno.report.language import CLOSE, latin_isolated
 
 EM = 12.5
 """The size of letters in pictures, in pixels, as style.css has it."""
+FROM_THE_RIGHT = "\u2067"
 NARROW_LETTERS = frozenset(" .,:;'|!iljftI1()[]/-")
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff\ud800-\udfff]")
 
@@ -26,7 +28,14 @@ def element(tag: str, *content: str, **attributes: str | float) -> str:
 
 
 def text(words: str, x: float, y: float, kind: str = "", anchor: str = "start") -> str:
-    return element("text", shown(words), x=x, y=y, class_=f"{kind} {anchor}".strip())
+    return element("text", shown(_directed(words)), x=x, y=y, class_=f"{kind} {anchor}".strip())
+
+
+def _directed(words: str) -> str:
+    """Pictures run from the left, and what has right-to-left letters in them from the right."""
+    if not any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in words):
+        return words
+    return f"{FROM_THE_RIGHT}{latin_isolated(words)}{CLOSE}"
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
