@@ -93,8 +93,9 @@ def test_names_of_runs_are_text_and_keep_their_direction_to_themselves() -> None
     page = Checked(text)
     assert page.faults == []
     assert len(page.all_of("script")) == 1
-    assert "<bdi>&lt;/title&gt;&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;\u202e&amp;</bdi>" in text
-    assert "<bdi>run_b</bdi>" in text
+    isolated = "<bdi>&lt;/title&gt;&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;\u202e&amp;</bdi>"
+    assert f"<h1>{isolated} and <bdi>run_b</bdi></h1>" in text
+    assert '<p class="lead"><bdi>run_b</bdi> trains ' in text
 
 
 def test_characters_that_a_document_may_not_have_are_replaced() -> None:
