@@ -32,7 +32,7 @@ Lang = Annotated[
     typer.Option(
         "--lang",
         metavar="LANGUAGE",
-        help="en, zh-Hant, ja, hi, fr or ar (default: by LC_ALL, LC_MESSAGES or LANG, else English).",
+        help="en, ar, fr, hi, ja or zh-Hant (default: by LC_ALL, LC_MESSAGES or LANG, else English).",
     ),
 ]
 RunName = Annotated[

@@ -1,4 +1,4 @@
-"""Catalogues as they lie on disk, and what Babel knows of a locale. Babel is loaded by whoever calls this."""
+"""Catalogues as they lie on disk, and what Babel knows of a locale; it is loaded where it is asked."""
 
 import gettext
 from datetime import date
@@ -8,6 +8,12 @@ from io import BytesIO
 
 FOLDER = "catalogues"
 DIGITS = "latn"
+
+
+def catalogue_locales() -> list[str]:
+    """Of the files there are, compiled or not."""
+    names = (each.name for each in (files("nanodyno.report") / FOLDER).iterdir())
+    return sorted({name.rpartition(".")[0] for name in names if name.endswith((".po", ".mo"))})
 
 
 @cache

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from nanodyno.report.catalogue import symbols, translations, written_date
+from nanodyno.report.catalogue import catalogue_locales, symbols, translations, written_date
 
 Direction = Literal["ltr", "rtl"]
 ENVIRONMENT = ("LC_ALL", "LC_MESSAGES", "LANG")
@@ -151,17 +151,18 @@ def message(text: str) -> str:
 
 
 ENGLISH = Language("en", "en")
+FROM_THE_RIGHT = frozenset({"ar", "fa", "he", "ur", "yi"})
+
+
+def _with_catalogue(locale: str) -> Language:
+    direction: Direction = "rtl" if locale.split("_")[0] in FROM_THE_RIGHT else "ltr"
+    return Language(locale.replace("_", "-"), locale, direction)
+
+
 LANGUAGES: Mapping[str, Language] = {
-    each.code: each
-    for each in (
-        ENGLISH,
-        Language("zh-Hant", "zh_Hant"),
-        Language("ja", "ja"),
-        Language("hi", "hi"),
-        Language("fr", "fr"),
-        Language("ar", "ar", "rtl"),
-    )
+    each.code: each for each in (ENGLISH, *map(_with_catalogue, catalogue_locales()))
 }
+"""By code: English, and those that there is a file for."""
 
 
 def asked_for(wanted: str | None, environment: Mapping[str, str]) -> str:
