@@ -18,10 +18,4 @@
     tabs.forEach((tab, place) => tab.addEventListener("click", () => show(place)));
     show(0);
   }
-  let closed = [];
-  addEventListener("beforeprint", () => {
-    closed = [...document.querySelectorAll("details:not([open])")];
-    closed.forEach((each) => { each.open = true; });
-  });
-  addEventListener("afterprint", () => closed.forEach((each) => { each.open = false; }));
 })();

@@ -11,7 +11,8 @@ from nanodyno.report.language import CLOSE, latin_isolated
 EM = 12.5
 """The size of letters in pictures, in pixels, as style.css has it."""
 FROM_THE_RIGHT = "\u2067"
-NARROW_LETTERS = frozenset(" .,:;'|!iljftI1()[]/-")
+NARROW_LETTERS = frozenset(" .,:;'|!iljftI()[]/-")
+WIDE_LETTERS = frozenset("mwMW@%→")
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff\ud800-\udfff]")
 
 
@@ -72,7 +73,7 @@ def _letter(letter: str) -> float:
         return 0.0
     if unicodedata.east_asian_width(letter) in "WF":
         return 1.0
-    return 0.33 if letter in NARROW_LETTERS else 0.6
+    return 0.33 if letter in NARROW_LETTERS else 0.9 if letter in WIDE_LETTERS else 0.6
 
 
 def _name(name: str) -> str:
