@@ -35,9 +35,9 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield found
 
 
-def written(folder: Path, code: str, steps: int = 20_000) -> Path:
+def written(folder: Path, code: str, steps: int = 20_000, names: tuple[str, ...] = NAMES) -> Path:
     long = tuple(Step(n, 11 / (1 + n) ** 0.2, 1.0 + n % 3 / 1000) for n in range(steps))
-    comparison = compare([account(name, steps=long) for name in NAMES])
+    comparison = compare([account(name, steps=long) for name in names])
     page = comparison_report(comparison, conclusions(comparison), LANGUAGES[code])
     path = folder / f"{code}.html"
     path.write_text(to_html(page, LANGUAGES[code], datetime(2026, 1, 1, tzinfo=UTC)), encoding="utf-8")
@@ -92,6 +92,13 @@ def test_nothing_is_wider_than_the_window(browser: Browser, page: Path, width: i
     assert browser.evaluate("document.documentElement.scrollWidth") == width
     slim = browser.evaluate("document.querySelector('.picture .slim').offsetHeight > 0")
     assert slim == (width <= 560)
+
+
+@pytest.mark.parametrize("width", [PHONE, 600, DESK])
+def test_names_without_an_end_make_nothing_wider(browser: Browser, tmp_path: Path, width: int) -> None:
+    browser.open(written(tmp_path, "en", 50, ("x" * 150, "y" * 150)), width=width)
+    browser.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    assert browser.evaluate("document.documentElement.scrollWidth") == width
 
 
 def test_letters_in_pictures_stay_as_large_on_a_phone(browser: Browser, page: Path) -> None:

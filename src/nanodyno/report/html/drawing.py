@@ -7,8 +7,9 @@ from nanodyno.report.figures import Band, Bars, Figure, Intervals, Lines, Stacks
 from nanodyno.report.html.frame import Drawing
 from nanodyno.report.html.lines import draw_band, draw_lines
 from nanodyno.report.html.palette import LIGHT, variables
-from nanodyno.report.html.rows import draw_bars, draw_intervals, draw_stacks, draw_waterfall
+from nanodyno.report.html.rows import draw_bars, draw_intervals, draw_stacks
 from nanodyno.report.html.svg import element, shown
+from nanodyno.report.html.waterfall import draw_waterfall
 
 WIDE, SLIM = 720, 328
 """A page's column, and that of a phone 360 pixels wide."""

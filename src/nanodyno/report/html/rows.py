@@ -1,9 +1,9 @@
-"""Pictures that are rows under each other: figures with intervals, bars, stacks, a waterfall."""
+"""Pictures that are rows under each other: figures with intervals, bars, stacks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nanodyno.report.figures import Bars, Estimate, Intervals, Stacks, Waterfall
+from nanodyno.report.figures import Bars, Estimate, Intervals, Stacks
 from nanodyno.report.html.frame import NARROW, TOP, Drawing, legend
 from nanodyno.report.html.scales import Scale, spanning, ticks
 from nanodyno.report.html.svg import EM, cut, element, line, path, rectangle, text, width_of
@@ -13,8 +13,6 @@ ROW, TALL_ROW = 32.0, 48.0
 LONGEST_LABEL = 190.0
 GAP = 12.0
 BESIDE_BAR = 90.0
-ZOOMED = 0.15
-"""Where all changes together are a smaller share of the totals, a waterfall shows the changes only."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class Layout:
         return y + 20 if self.narrow else y
 
 
-def _layout(labels: Sequence[str], words: Sequence[str], width: float, beside: float = 0.0) -> Layout:
+def layout_of(labels: Sequence[str], words: Sequence[str], width: float, beside: float = 0.0) -> Layout:
     if width < NARROW:
         return Layout(width, 0, width, width, True)
     left = min(LONGEST_LABEL, max(map(width_of, labels), default=0)) + GAP
@@ -61,7 +59,7 @@ def draw_intervals(figure: Intervals, width: float, key: str) -> Drawing:
     has_beside = any(row.beside is not None for row in rows) and width >= NARROW
     amounts = max((width_of(row.beside_words) for row in rows), default=0)
     beside = BESIDE_BAR + amounts + 3 * GAP if has_beside else 0.0
-    layout = _layout([row.label for row in rows], [row.words for row in rows], width, beside)
+    layout = layout_of([row.label for row in rows], [row.words for row in rows], width, beside)
     x = Scale(*_range(figure), layout.left, layout.right)
     content = [text(figure.label, 0, EM, "axis")] if figure.label else []
     if has_beside:
@@ -108,14 +106,14 @@ def _estimate(row: Estimate, x: Scale, y: float, from_zero: bool) -> list[str]:
     if not from_zero:
         drawn.append(line(x.begin, middle, x.end, middle, "grid"))
     if row.low is not None and row.high is not None:
-        drawn += _whisker(x, (row.low, row.high), middle, "whisker" if from_zero else f"line {kind}")
+        drawn += whisker(x, (row.low, row.high), middle, "whisker" if from_zero else f"line {kind}")
     if not from_zero:
         point = "point chosen" if row.chosen else "point open"
         drawn.append(element("circle", cx=x.at(row.value), cy=middle, r=5, class_=f"{point} {kind}"))
     return drawn
 
 
-def _whisker(x: Scale, bounds: tuple[float, float], y: float, kind: str) -> list[str]:
+def whisker(x: Scale, bounds: tuple[float, float], y: float, kind: str) -> list[str]:
     """A bound beyond the picture has no end mark: the line runs out of it."""
     low, high = map(x.within, bounds)
     ends = [line(x.at(each), y - 4, x.at(each), y + 4, kind) for each in bounds if x.low <= each <= x.high]
@@ -134,7 +132,7 @@ def _ruler(figure: Intervals, x: Scale, y: float) -> list[str]:
 def draw_bars(figure: Bars, width: float, key: str) -> Drawing:
     del key
     words = [each for row in figure.rows for each in row.words]
-    layout = _layout([row.label for row in figure.rows], words, width)
+    layout = layout_of([row.label for row in figure.rows], words, width)
     x = Scale(
         *spanning([value for row in figure.rows for value in row.values], True), layout.left, layout.right
     )
@@ -160,7 +158,7 @@ def draw_bars(figure: Bars, width: float, key: str) -> Drawing:
 
 def draw_stacks(figure: Stacks, width: float, key: str) -> Drawing:
     del key
-    layout = _layout([row.label for row in figure.rows], [row.words for row in figure.rows], width)
+    layout = layout_of([row.label for row in figure.rows], [row.words for row in figure.rows], width)
     largest = max(sum(row.sizes) for row in figure.rows)
     end = largest if figure.limit is None else max(figure.limit, min(largest, 1.3 * figure.limit))
     x = Scale(0, end, layout.left, layout.right)
@@ -190,55 +188,3 @@ def draw_stacks(figure: Stacks, width: float, key: str) -> Drawing:
 def _cut_off(x: float, y: float) -> str:
     """That a bar goes on beyond the picture."""
     return path([(x - 9, y - 3), (x - 3, y + BAR / 2), (x - 9, y + BAR + 3)], "cut")
-
-
-def draw_waterfall(figure: Waterfall, width: float, key: str) -> Drawing:
-    """Each change begins where the one before it ended; whiskers are the bounds of the change itself."""
-    del key
-    totals = (figure.before, figure.after)
-    labels = [figure.before.label, *(part.label for part in figure.parts), figure.after.label]
-    words = [figure.before.words, *(part.words for part in figure.parts), figure.after.words]
-    layout = _layout(labels, words, width)
-    reached = [figure.before.value]
-    for part in figure.parts:
-        reached.append(reached[-1] + part.change)
-    bounds = [
-        begin + bound
-        for begin, part in zip(reached, figure.parts, strict=False)
-        for bound in (part.low, part.high)
-        if bound is not None
-    ]
-    low, high = spanning([*reached, *bounds])
-    zoomed = high - low < ZOOMED * max(abs(total.value) for total in totals)
-    edge = 0.06 * (high - low) if zoomed else 0.0
-    low, high = (low - edge, high + edge) if zoomed else spanning([low, high], from_zero=True)
-    x = Scale(low, high, layout.left, layout.right)
-    content = [text(figure.axis.label, layout.left, EM, "axis")]
-    y = TOP
-    places = [figure.before.value, *reached[:-1], figure.after.value]
-    changes = [None, *figure.parts, None]
-    for number, (label, said, begin, part) in enumerate(zip(labels, words, places, changes, strict=True)):
-        at = layout.bar_y(y)
-        strong = "" if part is not None else " strong"
-        content.append(layout.label(label, y, f"name{strong}"))
-        content.append(layout.words(said, y, f"value{strong}"))
-        if part is None:
-            content.append(_total(x, begin, at, zoomed))
-        else:
-            rise = "gain" if (part.change >= 0) == figure.more_is_better else "loss"
-            content.append(rectangle(x.at(begin), at, x.at(begin + part.change), BAR, f"bar {rise}"))
-            if part.low is not None and part.high is not None:
-                bounds_here = (begin + part.low, begin + part.high)
-                content += _whisker(x, bounds_here, at + BAR / 2, "whisker")
-        if number < len(labels) - 1:
-            joint = x.at(begin if part is None else begin + part.change)
-            content.append(line(joint, at + BAR, joint, at + layout.row, "joint"))
-        y += layout.row
-    return Drawing("".join(content), y)
-
-
-def _total(x: Scale, value: float, y: float, zoomed: bool) -> str:
-    """Where zero is out of the picture a bar would mislead: a mark then."""
-    if zoomed:
-        return element("circle", cx=x.at(value), cy=y + BAR / 2, r=5, class_="point chosen c0")
-    return rectangle(x.at(0), y, x.at(value), BAR, "bar total")
