@@ -1,20 +1,24 @@
 """The page in a real browser: what it does when it is opened, pressed, and read from the right."""
 
+import itertools
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.analysis.accounts import account
 from tests.chromium import MISSING, Browser, NoAnswer, chromium, found_chromium
+from tests.report.html.test_drawing import EVERY
 
 from nanodyno.analysis.account import Step
 from nanodyno.analysis.compare import compare
 from nanodyno.analysis.conclusions import conclusions
 from nanodyno.report.html.document import to_html
 from nanodyno.report.language import LANGUAGES
+from nanodyno.report.page import Page, Section
 from nanodyno.report.pages.compare import comparison_report
 
 pytestmark = [
@@ -156,14 +160,38 @@ def test_it_prints_light_and_without_what_is_only_to_be_pressed(browser: Browser
     browser.ask("Emulation.setEmulatedMedia", media="")
 
 
-def test_no_label_of_a_picture_is_cut_off(browser: Browser, page: Path) -> None:
+def drawn_page(folder: Path) -> Path:
+    """Every kind of picture."""
+    page = Page("test", (Section("answer", ("words",)), Section("pictures", tuple(EVERY))))
+    path = folder / "pictures.html"
+    path.write_text(to_html(page, LANGUAGES["en"], datetime(2026, 1, 1, tzinfo=UTC)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_no_label_of_a_picture_is_cut_off_or_lies_on_another(
+    browser: Browser, page: Path, tmp_path: Path, width: int
+) -> None:
     """By a font's own measure; ours is a guess, and the reader's font is another."""
-    beyond = (
-        "[...document.querySelectorAll('svg')].filter((svg) => svg.clientWidth > 0).flatMap((svg) =>"
-        " [...svg.querySelectorAll('text')].filter((each) => { const box = each.getBBox();"
-        " return box.x < -12 || box.x + box.width > svg.viewBox.baseVal.width + 12; })"
-        ".map((each) => each.textContent))"
+    boxes = (
+        "[...document.querySelectorAll('svg')].filter((svg) => svg.clientWidth > 0).map((svg) =>"
+        " [svg.viewBox.baseVal.width, [...svg.querySelectorAll('text')].map((each) => {"
+        " const box = each.getBBox(); return [each.textContent, box.x, box.y, box.width, box.height]; })])"
     )
-    for width in (PHONE, DESK):
-        browser.open(page, width=width)
-        assert browser.evaluate(beyond) == []
+    for each in (page, drawn_page(tmp_path)):
+        browser.open(each, width=width)
+        for room, labels in browser.evaluate(boxes):
+            assert [label for label, x, _, wide, _ in labels if x < -12 or x + wide > room + 12] == []
+            pairs = itertools.combinations(labels, 2)
+            assert [(one[0], other[0]) for one, other in pairs if overlap(one, other)] == []
+
+
+def overlap(one: list[Any], other: list[Any]) -> bool:
+    """By more than a pixel across, and by half of a line."""
+    (_, x, y, wide, high), (_, left, top, across, down) = one, other
+    return (
+        x + 1 < left + across
+        and left + 1 < x + wide
+        and y + high / 2 < top + down
+        and top + down / 2 < y + high
+    )

@@ -114,7 +114,7 @@ def end_labels(labels: Sequence[Label], y: Scale) -> str:
     return "".join(placed)
 
 
-def legend(labels: Sequence[tuple[str, str]], width: float) -> tuple[str, int]:
+def legend(labels: Sequence[tuple[str, str]], width: float, top: float = TOP + 4) -> tuple[str, int]:
     """Labels in rows above a narrow picture, each (words, kind of its line); and how many rows they take."""
     placed: list[str] = []
     x, row = 0.0, 0
@@ -123,7 +123,7 @@ def legend(labels: Sequence[tuple[str, str]], width: float) -> tuple[str, int]:
         needed = 24 + width_of(shown) + 14
         if x and x + needed - 14 > width:
             x, row = 0.0, row + 1
-        y = TOP + 4 + LINE_HEIGHT * row
+        y = top + LINE_HEIGHT * row
         placed.append(element("line", x1=x, y1=y - 4, x2=x + 18, y2=y - 4, class_=kind))
         placed.append(text(shown, x + 24, y, "name"))
         x += needed

@@ -1,10 +1,10 @@
 """Pictures that are rows under each other: figures with intervals, bars, stacks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nanodyno.report.figures import Bars, Estimate, Intervals, Stacks
-from nanodyno.report.html.frame import NARROW, TOP, Drawing, legend
+from nanodyno.report.html.frame import LINE_HEIGHT, NARROW, TOP, Drawing, legend
 from nanodyno.report.html.scales import Scale, spanning, ticks
 from nanodyno.report.html.svg import EM, cut, element, line, path, rectangle, text, width_of
 
@@ -130,27 +130,26 @@ def _ruler(figure: Intervals, x: Scale, y: float) -> list[str]:
 
 
 def draw_bars(figure: Bars, width: float, key: str) -> Drawing:
+    """Of several groups, a bar each under the other, with its words beside it also on a phone."""
     del key
     words = [each for row in figure.rows for each in row.words]
     layout = layout_of([row.label for row in figure.rows], words, width)
-    x = Scale(
-        *spanning([value for row in figure.rows for value in row.values], True), layout.left, layout.right
-    )
+    several = max((len(row.values) for row in figure.rows), default=0) > 1
+    if layout.narrow and several:
+        layout = replace(layout, right=width - max(map(width_of, words)) - GAP)
+    values = [value for row in figure.rows for value in row.values]
+    x = Scale(*spanning(values, from_zero=True), layout.left, layout.right)
     groups = [(name, f"swatch-bar c{number % 5}") for number, name in enumerate(figure.groups)]
-    above, lines = legend(groups, width)
+    above, lines = legend(groups, width, EM)
     content = [above]
-    y = 4.0 + (TOP + 17.0 * (lines - 1) if lines else 0.0)
+    y = 4.0 + (LINE_HEIGHT * lines + 8 if lines else 0.0)
     for row in figure.rows:
         content.append(layout.label(row.label, y, "name"))
         for number, (value, said) in enumerate(zip(row.values, row.words, strict=True)):
             at = layout.bar_y(y)
             content.append(rectangle(x.at(0), at, x.at(value), BAR, f"bar c{(number or row.colour) % 5}"))
-            if layout.narrow and len(row.values) > 1:
-                content.append(
-                    text(said, min(x.at(value) + 6, width - width_of(said)), at + BAR / 2 + 4.5, "value")
-                )
-            else:
-                content.append(layout.words(said, y))
+            beside = replace(layout, narrow=False) if several else layout
+            content.append(beside.words(said, at if several else y))
             y += BAR + 3
         y += layout.row - BAR - 3
     return Drawing("".join(content), y)
@@ -165,7 +164,7 @@ def draw_stacks(figure: Stacks, width: float, key: str) -> Drawing:
     parts = [(name, f"swatch-bar c{number % 5}") for number, name in enumerate(figure.parts)]
     above, lines = legend(parts, width)
     content = [text(figure.label, 0, EM, "axis"), above]
-    first = y = TOP + 17.0 * lines + (18.0 if figure.limit is not None else 0.0)
+    first = y = TOP + LINE_HEIGHT * lines + (18.0 if figure.limit is not None else 0.0)
     for row in figure.rows:
         content.append(layout.label(row.label, y, "name strong" if row.chosen else "name"))
         content.append(layout.words(row.words, y, "value strong" if row.chosen else "value"))
