@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from nanodyno.cli.options import RUNS_FOLDER, Json, Lang, console_for, language_of
+from nanodyno.cli.options import RUNS_FOLDER, Json, Lang, console_for, language_of, print_page
 from nanodyno.errors import NanodynoError
 
 Names = Annotated[
@@ -41,4 +41,4 @@ def compare(runs: Names, markdown: Markdown = False, lang: Lang = None, json: Js
     if markdown:
         typer.echo(to_markdown(page, language), nl=False)
     else:
-        console_for(json).print(to_terminal(page))
+        print_page(to_terminal(page), console_for(json), language)

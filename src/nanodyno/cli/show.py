@@ -1,6 +1,6 @@
 """`nanodyno show`: one run on one screen."""
 
-from nanodyno.cli.options import RUNS_FOLDER, Json, Lang, RunName, console_for, language_of
+from nanodyno.cli.options import RUNS_FOLDER, Json, Lang, RunName, console_for, language_of, print_page
 
 
 def show(run: RunName, lang: Lang = None, json: Json = False) -> None:
@@ -19,4 +19,5 @@ def show(run: RunName, lang: Lang = None, json: Json = False) -> None:
         typer.echo(to_json(run_document(found, summary)))
         return
     console = console_for(json)
-    console.print(run_page(found, summary, console.width, language_of(lang)))
+    language = language_of(lang)
+    print_page(run_page(found, summary, console.width, language), console, language)
