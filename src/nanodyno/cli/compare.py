@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from nanodyno.cli.options import RUNS_FOLDER, Json, Lang, console_for, language_of
+from nanodyno.cli.options import RUNS_FOLDER, Json, Lang, console_for, language_of, print_page
 from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
 from nanodyno.errors import NanodynoError
 
@@ -51,5 +51,7 @@ def compare(  # noqa: PLR0913 - one parameter per option
     if json:
         typer.echo(to_json(comparison_document(comparison, findings)))
     elif not wanted.takes_stdout:
-        console_for(json).print(to_terminal(comparison_page(comparison, findings, language_of(lang))))
+        language = language_of(lang)
+        page = to_terminal(comparison_page(comparison, findings, language))
+        print_page(page, console_for(json), language)
     deliver(wanted, lambda language: comparison_report(comparison, findings, language))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nanodyno.cli.options import INTERRUPTED, RUNS_FOLDER, Json, Lang, console_for, language_of
+from nanodyno.cli.options import INTERRUPTED, RUNS_FOLDER, Json, Lang, console_for, language_of, print_page
 from nanodyno.cli.reporting import Html, Open, Wanted, deliver
 from nanodyno.errors import NanodynoError
 
@@ -135,7 +135,7 @@ def _tuned(device: str, json: bool, console: "Console", language: "Language") ->
         raise typer.Exit(INTERRUPTED)
     rows, chosen = rows_of(tuning), tuning.chosen
     name = None if chosen is None else chosen.name
-    console.print(tune_table(curve_of(rows, name), name, console.width, language))
+    print_page(tune_table(curve_of(rows, name), name, console.width, language), console, language)
     for line, style in verdict_lines(tuning, rows, language):
         console.print(line, style=style, highlight=False, markup=False)
     console.print()
@@ -192,7 +192,7 @@ def _show(
     from nanodyno.report.runs import loss_plot, runs_table
 
     console.print()
-    console.print(runs_table(results, console.width, language))
+    print_page(runs_table(results, console.width, language), console, language)
     console.print()
     console.print(loss_plot([run for run, _ in results], console.width, language))
     console.print()

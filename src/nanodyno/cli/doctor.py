@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from nanodyno.cli.options import Json, Lang, console_for, language_of
+from nanodyno.cli.options import Json, Lang, console_for, language_of, print_page
 
 IMPOSSIBLE = 1
 
@@ -53,6 +53,6 @@ def doctor(
     if json:
         typer.echo(to_json(doctor_document(found)))
     else:
-        console_for(json).print(doctor_page(found, language))
+        print_page(doctor_page(found, language), console_for(json), language)
     if not can_train(findings(found)):
         raise typer.Exit(IMPOSSIBLE)

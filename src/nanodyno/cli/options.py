@@ -12,7 +12,7 @@ import typer
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
     from nanodyno.report.language import Language
 
@@ -24,6 +24,7 @@ MOST_TOKENS = 10**18
 """More than anybody has."""
 _SIZES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 _BYTES = {"G": 2**30, "M": 2**20}
+_BLANKS_AT_THE_END = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
@@ -54,6 +55,18 @@ def console_for(json: bool) -> "Console":
             os.dup2(nowhere, self.file.fileno())
 
     return LastingConsole(stderr=json)
+
+
+def print_page(page: "RenderableType", console: "Console", language: "Language") -> None:
+    """Tables are filled up with blanks, which would make a line of a wide script longer than the window."""
+    from nanodyno.report.language import ENGLISH
+
+    if language is ENGLISH:
+        console.print(page)
+        return
+    with console.capture() as captured:
+        console.print(page)
+    console.file.write(_BLANKS_AT_THE_END.sub(r"\1", captured.get()))
 
 
 def language_of(wanted: str | None, json: bool = False) -> "Language":

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nanodyno.cli.options import Json, Lang, bytes_of, console_for, count_of, language_of
+from nanodyno.cli.options import Json, Lang, bytes_of, console_for, count_of, language_of, print_page
 from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
 from nanodyno.errors import NanodynoError
 
@@ -118,7 +118,7 @@ def plan(  # noqa: PLR0913 - one parameter per option
             typer.echo(note, err=True)
     elif not wanted.takes_stdout:
         console = console_for(json)
-        console.print(plan_page(planned, origin, console.width, language))
+        print_page(plan_page(planned, origin, console.width, language), console, language)
     deliver(wanted, lambda language: plan_report(planned, origin, language))
     return None
 
@@ -131,7 +131,7 @@ def _show_cards(json: bool, language: "Language") -> None:
     if json:
         typer.echo(to_json(cards_document(all_cards())))
     else:
-        console_for(json).print(cards_table(all_cards(), language))
+        print_page(cards_table(all_cards(), language), console_for(json), language)
 
 
 def _refuse_contradictions(tokens: str | None, hours: float | None) -> None:

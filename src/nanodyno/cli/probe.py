@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nanodyno.cli.options import INTERRUPTED, Json, Lang, console_for, language_of, seconds_of
+from nanodyno.cli.options import INTERRUPTED, Json, Lang, console_for, language_of, print_page, seconds_of
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _show(results: "dict[str, ProbeResult]", reading: "Reading", language: "Lang
     from nanodyno.report.probes import probes_page
 
     console = console_for(json)
-    console.print(probes_page(results, reading, console.width, language))
+    print_page(probes_page(results, reading, console.width, language), console, language)
 
 
 def _jobs(words: list[str], with_data: bool, threads: int | None) -> "dict[str, ProbeJob]":

@@ -1,6 +1,6 @@
 """`nanodyno show`: one run on one screen."""
 
-from nanodyno.cli.options import RUNS_FOLDER, Json, Lang, RunName, console_for, language_of
+from nanodyno.cli.options import RUNS_FOLDER, Json, Lang, RunName, console_for, language_of, print_page
 from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
 
 
@@ -32,6 +32,6 @@ def show(  # noqa: PLR0913 - one parameter per option
     if json:
         typer.echo(to_json(run_document(found, summary)))
     elif not wanted.takes_stdout:
-        console = console_for(json)
-        console.print(run_page(found, summary, console.width, language_of(lang)))
+        console, language = console_for(json), language_of(lang)
+        print_page(run_page(found, summary, console.width, language), console, language)
     deliver(wanted, lambda language: run_report(found, summary, language))

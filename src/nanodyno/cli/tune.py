@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from nanodyno.cli.options import INTERRUPTED, Json, Lang, bytes_of, console_for, language_of, seconds_of
+from nanodyno.cli.options import (
+    INTERRUPTED,
+    Json,
+    Lang,
+    bytes_of,
+    console_for,
+    language_of,
+    print_page,
+    seconds_of,
+)
 from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver, refuse_unwritable
 from nanodyno.errors import NanodynoError, RunFailed
 
@@ -231,7 +240,7 @@ def _show(tuning: "Tuning", name: str, how: str, language: "Language") -> None:
     from nanodyno.report.tune import tune_page
 
     console = console_for(json=False)
-    console.print(tune_page(tuning, name, console.width, language))
+    print_page(tune_page(tuning, name, console.width, language), console, language)
     if tuning.chosen is not None:
         words = language.say("train with it: {command}", command=how)
         console.print(f"\n{words}", highlight=False, markup=False, soft_wrap=True)

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from nanodyno.hardware.cards import GIGA, TERA, Card
 from nanodyno.report.language import ENGLISH, Language, message
+from nanodyno.report.prose import Prose
 
 UNKNOWN = "-"
 LEFT_OUT = message(
@@ -30,7 +31,7 @@ def cards_table(cards: Sequence[Card], language: Language = ENGLISH) -> Renderab
             language.number(card.bandwidth_bytes_per_second / GIGA, ",.0f"),
             f"{card.tdp_watts:.0f}",
         )
-    return Group(table, Text(), Text(language.say(LEFT_OUT), style="dim"))
+    return Group(table, Text(), Prose(language.say(LEFT_OUT), style="dim"))
 
 
 def cards_document(cards: Sequence[Card]) -> dict[str, object]:

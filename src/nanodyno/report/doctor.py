@@ -18,6 +18,7 @@ from nanodyno.report.ceilings import ceilings_document, ceilings_table, measured
 from nanodyno.report.disturbances import disturbance_words, holder_words
 from nanodyno.report.doctor_words import finding_words
 from nanodyno.report.language import ENGLISH, Language, message
+from nanodyno.report.prose import Prose
 
 MOST_HOLDERS = 6
 UNKNOWN = "-"
@@ -40,7 +41,7 @@ def doctor_page(found: CheckupRecord, language: Language = ENGLISH) -> Renderabl
         pieces += [Text(words), Text()]
     if found.disturbances:
         every = (disturbance_words(each, language) for each in found.disturbances)
-        pieces += [*(Text(language.say("disturbed: {cause}", cause=each)) for each in every), Text()]
+        pieces += [*(Prose(language.say("disturbed: {cause}", cause=each)) for each in every), Text()]
     pieces += [*_to_fix(told, language), *_notes(told, language)]
     return Group(*pieces)
 
@@ -48,9 +49,9 @@ def doctor_page(found: CheckupRecord, language: Language = ENGLISH) -> Renderabl
 def _facts(found: CheckupRecord, language: Language) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
-    table.add_column()
+    table.add_column(overflow="fold")
     for title, words in _rows(found, language):
-        table.add_row(title, Text(words))
+        table.add_row(title, Prose(words))
     return table
 
 
@@ -237,13 +238,13 @@ def _to_fix(told: Sequence[Finding], language: Language) -> Iterator[RenderableT
     yield Text(language.say("to fix"), style="bold")
     table = Table.grid(padding=(0, 1))
     table.add_column(justify="right")
-    table.add_column()
+    table.add_column(overflow="fold")
     for number, finding in enumerate(wrong, start=1):
         what, how = finding_words(finding, language)
         stops = finding.severity == "impossible"
         if stops:
             what = language.say("{what} (training is impossible)", what=what)
-        words = Text(what, style="red" if stops else "")
+        words = Prose(what, style="red" if stops else "")
         words.append(f"\n{how}", style="dim")
         table.add_row(f"{number}.", words)
     yield Padding(table, (0, 0, 0, 2))
@@ -255,8 +256,10 @@ def _notes(told: Sequence[Finding], language: Language) -> Iterator[RenderableTy
         yield Text()
         yield Text(language.say("good to know"), style="bold")
         table = Table.grid(padding=(0, 1))
+        table.add_column(width=1)
+        table.add_column(overflow="fold")
         for words in notes:
-            table.add_row("-", Text(words))
+            table.add_row("-", Prose(words))
         yield Padding(table, (0, 0, 0, 2))
 
 

@@ -1,7 +1,6 @@
 """The facts of one run, a titled row each."""
 
 from rich.table import Table
-from rich.text import Text
 
 from nanodyno.analysis.summary import Summary
 from nanodyno.records.imported import ImportedRecord
@@ -9,6 +8,7 @@ from nanodyno.records.store import Run
 from nanodyno.records.types import RunRecord, SplitRecord
 from nanodyno.report import quantities
 from nanodyno.report.language import ENGLISH, Language, message
+from nanodyno.report.prose import Prose
 from nanodyno.report.run_facts import (
     MOST_NAMED,
     TOKENS_A_SECOND,
@@ -28,10 +28,10 @@ from nanodyno.report.words import SKIPPED, arithmetic_words, batch_words, device
 def facts_table(run: Run, summary: Summary, language: Language = ENGLISH) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
-    table.add_column()
+    table.add_column(overflow="fold")
     styles = {"state": STYLES[summary.state.kind]}
     for title, words in fact_rows(run, summary, language):
-        table.add_row(language.say(title), Text(words, style=styles.get(title, "")))
+        table.add_row(language.say(title), Prose(words, style=styles.get(title, "")))
     return table
 
 

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from nanodyno.report.figures import Figure
 from nanodyno.report.language import ENGLISH, Language
+from nanodyno.report.prose import Prose
 
 
 @dataclass(frozen=True)
@@ -150,21 +151,21 @@ def _words(cell: object) -> str:
 
 def _on_screen(part: str | Points | Table | Verbatim) -> RenderableType:
     if isinstance(part, str):
-        return Text(part)
+        return Prose(part)
     if isinstance(part, Verbatim):
         return Text(part.text)
     if isinstance(part, Points):
         grid = RichTable.grid(padding=(0, 1))
         grid.add_column(width=1)
-        grid.add_column()
+        grid.add_column(overflow="fold")
         for sentence in part.sentences:
-            grid.add_row("-", Text(sentence))
+            grid.add_row("-", Prose(sentence))
         return grid
     table = RichTable(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     for place, header in enumerate(part.headers):
         table.add_column(header, justify="right" if is_figure(part, place) else "left", overflow="fold")
     for row in part.rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Prose(cell) for cell in row))
     return table
 
 

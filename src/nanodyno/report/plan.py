@@ -12,6 +12,7 @@ from nanodyno.report import quantities
 from nanodyno.report.advice import advice_table
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.plan_facts import Source, fact_rows
+from nanodyno.report.prose import Prose
 from nanodyno.report.stacked import memory_bars
 
 UNKNOWN = "-"
@@ -25,7 +26,7 @@ def plan_page(plan: Plan, source: Source, width: int, language: Language = ENGLI
     if plan.asked.fits is False:
         pieces += [Text(), advice_table(plan.advice, plan.target.host_bytes, language)]
     told = [*source.notes, *remarks(plan, language)]
-    return Group(*pieces, *([Text()] if told else []), *(Text(each, style="dim") for each in told))
+    return Group(*pieces, *([Text()] if told else []), *(Prose(each, style="dim") for each in told))
 
 
 def title(plan: Plan, source: Source, language: Language) -> str:
@@ -42,11 +43,11 @@ def title(plan: Plan, source: Source, language: Language) -> str:
 def _facts(plan: Plan, source: Source, language: Language) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
-    table.add_column()
+    table.add_column(overflow="fold")
     colours = {None: "", True: "green", False: "red"}
     fits = language.say("fits")
     for title, words in fact_rows(plan, source, language):
-        table.add_row(title, Text(words, style=colours[plan.asked.fits] if title == fits else ""))
+        table.add_row(title, Prose(words, style=colours[plan.asked.fits] if title == fits else ""))
     return table
 
 

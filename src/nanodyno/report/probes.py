@@ -16,6 +16,7 @@ from nanodyno.records.probe import Measured, MemoryRecord, Part, ProbeResult
 from nanodyno.report import quantities
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.probe_notes import probe_notes
+from nanodyno.report.prose import Prose
 
 PARTS: tuple[Part, ...] = get_args(Part)
 WAITING, IDLE = message("waiting for data"), message("idle")
@@ -59,12 +60,12 @@ def probes_page(
     if shares:
         pieces += [Text(), bars(shares, width, language)]
     notes = [
-        Text(language.say("{name}: {note}", name=name, note=words))
+        Prose(language.say("{name}: {note}", name=name, note=words))
         for name, result in results.items()
         for words in probe_notes(result, summaries.get(name), language)
     ]
     notes += [
-        Text(
+        Prose(
             language.say(
                 "{name}: process {number} was unlike the others, so its round was set aside",
                 name=odd.config,

@@ -16,6 +16,7 @@ from nanodyno.report import quantities
 from nanodyno.report.disturbances import result_words
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.probes import call_words
+from nanodyno.report.prose import Prose
 from nanodyno.report.tune_picture import tune_picture
 from nanodyno.report.tune_words import (
     REASONS,
@@ -49,17 +50,17 @@ def tune_page(tuning: Tuning, name: str, width: int, language: Language = ENGLIS
     if any(row.summary is not None for row in rows):
         pieces += [tune_table(rows, chosen, width, language), Text()]
     if left := list(untried(rows, language)):
-        pieces += [*map(Text, left), Text()]
-    pieces += [Text(line, style=style) for line, style in verdict_lines(tuning, rows, language)]
+        pieces += [*map(Prose, left), Text()]
+    pieces += [Prose(line, style=style) for line, style in verdict_lines(tuning, rows, language)]
     curve = curve_of(rows, chosen)
     if len(curve) > 1:
         pieces += [Text(), tune_picture(curve, chosen, width, language)]
     found = [finding_words(each, language) for each in tune_findings(tuning)]
     if found:
-        indented = (Padding(words, (0, 0, 0, 2), expand=False) for words in map(Text, found))
+        indented = (Padding(words, (0, 0, 0, 2), expand=False) for words in map(Prose, found))
         pieces += [Text(), Text(language.say("why"), style="bold"), *indented]
     told = remarks(tuning, rows, language)
-    return Group(*pieces, *([Text()] if told else []), *(Text(each, style="dim") for each in told))
+    return Group(*pieces, *([Text()] if told else []), *(Prose(each, style="dim") for each in told))
 
 
 def remarks(tuning: Tuning, rows: Sequence[Row], language: Language) -> list[str]:
