@@ -67,6 +67,11 @@ def test_markdown_on_stdout_has_no_place_for_pictures() -> None:
     assert "    def f():\n        pass" in text
 
 
+def test_in_markdown_code_stays_code_and_names_stay_names() -> None:
+    text = to_markdown([Section("t", ("see `n_embd=4` of a_b*c* and `<b>`",))])
+    assert text == "## t\n\nsee `n_embd=4` of a\\_b\\*c\\* and \\`\\<b\\>\\`\n"
+
+
 def test_pictures_lie_beside_the_file_that_shows_them(tmp_path: Path) -> None:
     files = documents(PAGE, "markdown", ENGLISH, NOW, tmp_path / "my notes.md")
     page, *pictures = files

@@ -12,10 +12,14 @@ from nanodyno.report.page import Folded, Table
 
 def numbers_table(numbers: Mapping[str, object]) -> Table | None:
     """Under the names that --json has, with all their digits; None where there is nothing behind it."""
-    rows = tuple(
-        (f"`{name}`", _value(value)) for name, value in numbers.items() if value not in (None, "", [], {})
-    )
+    rows = tuple((f"`{name}`", _value(value)) for name, value in numbers.items() if _is_told(value))
     return Table(("", ""), rows) if rows else None
+
+
+def _is_told(value: object) -> bool:
+    if isinstance(value, list):
+        return any(_is_told(each) for each in cast(list[object], value))
+    return value not in (None, "", (), {})
 
 
 def _value(value: object) -> str:
@@ -24,7 +28,7 @@ def _value(value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1e6 and abs(value) < 1e15 else f"{value:.6g}"
+        return f"{value:,.0f}" if abs(value) >= 1e6 and abs(value) < 1e15 else f"{value:,.6g}"
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_value(each)}" for name, each in cast(Mapping[str, object], value).items())
     if isinstance(value, Sequence) and not isinstance(value, str):

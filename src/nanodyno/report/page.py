@@ -217,5 +217,6 @@ def is_figure(table: Table, place: int) -> bool:
 
 def escaped(text: str) -> str:
     """Names are a user's own: nothing in them is to become markup."""
-    plain = re.sub(r"([\\`*_<>|\[\]])", r"\\\1", text)
-    return re.sub(r"\{(?=[{%])", "&#123;", plain)  # a Jekyll site would take {{ and {% for its own
+    pieces = re.split(r"(`[\w =./-]+`)", text)  # code of ours, in which there is nothing to escape
+    pieces[::2] = [re.sub(r"([\\`*_<>|\[\]])", r"\\\1", piece) for piece in pieces[::2]]
+    return re.sub(r"\{(?=[{%])", "&#123;", "".join(pieces))  # Jekyll would take {{ and {% for its own
