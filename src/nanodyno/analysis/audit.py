@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from nanodyno.analysis.account import GPT2_VOCABULARY, NANOGPT_VOCABULARY, Account, Eval
-from nanodyno.analysis.findings import Finding, Severity
+from nanodyno.analysis.findings import Code, Finding, Severity
 from nanodyno.analysis.imported import whole
 from nanodyno.config import ModelShape
 from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, nanogpt_flops_per_token
@@ -260,5 +260,5 @@ def _int(account: Account, key: str) -> int | None:
     return whole(account.settings.get(key))
 
 
-def _finding(account: Account, code: str, severity: Severity, **numbers: object) -> Finding:
+def _finding(account: Account, code: Code, severity: Severity, **numbers: object) -> Finding:
     return Finding(code, severity, (account.name,), numbers)  # pyright: ignore[reportArgumentType]

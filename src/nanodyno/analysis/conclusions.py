@@ -12,7 +12,7 @@ from nanodyno.analysis.audit import audit, with_found_shape
 from nanodyno.analysis.changes import Change, Changes
 from nanodyno.analysis.compare import CLOSE, Comparison, compare, named_apart
 from nanodyno.analysis.curves import LossAt, LossesAt, is_apart, losses_at_equal
-from nanodyno.analysis.findings import Finding, Number, Severity
+from nanodyno.analysis.findings import Code, Finding, Number, Severity
 from nanodyno.records.store import Run
 
 TOKENS_TO_REACH = 10e9
@@ -228,5 +228,5 @@ def _next(comparison: Comparison, found: list[Finding]) -> Iterator[Finding]:
         yield Finding("next-evaluate-more", "next", tuple(a.name for a in comparison.accounts))
 
 
-def _of(accounts: tuple[Account, ...], code: str, severity: Severity, **numbers: Number) -> Finding:
+def _of(accounts: tuple[Account, ...], code: Code, severity: Severity, **numbers: Number) -> Finding:
     return Finding(code, severity, tuple(account.name for account in accounts), numbers)

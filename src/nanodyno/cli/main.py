@@ -2,7 +2,9 @@
 
 import os
 import signal
+import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
@@ -100,4 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     # A time limit of a queue, or a machine that is taken back: what is known by then is shown, as at Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a letter that a terminal lacks is no reason to fail
+            stream.reconfigure(errors="replace")
     app(arguments)
