@@ -20,7 +20,10 @@ NEVER_LAST = frozenset("（「『【〔〈《([{")  # noqa: RUF001
 
 
 class Prose(Text):
-    """A rich Text; where each letter has one cell it breaks as any other."""
+    """A rich Text; where each letter has one cell it breaks as any other.
+
+    It belongs into a Group or a table: `console.print` makes a plain Text of a lone one.
+    """
 
     def wrap(
         self,
