@@ -51,7 +51,7 @@ class Prose(Text):
         if _is_plain(self.plain):
             return super().__rich_measure__(console, options)  # pyright: ignore[reportArgumentType]
         least = max(map(width_of, _pieces(self.plain)), default=0)
-        return Measurement(least, max(map(cell_len, self.plain.split("\n"))))
+        return Measurement(least, max(map(width_of, self.plain.split("\n"))))
 
 
 def _is_plain(text: str) -> bool:
