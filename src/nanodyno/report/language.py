@@ -17,8 +17,10 @@ ENVIRONMENT = ("LC_ALL", "LC_MESSAGES", "LANG")
 """As other programs read them: the first that is set and not empty."""
 NO_LANGUAGE = frozenset({"", "c", "posix"})
 OPEN, CLOSE = "\u2068", "\u2069"
-_LATIN = re.compile(r"[-+±~<>]{0,2}[A-Za-z0-9`][!-~±]*(?: [-+±~<>]{0,2}[A-Za-z0-9`(][!-~±]*)*")
-_LOOSE_END = re.compile(r"[.,;:!?(]+$")
+_WORD = r"[-+±~<>]{0,2}[A-Za-z0-9`][!-'*-~±]*"
+_LATIN = re.compile(rf"{_WORD}(?: ?(?:{_WORD}|\([ !-'*-~±]+\)))*")
+"""Words, with what is in brackets only where both of them are Latin's."""
+_LOOSE_END = re.compile(r"[.,;:!?]+$")
 
 
 @dataclass(frozen=True)
@@ -127,10 +129,8 @@ class Language:
 
 
 def _isolate(found: re.Match[str]) -> str:
-    text = found[0]
-    if text.endswith(")") and text.count(")") > text.count("("):
-        text = text[:-1]
-    text = _LOOSE_END.sub("", text)
+    """Marks at the end belong to the sentence."""
+    text = _LOOSE_END.sub("", found[0])
     return f"{OPEN}{text}{CLOSE}{found[0][len(text) :]}"
 
 
