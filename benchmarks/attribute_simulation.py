@@ -2,11 +2,12 @@
 
     python benchmarks/attribute_simulation.py [--experiments 4000] [--machines NAME ...] [--json]
 
-An experiment has two or three changes: one of 3%, one that does nothing, one that is large and interacts with
-the first; or, in every fourth, changes that all do nothing. Rounds visit every corner in random order, each in
-a process of its own that costs its start and its iterations, until every part is known to 2% or the time of
-the default budget is up; some corners are noisier than others, as those bound by launching are. The noise is
-that of the stopwatch's simulation (machines.py); everything else is the shipped code of nanodyno.analysis.
+An experiment has two or three changes: one of 3%, one that does nothing, one that is large and interacts
+with the first; or, in every fourth, changes that all do nothing. Rounds visit every corner in random order,
+each in a process of its own that costs its start and its iterations, until every part is known to 2% or the
+time of the default budget is up; some corners are noisier than others, as those bound by launching are. The
+noise is that of the stopwatch's simulation (machines.py); everything else is the shipped code of
+nanodyno.analysis.
 Per machine, with exact binomial intervals:
   covers       a part's interval holds the true part; wanted: consistent with 95%
   steps        the same for one change more, from any corner
@@ -232,9 +233,8 @@ def main() -> None:
     given = parser.parse_args()
     document: dict[str, object] = {}
     if not given.json:
-        print(
-            "| machine | covers | steps | all | inert | A/A | 3% found | pooled: parts, steps | rounds | time |"
-        )
+        heads = ("machine", "covers", "steps", "all", "inert", "A/A", "3% found", "pooled: parts, steps")
+        print(f"| {' | '.join(heads)} | rounds | time |")
         print("|---|---|---|---|---|---|---|---|---|---|")
     for name in given.machines:
         began = time.perf_counter()

@@ -33,11 +33,13 @@ class AttributionQuestion(Record):
     after: RunConfig
     factors: tuple[tuple[str, ...], ...]
     """Keys that are changed together."""
+    ignored: tuple[str, ...] = ()
     held: dict[str, Any] = Field(default_factory=dict)
+    vocab_size: int
+    """Rows of the embedding, where a config leaves them to its dataset."""
     memory_limit_bytes: int | None = None
-    context_bytes: int = 0
     equal: Literal["tokens", "time"] | None = None
-    """Of trainings: what all corners have in common."""
+    """Of trainings: what all corners have in common, and of what length the shortest is."""
     steps: int | None = None
 
     @property
