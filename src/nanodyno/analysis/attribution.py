@@ -1,7 +1,7 @@
 """What was measured between two configs, read: corners, effects, and what could not be measured."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -107,16 +107,22 @@ AttributeEvent = Visiting | Visited | ProbeProgress
 WatchAttribute = Callable[[AttributeEvent], None]
 
 
-def observed_of(lines: Sequence[AttributionLine], metric: Metric) -> list[Observed]:
-    """One value for each corner and round, the latest; rounds that lack a corner are left out."""
+def observed_of(
+    lines: Sequence[AttributionLine], metric: Metric, corners: Collection[Corner]
+) -> list[Observed]:
+    """One value for each of these corners and round, the latest; rounds that lack one are left out.
+
+    But for those that cannot be had: they are missing in all rounds.
+    """
     latest = {(line.round, line.corner): line for line in lines}
     values = [
         Observed(corner, number, value)
         for (number, corner), line in sorted(latest.items())
         if (value := _value(line, metric)) is not None
     ]
+    disturbed = {line.corner for line in latest.values()} - {each.corner for each in values}
     lost = {line.corner for line in latest.values() if _is_final(line)}
-    wanted = {each.corner for each in values} - lost
+    wanted = set(corners) - lost - disturbed
     whole = [
         number
         for number in dict.fromkeys(each.round for each in values)

@@ -7,7 +7,7 @@ from itertools import groupby
 from nanodyno.analysis.attributing import LOSS_PRECISION, PRECISION, loss_rules, speed_rules
 from nanodyno.analysis.attribution import Attribution, corners_from, observed_of
 from nanodyno.analysis.effects import Look, Observed, Rules, look_cut_short, looks
-from nanodyno.analysis.factors import PLACES, SPLIT, Change, Design, Factor, Metric
+from nanodyno.analysis.factors import PLACES, SPLIT, Change, Design, Factor, Metric, on_one_schedule
 from nanodyno.config import RunConfig
 from nanodyno.costs.calibration import calibration_for
 from nanodyno.costs.memory import memory_of
@@ -27,13 +27,15 @@ def read_attribution(
     lines = [line for line in lines if line.round >= 0]
     design = design_from(question)
     rules = rules_for(metric, len(design.factors), precision)
+    corners = corners_from(design, lines, lambda config: predicted_bytes(config, question))
+    possible = [corner for corner, known in corners.items() if known.config is not None]
     return Attribution(
         names=names,
         metric=metric,
         design=design,
         rules=rules,
-        look=look_at(observed_of(lines, metric), rules),
-        corners=corners_from(design, lines, lambda config: predicted_bytes(config, question)),
+        look=look_at(observed_of(lines, metric, possible), rules),
+        corners=corners,
         machine=question.machine,
         spent_seconds=math.fsum(line.cost_seconds for line in lines),
         memory_limit_bytes=question.memory_limit_bytes,
@@ -49,15 +51,16 @@ def rules_for(metric: Metric, factors: int, precision: float | None) -> Rules:
 
 
 def look_at(observed: Sequence[Observed], rules: Rules) -> Look:
-    """As it was when the measuring ended: at a look, or cut short between two."""
+    """As it was when the measuring ended: at the look that was enough, or cut short before it."""
     rounds = [list(group) for _, group in groupby(observed, key=lambda each: each.round)]
     found = list(looks(rounds, rules))
-    at_end = found and (found[-1].finished or found[-1].made == len(rounds))
-    return found[-1] if at_end else look_cut_short(observed, rules)
+    return found[-1] if found and found[-1].finished else look_cut_short(observed, rules)
 
 
 def design_from(question: AttributionQuestion) -> Design:
     before, after = question.before, question.after
+    if question.metric == "val_loss":
+        after = on_one_schedule(before, after)
     keys = [key for group in question.factors for key in group]
     factors = tuple(
         Factor({key: getattr(before, key) for key in group}, {key: getattr(after, key) for key in group})

@@ -122,6 +122,7 @@ def design_of(
     same_vocabulary: the two have as many tokens, whatever their datasets.
     """
     _refuse_unknown([*(key for group in groups for key in group), *ignored])
+    after = on_one_schedule(before, after) if metric == "val_loss" else after
     left_out = {_leading(key) for key in ignored}
     changes = [
         Change(key, getattr(before, key), getattr(after, key))
@@ -144,6 +145,22 @@ def design_of(
     inert = tuple(each for each in kept if each not in moving)
     ignored_changes = tuple(each for each in changes if each.key in left_out)
     return Design(before, after, factors, inert, ignored_changes)
+
+
+def on_one_schedule(before: RunConfig, after: RunConfig) -> RunConfig:
+    """`after` with its schedule as shares of before's length, which alone moves no loss at equal tokens."""
+    return with_length(after, before.max_iters)
+
+
+def with_length(config: RunConfig, iterations: int) -> RunConfig:
+    """The same schedule in so many iterations."""
+    share = iterations / config.max_iters
+    settings = config.model_dump() | {
+        "max_iters": iterations,
+        "lr_decay_iters": max(1, round(config.lr_decay_iters * share)),
+        "warmup_iters": round(config.warmup_iters * share) or min(1, config.warmup_iters),
+    }
+    return build_config(settings)
 
 
 def _is_inert(change: Change, metric: Metric) -> bool:

@@ -17,7 +17,7 @@ from nanodyno.config import RunConfig
 from nanodyno.errors import NanodynoError
 from nanodyno.experiments.fitting import fitting_switches
 from nanodyno.experiments.ground import Place, vocabulary_of
-from nanodyno.experiments.schooling import Schooling, on_one_schedule, shortened, tokens_of_each
+from nanodyno.experiments.schooling import Schooling, shortened, tokens_of_each
 from nanodyno.experiments.stopwatch import Stopwatch
 from nanodyno.experiments.tune import REDO, Bench, allocator_limit
 from nanodyno.probe.messages import ProbeJob
@@ -68,7 +68,6 @@ def attribute(
 ) -> Attribution:
     """Until every part is as precise as asked, or the time is up. Ctrl-C ends it with what is known."""
     bench = bench or Bench()
-    inquiry = _comparable(inquiry)
     vocab_size, notes = vocabulary_of(inquiry.before)
     alike = vocab_size == vocabulary_of(inquiry.after)[0]
     design = design_of(inquiry.before, inquiry.after, inquiry.metric, inquiry.groups, inquiry.ignored, alike)
@@ -103,12 +102,6 @@ def attribute(
         elsewhere=inquiry.elsewhere,
         notes=(*inquiry.notes, *notes, *place.notes, *journal.notes),
     )
-
-
-def _comparable(inquiry: Inquiry) -> Inquiry:
-    if inquiry.metric != "val_loss":
-        return inquiry
-    return replace(inquiry, after=on_one_schedule(inquiry.before, inquiry.after))
 
 
 def _question(inquiry: Inquiry, design: Design, place: Place, vocab_size: int) -> AttributionQuestion:
@@ -192,7 +185,8 @@ class _Course:
             began = self.spent
             self._round(number, corners)
             self.costs.append(self.spent - began)
-            yield [each for each in observed_of(self.lines, self.inquiry.metric) if each.round == number]
+            observed = observed_of(self.lines, self.inquiry.metric, self.names)
+            yield [each for each in observed if each.round == number]
             if not set(corners) <= {line.corner for line in self.lines if line.round == number}:
                 return  # the time was up
 

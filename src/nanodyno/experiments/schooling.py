@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nanodyno.analysis.attribution import WatchAttribute
+from nanodyno.analysis.factors import with_length
 from nanodyno.analysis.probes import summarise_probe
 from nanodyno.analysis.shapley import Corner
 from nanodyno.config import RunConfig, build_config
@@ -16,29 +17,14 @@ from nanodyno.records.probe import Measured, ProbeProgress, ProbeResult
 Teach = Callable[[LessonJob, Callable[[Reached], None]], Learnt | Spoilt]
 
 
-def on_one_schedule(before: RunConfig, after: RunConfig) -> RunConfig:
-    """`after` with its schedule as shares of before's length: a length alone is no change."""
-    return _scaled(after, before.max_iters)
-
-
 def shortened(config: RunConfig, tokens: float) -> RunConfig:
     """So many tokens, with all of its schedule; evaluated at the end alone."""
-    short = _scaled(config, max(1, round(tokens / config.tokens_per_iter)))
+    short = with_length(config, max(1, round(tokens / config.tokens_per_iter)))
     settings: dict[str, Any] = {
         "eval_interval": short.max_iters, "eval_iters": None, "log_interval": short.max_iters,
         "keep_checkpoints": 1, "out_dir": None, "init_from": "scratch", "eval_only": False,
     }  # fmt: skip
     return build_config(short.model_dump() | settings)
-
-
-def _scaled(config: RunConfig, length: int) -> RunConfig:
-    share = length / config.max_iters
-    settings = config.model_dump() | {
-        "max_iters": length,
-        "lr_decay_iters": max(1, round(config.lr_decay_iters * share)),
-        "warmup_iters": round(config.warmup_iters * share) or min(1, config.warmup_iters),
-    }
-    return build_config(settings)
 
 
 def tokens_of_each(

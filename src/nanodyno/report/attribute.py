@@ -10,6 +10,7 @@ from rich.text import Text
 from nanodyno.analysis.attribution import Attribution, Known
 from nanodyno.analysis.attribution_findings import attribution_findings
 from nanodyno.analysis.effects import Effect
+from nanodyno.analysis.factors import Factor
 from nanodyno.analysis.findings import Finding
 from nanodyno.analysis.shapley import Corner, along, last_corner
 from nanodyno.records.probe import MemoryRecord
@@ -17,9 +18,19 @@ from nanodyno.report import quantities
 from nanodyno.report.attribute_picture import waterfall
 from nanodyno.report.attribute_words import METRICS, change_words, setting_words, words
 from nanodyno.report.page import Points, Section, to_terminal
+from nanodyno.report.page import Table as PageTable
 from nanodyno.report.tune_words import spread_words
 
-WIDE = 75
+END_WIDTH = 8
+COLUMNS = {
+    "tok/s": (0, 9),
+    "±": (1, 6),
+    "ms/micro-batch": (5, 14),
+    "work": (2, 13),
+    "idle": (4, 4),
+    "memory": (3, 9),
+}
+"""How much each is asked for, the least first, and its width."""
 UNKNOWN = "-"
 MISSING = {
     "too-large": "does not fit",
@@ -70,17 +81,31 @@ def corners_table(found: Attribution, width: int) -> Table:
     losses = found.metric == "val_loss"
     settings = found.design.settings(0)
     for key in settings:
-        table.add_column(key, justify="right", overflow="fold")
-    wide = width >= WIDE + len("".join(settings))
-    titles = ["val loss", "seeds"] if losses else ["tok/s", "±", "work", "idle", "memory"]
-    titles += ["ms/micro-batch"] if wide and not losses else []
+        table.add_column(key, justify="right", no_wrap=True)
+    room = width - END_WIDTH - sum(len(key) + 2 for key in settings)
+    titles = ["val loss", "seeds"] if losses else _that_fit(room)
     for title in titles:
         table.add_column(title, justify="right", no_wrap=True)
     for corner, known in found.corners.items():
         values = [setting_words(value) for value in found.design.settings(corner).values()]
-        cells = _loss_cells(found, corner, known) if losses else _speed_cells(known)
-        table.add_row(_end(found, corner), *values, *cells[: len(titles)])
+        if known.missing is not None:
+            cells = [MISSING[known.missing.reason]]
+        elif losses:
+            cells = _loss_cells(found, corner, known)
+        else:
+            cells = [_speed_cells(known)[title] for title in titles]
+        table.add_row(_end(found, corner), *values, *cells)
     return table
+
+
+def _that_fit(room: int) -> list[str]:
+    """Those most asked for first; shown in the order that they have."""
+    kept: list[str] = []
+    for title in sorted(COLUMNS, key=lambda each: COLUMNS[each][0]):
+        room -= COLUMNS[title][1] + 2
+        if room >= 0 or not kept:
+            kept.append(title)
+    return [title for title in COLUMNS if title in kept]
 
 
 def _end(found: Attribution, corner: Corner) -> str:
@@ -88,25 +113,22 @@ def _end(found: Attribution, corner: Corner) -> str:
 
 
 def _loss_cells(found: Attribution, corner: Corner, known: Known) -> list[str]:
-    if known.missing is not None:
-        return [MISSING[known.missing.reason]]
     value = found.value(corner)
     return [UNKNOWN if value is None else f"{value:.4f}", str(len(known.losses))]
 
 
-def _speed_cells(known: Known) -> list[str]:
+def _speed_cells(known: Known) -> dict[str, str]:
     summary, measured = known.summary, known.measured
-    if summary is None or measured is None:
-        assert known.missing is not None
-        return [MISSING[known.missing.reason]]
-    return [
-        quantities.rate(summary.tokens_per_second.estimate),
-        spread_words(summary.tokens_per_second),
-        quantities.flop_rate(summary.flops_per_second),
-        UNKNOWN if summary.time is None else f"{summary.time.idle:.0%}",
-        _memory(measured.memory),
-        f"{summary.micro_step_seconds * 1000:,.2f}",
-    ]
+    assert summary is not None
+    assert measured is not None
+    return {
+        "tok/s": quantities.rate(summary.tokens_per_second.estimate),
+        "±": spread_words(summary.tokens_per_second),
+        "ms/micro-batch": f"{summary.micro_step_seconds * 1000:,.2f}",
+        "work": quantities.flop_rate(summary.flops_per_second),
+        "idle": UNKNOWN if summary.time is None else f"{summary.time.idle:.0%}",
+        "memory": _memory(measured.memory),
+    }
 
 
 def _memory(memory: MemoryRecord) -> str:
@@ -128,7 +150,7 @@ def parts_table(found: Attribution) -> Table:
         factor = found.design.factors[number]
         ends = [effects.steps[0, number], effects.steps[whole & ~(1 << number), number]] if several else []
         shown = [change_words(found.change(each.interval.estimate), found.metric) for each in (*ends, part)]
-        table.add_row(_factor_words(factor.before, factor.after, factor.name), *shown, *_judged(found, part))
+        table.add_row(_factor_words(factor), *shown, *_judged(found, part))
     if several or screened:
         told = effects.total
         assert told is not None, "parts need both ends"
@@ -138,10 +160,11 @@ def parts_table(found: Attribution) -> Table:
     return table
 
 
-def _factor_words(before: object, after: object, name: str) -> str:
-    assert isinstance(before, dict)
-    assert isinstance(after, dict)
-    return ", ".join(f"{key} {before[key]} to {after[key]}" for key in name.split("+"))
+def _factor_words(factor: Factor) -> str:
+    return ", ".join(
+        f"{key} {setting_words(factor.before[key])} to {setting_words(factor.after[key])}"
+        for key in factor.name.split("+")
+    )
 
 
 def _judged(found: Attribution, effect: Effect) -> list[str]:
@@ -163,6 +186,21 @@ def attribution_sections(findings: Sequence[Finding]) -> list[Section]:
         if sentences:
             sections.append(Section(title, (Points(sentences),)))
     return sections
+
+
+def embedded_sections(found: Attribution) -> list[Section]:
+    """For the page of a comparison: which device it was, a row a change, and what was found."""
+    told: tuple[str | Points | PageTable, ...] = (f"Measured apart: {title_words(found)}.",)
+    if found.look.effects.parts:
+        told += (PageTable(("change", "its part", "interval", ""), tuple(_rows(found)), figures_from=1),)
+    sentences = tuple(words(each) for each in attribution_findings(found) if each.code not in TOLD_BY_TABLES)
+    return [Section("which change did what", (*told, Points(sentences)))]
+
+
+def _rows(found: Attribution) -> Iterator[tuple[str, ...]]:
+    for factor, part in zip(found.design.factors, found.look.effects.parts, strict=True):
+        size = change_words(found.change(part.interval.estimate), found.metric)
+        yield _factor_words(factor), size, *_judged(found, part)
 
 
 def _remarks(found: Attribution) -> Iterator[str]:

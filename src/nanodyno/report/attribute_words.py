@@ -137,8 +137,8 @@ def _shown(name: str, value: Any, metric: Any) -> str:
         return change_words(value, metric, signed=name not in ("widest", "asked"))
     if name == "steps" and not isinstance(value, int):
         return _steps(value, metric)
-    if name in ("before", "after"):
-        return value_words(value, metric) if _is_number(value) else settings_words(value)
+    if name in ("before", "after") and isinstance(value, int | float):
+        return value_words(value, metric)
     return _FORMATS.get(name, _plain)(value)
 
 
@@ -169,10 +169,6 @@ def settings_words(settings: Mapping[str, Any]) -> str:
 
 def setting_words(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float)
 
 
 def _changes(changes: Any) -> str:
@@ -206,6 +202,8 @@ _SIZES = frozenset(
 )
 _FORMATS: dict[str, Callable[[Any], str]] = {
     "metric": lambda metric: METRICS[metric],
+    "before": settings_words,
+    "after": settings_words,
     "corner": settings_words,
     "corners": settings_words,
     "settings": settings_words,

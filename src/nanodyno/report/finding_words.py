@@ -118,7 +118,8 @@ TEMPLATES: dict[str, str] = {
         "the val losses, {losses} at {at}, differ by {difference}, more than evaluations scatter"
     ),
     "next-measure-apart": (
-        "to learn which change did what, measure them one by one on your card: nanodyno probe CONFIG{apart}"
+        "to learn which change did what, measure every combination on your card: nanodyno attribute {run} "
+        "{other}"
     ),
     "next-name-the-card": "name the card to see the share of its peak: nanodyno import ... --gpu NAME",
     "next-evaluate-more": (
@@ -224,7 +225,6 @@ def _losses(values: Sequence[float]) -> str:
 
 
 _FORMATS: dict[str, Callable[[Any], str]] = {
-    "apart": lambda settings: "".join(f" CONFIG,{each}" for each in settings),
     "able": _able,
     "card": str,
     "computed_tokens": q.rate,
