@@ -36,3 +36,22 @@ def test_an_interrupted_demo_goes_on_with_what_it_had(nanodyno: Callable[..., An
     assert sorted(path.name for path in Path("runs").iterdir()) == ["demo-narrow-1", "demo-wide-1"]
     assert nanodyno(*command).exit_code == 0
     assert len(list(Path("runs").iterdir())) == 4
+
+
+def test_asked_to_it_also_measures_which_change_does_what(
+    nanodyno: Callable[..., Any], tunings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a made-up machine: four times the work in four times the time, whatever the micro-batch."""
+
+    def answer(config: Any) -> Any:
+        return tunings.visit(config, (config.n_embd / 128) ** 2, 2**20)
+
+    stopwatch = tunings.stopwatch(answer, visit_seconds=1.0)
+    bench = stopwatch.bench(None, tunings.host_place())
+    monkeypatch.setattr("nanodyno.cli.attribute.bench", lambda: bench)
+    command = ("demo", "--max-iters", "1", "--device", "cpu", "--no-tune", "--attribute", "--json")
+    parts = json.loads(nanodyno(*command).stdout)["attribution"]["parts"]
+    assert {name: round(part["estimate"], 3) for name, part in parts.items()} == {
+        "n_embd": -1.386,  # ln 4
+        "batch_size": 0.0,
+    }

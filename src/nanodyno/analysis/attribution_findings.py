@@ -1,14 +1,26 @@
 """What an attribution allows to be said, as data: parts, paths, interactions, and what is missing."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from nanodyno.analysis.attribution import Attribution, Missing
+from nanodyno.analysis.attribution import Attribution, Code, Missing, Reason
 from nanodyno.analysis.effects import Effect, half_width
+from nanodyno.analysis.factors import Change
 from nanodyno.analysis.findings import Finding, Number, Severity
 from nanodyno.analysis.mechanisms import mechanisms
 from nanodyno.analysis.shapley import Corner, along, last_corner
+from nanodyno.analysis.verdict import Call
 
-CORNER_CODES = {
+TOTAL_CODES: dict[Call, Code] = {
+    "different": "difference",
+    "tied": "difference-tied",
+    "no difference shown": "difference-not-shown",
+}
+PART_CODES: dict[Call, Code] = {
+    "different": "part",
+    "tied": "part-tied",
+    "no difference shown": "part-not-shown",
+}
+CORNER_CODES: dict[Reason, Code] = {
     "too-large": "corner-too-large",
     "indivisible": "corner-indivisible",
     "failed": "corner-failed",
@@ -35,15 +47,13 @@ def _of_total(found: Attribution) -> Iterator[Finding]:
     before, after = found.value(0), found.value(last_corner(len(found.design.factors)))
     if total is None or before is None or after is None:
         return
-    code = {"different": "difference", "tied": "difference-tied"}.get(total.call, "difference-not-shown")
-    yield _of(found, code, "fact", before=before, after=after, **_size(found, total))
+    yield _of(found, TOTAL_CODES[total.call], "fact", before=before, after=after, **_size(found, total))
 
 
 def _of_parts(found: Attribution) -> Iterator[Finding]:
-    codes = {"different": "part", "tied": "part-tied", "no difference shown": "part-not-shown"}
     for number, effect in enumerate(found.look.effects.parts):
         yield _of(
-            found, codes[effect.call], "fact", **_factor(found, number), **_size(found, effect),
+            found, PART_CODES[effect.call], "fact", **_factor(found, number), **_size(found, effect),
             screened=found.look.effects.screened,
         )  # fmt: skip
     rest = found.look.effects.left_over
@@ -80,7 +90,7 @@ def _of_missing(found: Attribution) -> Iterator[Finding]:
     for corner, why in missing.items():
         severity: Severity = "caution" if why.reason in ("disturbed", "no-time") else "fact"
         unpredicted = why.reason == "too-large" and why.needs_bytes is None
-        code = "corner-does-not-fit" if unpredicted else CORNER_CODES[why.reason]
+        code: Code = "corner-does-not-fit" if unpredicted else CORNER_CODES[why.reason]
         yield _of(found, code, severity, **_corner(found, corner), **_why(found, why))
     if not missing or not found.look.made:
         return
@@ -109,18 +119,20 @@ def _why(found: Attribution, why: Missing) -> Mapping[str, Number]:
 
 
 def _of_what_was_not_measured(found: Attribution) -> Iterator[Finding]:
-    for code, changes in (("inert", found.design.inert), ("ignored", found.design.ignored)):
-        if changes:
-            told: list[Number] = [
-                {"key": each.key, "before": each.before, "after": each.after} for each in changes
-            ]
-            yield _of(found, code, "fact" if code == "inert" else "caution", changes=told)
+    if found.design.inert:
+        yield _of(found, "inert", "fact", changes=_changes(found.design.inert))
+    if found.design.ignored:
+        yield _of(found, "ignored", "caution", changes=_changes(found.design.ignored))
     if found.design.held:
         yield _of(found, "held-for-all", "caution", settings=dict(found.design.held))
     for run, device in found.elsewhere:
         yield Finding(
             "measured-here", "caution", (run,), {"there": device, "here": found.machine.device_name}
         )
+
+
+def _changes(changes: Sequence[Change]) -> list[Number]:
+    return [{"key": each.key, "before": each.before, "after": each.after} for each in changes]
 
 
 def _of_certainty(found: Attribution) -> Iterator[Finding]:
@@ -160,5 +172,5 @@ def _size(found: Attribution, effect: Effect) -> dict[str, Number]:
     }
 
 
-def _of(found: Attribution, code: str, severity: Severity, **numbers: Number) -> Finding:
+def _of(found: Attribution, code: Code, severity: Severity, **numbers: Number) -> Finding:
     return Finding(code, severity, found.names, {"metric": found.metric, **numbers})

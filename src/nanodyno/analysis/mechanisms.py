@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from nanodyno.analysis.attribution import Attribution, Known
+from nanodyno.analysis.attribution import Attribution, Code, Known
 from nanodyno.analysis.findings import Finding, Number
 from nanodyno.analysis.probes import TimeShares
 from nanodyno.analysis.shapley import Corner
@@ -106,5 +106,5 @@ def _ceiling(corners: Mapping[Corner, Known]) -> float | None:
     return max((rate for rate in rates if rate is not None), default=None)
 
 
-def _of(found: Attribution, code: str, numbers: Mapping[str, Number]) -> Finding:
+def _of(found: Attribution, code: Code, numbers: Mapping[str, Number]) -> Finding:
     return Finding(code, "fact", found.names, numbers)

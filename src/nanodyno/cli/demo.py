@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from nanodyno.analysis.attribution import Attribution
     from nanodyno.analysis.summary import Summary
     from nanodyno.config import RunConfig
     from nanodyno.recipes import Settings
@@ -22,6 +23,7 @@ WIDTHS = {"demo-narrow": 128, "demo-wide": 256}
 TUNE_BUDGET = "45s"
 HELD = frozenset({"compile", "kernels"})
 """Not tried in the demo: compiling takes longer than all of it."""
+ATTRIBUTE_SECONDS = 60.0
 SAMPLE_TOKENS = 240
 PROMPT = "def "
 
@@ -34,6 +36,12 @@ def demo(
     tune: Annotated[
         bool, typer.Option(help="First find the micro-batch that is the fastest here: under a minute.")
     ] = True,
+    attribute: Annotated[
+        bool,
+        typer.Option(
+            "--attribute", help="Also measure which of two changes does what to the speed: a minute more."
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Tune a small GPT for this machine, train it and a wide one on Python's own source code, sample.
@@ -54,12 +62,21 @@ def demo(
     better = min(results, key=lambda result: _val_loss(result[1]))[0]
     dials = Dials(PROMPT, SAMPLE_TOKENS, temperature=0.7, top_k=40, seed=1337)
     text = PROMPT + "".join(sample_text(better.folder / CHECKPOINTS_FOLDER, dials, device))
+    apart = _attributed(device, json, console) if attribute else None
     if json:
+        from nanodyno.report.attribute import attribution_document
+
         documents = [run_document(run, summary) for run, summary in results]
         document = {"tuned": tuned, "runs": documents, "better": better.name, "sample": text}
-        typer.echo(to_json(document))
+        told = {} if apart is None else {"attribution": attribution_document(apart)}
+        typer.echo(to_json(document | told))
         return
     _show(results, better, text, console)
+    if apart is not None:
+        from nanodyno.report.attribute import attribution_page
+
+        console.print()
+        console.print(attribution_page(apart, console.width))
 
 
 def _settings(width: int, device: str) -> "Settings":
@@ -100,6 +117,26 @@ def _tuned(device: str, json: bool, console: "Console") -> "dict[str, object]":
         console.print(line, style=style, highlight=False, markup=False)
     console.print()
     return {} if chosen is None else tuned_settings(tuning.asked, chosen.config)
+
+
+def _attributed(device: str, json: bool, console: "Console") -> "Attribution":
+    """Twice the width and half the micro-batch, at the same tokens per iteration."""
+    from nanodyno.cli.attribute import attributed
+    from nanodyno.config import build_config
+    from nanodyno.experiments.attribute import Inquiry
+    from nanodyno.recipes import override
+
+    narrow, wide = (_settings(width, device) for width in WIDTHS.values())
+    before = build_config(narrow.values)
+    changes = {"batch_size": before.batch_size // 2, "tokens_per_iter": before.tokens_per_iter}
+    after = build_config(override(wide, changes).values)
+    words = f"Which change does what: the width, or half the micro-batch? {ATTRIBUTE_SECONDS:.0f} s at most."
+    console.print(words, highlight=False)
+    names = ("narrow", "wide, half the micro-batch")
+    found = attributed(Inquiry(before, after, names, budget_seconds=ATTRIBUTE_SECONDS), json)
+    if found.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    return found
 
 
 def _folders(configs: "dict[str, RunConfig]") -> "dict[str, Path | None]":

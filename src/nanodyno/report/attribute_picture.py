@@ -55,7 +55,7 @@ def waterfall(found: Attribution, width: int) -> Text:
         after = max(after, first + 1) if bar.begin is not None else after
         text.append(_cut(bar.label).ljust(LABEL_WIDTH), style="bold" if bar.begin is None else "")
         text.append(" " * first)
-        text.append(_fill(bar) * (after - first), style=_style(bar))
+        text.append(_fill(bar) * (after - first), style=_style(bar, found))
         text.append(" " * max(0, room - after + 1))
         text.append(_figure(bar, found).rjust(FIGURE_WIDTH) + "\n")
     if low:
@@ -79,8 +79,11 @@ def _fill(bar: Bar) -> str:
     return RISE if bar.end >= bar.begin else FALL
 
 
-def _style(bar: Bar) -> str:
-    return "cyan" if bar.begin is None else "green" if bar.end >= bar.begin else "red"
+def _style(bar: Bar, found: Attribution) -> str:
+    """Green is better: a rate that rises, a loss that falls."""
+    if bar.begin is None:
+        return "cyan"
+    return "green" if (bar.end >= bar.begin) == found.on_logs else "red"
 
 
 def _figure(bar: Bar, found: Attribution) -> str:

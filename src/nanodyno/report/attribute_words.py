@@ -1,8 +1,9 @@
 """What an attribution found, in words: a sentence a code, whose numbers are shown by their names."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
+from nanodyno.analysis.attribution import Code
 from nanodyno.analysis.findings import Finding
 from nanodyno.report import quantities as q
 
@@ -11,7 +12,7 @@ METRICS = {
     "flops_per_second": "rate of work",
     "val_loss": "val loss",
 }
-WORDS: dict[str, str] = {
+WORDS: dict[Code, str] = {
     "difference": (
         "from {run} to {other} the {metric} changes by {size} ({interval}): {before} becomes {after}"
     ),
@@ -105,9 +106,8 @@ WORDS: dict[str, str] = {
         "{run} ran on {there}; all of this was measured here, on {here}, and speaks for it"
     ),
     "short-training": (
-        "{seeds} seeds, each corner from the same weights in the same order of data, at equal {equal}, at "
-        "least {steps} iterations with the whole schedule in them: a short training speaks for a short "
-        "training"
+        "{seeds} seeds, each used in every corner with the same order of data, at equal {equal}, at least "
+        "{steps} iterations with the whole schedule in them: a short training speaks for a short training"
     ),
     "one-round": "one round is no repetition: without a second one there is no interval",
     "not-precise": (
@@ -129,7 +129,8 @@ def words(finding: Finding) -> str:
             shown[name] = NOT_KNOWN if value is None else _shown(name, value, metric)
     if "size" in finding.numbers:
         shown["interval"] = interval_words(finding.numbers, metric)
-    return WORDS[finding.code].format(run=finding.runs[0], other=finding.runs[-1], **shown)
+    code = cast(Code, finding.code)
+    return WORDS[code].format(run=finding.runs[0], other=finding.runs[-1], **shown)
 
 
 def _shown(name: str, value: Any, metric: Any) -> str:

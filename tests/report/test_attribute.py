@@ -1,0 +1,82 @@
+"""Pages of attributions on a made-up card: what a person reads, at any width."""
+
+from io import StringIO
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from rich.console import Console
+
+from nanodyno.analysis.attribution import Attribution, Code
+from nanodyno.analysis.attribution_findings import attribution_findings
+from nanodyno.report.attribute import attribution_document, attribution_page
+from nanodyno.report.attribute_picture import waterfall_bars
+from nanodyno.report.attribute_words import WORDS, change_words, words
+
+
+@pytest.fixture
+def found(attributions: Any, tmp_path: Path) -> Attribution:
+    names = ("train2", "train1")
+    return attributions.measure(attributions.inquiry(names=names), tmp_path)[0]
+
+
+@pytest.fixture
+def gappy(attributions: Any, tmp_path: Path) -> Attribution:
+    """Without one of the corners."""
+    surface = attributions.surface(too_large=((256, 4),))
+    return attributions.measure(attributions.inquiry(), tmp_path, surface)[0]
+
+
+def page(found: Attribution, width: int) -> list[str]:
+    paper = StringIO()
+    Console(width=width, file=paper).print(attribution_page(found, width))
+    return [line.rstrip() for line in paper.getvalue().splitlines()]
+
+
+def test_every_finding_has_a_sentence() -> None:
+    assert set(WORDS) == set(get_args(Code))
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_no_line_is_wider_than_the_window(width: int, found: Attribution, gappy: Attribution) -> None:
+    for each in (found, gappy):
+        assert max(map(len, page(each, width))) <= width
+
+
+def test_both_orders_stand_on_the_page(found: Attribution) -> None:
+    told = " ".join(" ".join(page(found, 100)).split())
+    assert "the order matters: first n_embd, +38." in told
+    assert "n_embd 128 to 256" in told
+    assert "the card idles 40% of the time" in told
+
+
+def test_a_waterfall_goes_from_before_to_after(found: Attribution) -> None:
+    before, *parts, after = waterfall_bars(found)
+    assert (before.label, after.label) == ("train2", "train1")
+    assert parts[0].begin == before.end
+    assert parts[1].begin == parts[0].end
+    assert parts[-1].end == pytest.approx(after.end)
+    assert before.end == pytest.approx(308 / 100 * 16_384, rel=0.01)
+
+
+def test_a_missing_corner_is_a_row_and_there_is_no_waterfall(gappy: Attribution) -> None:
+    lines = page(gappy, 100)
+    assert any("does not fit" in line and "256" in line for line in lines)
+    assert not any("█" in line for line in lines)
+    told = " ".join(" ".join(lines).split())
+    assert "first batch_size -44." in told
+    assert "then n_embd +130%" in told
+
+
+def test_the_document_has_every_step_and_every_finding(found: Attribution) -> None:
+    document: Any = attribution_document(found)
+    assert len(document["steps"]) == 4
+    assert len(document["findings"]) == len(attribution_findings(found))
+    assert all(words(each) for each in attribution_findings(found))
+
+
+def test_changes_in_words() -> None:
+    assert change_words(0.386, "tokens_per_second") == "+38.6%"
+    assert change_words(-0.004, "tokens_per_second") == "-0.4%"
+    assert change_words(1.302, "flops_per_second") == "+130%"
+    assert change_words(0.01234, "val_loss") == "+0.0123"
