@@ -57,10 +57,18 @@ def test_the_same_command_measures_nothing_twice_and_another_metric_reads_the_sa
 
 
 def test_ctrl_c_keeps_what_is_known_and_the_same_command_goes_on(attributions: Any, tmp_path: Path) -> None:
-    """In the third round: two are whole."""
-    stopped, _ = attributions.measure(attributions.inquiry(), tmp_path, interrupt_at=8)
+    """At the third corner of the third round: two rounds are whole, and the third is made again."""
+    surface, visits = attributions.surface(), iter(range(100))
+
+    def answer(config: Any) -> Any:
+        if next(visits) == 10:
+            raise KeyboardInterrupt
+        return surface(config)
+
+    stopped, _ = attributions.measure(attributions.inquiry(), tmp_path, answer)
     assert stopped.interrupted
     assert stopped.look.kept == (0, 1)
+    assert {len(each.measured.visits) for each in stopped.corners.values()} == {2}
     finished, bench = attributions.measure(attributions.inquiry(), tmp_path)
     assert not finished.interrupted
     assert [number for _, number, _ in bench.asked] == [2, 3]
@@ -92,6 +100,17 @@ def test_where_every_mixed_corner_is_missing_only_the_whole_is_told(
     assert found.look.effects.total is not None
     assert found.look.effects.steps == {}
     assert "no-path" in codes(found)
+
+
+def test_where_an_end_is_missing_single_steps_are_told(attributions: Any, tmp_path: Path) -> None:
+    """308 to 427 and to 172, each from before."""
+    surface = attributions.surface(too_large=((256, 2),))
+    found, _ = attributions.measure(attributions.inquiry(), tmp_path, surface)
+    assert found.look.effects.total is None
+    steps = [each.numbers for each in attribution_findings(found) if each.code == "step"]
+    assert [each["change"] for each in steps] == ["n_embd", "batch_size"]
+    assert [each["size"] for each in steps] == pytest.approx([427 / 308 - 1, 172 / 308 - 1], abs=0.005)
+    assert "no-end" in codes(found)
 
 
 def test_where_nothing_fits_one_round_says_so(attributions: Any, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ Code = Literal[
     "pair-interacts",
     "paths-disagree",
     "path",
+    "step",
     "no-parts",
     "no-path",
     "no-end",

@@ -92,8 +92,15 @@ def _of_missing(found: Attribution) -> Iterator[Finding]:
         unpredicted = why.reason == "too-large" and why.needs_bytes is None
         code: Code = "corner-does-not-fit" if unpredicted else CORNER_CODES[why.reason]
         yield _of(found, code, severity, **_corner(found, corner), **_why(found, why))
-    if not missing or not found.look.made:
-        return
+    if missing and found.look.made:
+        yield from _of_paths(found)
+    on_card = found.machine.device_type == "cuda"
+    if on_card and any(why.reason == "too-large" for why in missing.values()):
+        yield _of(found, "next-make-fit", "next")
+
+
+def _of_paths(found: Attribution) -> Iterator[Finding]:
+    """What is left to be said where a corner is missing."""
     if found.look.effects.screened:
         yield _of(found, "no-parts-screened", "caution")
         return
@@ -105,10 +112,11 @@ def _of_missing(found: Attribution) -> Iterator[Finding]:
             for each, effect in zip(path, steps, strict=True)
         ]
         yield _of(found, "path", "fact", steps=told)
+    for (corner, factor), effect in found.look.effects.steps.items() if not paths else ():
+        numbers = {"change": found.design.factors[factor].name, **_size(found, effect)}
+        yield _of(found, "step", "fact", **_corner(found, corner), **numbers)
     whole = found.look.effects.total is not None
     yield _of(found, "no-parts" if paths else "no-path" if whole else "no-end", "caution")
-    if any(why.reason == "too-large" for why in missing.values()):
-        yield _of(found, "next-make-fit", "next")
 
 
 def _why(found: Attribution, why: Missing) -> Mapping[str, Number]:

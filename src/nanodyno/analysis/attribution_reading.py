@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from nanodyno.analysis.attributing import LOSS_PRECISION, PRECISION, loss_rules, speed_rules
-from nanodyno.analysis.attribution import Attribution, corners_from, observed_of
+from nanodyno.analysis.attribution import Attribution, Known, corners_from, observed_of
 from nanodyno.analysis.effects import Look, Observed, Rules, look_cut_short, looks
 from nanodyno.analysis.factors import PLACES, SPLIT, Change, Design, Factor, Metric, on_one_schedule
 from nanodyno.config import RunConfig
@@ -29,19 +30,30 @@ def read_attribution(
     rules = rules_for(metric, len(design.factors), precision)
     corners = corners_from(design, lines, lambda config: predicted_bytes(config, question))
     possible = [corner for corner, known in corners.items() if known.config is not None]
+    look = look_at(observed_of(lines, metric, possible), rules)
     return Attribution(
         names=names,
         metric=metric,
         design=design,
         rules=rules,
-        look=look_at(observed_of(lines, metric, possible), rules),
-        corners=corners,
+        look=look,
+        corners={corner: _as_counted(known, look) for corner, known in corners.items()},
         machine=question.machine,
         spent_seconds=math.fsum(line.cost_seconds for line in lines),
         memory_limit_bytes=question.memory_limit_bytes,
         equal=question.equal,
         steps=question.steps,
     )
+
+
+def _as_counted(known: Known, look: Look) -> Known:
+    """Without visits of rounds that were cut off or set aside, so that every figure is of the same ones."""
+    if known.measured is None:
+        return known
+    visits = tuple(visit for visit in known.measured.visits if visit.round in look.kept)
+    if not visits:
+        return known
+    return replace(known, measured=known.measured.model_copy(update={"visits": visits}))
 
 
 def rules_for(metric: Metric, factors: int, precision: float | None) -> Rules:

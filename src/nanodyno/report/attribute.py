@@ -16,7 +16,7 @@ from nanodyno.analysis.shapley import Corner, along, last_corner
 from nanodyno.records.probe import MemoryRecord
 from nanodyno.report import quantities
 from nanodyno.report.attribute_picture import waterfall
-from nanodyno.report.attribute_words import METRICS, change_words, setting_words, words
+from nanodyno.report.attribute_words import change_words, setting_words, words
 from nanodyno.report.page import Points, Section, to_terminal
 from nanodyno.report.page import Table as PageTable
 from nanodyno.report.tune_words import spread_words
@@ -38,6 +38,11 @@ MISSING = {
     "failed": "failed",
     "disturbed": "disturbed",
     "no-time": "not measured",
+}
+TITLED = {
+    "tokens_per_second": "tokens per second",
+    "flops_per_second": "rate of work, exact causal FLOPs",
+    "val_loss": "val loss",
 }
 STOPPED = "stopped: this is what was measured so far, and the same command goes on from here"
 TOLD_BY_TABLES = frozenset({"part", "part-tied", "part-not-shown"})
@@ -71,7 +76,7 @@ def title_words(found: Attribution) -> str:
     limit = found.memory_limit_bytes
     limited = "" if limit is None else f" kept to {quantities.gib(limit)}"
     before, after = found.names
-    return f"{before} to {after} on {machine.device_name}{limited}: {METRICS[found.metric]}"
+    return f"{before} to {after} on {machine.device_name}{limited}: {TITLED[found.metric]}"
 
 
 def corners_table(found: Attribution, width: int) -> Table:
@@ -142,7 +147,7 @@ def parts_table(found: Attribution) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("change", overflow="fold")
     several = len(effects.parts) > 1 and not screened
-    titles = ["first", "last"] if several else []
+    titles = ["made first", "made last"] if several else []
     for title in (*titles, "its part" if not screened else "average", "interval", ""):
         table.add_column(title, justify="left" if not title else "right", no_wrap=True)
     whole = last_corner(len(effects.parts))

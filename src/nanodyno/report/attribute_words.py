@@ -8,13 +8,13 @@ from nanodyno.analysis.findings import Finding
 from nanodyno.report import quantities as q
 
 METRICS = {
-    "tokens_per_second": "tokens per second",
+    "tokens_per_second": "throughput",
     "flops_per_second": "rate of work",
     "val_loss": "val loss",
 }
 WORDS: dict[Code, str] = {
     "difference": (
-        "from {run} to {other} the {metric} changes by {size} ({interval}): {before} becomes {after}"
+        "from {run} to {other} the {metric} goes from {before} to {after}: {size} ({interval})"
     ),
     "difference-tied": (
         "{run} and {other} are tied in {metric}: {size} ({interval}), {before} and {after}"
@@ -23,7 +23,7 @@ WORDS: dict[Code, str] = {
         "no difference in {metric} is shown between {run} and {other}: {size} ({interval}), {before} "
         "and {after}"
     ),
-    "part": "{change} accounts for {size} of {metric} ({interval}): {before} to {after}",
+    "part": "{change} accounts for {size} in {metric} ({interval}): {before} to {after}",
     "part-tied": "{change} does nothing to speak of: {size} ({interval}), {before} to {after}",
     "part-not-shown": (
         "no effect of {change} is shown: {size} ({interval}), {before} to {after}; that is not the same "
@@ -48,6 +48,7 @@ WORDS: dict[Code, str] = {
         "over both orders and not the whole story"
     ),
     "path": "step by step, in an order that can be measured: {steps}",
+    "step": "from {corner} on, {change} alone does {size} ({interval})",
     "no-parts": (
         "with a corner missing no change has a part of the whole: what it does along the orders that can be "
         "measured is all that can be said"
