@@ -36,6 +36,13 @@ def test_of_the_loss_it_is_the_other_way_round() -> None:
     assert [each.key for each in design.inert] == ["batch_size"]
 
 
+def test_at_equal_time_what_moves_the_speed_moves_the_loss() -> None:
+    after = build(batch_size=8, learning_rate=3e-4, log_interval=5)
+    design = design_of(build(), after, "val_loss", equal="time")
+    assert [each.name for each in design.factors] == ["batch_size", "learning_rate"]
+    assert [each.key for each in design.inert] == ["log_interval"]
+
+
 def test_groups_and_what_is_ignored() -> None:
     after = build(n_embd=768, batch_size=8, n_layer=6)
     grouped = design_of(build(), after, "tokens_per_second", groups=[["n_embd", "batch_size"]])

@@ -116,10 +116,12 @@ def design_of(
     groups: Sequence[Sequence[str]] = (),
     ignored: Iterable[str] = (),
     same_vocabulary: bool = False,
+    equal: Literal["tokens", "time"] = "tokens",
 ) -> Design:
     """Refuses what has no answer: nothing that differs, too many changes, losses of different text.
 
-    same_vocabulary: the two have as many tokens, whatever their datasets.
+    same_vocabulary: the two have as many tokens, whatever their datasets. equal: at equal time a loss is moved
+    by what moves the speed, too.
     """
     _refuse_unknown([*(key for group in groups for key in group), *ignored])
     after = on_one_schedule(before, after) if metric == "val_loss" else after
@@ -131,7 +133,7 @@ def design_of(
     ]
     kept = [each for each in changes if each.key not in left_out]
     alike = VOCABULARY if same_vocabulary and metric != "val_loss" else ()
-    moving = [each for each in kept if each.key not in alike and not _is_inert(each, metric)]
+    moving = [each for each in kept if each.key not in alike and not _is_inert(each, metric, equal)]
     if metric == "val_loss" and any(each.key in OTHER_TEXT for each in moving):
         raise NanodynoError(
             "no common metric: val losses on different text or in different tokens cannot be compared",
@@ -163,9 +165,13 @@ def with_length(config: RunConfig, iterations: int) -> RunConfig:
     return build_config(settings)
 
 
-def _is_inert(change: Change, metric: Metric) -> bool:
-    if metric == "val_loss":
-        return change.key in LOSS_INERT
+def _is_inert(change: Change, metric: Metric, equal: Literal["tokens", "time"]) -> bool:
+    if metric != "val_loss":
+        return _leaves_speed(change)
+    return change.key in LOSS_INERT and (equal == "tokens" or _leaves_speed(change))
+
+
+def _leaves_speed(change: Change) -> bool:
     if change.key in SPEED_SWITCHES:
         return bool(change.before) and bool(change.after)
     return change.key in SPEED_INERT

@@ -70,7 +70,9 @@ def attribute(
     bench = bench or Bench()
     vocab_size, notes = vocabulary_of(inquiry.before)
     alike = vocab_size == vocabulary_of(inquiry.after)[0]
-    design = design_of(inquiry.before, inquiry.after, inquiry.metric, inquiry.groups, inquiry.ignored, alike)
+    design = design_of(
+        inquiry.before, inquiry.after, inquiry.metric, inquiry.groups, inquiry.ignored, alike, inquiry.equal
+    )
     place = bench.look(inquiry.before, inquiry.memory_limit_bytes)
     if inquiry.make_fit:
         design = replace(design, held=fitting_switches(design, place, vocab_size))
