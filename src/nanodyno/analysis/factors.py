@@ -109,7 +109,7 @@ class Design:
         }
 
 
-def design_of(
+def design_of(  # noqa: PLR0913 - the two, and what is asked about them
     before: RunConfig,
     after: RunConfig,
     metric: Metric,
@@ -120,8 +120,8 @@ def design_of(
 ) -> Design:
     """Refuses what has no answer: nothing that differs, too many changes, losses of different text.
 
-    same_vocabulary: the two have as many tokens, whatever their datasets. equal: at equal time a loss is moved
-    by what moves the speed, too.
+    same_vocabulary: the two have as many tokens, whatever their datasets. equal: at equal time a loss is
+    moved by what moves the speed, too.
     """
     _refuse_unknown([*(key for group in groups for key in group), *ignored])
     after = on_one_schedule(before, after) if metric == "val_loss" else after
