@@ -138,6 +138,13 @@ def test_noise_that_precision_does_not_come_of_ends_with_the_budget_and_says_so(
     assert longer.look.made == 8
 
 
+def test_what_was_seen_once_is_told_without_a_verdict(attributions: Any, tmp_path: Path) -> None:
+    """A round takes 20 s, and there is no time for a second."""
+    found, _ = attributions.measure(attributions.inquiry(budget_seconds=30.0), tmp_path)
+    assert {"difference-once", "part-once", "one-round"} <= codes(found)
+    assert not {"part", "part-not-shown", "difference", "difference-not-shown"} & codes(found)
+
+
 def test_a_budget_for_less_than_a_round_is_refused_with_one_that_is_not(
     attributions: Any, tmp_path: Path
 ) -> None:

@@ -47,13 +47,15 @@ def _of_total(found: Attribution) -> Iterator[Finding]:
     before, after = found.value(0), found.value(last_corner(len(found.design.factors)))
     if total is None or before is None or after is None:
         return
-    yield _of(found, TOTAL_CODES[total.call], "fact", before=before, after=after, **_size(found, total))
+    code: Code = "difference-once" if total.interval.low is None else TOTAL_CODES[total.call]
+    yield _of(found, code, "fact", before=before, after=after, **_size(found, total))
 
 
 def _of_parts(found: Attribution) -> Iterator[Finding]:
     for number, effect in enumerate(found.look.effects.parts):
+        code: Code = "part-once" if effect.interval.low is None else PART_CODES[effect.call]
         yield _of(
-            found, PART_CODES[effect.call], "fact", **_factor(found, number), **_size(found, effect),
+            found, code, "fact", **_factor(found, number), **_size(found, effect),
             screened=found.look.effects.screened,
         )  # fmt: skip
     rest = found.look.effects.left_over

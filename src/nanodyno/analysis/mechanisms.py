@@ -47,7 +47,8 @@ def _of_corner(found: Attribution, corner: Corner, known: Known) -> Iterator[Fin
     where: dict[str, Number] = {"corner": found.design.settings(corner)}
     if shares is not None and shares.idle >= IDLE:
         on_card = found.machine.device_type == "cuda"
-        numbers: dict[str, Number] = {"idle": shares.idle, "launches": shares.launches_per_micro_step}
+        launches = shares.launches_per_micro_step or shares.kernels_per_micro_step
+        numbers: dict[str, Number] = {"idle": shares.idle, "launches": launches}
         yield _of(found, "corner-idles" if on_card else "corner-dispatches", where | numbers)
     level, asked = measured.setup.arithmetic.recompute, measured.config.recompute
     if level != "none" and asked == "auto":

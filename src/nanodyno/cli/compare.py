@@ -9,6 +9,7 @@ from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
     from nanodyno.analysis.attribution import Attribution
+    from nanodyno.analysis.factors import Metric
     from nanodyno.records.store import Run
 
 Names = Annotated[
@@ -17,6 +18,11 @@ Names = Annotated[
         metavar="RUN RUN...", help="Names under runs/, or paths of run folders; the first is the reference."
     ),
 ]
+METRICS_OF: "dict[str, tuple[Metric, ...]]" = {
+    "speed": ("tokens_per_second", "flops_per_second"),
+    "val_loss": ("val_loss",),
+}
+"""What the measurements of an attribution tell."""
 Markdown = Annotated[bool, typer.Option("--markdown", help="The page as Markdown on stdout.")]
 
 
@@ -44,7 +50,10 @@ def compare(runs: Names, markdown: Markdown = False, json: Json = False) -> None
         typer.echo(to_json(document | {"attributions": [attribution_document(each) for each in apart]}))
         return
     page = comparison_page(comparison, findings)
-    page += [section for each in apart for section in embedded_sections(each)]
+    work = next((each for each in apart if each.metric == "flops_per_second"), None)
+    for each in apart:
+        if each is not work:
+            page += embedded_sections(each, work if each.metric == "tokens_per_second" else None)
     if markdown:
         typer.echo(to_markdown(page), nl=False)
     else:
@@ -65,7 +74,8 @@ def attributions(runs: "list[Run]") -> "list[Attribution]":
         return []
     latest = {kept[0].metric: kept for kept in attributions_of(pair.before, pair.after)}
     found = [
-        read_attribution(*kept, pair.names, "val_loss" if kind == "val_loss" else "tokens_per_second")
+        read_attribution(*kept, pair.names, metric)
         for kind, kept in latest.items()
+        for metric in METRICS_OF[kind]
     ]
     return [each for each in found if each.look.made]

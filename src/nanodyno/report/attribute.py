@@ -16,7 +16,7 @@ from nanodyno.analysis.shapley import Corner, along, last_corner
 from nanodyno.records.probe import MemoryRecord
 from nanodyno.report import quantities
 from nanodyno.report.attribute_picture import waterfall
-from nanodyno.report.attribute_words import change_words, setting_words, words
+from nanodyno.report.attribute_words import METRICS, change_words, setting_words, words
 from nanodyno.report.page import Points, Section, to_terminal
 from nanodyno.report.page import Table as PageTable
 from nanodyno.report.tune_words import spread_words
@@ -45,7 +45,7 @@ TITLED = {
     "val_loss": "val loss",
 }
 STOPPED = "stopped: this is what was measured so far, and the same command goes on from here"
-TOLD_BY_TABLES = frozenset({"part", "part-tied", "part-not-shown"})
+TOLD_BY_TABLES = frozenset({"part", "part-tied", "part-not-shown", "part-once"})
 TITLES = (
     ("what was found", ("fact",)),
     ("what to keep in mind", ("wrong", "caution")),
@@ -174,10 +174,9 @@ def _factor_words(factor: Factor) -> str:
 
 def _judged(found: Attribution, effect: Effect) -> list[str]:
     low, high = effect.interval.low, effect.interval.high
-    bounds = UNKNOWN
-    if low is not None and high is not None:
-        ends = (change_words(found.change(each), found.metric) for each in (low, high))
-        bounds = " to ".join(ends)
+    if low is None or high is None:
+        return [UNKNOWN, "seen once"]
+    bounds = " to ".join(change_words(found.change(each), found.metric) for each in (low, high))
     calls = {"different": "", "tied": "nothing to speak of", "no difference shown": "not shown"}
     return [bounds, calls[effect.call]]
 
@@ -193,19 +192,29 @@ def attribution_sections(findings: Sequence[Finding]) -> list[Section]:
     return sections
 
 
-def embedded_sections(found: Attribution) -> list[Section]:
-    """For the page of a comparison: which device it was, a row a change, and what was found."""
+def embedded_sections(found: Attribution, work: Attribution | None = None) -> list[Section]:
+    """For the page of a comparison: which device it was, a row a change, and what was found.
+
+    work: the same measurements as rates of work, where they differ from those of tokens.
+    """
     told: tuple[str | Points | PageTable, ...] = (f"Measured apart: {title_words(found)}.",)
     if found.look.effects.parts:
-        told += (PageTable(("change", "its part", "interval", ""), tuple(_rows(found)), figures_from=1),)
+        shown = [found] if work is None else [found, work]
+        heads = [title for each in shown for title in (METRICS[each.metric], "interval")]
+        table = PageTable(("change", *heads, ""), tuple(_rows(shown)), figures_from=1)
+        told += (table,)
     sentences = tuple(words(each) for each in attribution_findings(found) if each.code not in TOLD_BY_TABLES)
     return [Section("which change did what", (*told, Points(sentences)))]
 
 
-def _rows(found: Attribution) -> Iterator[tuple[str, ...]]:
-    for factor, part in zip(found.design.factors, found.look.effects.parts, strict=True):
-        size = change_words(found.change(part.interval.estimate), found.metric)
-        yield _factor_words(factor), size, *_judged(found, part)
+def _rows(shown: Sequence[Attribution]) -> Iterator[tuple[str, ...]]:
+    for number, factor in enumerate(shown[0].design.factors):
+        cells: list[str] = []
+        for each in shown:
+            part = each.look.effects.parts[number]
+            size = change_words(each.change(part.interval.estimate), each.metric)
+            cells += [size, _judged(each, part)[0]]
+        yield _factor_words(factor), *cells, _judged(shown[0], shown[0].look.effects.parts[number])[1]
 
 
 def _remarks(found: Attribution) -> Iterator[str]:

@@ -23,12 +23,16 @@ WORDS: dict[Code, str] = {
         "no difference in {metric} is shown between {run} and {other}: {size} ({interval}), {before} "
         "and {after}"
     ),
+    "difference-once": (
+        "from {run} to {other} the {metric} goes from {before} to {after}, {size}, seen once"
+    ),
     "part": "{change} accounts for {size} in {metric} ({interval}): {before} to {after}",
     "part-tied": "{change} does nothing to speak of: {size} ({interval}), {before} to {after}",
     "part-not-shown": (
         "no effect of {change} is shown: {size} ({interval}), {before} to {after}; that is not the same "
         "as none"
     ),
+    "part-once": "{change} came to {size}, seen once: {before} to {after}",
     "screened": (
         "{changes} changes were screened with 16 corners instead of all: each part is an average effect, "
         "which three changes acting together would pass for; what the parts leave of the whole difference, "
