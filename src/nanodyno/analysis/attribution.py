@@ -15,50 +15,6 @@ from nanodyno.records.attribution import AttributionLine, TrainedRecord, Visited
 from nanodyno.records.probe import Failed, Measured, OutOfMemory, ProbeProgress, ProbeResult
 from nanodyno.records.types import MachineRecord
 
-Code = Literal[
-    "difference",
-    "difference-tied",
-    "difference-not-shown",
-    "difference-once",
-    "part",
-    "part-tied",
-    "part-not-shown",
-    "part-once",
-    "screened",
-    "some-pair-interacts",
-    "pair-interacts",
-    "paths-disagree",
-    "path",
-    "step",
-    "no-parts",
-    "no-path",
-    "no-end",
-    "no-parts-screened",
-    "corner-too-large",
-    "corner-does-not-fit",
-    "corner-indivisible",
-    "corner-failed",
-    "corner-disturbed",
-    "corner-not-measured",
-    "next-make-fit",
-    "corner-idles",
-    "corner-dispatches",
-    "corner-recomputes",
-    "idle-moved",
-    "products-moved",
-    "optimiser-moved",
-    "fragmented",
-    "allocator-starts-over",
-    "inert",
-    "ignored",
-    "held-for-all",
-    "measured-here",
-    "short-training",
-    "one-round",
-    "not-precise",
-    "round-set-aside",
-]
-"""Of what can be found."""
 Reason = Literal["indivisible", "too-large", "failed", "disturbed", "no-time"]
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from nanodyno.analysis.attribution import Attribution, Code, Missing, Reason
+from nanodyno.analysis.attribution import Attribution, Missing, Reason
 from nanodyno.analysis.effects import Effect, half_width
 from nanodyno.analysis.factors import Change
-from nanodyno.analysis.findings import Finding, Number, Severity
+from nanodyno.analysis.findings import Code, Finding, Number, Severity
 from nanodyno.analysis.mechanisms import mechanisms
 from nanodyno.analysis.shapley import Corner, along, last_corner
 from nanodyno.analysis.verdict import Call

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from nanodyno.analysis.attribution import Attribution, Code, Known
-from nanodyno.analysis.findings import Finding, Number
+from nanodyno.analysis.attribution import Attribution, Known
+from nanodyno.analysis.findings import Code, Finding, Number
 from nanodyno.analysis.probes import TimeShares
 from nanodyno.analysis.shapley import Corner
 from nanodyno.config import RunConfig

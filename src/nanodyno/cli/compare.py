@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nanodyno.cli.options import RUNS_FOLDER, Json, console_for
+from nanodyno.cli.options import RUNS_FOLDER, Json, Lang, console_for, language_of, print_page
+from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
@@ -23,41 +24,46 @@ METRICS_OF: "dict[str, tuple[Metric, ...]]" = {
     "val_loss": ("val_loss",),
 }
 """What the measurements of an attribution tell."""
-Markdown = Annotated[bool, typer.Option("--markdown", help="The page as Markdown on stdout.")]
+Markdown = Annotated[bool, typer.Option("--markdown", help="The same as --format markdown.")]
 
 
-def compare(runs: Names, markdown: Markdown = False, json: Json = False) -> None:
-    """Compare runs: what changed, speed and loss side by side, who is ahead on what, what does not follow."""
-    from nanodyno.analysis.account import account_of
-    from nanodyno.analysis.audit import with_found_shape
-    from nanodyno.analysis.compare import compare as compared
-    from nanodyno.analysis.compare import named_apart
-    from nanodyno.analysis.conclusions import conclusions
+def compare(  # noqa: PLR0913 - one parameter per option
+    runs: Names,
+    html: Html = None,
+    opened: Open = False,
+    form: Format = None,
+    out: Out = None,
+    markdown: Markdown = False,
+    lang: Lang = None,
+    json: Json = False,
+) -> None:
+    """Compare runs: what changed, speed and loss side by side, who is ahead on what, what does not follow.
+
+    nanodyno compare train2 train1 --html report.html --open
+    """
+    from nanodyno.analysis.conclusions import compared_runs
     from nanodyno.records.store import find_run, read_run
-    from nanodyno.report.attribute import attribution_document, embedded_sections
+    from nanodyno.report.attribute import attribution_document, measured_apart
     from nanodyno.report.compare import comparison_document, comparison_page
     from nanodyno.report.document import to_json
-    from nanodyno.report.page import to_markdown, to_terminal
+    from nanodyno.report.page import to_terminal
+    from nanodyno.report.pages.compare import comparison_report
 
+    wanted = Wanted(html, opened, "markdown" if markdown else form, out, lang, json)
     if len(runs) < 2:
         raise NanodynoError("a comparison takes two runs at least", "nanodyno runs lists those there are")
     found = [read_run(find_run(run, RUNS_FOLDER)) for run in runs]
-    comparison = compared(named_apart([with_found_shape(account_of(run)) for run in found]))
+    comparison, concluded = compared_runs(found)
     apart = attributions(found)
-    findings = [each for each in conclusions(comparison) if each.code != "next-measure-apart" or not apart]
+    findings = [each for each in concluded if each.code != "next-measure-apart" or not apart]
     if json:
         document = comparison_document(comparison, findings)
         typer.echo(to_json(document | {"attributions": [attribution_document(each) for each in apart]}))
-        return
-    page = comparison_page(comparison, findings)
-    work = next((each for each in apart if each.metric == "flops_per_second"), None)
-    for each in apart:
-        if each is not work:
-            page += embedded_sections(each, work if each.metric == "tokens_per_second" else None)
-    if markdown:
-        typer.echo(to_markdown(page), nl=False)
-    else:
-        console_for(json).print(to_terminal(page))
+    elif not wanted.takes_stdout:
+        language = language_of(lang)
+        page = [*comparison_page(comparison, findings, language), *measured_apart(apart)]
+        print_page(to_terminal(page), console_for(json), language)
+    deliver(wanted, lambda language: comparison_report(comparison, findings, language, apart))
 
 
 def attributions(runs: "list[Run]") -> "list[Attribution]":

@@ -192,6 +192,17 @@ def attribution_sections(findings: Sequence[Finding]) -> list[Section]:
     return sections
 
 
+def measured_apart(attributions: Sequence[Attribution]) -> list[Section]:
+    """For the page of a comparison, of which these are attributions."""
+    work = next((each for each in attributions if each.metric == "flops_per_second"), None)
+    return [
+        section
+        for each in attributions
+        if each is not work
+        for section in embedded_sections(each, work if each.metric == "tokens_per_second" else None)
+    ]
+
+
 def embedded_sections(found: Attribution, work: Attribution | None = None) -> list[Section]:
     """For the page of a comparison: which device it was, a row a change, and what was found.
 

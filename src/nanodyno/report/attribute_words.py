@@ -1,10 +1,9 @@
 """What an attribution found, in words: a sentence a code, whose numbers are shown by their names."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
-from nanodyno.analysis.attribution import Code
-from nanodyno.analysis.findings import Finding
+from nanodyno.analysis.findings import Code, Finding
 from nanodyno.report import quantities as q
 
 METRICS = {
@@ -134,8 +133,7 @@ def words(finding: Finding) -> str:
             shown[name] = NOT_KNOWN if value is None else _shown(name, value, metric)
     if "size" in finding.numbers:
         shown["interval"] = interval_words(finding.numbers, metric)
-    code = cast(Code, finding.code)
-    return WORDS[code].format(run=finding.runs[0], other=finding.runs[-1], **shown)
+    return WORDS[finding.code].format(run=finding.runs[0], other=finding.runs[-1], **shown)
 
 
 def _shown(name: str, value: Any, metric: Any) -> str:
