@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any, get_args
@@ -37,6 +38,7 @@ STAYS = {
 Ids = set[tuple[str | None, str | tuple[str, str]]]
 
 
+@cache
 def messages() -> Ids:
     """Read off the syntax tree, and not by the extraction that makes the catalogues."""
     return {found for path in SOURCE.rglob("*.py") for found in _in(ast.parse(path.read_text("utf-8")))}
@@ -60,6 +62,7 @@ def _in(tree: ast.AST) -> Iterator[tuple[str | None, str | tuple[str, str]]]:
             yield first, str(texts[1])
 
 
+@cache
 def catalogue(language: Language) -> Catalog:
     source = SOURCE / "report" / "catalogues" / f"{language.locale}.po"
     return read_po(BytesIO(source.read_bytes()), locale=language.locale, abort_invalid=True)

@@ -1,5 +1,7 @@
 """Which language a reader gets, and how it writes numbers, dates and lists."""
 
+import subprocess
+import sys
 from datetime import UTC, datetime
 
 import pytest
@@ -94,3 +96,15 @@ def test_latin_in_arabic_is_isolated_with_its_own_signs_but_not_the_sentences() 
 def test_sentences_follow_each_other_without_a_blank_where_none_is_written() -> None:
     assert LANGUAGES["ja"].together(["あ。", "い。"]) == "あ。い。"
     assert LANGUAGES["fr"].together(["Oui.", "Non."]) == "Oui. Non."
+
+
+def test_english_needs_no_babel() -> None:
+    code = (
+        "import sys\n"
+        "from nanodyno.report.compare import comparison_page\n"
+        "from nanodyno.report.language import language_for\n"
+        "english = language_for(None, {'LANG': 'en_US.UTF-8'})\n"
+        "print(english.say_plural('{n} thread', '{n} threads', 2), 'babel' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "2 threads False\n"

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from nanodyno.costs.advice import Advice, ArithmeticClass
 from nanodyno.report import quantities
 from nanodyno.report.language import ENGLISH, Language, message
+from nanodyno.report.prose import Prose
 
 NOTHING_FITS = message(
     "no switch is enough for this model on this card: make it smaller (--n_layer, --n_embd)"
@@ -44,8 +44,8 @@ def advice_table(
     pieces: list[RenderableType] = [table] if advice else []
     moved = max((each.host_bytes for each in advice), default=0)
     if moved:
-        pieces.append(Text(_offload_words(moved, host_bytes, language)))
-    return Group(*pieces, *([] if possible else [Text(language.say(NOTHING_FITS), style="red")]))
+        pieces.append(Prose(_offload_words(moved, host_bytes, language)))
+    return Group(*pieces, *([] if possible else [Prose(language.say(NOTHING_FITS), style="red")]))
 
 
 def _offload_words(moved: int, host_bytes: int | None, language: Language) -> str:

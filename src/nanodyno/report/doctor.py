@@ -34,11 +34,11 @@ def doctor_page(found: CheckupRecord, language: Language = ENGLISH) -> Renderabl
     told = findings(found)
     pieces: list[RenderableType] = [_facts(found, language), Text()]
     if found.ceilings is not None:
-        pieces += [Text(measured_words(found.ceilings, found.remembered, language), style="bold")]
+        pieces += [Prose(measured_words(found.ceilings, found.remembered, language), style="bold")]
         pieces += [Padding(ceilings_table(found.ceilings, _card(found), language), (0, 0, 0, 2)), Text()]
     elif found.ceilings_fault is None and found.device is not None:
         words = language.say("ceilings not measured yet: nanodyno doctor without --quick does")
-        pieces += [Text(words), Text()]
+        pieces += [Prose(words), Text()]
     if found.disturbances:
         every = (disturbance_words(each, language) for each in found.disturbances)
         pieces += [*(Prose(language.say("disturbed: {cause}", cause=each)) for each in every), Text()]

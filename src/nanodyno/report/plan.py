@@ -19,7 +19,7 @@ UNKNOWN = "-"
 
 
 def plan_page(plan: Plan, source: Source, width: int, language: Language = ENGLISH) -> RenderableType:
-    pieces: list[RenderableType] = [Text(title(plan, source, language), style="bold"), Text()]
+    pieces: list[RenderableType] = [Prose(title(plan, source, language), style="bold"), Text()]
     pieces += [_facts(plan, source, language), Text(), candidates_table(plan, language), Text()]
     asked, limit = plan.asked.setup.batch_size, plan.target.memory_bytes
     pieces.append(memory_bars(plan.candidates, asked, limit, width, language))

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from nanodyno.report.language import ENGLISH, Language
+
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 BRAILLE = 0x2800
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
@@ -27,7 +29,7 @@ class Series:
 class Labels:
     x: str
     y: str
-    empty: str = "(nothing to plot yet)"
+    language: Language = ENGLISH
 
 
 def line_plot(series: Sequence[Series], width: int, height: int, labels: Labels) -> Text:
@@ -37,7 +39,7 @@ def line_plot(series: Sequence[Series], width: int, height: int, labels: Labels)
     """
     drawn = [entry for entry in series if entry.x]
     if not drawn:
-        return Text(labels.empty, style="dim")
+        return Text(labels.language.say("(nothing to plot yet)"), style="dim")
     columns = max(10, width - AXIS_WIDTH - 1)
     x_low, x_high = _range([x for entry in drawn for x in entry.x])
     y_low, y_high = _range([y for entry in drawn for y in entry.y])
@@ -57,13 +59,13 @@ def line_plot(series: Sequence[Series], width: int, height: int, labels: Labels)
             cells[place] = (dots | DOTS[row % 4][column % 2], colour)
     text = _legend(drawn, labels.y)
     for row in range(height):
-        text.append(_tick(row, height, y_low, y_high) + "│", style="dim")
+        text.append(labels.language.marks(_tick(row, height, y_low, y_high)) + "│", style="dim")
         for column in range(columns):
             dots, colour = cells.get((row, column), (0, ""))
             text.append(chr(BRAILLE + dots) if dots else " ", style=colour)
         text.append("\n")
     text.append(" " * AXIS_WIDTH + "└" + "─" * columns + "\n", style="dim")
-    left, right = f"{x_low:g}", f"{x_high:g}"
+    left, right = (labels.language.number(bound, "g") for bound in (x_low, x_high))
     room = columns - len(left) - len(right)
     before = " " * max(0, (room - cell_len(labels.x)) // 2)
     middle = set_cell_size(before + labels.x, max(room, cell_len(labels.x)))

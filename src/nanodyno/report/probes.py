@@ -52,7 +52,7 @@ def probes_page(
     summaries = _summaries(results, reading)
     pieces: list[RenderableType] = []
     if measured:
-        pieces += [Text(_where(next(iter(measured.values())), language)), Text()]
+        pieces += [Prose(_where(next(iter(measured.values())), language)), Text()]
         pieces.append(rates_table(measured, summaries, width, language))
     if reading.comparisons:
         pieces += [Text(), comparison_table(reading.comparisons, language)]

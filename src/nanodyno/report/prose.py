@@ -20,7 +20,10 @@ NEVER_LAST = frozenset("（「『【〔〈《([{")  # noqa: RUF001
 
 
 class Prose(Text):
-    """A rich Text; where each letter has one cell it breaks as any other."""
+    """A rich Text; where each letter has one cell it breaks as any other.
+
+    It belongs into a Group or a table: `console.print` makes a plain Text of a lone one.
+    """
 
     def wrap(
         self,
@@ -48,7 +51,7 @@ class Prose(Text):
         if _is_plain(self.plain):
             return super().__rich_measure__(console, options)  # pyright: ignore[reportArgumentType]
         least = max(map(width_of, _pieces(self.plain)), default=0)
-        return Measurement(least, max(map(cell_len, self.plain.split("\n"))))
+        return Measurement(least, max(map(width_of, self.plain.split("\n"))))
 
 
 def _is_plain(text: str) -> bool:

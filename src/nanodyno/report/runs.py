@@ -89,7 +89,7 @@ def loss_plot(runs: Sequence[Run], width: int, language: Language = ENGLISH) -> 
     else:
         series = [_val_series(run, run.name, skip_untrained=True) for run in runs]
     y_label = language.say("loss") if len(runs) == 1 else language.say("val loss")
-    labels = Labels(language.say("iterations"), y_label, language.say("(nothing to plot yet)"))
+    labels = Labels(language.say("iterations"), y_label, language)
     return line_plot(series, width, PLOT_HEIGHT, labels)
 
 

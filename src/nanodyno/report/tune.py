@@ -46,7 +46,7 @@ CHOSEN = {
 def tune_page(tuning: Tuning, name: str, width: int, language: Language = ENGLISH) -> RenderableType:
     rows = rows_of(tuning)
     chosen = None if tuning.pick is None else tuning.pick.chosen
-    pieces: list[RenderableType] = [Text(title_words(tuning, name, language), style="bold"), Text()]
+    pieces: list[RenderableType] = [Prose(title_words(tuning, name, language), style="bold"), Text()]
     if any(row.summary is not None for row in rows):
         pieces += [tune_table(rows, chosen, width, language), Text()]
     if left := list(untried(rows, language)):
