@@ -11,9 +11,11 @@ from nanodyno.analysis.attribution import Attribution
 from nanodyno.analysis.attribution_findings import attribution_findings
 from nanodyno.config import RunConfig
 from nanodyno.records.probe import ProbeResult
-from nanodyno.report.attribute import attribution_document, attribution_page
+from nanodyno.report.attribute import attribution_page
+from nanodyno.report.attribute_document import attribution_document
+from nanodyno.report.attribute_numbers import change_words
 from nanodyno.report.attribute_picture import waterfall_bars
-from nanodyno.report.attribute_words import change_words, words
+from nanodyno.report.attribute_words import words
 from tunings import build_visit
 
 

@@ -144,7 +144,7 @@ def test_every_code_of_a_finding_has_words() -> None:
 
 @each_language
 def test_every_code_is_worded_in_it(language: Language) -> None:
-    tables = [finding_words.WORDS, tune_words.WORDS, disturbances.WORDS]
+    tables = [finding_words.WORDS, tune_words.WORDS, attribute_words.WORDS, disturbances.WORDS]
     told = [words for table in tables for words in table.values()]
     told += [words for what, how in doctor_words.WORDS.values() for words in (what, how) if words]
     catalogue = translations(language.locale)

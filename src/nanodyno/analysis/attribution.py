@@ -43,6 +43,15 @@ class Known:
 
 
 @dataclass(frozen=True)
+class Untold:
+    """What a log does not tell of its run, and was taken to be as in the other."""
+
+    run: str
+    keys: tuple[str, ...]
+    other: str
+
+
+@dataclass(frozen=True)
 class Attribution:
     """Everything that is known when the measuring ends, however it ends."""
 
@@ -62,8 +71,11 @@ class Attribution:
     interrupted: bool = False
     equal: Literal["tokens", "time"] | None = None
     steps: int | None = None
-    elsewhere: tuple[tuple[str, str], ...] = ()
-    """Runs that were made on another device, and which."""
+    elsewhere: tuple[tuple[str, str | None], ...] = ()
+    """Runs that were made on another device, and which, where that is known."""
+    untold: tuple[Untold, ...] = ()
+    logs_only: bool = False
+    """Whether neither of the two tells all of its settings."""
     notes: tuple[str, ...] = ()
 
     @property

@@ -139,6 +139,10 @@ def _of_what_was_not_measured(found: Attribution) -> Iterator[Finding]:
         yield Finding(
             "measured-here", "caution", (run,), {"there": device, "here": found.machine.device_name}
         )
+    for each in found.untold:
+        yield Finding("taken-as-in-other", "caution", (each.run, each.other), {"keys": each.keys})
+    if found.logs_only:
+        yield _of(found, "taken-by-default", "caution")
 
 
 def _changes(changes: Sequence[Change]) -> list[Number]:

@@ -106,6 +106,8 @@ Code = Literal[
     "ignored",
     "held-for-all",
     "measured-here",
+    "taken-as-in-other",
+    "taken-by-default",
     "short-training",
     "one-round",
     "not-precise",

@@ -5,14 +5,26 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from nanodyno.cli.options import INTERRUPTED, Json, bytes_of, console_for, seconds_of
+from nanodyno.cli.options import (
+    INTERRUPTED,
+    Json,
+    Lang,
+    bytes_of,
+    console_for,
+    language_of,
+    print_page,
+    seconds_of,
+)
 from nanodyno.cli.pairs import pair_of
+from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
     from nanodyno.analysis.attribution import Attribution
     from nanodyno.experiments.attribute import Inquiry
     from nanodyno.experiments.tune import Bench
+    from nanodyno.report.language import Language
+    from nanodyno.report.page import Page
 
 FEWEST_STEPS = 500
 _OF = "A recipe, a TOML file, a nanoGPT config or a run, with settings of its own after commas"
@@ -62,11 +74,16 @@ def attribute(  # noqa: PLR0913 - one parameter per option
     again: Annotated[
         bool, typer.Option("--again", help="Measure anew what is remembered of an earlier command.")
     ] = False,
+    html: Html = None,
+    opened: Open = False,
+    form: Format = None,
+    out: Out = None,
+    lang: Lang = None,
     json: Json = False,
 ) -> None:
     """Measure which change between two configs did what, with intervals and with the mechanism.
 
-    nanodyno attribute gpt2-384 gpt2-768
+    nanodyno attribute gpt2-384 gpt2-768 --html report.html --open
 
     nanodyno attribute train2 train1 --metric flops_per_second
 
@@ -81,6 +98,7 @@ def attribute(  # noqa: PLR0913 - one parameter per option
     """
     from nanodyno.experiments.attribute import Inquiry
 
+    wanted = Wanted(html, opened, form, out, lang, json)
     pair = pair_of(before, after, context.args)
     seconds = None if budget is None else seconds_of(budget)
     if budget is not None and seconds is None:
@@ -100,22 +118,29 @@ def attribute(  # noqa: PLR0913 - one parameter per option
         equal=equal,
         steps=steps,
         elsewhere=pair.elsewhere,
-        notes=pair.notes,
+        untold=pair.untold,
+        logs_only=pair.logs_only,
     )
-    found = attributed(inquiry, json)
-    _show(found, json)
+    language = language_of(lang, json)
+    found = attributed(inquiry, json, language)
+    if json:
+        _print_document(found)
+    elif not wanted.takes_stdout:
+        _show(found, language)
+    deliver(wanted, lambda language: _report(found, language))
     if found.interrupted:
         raise typer.Exit(INTERRUPTED)
     if not found.look.made:
         raise typer.Exit(1)
 
 
-def attributed(inquiry: "Inquiry", json: bool) -> "Attribution":
+def attributed(inquiry: "Inquiry", json: bool, language: "Language") -> "Attribution":
     """Measures with a display."""
     from nanodyno.experiments.attribute import attribute as measure
     from nanodyno.report.attributing import make_attribute_display
 
-    display = make_attribute_display(console_for(json or not sys.stdout.isatty()), inquiry.seconds)
+    console = console_for(json or not sys.stdout.isatty())
+    display = make_attribute_display(console, inquiry.seconds, language)
     try:
         return measure(inquiry, display, bench())
     finally:
@@ -127,14 +152,21 @@ def bench() -> "Bench | None":
     return None
 
 
-def _show(found: "Attribution", json: bool) -> None:
-    if json:
-        from nanodyno.report.attribute import attribution_document
-        from nanodyno.report.document import to_json
+def _print_document(found: "Attribution") -> None:
+    from nanodyno.report.attribute_document import attribution_document
+    from nanodyno.report.document import to_json
 
-        typer.echo(to_json(attribution_document(found)))
-        return
+    typer.echo(to_json(attribution_document(found)))
+
+
+def _show(found: "Attribution", language: "Language") -> None:
     from nanodyno.report.attribute import attribution_page
 
-    console = console_for(json)
-    console.print(attribution_page(found, console.width))
+    console = console_for(json=False)
+    print_page(attribution_page(found, console.width, language), console, language)
+
+
+def _report(found: "Attribution", language: "Language") -> "Page":
+    from nanodyno.report.pages.attribute import attribution_report
+
+    return attribution_report(found, language)

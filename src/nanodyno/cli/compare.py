@@ -43,7 +43,8 @@ def compare(  # noqa: PLR0913 - one parameter per option
     """
     from nanodyno.analysis.conclusions import compared_runs
     from nanodyno.records.store import find_run, read_run
-    from nanodyno.report.attribute import attribution_document, measured_apart
+    from nanodyno.report.attribute import measured_apart
+    from nanodyno.report.attribute_document import attribution_document
     from nanodyno.report.compare import comparison_document, comparison_page
     from nanodyno.report.document import to_json
     from nanodyno.report.page import to_terminal
@@ -61,7 +62,7 @@ def compare(  # noqa: PLR0913 - one parameter per option
         typer.echo(to_json(document | {"attributions": [attribution_document(each) for each in apart]}))
     elif not wanted.takes_stdout:
         language = language_of(lang)
-        page = [*comparison_page(comparison, findings, language), *measured_apart(apart)]
+        page = [*comparison_page(comparison, findings, language), *measured_apart(apart, language)]
         print_page(to_terminal(page), console_for(json), language)
     deliver(wanted, lambda language: comparison_report(comparison, findings, language, apart))
 

@@ -78,9 +78,9 @@ def demo(  # noqa: PLR0913 - one parameter per option
     better = min(results, key=lambda result: _val_loss(result[1]))[0]
     dials = Dials(PROMPT, SAMPLE_TOKENS, temperature=0.7, top_k=40, seed=1337)
     text = PROMPT + "".join(sample_text(better.folder / CHECKPOINTS_FOLDER, dials, device))
-    apart = _attributed(device, json, console) if attribute else None
+    apart = _attributed(device, json, console, language) if attribute else None
     if json:
-        from nanodyno.report.attribute import attribution_document
+        from nanodyno.report.attribute_document import attribution_document
 
         document = {
             "tuned": tuned,
@@ -97,21 +97,26 @@ def demo(  # noqa: PLR0913 - one parameter per option
             from nanodyno.report.attribute import attribution_page
 
             console.print()
-            print_page(attribution_page(apart, console.width), console, language)
+            print_page(attribution_page(apart, console.width, language), console, language)
     runs = [run for run, _ in results]
     deliver(
         replace(wanted, html=html or REPORT),
-        lambda language: _report(runs, tuning, (better.name, text), language),
+        lambda language: _report(runs, tuning, apart, (better.name, text), language),
     )
 
 
 def _report(
-    runs: "list[Run]", tuning: "Tuning | None", written: tuple[str, str], language: "Language"
+    runs: "list[Run]",
+    tuning: "Tuning | None",
+    apart: "Attribution | None",
+    written: tuple[str, str],
+    language: "Language",
 ) -> "Page":
     from nanodyno.analysis.conclusions import compared_runs
     from nanodyno.report.pages.demo import demo_report
 
-    return demo_report(*compared_runs(runs), tuning, written, language)
+    attributions = () if apart is None else (apart,)
+    return demo_report(*compared_runs(runs), tuning, written, language, attributions)
 
 
 def _settings(width: int, device: str) -> "Settings":
@@ -165,21 +170,26 @@ def _tuned(device: str, json: bool, console: "Console", language: "Language") ->
     return tuning
 
 
-def _attributed(device: str, json: bool, console: "Console") -> "Attribution":
+def _attributed(device: str, json: bool, console: "Console", language: "Language") -> "Attribution":
     """Twice the width and half the micro-batch, at the same tokens per iteration."""
     from nanodyno.cli.attribute import attributed
     from nanodyno.config import build_config
     from nanodyno.experiments.attribute import Inquiry
     from nanodyno.recipes import override
+    from nanodyno.report.quantities import clock
 
     narrow, wide = (_settings(width, device) for width in WIDTHS.values())
     before = build_config(narrow.values)
     changes = {"batch_size": before.batch_size // 2, "tokens_per_iter": before.tokens_per_iter}
     after = build_config(override(wide, changes).values)
-    words = f"Which change does what: the width, or half the micro-batch? {ATTRIBUTE_SECONDS:.0f} s at most."
+    words = language.say(
+        "Which change does what: the width, or half the micro-batch? {budget} at most.",
+        budget=clock(ATTRIBUTE_SECONDS, language),
+    )
     console.print(words, highlight=False)
-    names = ("narrow", "wide, half the micro-batch")
-    found = attributed(Inquiry(before, after, names, budget_seconds=ATTRIBUTE_SECONDS), json)
+    stems = tuple(WIDTHS)
+    names = stems[0], f"{stems[1]},batch_size={after.batch_size}"
+    found = attributed(Inquiry(before, after, names, budget_seconds=ATTRIBUTE_SECONDS), json, language)
     if found.interrupted:
         raise typer.Exit(INTERRUPTED)
     return found

@@ -1,6 +1,6 @@
 """Two configs to hold against each other: recipes, files, or runs, of which some were made elsewhere."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +8,7 @@ from nanodyno.cli.options import RUNS_FOLDER
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
+    from nanodyno.analysis.attribution import Untold
     from nanodyno.config import RunConfig
     from nanodyno.records.store import Run
 
@@ -19,9 +20,10 @@ class Pair:
     before: "RunConfig"
     after: "RunConfig"
     names: tuple[str, str]
-    elsewhere: tuple[tuple[str, str], ...] = ()
-    """Runs that were made on another device than this one's, as far as that is known, and which."""
-    notes: tuple[str, ...] = ()
+    elsewhere: tuple[tuple[str, str | None], ...] = ()
+    """Runs that were made on another device than this one's, and which, where their logs name it."""
+    untold: "tuple[Untold, ...]" = ()
+    logs_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class _Source:
     known: bool = True
     """Whether what is not among the values has its default; of a log it is not known."""
     device: str | None = None
+    """Of a log."""
 
 
 def pair_of(before: str, after: str, overrides: Sequence[str] = ()) -> Pair:
@@ -57,13 +60,13 @@ def _paired(one: _Source, other: _Source) -> Pair:
 
     configs = [build_config(_completed(one, other)), build_config(_completed(other, one))]
     names = (one.name, other.name if other.name != one.name else f"{other.name} (2)")
-    devices = [(each.name, each.device) for each in (one, other)]
     return Pair(
         configs[0],
         configs[1],
         names,
-        tuple((name, device) for name, device in devices if device is not None),
+        tuple((each.name, each.device) for each in (one, other) if not each.known),
         tuple(_assumed(one, other)),
+        not one.known and not other.known,
     )
 
 
@@ -106,8 +109,8 @@ def _of_run(run: "Run", changes: Mapping[str, object], suffix: str = "") -> _Sou
     if account.tokens_per_iter is not None:
         values["tokens_per_iter"] = account.tokens_per_iter
         values.pop("gradient_accumulation_steps", None)
-    device = record.device_name or "a card that its log does not name"
-    return _Source(run.name + suffix, override(Settings(run.name, values), changes).values, False, device)
+    told = override(Settings(run.name, values), changes).values
+    return _Source(run.name + suffix, told, False, record.device_name)
 
 
 def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,13 +134,11 @@ def _completed(source: _Source, other: _Source) -> dict[str, Any]:
     return values
 
 
-def _assumed(one: _Source, other: _Source) -> list[str]:
+def _assumed(one: _Source, other: _Source) -> "Iterator[Untold]":
     """What was taken to be the same, because one of the two does not tell it."""
-    notes: list[str] = []
+    from nanodyno.analysis.attribution import Untold
+
     for source, beside in ((one, other), (other, one)):
-        keys = [key for key in _completed(source, beside) if key not in source.values]
+        keys = tuple(key for key in _completed(source, beside) if key not in source.values)
         if keys:
-            notes.append(f"{source.name} does not tell {', '.join(keys)}: taken as in {beside.name}")
-    if not one.known and not other.known:
-        notes.append("what neither log tells is as nanodyno has it by default")
-    return notes
+            yield Untold(source.name, keys, beside.name)

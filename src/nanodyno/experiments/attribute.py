@@ -8,7 +8,7 @@ from typing import Literal
 from nanodyno import __version__
 from nanodyno.analysis.asking import Ask
 from nanodyno.analysis.attributing import LOSS_BUDGET_SECONDS, SPEED_BUDGET_SECONDS
-from nanodyno.analysis.attribution import Attribution, Visited, Visiting, WatchAttribute, observed_of
+from nanodyno.analysis.attribution import Attribution, Untold, Visited, Visiting, WatchAttribute, observed_of
 from nanodyno.analysis.attribution_reading import read_attribution, rules_for
 from nanodyno.analysis.effects import Observed, looks
 from nanodyno.analysis.factors import Design, Metric, design_of
@@ -54,8 +54,9 @@ class Inquiry:
     equal: Literal["tokens", "time"] = "tokens"
     steps: int = 500
     """Of a training, at least."""
-    elsewhere: tuple[tuple[str, str], ...] = ()
-    notes: tuple[str, ...] = ()
+    elsewhere: tuple[tuple[str, str | None], ...] = ()
+    untold: tuple[Untold, ...] = ()
+    logs_only: bool = False
 
     @property
     def seconds(self) -> float:
@@ -102,7 +103,9 @@ def attribute(
         reused=course.reused,
         interrupted=course.interrupted,
         elsewhere=inquiry.elsewhere,
-        notes=(*inquiry.notes, *notes, *place.notes, *journal.notes),
+        untold=inquiry.untold,
+        logs_only=inquiry.logs_only,
+        notes=(*notes, *place.notes, *journal.notes),
     )
 
 

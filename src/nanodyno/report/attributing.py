@@ -10,10 +10,11 @@ from rich.text import Text
 
 from nanodyno.analysis.attribution import AttributeEvent, Visited, Visiting
 from nanodyno.analysis.probes import summarise_probe
-from nanodyno.records.attribution import TrainedRecord
+from nanodyno.records.attribution import AttributionLine, TrainedRecord
 from nanodyno.records.probe import Failed, Measured, OutOfMemory, ProbeProgress
 from nanodyno.report import quantities
-from nanodyno.report.attribute_words import settings_words
+from nanodyno.report.attribute_numbers import settings_words, value_words
+from nanodyno.report.language import ENGLISH, Language
 from nanodyno.report.probing import progress_words
 from nanodyno.report.progress import say
 
@@ -27,22 +28,26 @@ class AttributeDisplay(Protocol):
 
 
 def make_attribute_display(
-    console: Console, budget_seconds: float, clock: Callable[[], float] = time.monotonic
+    console: Console,
+    budget_seconds: float,
+    language: Language = ENGLISH,
+    clock: Callable[[], float] = time.monotonic,
 ) -> AttributeDisplay:
     if console.is_terminal:
-        return LiveAttributing(console, budget_seconds, clock)
-    return PlainAttributing(console)
+        return LiveAttributing(console, budget_seconds, language, clock)
+    return PlainAttributing(console, language)
 
 
 class PlainAttributing:
     """A line for each corner that was measured: for files, pipes and CI."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, language: Language) -> None:
         self._console = console
+        self._language = language
 
     def __call__(self, event: AttributeEvent) -> None:
         if isinstance(event, Visited) and not event.reused:
-            say(self._console, visited_words(event))
+            say(self._console, visited_words(event, self._language))
 
     def close(self) -> None:
         pass
@@ -51,8 +56,10 @@ class PlainAttributing:
 class LiveAttributing(PlainAttributing):
     """Below those of the first round one line that changes, with the time so far and how much there is."""
 
-    def __init__(self, console: Console, budget_seconds: float, clock: Callable[[], float]) -> None:
-        super().__init__(console)
+    def __init__(
+        self, console: Console, budget_seconds: float, language: Language, clock: Callable[[], float]
+    ) -> None:
+        super().__init__(console, language)
         self._budget = budget_seconds
         self._clock = clock
         self._began = clock()
@@ -66,27 +73,48 @@ class LiveAttributing(PlainAttributing):
             super().__call__(event)
         if isinstance(event, Visiting):
             self._spent_before, self._began = event.spent_seconds, self._clock()
-            self._where = f"round {event.round + 1} of {event.corners} corners"
+            self._where = visiting_words(event, self._language)
         elif isinstance(event, ProbeProgress):
             spent = self._spent_before + self._clock() - self._began
-            times = f"{quantities.clock(spent)} of at most {quantities.clock(self._budget)}"
-            words = f"{times}  {self._where}: {progress_words(event, 1)}"
+            times = self._language.say(
+                "{spent} of {budget}",
+                spent=quantities.clock(spent, self._language),
+                budget=quantities.clock(self._budget, self._language),
+            )
+            words = f"{times}  {self._where}: {progress_words(event, 1, self._language)}"
             self._live.update(Text(words, overflow="ellipsis", no_wrap=True))
 
     def close(self) -> None:
         self._live.stop()
 
 
-def visited_words(visited: Visited) -> str:
+def visiting_words(visiting: Visiting, language: Language) -> str:
+    return language.say_plural(
+        "round {number} of {n} corner",
+        "round {number} of {n} corners",
+        visiting.corners,
+        number=str(visiting.round + 1),
+    )
+
+
+def visited_words(visited: Visited, language: Language = ENGLISH) -> str:
     """`round 1, n_embd=384, batch_size=16: 1,068,871 tok/s`."""
-    line = visited.line
-    where = f"round {visited.round + 1}, {settings_words(visited.settings)}"
+    return language.say(
+        "round {number}, {corner}: {words}",
+        number=str(visited.round + 1),
+        corner=settings_words(visited.settings, language),
+        words=_told(visited.line, language),
+    )
+
+
+def _told(line: AttributionLine, language: Language) -> str:
     if isinstance(line, TrainedRecord):
-        told = f"val loss {line.val_loss:.4f}" if line.val_loss is not None else str(line.words)
-        return f"{where}: {told}"
+        if line.val_loss is None:
+            return str(line.words)
+        return language.say("val loss {loss}", loss=language.number(line.val_loss, ".4f"))
     result = line.result
     if isinstance(result, Measured):
-        return f"{where}: {quantities.rate(summarise_probe(result).tokens_per_second.estimate)} tok/s"
+        return value_words(summarise_probe(result).tokens_per_second.estimate, "tokens_per_second", language)
     if isinstance(result, OutOfMemory):
-        return f"{where}: does not fit"
-    return f"{where}: {result.words if isinstance(result, Failed) else 'disturbed'}"
+        return language.say("does not fit")
+    return result.words if isinstance(result, Failed) else language.say("disturbed")

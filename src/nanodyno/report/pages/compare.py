@@ -51,7 +51,7 @@ def comparison_report(
         pictures.append(Section(language.say("memory"), (memory,)))
     folded = derivations(comparison.accounts, language)
     more = [] if folded is None else [Section(None, (folded,))]
-    apart = measured_apart(attributions)
+    apart = measured_apart(attributions, language)
     return Page(language.say("comparison"), (answer, *pictures, *rest, *apart, *more), names)
 
 
