@@ -51,3 +51,22 @@ def test_an_interrupted_demo_goes_on_with_what_it_had(nanodyno: Callable[..., An
     writes, compared = shown.index("writes"), shown.index("One thing changed (n_embd)")
     assert writes < compared < shown.index("side by side") < shown.index("nanodyno compare demo-narrow-2")
     assert len(list(Path("runs").glob("*/"))) == 4
+
+
+def test_asked_to_it_also_measures_which_change_does_what(
+    nanodyno: Callable[..., Any], tunings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a made-up machine: four times the work in four times the time, whatever the micro-batch."""
+
+    def answer(config: Any) -> Any:
+        return tunings.visit(config, (config.n_embd / 128) ** 2, 2**20)
+
+    stopwatch = tunings.stopwatch(answer, visit_seconds=1.0)
+    bench = stopwatch.bench(None, tunings.host_place())
+    monkeypatch.setattr("nanodyno.cli.attribute.bench", lambda: bench)
+    command = ("demo", "--max-iters", "1", "--device", "cpu", "--no-tune", "--attribute", "--json")
+    parts = json.loads(nanodyno(*command).stdout)["attribution"]["parts"]
+    assert {name: round(part["estimate"], 3) for name, part in parts.items()} == {
+        "n_embd": -1.386,  # ln 4
+        "batch_size": 0.0,
+    }
