@@ -56,6 +56,8 @@ class Account:
     """Whether the shape was worked out from the numbers and not told."""
     data_vocab_size: int | None = None
     """Of the tokenizer; the shape's is padded."""
+    train_tokens: int | None = None
+    """Of the dataset: more iterations than that see it again."""
     told_parameters: float | None = None
     card: Card | None = None
     dtype: str = "bfloat16"
@@ -171,6 +173,7 @@ def _own(run: Run) -> Account:
         evals=tuple(Eval(each.iteration, each.val_loss, each.train_loss) for each in run.own_evals),
         shape=record.config.model_shape(record.vocab_size),
         data_vocab_size=record.data.vocab_size,
+        train_tokens=record.data.train_tokens,
         card=card_of(record.machine),
         dtype=record.arithmetic.dtype,
         peak_allocated_bytes=_highest(step.peak_allocated_bytes for step in steps),
