@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from nanodyno.analysis.account import account_of
-from nanodyno.analysis.forecast import curve_of, plan_of, schedule_of
 from nanodyno.analysis.forecast_law import Array, Schedule
+from nanodyno.analysis.forecast_plan import curve_of, logged_schedule, plan_of, schedule_of
 from nanodyno.analysis.forecast_points import Curve
 from nanodyno.records.store import read_run
 
@@ -63,9 +63,11 @@ def _run(folder: Path) -> Known:
     count = account.parameters or account.told_parameters
     size = folder.name if count is None else f"{count / 1e6:.0f}M"
     curve = curve_of(account)
-    plan = plan_of(account)
-    assert plan is not None, f"{folder}: no schedule is known"
-    return Known(account.name, size, account.name, curve, schedule_of(account, plan, int(curve.updates[-1])))
+    plan, last = plan_of(account), int(curve.updates[-1])
+    schedule = schedule_of(account, plan, last) if plan is not None else logged_schedule(account, last)
+    if schedule is None:
+        raise SystemExit(f"{folder}: its learning-rate schedule is not known")
+    return Known(account.name, size, account.name, curve, schedule)
 
 
 def _described(folder: Path, entry: dict[str, Any]) -> Known:

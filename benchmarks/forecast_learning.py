@@ -7,7 +7,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from forecast_curves import Known
-from nanodyno.analysis.forecast_fit import Prior, Z80, predict
+from nanodyno.analysis.forecast_fit import Z80, Prior, predict
 from nanodyno.analysis.forecast_law import Array, Shape, annealed, elapsed
 from nanodyno.analysis.forecast_points import binned
 
@@ -58,7 +58,9 @@ def fit(curves: Sequence[Known]) -> Prior:
     """Exponent, drop and shape by a joint fit in which a family shares all of them; sizes count equally."""
     data = [_data(known) for known in curves]
     families = sorted({known.family for known in curves})
-    start = np.concatenate([np.zeros(len(LOOSE)), np.tile([3.0, np.log(0.4), 0.48, np.log(0.13)], len(families))])
+    start = np.concatenate(
+        [np.zeros(len(LOOSE)), np.tile([3.0, np.log(0.4), 0.48, np.log(0.13)], len(families))]
+    )
     found = least_squares(_residuals(data, families), start, loss="soft_l1", max_nfev=60).x
     own = {family: found[len(LOOSE) + 4 * n :][:4] for n, family in enumerate(families)}
     sizes: dict[str, set[str]] = {}

@@ -168,15 +168,21 @@ def main() -> None:
     if len(sizes) > 1:
         runs = {"leave one size out": replay(curves, left_out(curves)), **runs}
     if told.json:
-        print(json.dumps({name: [asdict(each) for each in trials] for name, trials in runs.items()}, indent=1))
+        print(
+            json.dumps({name: [asdict(each) for each in trials] for name, trials in runs.items()}, indent=1)
+        )
         return
     for name, trials in runs.items():
         print(f"\n{name}: {len(curves)} curves, {len(sizes)} sizes\n\n{table(trials)}\n")
         print(f"80% intervals that held the end, counted by curve, from 20% on: {by_curve(trials):.0%}")
         if told.curves:
             for each in trials:
-                print(f"  {each.curve:28} {each.prefix:.0%} {100 * each.ours:+.2f}% ± {100 * each.half_interval:.2f}")
-    print(f"a curve moved by -0.3 or 0.6 moves its forecast by that within {shift_error(curves, shipped_prior()):.1g}")
+                print(
+                    f"  {each.curve:28} {each.prefix:.0%} {100 * each.ours:+.2f}% ± {100 * each.half_interval:.2f}"
+                )
+    print(
+        f"a curve moved by -0.3 or 0.6 moves its forecast by that within {shift_error(curves, shipped_prior()):.1g}"
+    )
 
 
 if __name__ == "__main__":

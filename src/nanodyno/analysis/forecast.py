@@ -13,14 +13,12 @@ from nanodyno.analysis.forecast_law import Array
 from nanodyno.analysis.forecast_plan import MOST_UPDATES, Pace, Plan, curve_of, plan_of, schedule_of
 from nanodyno.analysis.forecast_points import Curve
 from nanodyno.analysis.forecast_size import SizeLaw, size_law
-from nanodyno.analysis.forecast_warnings import Sign, Warned, warned
+from nanodyno.analysis.forecast_warnings import Warned, warned
 from nanodyno.errors import NanodynoError
 from nanodyno.records.imported import Setting
 
 PLACES = 80
 """Of the band in a picture, and between which a target is looked for."""
-SOON = 0.02
-"""Of the way: a target is looked for from there on."""
 Basis = Literal["curve", "curve-without-schedule", "size", "ended"]
 
 
@@ -88,6 +86,8 @@ class Forecast:
     prediction: Prediction | None
     warned: tuple[Warned, ...]
     points: int
+    of_train: bool
+    """Of the training loss: the run has no evaluations."""
 
 
 def forecast(account: Account, question: Question, pace: Pace | None, prior: Prior | None = None) -> Forecast:
@@ -113,7 +113,7 @@ def forecast(account: Account, question: Question, pace: Pace | None, prior: Pri
         account.name, basis, done, end, final, None if per_iter is None else float(end * per_iter),
         None if pace is None else max(0, end - done) * pace.seconds_per_iteration, pace, plan, band,
         _reached(question.until_loss, band, final, size, end), size, prediction,
-        warned(account, curve, plan), len(told),
+        warned(account, curve, plan), len(told), not account.evals,
     )  # fmt: skip
 
 
@@ -172,7 +172,8 @@ def _planned_end(account: Account, plan: Plan | None) -> int:
     if plan is None and not isinstance(told, int | float):
         raise NanodynoError(
             f"{account.name}: where it is to end is not known, nor its learning-rate schedule",
-            "say where by --tokens or --iters, and import it with --set max_iters=... --set lr_decay_iters=...",
+            "say where by --tokens or --iters, or tell both: --set learning_rate=6e-4 --set max_iters=19000 "
+            "--set lr_decay_iters=19000",
         )
     return plan.max_iters if plan is not None else int(told)  # pyright: ignore[reportArgumentType]
 
@@ -206,6 +207,3 @@ def _first(band: Band, losses: Array, target: float) -> int | None:
         return int(band.updates[0])
     (x0, x1), (y0, y1) = band.updates[at - 1 : at + 1], losses[at - 1 : at + 1]
     return math.ceil(x0 + (x1 - x0) * (y0 - target) / (y0 - y1))
-
-
-__all__ = ["Forecast", "Loss", "Question", "Sign", "curve_of", "forecast", "plan_of", "schedule_of"]

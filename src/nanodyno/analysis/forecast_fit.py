@@ -16,7 +16,7 @@ import numpy as np
 from nanodyno.analysis.forecast_law import Array, Schedule, Shape, annealed, elapsed
 from nanodyno.analysis.forecast_points import Curve, Points, points_of
 
-EXPONENTS = np.linspace(-3, 3, 41)
+EXPONENTS: Array = 0.15 * np.arange(-20.0, 21.0, dtype=np.float64)
 """In standard deviations of the prior."""
 LOWEST_EXPONENT = 0.05
 SMALLEST_SLOPE = 0.2
@@ -96,45 +96,98 @@ def probability_lower(one: Prediction, other: Prediction) -> float:
     return 0.5 * math.erfc(-apart / math.hypot(one.spread[-1], other.spread[-1]) / math.sqrt(2))
 
 
+@dataclass(frozen=True)
+class _Setting:
+    """Everything of a fit that does not depend on the size of the walk."""
+
+    points: Points
+    rows: Array
+    s: Array
+    fallen: Array
+    centre: Array
+    weight: Array
+    level: float
+    """Taken off the losses, so that the flat prior on the level stays out of the way."""
+
+    @property
+    def count(self) -> int:
+        return len(self.points.updates)
+
+    @property
+    def losses(self) -> Array:
+        return self.points.losses - self.level
+
+
+@dataclass(frozen=True)
+class _Posterior:
+    """By exponent: how likely it is, and level, slope, drop and distance of train losses given it."""
+
+    chance: Array
+    found: Array
+    covariance: Array
+    walk: Array
+    inverse: Array
+    """Of the Cholesky factor of what the points scatter by."""
+
+    @property
+    def slope(self) -> float:
+        return float(self.chance @ self.found[:, 1])
+
+
 def _predict(points: Points, schedule: Schedule, at: Array, prior: Prior) -> Prediction:
-    count = len(points.updates)
     places = np.concatenate([points.updates, at])
     s, fallen = elapsed(schedule, places), annealed(schedule, places, prior.shape)
-    now = s[count - 1]
+    now = float(s[len(points.updates) - 1])
     expected = prior.slope_scale * now**-prior.exponent
     exponents = np.maximum(prior.exponent + prior.exponent_spread * EXPONENTS, LOWEST_EXPONENT)
-    rows = _rows(points, s / now, fallen, exponents)
-    centre = np.array([0.0, expected, prior.drop, 0.0])
-    weight = np.array([FLAT, expected**-2, (prior.drop_spread * prior.drop) ** -2, FLAT])
-    level = float(points.losses.mean())
-    slope = expected
-    for _ in range(2):  # the walk is as large as the slope, which the first pass tells
-        walk = _walk(s, fallen, now, slope, prior)
-        known = walk[:count, :count] + np.diag(points.variances)
-        inverse = np.linalg.inv(np.linalg.cholesky(known))
-        white_rows, white = inverse @ rows[:, :count], inverse @ (points.losses - level)
-        precision = np.einsum("aij,aik->ajk", white_rows, white_rows) + np.diag(weight)
-        covariance = np.linalg.inv(precision)
-        found = np.einsum("ajk,ak->aj", covariance, np.einsum("aij,i->aj", white_rows, white) + weight * centre)
-        off = white - np.einsum("aij,aj->ai", white_rows, found)
-        evidence = -0.5 * ((off**2).sum(1) + ((found - centre) ** 2 * weight).sum(1) + EXPONENTS**2)
-        evidence -= 0.5 * np.linalg.slogdet(precision)[1]
-        chance = np.exp(evidence - evidence.max())
-        chance /= chance.sum()
-        slope = max(float(chance @ found[:, 1]), SMALLEST_SLOPE * expected)
-    carried = inverse.T @ (inverse @ walk[:count, count:])
-    rest = (points.losses - level) - np.einsum("aij,aj->ai", rows[:, :count], found)
-    medians = level + np.einsum("amj,aj->am", rows[:, count:], found) + rest @ carried
-    ahead = rows[:, count:] - np.einsum("im,aij->amj", carried, rows[:, :count])
-    own = np.diag(walk)[count:] - (carried * walk[:count, count:]).sum(0)
-    variances = np.einsum("amj,ajk,amk->am", ahead, covariance, ahead) + np.maximum(own, 0) + points.noise**2
-    median = chance @ medians
-    variance = chance @ (variances + (medians - median) ** 2)
-    width = prior.width * math.sqrt(1 + FEW_POINTS / count)
+    setting = _Setting(
+        points,
+        _rows(points, s / now, fallen, exponents),
+        s,
+        fallen,
+        np.array([0.0, expected, prior.drop, 0.0]),
+        np.array([FLAT, expected**-2, (prior.drop_spread * prior.drop) ** -2, FLAT]),
+        float(points.losses.mean()),
+    )
+    first = _posterior(setting, _walk(s, fallen, now, expected, prior))
+    slope = max(first.slope, SMALLEST_SLOPE * expected)  # the walk is as large as the slope turns out to be
+    posterior = _posterior(setting, _walk(s, fallen, now, slope, prior))
+    median, variance = _ahead(setting, posterior)
+    width = prior.width * math.sqrt(1 + FEW_POINTS / setting.count)
     return Prediction(
-        at, median, width * np.sqrt(variance), float(chance @ exponents),
-        float(chance @ found[:, 1]), points.noise, points.spikes,
+        at, median, width * np.sqrt(variance), float(posterior.chance @ exponents), posterior.slope,
+        points.noise, points.spikes,
     )  # fmt: skip
+
+
+def _posterior(setting: _Setting, walk: Array) -> _Posterior:
+    n, weight, centre = setting.count, setting.weight, setting.centre
+    scatter: Array = walk[:n, :n] + np.diag(setting.points.variances)
+    inverse = np.linalg.inv(np.linalg.cholesky(scatter)).astype(np.float64)
+    rows, losses = inverse @ setting.rows[:, :n], inverse @ setting.losses
+    precision: Array = np.einsum("aij,aik->ajk", rows, rows) + np.diag(weight)
+    covariance = np.linalg.inv(precision).astype(np.float64)
+    pull: Array = np.einsum("aij,i->aj", rows, losses) + weight * centre
+    found: Array = np.einsum("ajk,ak->aj", covariance, pull)
+    off: Array = losses - np.einsum("aij,aj->ai", rows, found)
+    evidence = -0.5 * ((off**2).sum(1) + ((found - centre) ** 2 * weight).sum(1) + EXPONENTS**2)
+    evidence = evidence - 0.5 * np.linalg.slogdet(precision)[1]
+    chance: Array = np.exp(evidence - evidence.max())
+    return _Posterior(chance / chance.sum(), found, covariance, walk, inverse)
+
+
+def _ahead(setting: _Setting, posterior: _Posterior) -> tuple[Array, Array]:
+    """Median and variance at the places ahead, over all exponents; the walk goes on from where it stands."""
+    n, rows, walk, found = setting.count, setting.rows, posterior.walk, posterior.found
+    carried = posterior.inverse.T @ (posterior.inverse @ walk[:n, n:])
+    rest: Array = setting.losses - np.einsum("aij,aj->ai", rows[:, :n], found)
+    medians: Array = setting.level + np.einsum("amj,aj->am", rows[:, n:], found) + rest @ carried
+    change: Array = rows[:, n:] - np.einsum("im,aij->amj", carried, rows[:, :n])
+    own = np.maximum(np.diag(walk)[n:] - (carried * walk[:n, n:]).sum(0), 0.0)
+    of_law: Array = np.einsum("amj,ajk,amk->am", change, posterior.covariance, change)
+    median = posterior.chance @ medians
+    within = of_law + own + setting.points.noise**2
+    return median, posterior.chance @ (within + (medians - median) ** 2)
 
 
 def _rows(points: Points, ratio: Array, fallen: Array, exponents: Array) -> Array:

@@ -71,7 +71,8 @@ class Schedule:
         total = np.cumsum(moves)
         if not len(total) or total[-1] < 1e-9:
             return np.zeros(0, np.int64)
-        parts = np.searchsorted(total, np.linspace(0, total[-1], SEGMENTS + 1)[1:-1]) + 1
+        wanted: Array = total[-1] * np.arange(1, SEGMENTS) / SEGMENTS
+        parts = np.searchsorted(total, wanted) + 1
         moving = np.concatenate([[False], moves > 1e-12, [False]])
         turns = np.nonzero(np.diff(moving))[0]
         places = np.concatenate([parts, turns]) + self.peak_at

@@ -1,17 +1,21 @@
-"""What is ahead of a run: its learning rates, as they were and as they are planned, and the time they take."""
+"""What is ahead of a run: its learning rates, as they were and are planned, and the time they take."""
 
 import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 
 import numpy as np
 
 from nanodyno.analysis.account import Account
-from nanodyno.analysis.forecast_law import Schedule
+from nanodyno.analysis.eta import evaluation_seconds
+from nanodyno.analysis.forecast_law import Array, Schedule
 from nanodyno.analysis.forecast_points import Curve
 from nanodyno.errors import NanodynoError
 from nanodyno.records.imported import Setting
+from nanodyno.records.store import Run
+from nanodyno.records.types import SaveRecord
 from nanodyno.schedule import learning_rate_at
 
 MOST_UPDATES = 10_000_000
@@ -75,17 +79,17 @@ def _made(told: Mapping[str, Setting]) -> Plan:
     plan = Plan(**values)  # pyright: ignore[reportArgumentType]
     if not 0 < plan.max_iters <= MOST_UPDATES:
         raise NanodynoError(f"{plan.max_iters:,} iterations are more than a forecast reaches")
-    return plan if plan.lr_decay_iters > plan.warmup_iters else replace(plan, lr_decay_iters=plan.warmup_iters + 1)
+    return (
+        plan
+        if plan.lr_decay_iters > plan.warmup_iters
+        else replace(plan, lr_decay_iters=plan.warmup_iters + 1)
+    )
 
 
 def schedule_of(account: Account, plan: Plan, updates: int) -> Schedule:
     """The rates that were recorded, and from there on those that are planned."""
-    planned = np.array([learning_rate_at(plan, iteration) for iteration in range(max(updates, 1))])
-    logged = [
-        (step.iteration, step.learning_rate)
-        for step in account.steps
-        if step.learning_rate is not None and step.iteration < updates
-    ]
+    planned = _planned(plan, max(updates, 1)).copy()
+    logged = [each for each in _logged_rates(account) if each[0] < updates]
     if logged:
         first, last = logged[0][0], logged[-1][0]
         places, rates = zip(*logged, strict=True)
@@ -93,14 +97,34 @@ def schedule_of(account: Account, plan: Plan, updates: int) -> Schedule:
     return Schedule(planned)
 
 
+@lru_cache(maxsize=4)
+def _planned(plan: Plan, updates: int) -> Array:
+    return np.array([learning_rate_at(plan, iteration) for iteration in range(updates)])
+
+
+def logged_schedule(account: Account, updates: int) -> Schedule | None:
+    """As it was, of a run that is over; before the first rate that was logged it climbs to that one."""
+    logged = _logged_rates(account)
+    if not logged:
+        return None
+    places, rates = zip(*logged, strict=True)
+    return Schedule(np.interp(np.arange(updates), [-1.0, *places], [0.0, *rates]))
+
+
+def _logged_rates(account: Account) -> list[tuple[int, float]]:
+    return [(step.iteration, step.learning_rate) for step in account.steps if step.learning_rate is not None]
+
+
 def curve_of(account: Account) -> Curve:
-    """Losses by the updates made before them; a batch's loss is of the weights before its update."""
+    """Losses by the updates made before them; without evaluations, those of the training batches."""
     trained = [(step.iteration, step.loss) for step in account.steps if step.loss is not None]
     evals = [(each.iteration, each.val_loss) for each in account.evals]
+    if not evals:
+        return Curve(_column(trained, 0), _column(trained, 1))
     return Curve(*(_column(evals, 0), _column(evals, 1), _column(trained, 0), _column(trained, 1)))
 
 
-def _column(rows: list[tuple[int, float]], place: int) -> np.ndarray:
+def _column(rows: list[tuple[int, float]], place: int) -> Array:
     return np.array([row[place] for row in rows], dtype=np.float64)
 
 
@@ -130,3 +154,8 @@ def pace_of(account: Account, eval_seconds: float | None = None) -> Pace | None:
         extra = [each - seconds.estimate for each in odd if each > seconds.estimate]
         eval_seconds = statistics.median(extra) if extra else None
     return Pace(seconds.estimate, eval_seconds, int(interval) if isinstance(interval, int | float) else None)
+
+
+def pace_of_run(run: Run, account: Account) -> Pace | None:
+    saves = [entry.save_seconds for entry in run.history if isinstance(entry, SaveRecord)]
+    return pace_of(account, evaluation_seconds([entry.eval_seconds for entry in run.own_evals], saves))

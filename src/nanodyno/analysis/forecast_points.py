@@ -17,7 +17,7 @@ SMALLEST_NOISE = 5e-4
 NOISE_UNKNOWN = 3e-3
 RECENT = 40
 SPIKE = 8.0
-"""In standard deviations of a loss around the median of its neighbours."""
+"""In standard deviations of a loss above its neighbours on both sides."""
 SMALLEST_SPIKE = 0.02
 TO_DEVIATION = 1 / 0.6745
 """From a median of absolute values, if they are normal."""
@@ -89,9 +89,10 @@ def binned(updates: Array, losses: Array, most: int) -> tuple[Array, Array, Arra
     """Means over stretches that are equally long on the logarithm, and how many losses each holds."""
     if len(updates) <= most:
         return updates, losses, np.ones(len(updates))
-    edges = np.searchsorted(updates, np.geomspace(updates[0], updates[-1] * (1 + 1e-9), most + 1))
-    edges[-1] = len(updates)
-    edges = np.unique(edges)
+    apart = np.log(updates[-1] / updates[0]) / most
+    wanted: Array = updates[0] * np.exp(apart * np.arange(most))
+    inner = np.searchsorted(updates, wanted)
+    edges = np.unique(np.concatenate([inner, [len(updates)]]))
     counts = np.diff(edges).astype(np.float64)
     return (
         np.add.reduceat(updates, edges[:-1]) / counts,
@@ -101,7 +102,7 @@ def binned(updates: Array, losses: Array, most: int) -> tuple[Array, Array, Arra
 
 
 def noise_around(updates: Array, losses: Array) -> float:
-    """Of one evaluation: how far each lies off the line through its neighbours, less how far the next does."""
+    """Of one evaluation: how far each is off the line through its neighbours, less how far the next is."""
     if len(losses) < 5:
         return NOISE_UNKNOWN
     x = np.log(updates)
@@ -119,8 +120,8 @@ def _clean(updates: Array, losses: Array) -> tuple[Array, Array, int]:
     values = losses[finite][::-1][last]
     if len(values) < 5:
         return places, values, 0
-    around = np.stack([np.roll(values, shift) for shift in (-2, -1, 1, 2)])[:, 2:-2]
-    off = values[2:-2] - np.median(around, axis=0)
+    before, after = (np.minimum(np.roll(values, way), np.roll(values, 2 * way))[2:-2] for way in (1, -1))
+    off = values[2:-2] - np.maximum(before, after)  # so that a fall to another level is no leap
     limit = max(SMALLEST_SPIKE, SPIKE * float(np.median(np.abs(off))) * TO_DEVIATION)
     leaps = np.zeros(len(values), bool)
     leaps[2:-2] = off > limit

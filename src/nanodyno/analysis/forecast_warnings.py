@@ -89,7 +89,9 @@ def _parting(account: Account) -> Iterator[Warned]:
     gaps = [
         each.val_loss - each.train_loss
         for each in account.evals
-        if each.train_loss is not None and each.iteration > 0 and math.isfinite(each.val_loss - each.train_loss)
+        if each.train_loss is not None
+        and each.iteration > 0
+        and math.isfinite(each.val_loss - each.train_loss)
     ]
     if len(gaps) > LATEST and gaps[-1] - min(gaps) > PARTED and gaps[-1] > gaps[-LATEST]:
         yield Warned("parting", {"gap": gaps[-1], "smallest": min(gaps)})

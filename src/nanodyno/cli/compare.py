@@ -23,19 +23,22 @@ def compare(runs: Names, markdown: Markdown = False, json: Json = False) -> None
     from nanodyno.analysis.compare import compare as compared
     from nanodyno.analysis.compare import named_apart
     from nanodyno.analysis.conclusions import conclusions
+    from nanodyno.analysis.forecast_findings import ends_of
     from nanodyno.records.store import find_run, read_run
     from nanodyno.report.compare import comparison_document, comparison_page
     from nanodyno.report.document import to_json
+    from nanodyno.report.forecast import ends_section
     from nanodyno.report.page import to_markdown, to_terminal
 
     if len(runs) < 2:
         raise NanodynoError("a comparison takes two runs at least", "nanodyno runs lists those there are")
     accounts = [with_found_shape(account_of(read_run(find_run(run, RUNS_FOLDER)))) for run in runs]
     comparison = compared(named_apart(accounts))
-    findings = conclusions(comparison)
+    findings, ends = conclusions(comparison), ends_of(comparison.accounts)
+    page = [*comparison_page(comparison, findings), *ends_section(ends)]
     if json:
-        typer.echo(to_json(comparison_document(comparison, findings)))
+        typer.echo(to_json(comparison_document(comparison, [*findings, *ends])))
     elif markdown:
-        typer.echo(to_markdown(comparison_page(comparison, findings)), nl=False)
+        typer.echo(to_markdown(page), nl=False)
     else:
-        console_for(json).print(to_terminal(comparison_page(comparison, findings)))
+        console_for(json).print(to_terminal(page))

@@ -11,6 +11,7 @@ from nanodyno import __version__
 from nanodyno.cli.compare import compare
 from nanodyno.cli.demo import demo
 from nanodyno.cli.doctor import doctor
+from nanodyno.cli.forecast import forecast
 from nanodyno.cli.importing import import_log
 from nanodyno.cli.options import INTERRUPTED
 from nanodyno.cli.plan import plan
@@ -90,6 +91,7 @@ app.command("import", no_args_is_help=True)(import_log)
 app.command()(runs)
 app.command(no_args_is_help=True)(show)
 app.command(no_args_is_help=True)(compare)
+app.command(no_args_is_help=True)(forecast)
 app.command(no_args_is_help=True)(sample)
 
 
