@@ -16,6 +16,7 @@ import argparse
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +63,8 @@ def replay(curves: Sequence[Known], prior_for: Callable[[Known], tuple[Prior, fl
                 Trial(
                     known.name, known.kind, known.size, prefix, end,
                     float(made.median[0]) / end - 1, float(made.high[0] - made.median[0]) / end,
-                    constant / end - 1, float(seen.losses[-1]) / end - 1, plain_power(seen, known.last) / end - 1,
+                    constant / end - 1, float(seen.losses[-1]) / end - 1,
+                    plain_power(seen, known.last) / end - 1,
                 )
             )  # fmt: skip
     return trials
@@ -142,8 +144,8 @@ def written(prior: Prior, curves: Sequence[Known]) -> str:
     numbers = asdict(prior)
     numbers |= numbers.pop("shape")
     document = {
-        "source": "benchmarks/forecast_replay.py --write-prior, from runs of KellerJordan/modded-nanogpt's records "
-        "and of the MultiPowerLaw repository (both MIT)",
+        "source": "benchmarks/forecast_replay.py --write-prior, from runs of KellerJordan/modded-nanogpt's "
+        "records and of the MultiPowerLaw repository (both MIT)",
         "curves": [known.name for known in curves],
         "mean_final_loss": float(np.mean([known.final for known in curves])),
         "prior": {key: float(f"{value:.6g}") for key, value in numbers.items()},
@@ -163,7 +165,8 @@ def main() -> None:
         told.write_prior.write_text(written(learn(curves), curves))
         return
     sizes = {known.size for known in curves}
-    mean = float(np.mean([known.final for known in curves]))
+    text = files("nanodyno.analysis").joinpath("forecast_prior.json").read_text(encoding="utf-8")
+    mean = json.loads(text)["mean_final_loss"]
     runs = {"shipped prior": replay(curves, lambda _: (shipped_prior(), mean))}
     if len(sizes) > 1:
         runs = {"leave one size out": replay(curves, left_out(curves)), **runs}
@@ -177,12 +180,10 @@ def main() -> None:
         print(f"80% intervals that held the end, counted by curve, from 20% on: {by_curve(trials):.0%}")
         if told.curves:
             for each in trials:
-                print(
-                    f"  {each.curve:28} {each.prefix:.0%} {100 * each.ours:+.2f}% ± {100 * each.half_interval:.2f}"
-                )
-    print(
-        f"a curve moved by -0.3 or 0.6 moves its forecast by that within {shift_error(curves, shipped_prior()):.1g}"
-    )
+                half = 100 * each.half_interval
+                print(f"  {each.curve:28} {each.prefix:.0%} {100 * each.ours:+.2f}% ± {half:.2f}")
+    off = shift_error(curves, shipped_prior())
+    print(f"a curve moved by -0.3 or 0.6 moves its forecast by that within {off:.1g}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Where a run will end, when, and what it takes: a question to one account, and an answer with its basis."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -122,21 +122,21 @@ def _predicted(
 ) -> tuple[Prediction | None, Basis]:
     last = int(places[-1])
     if plan is not None:
-        return predict(curve, schedule_of(account, plan, last), places, prior), "curve"
+        return predict(curve, schedule_of(account, plan, last, plan_of(account)), places, prior), "curve"
     flat = Plan(1.0, 0.0, 0, last, last, schedule="constant")
     ways = [
         predict(curve, schedule_of(replace(account, steps=()), each, last), places, prior)
-        for each in (flat, replace(flat, schedule="cosine"))
+        for each in (flat, replace(flat, schedule="cosine"), replace(flat, schedule="wsd"))
     ]
-    if ways[0] is None or ways[1] is None:
-        return None, "curve"
-    return _either(ways[0], ways[1]), "curve-without-schedule"
+    found = [each for each in ways if each is not None]
+    return (_any_of(found), "curve-without-schedule") if found else (None, "curve")
 
 
-def _either(one: Prediction, other: Prediction) -> Prediction:
-    """As wide as from the lower end of the one to the upper end of the other."""
-    low, high = np.minimum(one.low, other.low), np.maximum(one.high, other.high)
-    return replace(one, median=(low + high) / 2, spread=(high - low) / (2 * Z80))
+def _any_of(ways: Sequence[Prediction]) -> Prediction:
+    """As wide as from the lowest of their ends to the highest."""
+    low = np.min([each.low for each in ways], axis=0)
+    high = np.max([each.high for each in ways], axis=0)
+    return replace(ways[0], median=(low + high) / 2, spread=(high - low) / (2 * Z80))
 
 
 def _by_size(size: SizeLaw) -> Loss:

@@ -23,6 +23,8 @@ SMALLEST_SLOPE = 0.2
 """Of what is expected at this place, for the walk beside the law."""
 FEW_POINTS = 6
 """A spread from so many points is trusted half as far, in variance, as one from many."""
+YOUNG = 500.0
+"""Updates at which the variance is doubled: curves so young were not learned from."""
 FLAT = 1e-8
 """The weight of a prior that says nothing."""
 Z80 = 1.2816
@@ -90,12 +92,6 @@ def predict(curve: Curve, schedule: Schedule, at: Array, prior: Prior) -> Predic
     return None if points is None else _predict(points, schedule, at, prior)
 
 
-def probability_lower(one: Prediction, other: Prediction) -> float:
-    """That the first ends lower, by the last place of each; their errors taken as independent."""
-    apart = float(other.median[-1] - one.median[-1])
-    return 0.5 * math.erfc(-apart / math.hypot(one.spread[-1], other.spread[-1]) / math.sqrt(2))
-
-
 @dataclass(frozen=True)
 class _Setting:
     """Everything of a fit that does not depend on the size of the walk."""
@@ -153,7 +149,7 @@ def _predict(points: Points, schedule: Schedule, at: Array, prior: Prior) -> Pre
     slope = max(first.slope, SMALLEST_SLOPE * expected)  # the walk is as large as the slope turns out to be
     posterior = _posterior(setting, _walk(s, fallen, now, slope, prior))
     median, variance = _ahead(setting, posterior)
-    width = prior.width * math.sqrt(1 + FEW_POINTS / setting.count)
+    width = prior.width * math.sqrt((1 + FEW_POINTS / setting.count) * (1 + YOUNG / now))
     return Prediction(
         at, median, width * np.sqrt(variance), float(posterior.chance @ exponents), posterior.slope,
         points.noise, points.spikes,

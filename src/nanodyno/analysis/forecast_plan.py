@@ -86,9 +86,12 @@ def _made(told: Mapping[str, Setting]) -> Plan:
     )
 
 
-def schedule_of(account: Account, plan: Plan, updates: int) -> Schedule:
-    """The rates that were recorded, and from there on those that are planned."""
+def schedule_of(account: Account, plan: Plan, updates: int, before: Plan | None = None) -> Schedule:
+    """The rates that were recorded, or were planned before, and from here on those of the plan."""
     planned = _planned(plan, max(updates, 1)).copy()
+    if before is not None:
+        done = min(account.iterations, updates)
+        planned[:done] = _planned(before, max(updates, 1))[:done]
     logged = [each for each in _logged_rates(account) if each[0] < updates]
     if logged:
         first, last = logged[0][0], logged[-1][0]

@@ -46,7 +46,7 @@ TEMPLATES: dict[str, str] = {
         "evaluations and saves take is not known"
     ),
     "forecast-few-points": (
-        "{run} has shown too little of its curve ({points} losses): this is a published law for model size "
+        "{run} has shown too little of its curve (losses seen: {points}): this is a published law for model size "
         "and tokens, at the level of one public run, for data of the kind: {data}. It knows nothing of "
         "this run"
     ),
@@ -89,7 +89,8 @@ TEMPLATES: dict[str, str] = {
         "at {loss_1} ({low_1} to {high_1}) at iteration {iteration_1}"
     ),
     "ends-rough": (
-        "{run} and {other} are compared as if each were trained by a schedule that ends there: a rough answer"
+        "{run} and {other} are compared as if the learning rate of each fell from here to its lowest at that "
+        "place: a rough answer"
     ),
 }
 PAIRS = {"losses": "loss", "lows": "low", "highs": "high"}

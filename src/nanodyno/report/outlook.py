@@ -1,5 +1,6 @@
 """Where the run that is being shown will end, made anew at each evaluation from what was shown so far."""
 
+from contextlib import suppress
 from dataclasses import replace
 
 from nanodyno.analysis.account import Account, Eval, Step, account_of
@@ -25,8 +26,9 @@ class Outlook:
         self._evals: list[Eval] = []
         self._told: set[str] = set()
         if started.iteration:
-            earlier = account_of(read_run(started.folder, up_to_damage=True))
-            self._steps, self._evals = list(earlier.steps), list(earlier.evals)
+            with suppress(NanodynoError):  # what cannot be read is not forecast from; training goes on
+                earlier = account_of(read_run(started.folder, up_to_damage=True))
+                self._steps, self._evals = list(earlier.steps), list(earlier.evals)
 
     def add_step(self, step: StepRecord) -> None:
         self._steps.append(Step(step.iteration, step.loss, learning_rate=step.learning_rate))
