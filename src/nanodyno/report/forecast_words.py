@@ -46,9 +46,9 @@ TEMPLATES: dict[str, str] = {
         "evaluations and saves take is not known"
     ),
     "forecast-few-points": (
-        "{run} has shown too little of its curve (losses seen: {points}): this is a published law for model size "
-        "and tokens, at the level of one public run, for data of the kind: {data}. It knows nothing of "
-        "this run"
+        "{run} has shown too little of its curve (losses seen: {points}): this is a published law for "
+        "model size and tokens, at the level of one public run, for data of the kind: {data}. It knows "
+        "nothing of this run"
     ),
     "forecast-schedule-unknown": (
         "{run}: its learning-rate schedule is not known, so the interval reaches from a rate that is held "
