@@ -62,7 +62,7 @@ def points_of(curve: Curve, schedule: Schedule) -> Points | None:
     updates, losses, spikes = _clean(curve.updates, curve.losses)
     train_updates, train_losses, train_spikes = _clean(curve.train_updates, curve.train_losses)
     now = float(max(updates[-1:].max(initial=0.0), train_updates[-1:].max(initial=0.0)))
-    first = max(schedule.peak_at + 1.0, EARLIEST * now)
+    first = max(float(schedule.peak_at), EARLIEST * now)
     kept, trained = updates >= first, train_updates >= first
     updates, losses = updates[kept], losses[kept]
     noise = noise_around(updates[-RECENT:], losses[-RECENT:])
