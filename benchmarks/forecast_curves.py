@@ -46,6 +46,13 @@ class Known:
             return "constant"
         return "cosine" if low[0] < 0.1 * len(shares) else "wsd"
 
+    @property
+    def at_once(self) -> bool:
+        """Whether the rate falls by a third of its peak within a hundredth of the run: in stages."""
+        shares = self.schedule.shares[self.schedule.peak_at :]
+        window = max(1, len(shares) // 100)
+        return bool(np.max(shares[:-window] - shares[window:], initial=0.0) > 1 / 3)
+
 
 def load(folder: Path) -> list[Known]:
     """Every curve under a folder, in order of their names."""

@@ -28,6 +28,7 @@ from nanodyno.analysis.forecast_fit import Prior, shipped_prior
 from nanodyno.analysis.forecast_points import Curve
 
 KINDS = ("cosine", "wsd", "constant")
+DECAY, STAGES = "wsd, one decay", "wsd, in stages"
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,9 @@ class Trial:
 
     curve: str
     kind: str
+    """cosine, wsd or constant."""
+    detail: str
+    """wsd apart by how the rate falls: over some time, or at once to a lower stage."""
     size: str
     prefix: float
     final: float
@@ -61,13 +65,17 @@ def replay(curves: Sequence[Known], prior_for: Callable[[Known], tuple[Prior, fl
             end = known.final
             trials.append(
                 Trial(
-                    known.name, known.kind, known.size, prefix, end,
+                    known.name, known.kind, _detail(known), known.size, prefix, end,
                     float(made.median[0]) / end - 1, float(made.high[0] - made.median[0]) / end,
                     constant / end - 1, float(seen.losses[-1]) / end - 1,
                     plain_power(seen, known.last) / end - 1,
                 )
             )  # fmt: skip
     return trials
+
+
+def _detail(known: Known) -> str:
+    return known.kind if known.kind != "wsd" else STAGES if known.at_once else DECAY
 
 
 def plain_power(seen: Curve, last: float) -> float:
@@ -94,9 +102,11 @@ def left_out(curves: Sequence[Known]) -> Callable[[Known], tuple[Prior, float]]:
 def table(trials: Sequence[Trial]) -> str:
     rows = ["| schedule | prefix | curves | ours | constant | last | power | 80% interval held | its half |"]
     rows.append("|" + "---|" * 9)
-    for kind in (*KINDS, "all"):
+    for kind in (*KINDS, "all", DECAY, STAGES):
         for prefix in PREFIXES:
-            some = [each for each in trials if kind in (each.kind, "all") and each.prefix == prefix]
+            some = [
+                each for each in trials if kind in (each.kind, each.detail, "all") and each.prefix == prefix
+            ]
             if some:
                 errors = [
                     100 * float(np.median([abs(getattr(each, name)) for each in some]))

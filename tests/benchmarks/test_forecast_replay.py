@@ -71,8 +71,8 @@ def test_the_constant_baseline_knows_nothing_of_the_size_left_out(trials: list[A
 def test_a_table_names_every_kind_and_counts_intervals_by_curve(replay: Any, trials: list[Any]) -> None:
     table = replay.table(trials)
     assert all(f"| {kind} | 50% | 2 |" in table for kind in SCHEDULES)
-    held = [replay.Trial("a", "wsd", "x", 0.5, 3.0, off, 0.01, 0, 0, 0) for off in (0.0, 0.02)]
-    other = replay.Trial("b", "wsd", "x", 0.5, 3.0, 0.0, 0.01, 0, 0, 0)
+    held = [replay.Trial("a", "wsd", "wsd", "x", 0.5, 3.0, off, 0.01, 0, 0, 0) for off in (0.0, 0.02)]
+    other = replay.Trial("b", "wsd", "wsd", "x", 0.5, 3.0, 0.0, 0.01, 0, 0, 0)
     assert replay.by_curve([*held, other]) == pytest.approx(0.75)  # one of two, and one of one
 
 
