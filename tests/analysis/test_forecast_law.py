@@ -58,6 +58,12 @@ def test_segments_come_to_the_sum_over_every_single_update() -> None:
         )
 
 
+def test_a_higher_rate_that_is_still_to_come_is_no_warm_up() -> None:
+    """Taken up again at twice the rate from update 600 on: the climb ended at update 100."""
+    rates = np.minimum(np.arange(1, 1001) / 100, 1.0)
+    assert Schedule(np.where(np.arange(1000) < 600, rates, 2.0)).peak_at == 100
+
+
 def test_a_rise_takes_back_what_a_fall_has_brought() -> None:
     rates = np.concatenate([np.full(500, 1.0), np.full(500, 0.1), np.full(2000, 1.0)])
     low, again = annealed(Schedule(rates), places(1000, 3000), SHAPE)

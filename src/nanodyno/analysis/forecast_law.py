@@ -61,8 +61,9 @@ class Schedule:
 
     @cached_property
     def peak_at(self) -> int:
-        """The first update at the full rate: warm-up ends there."""
-        return int(np.argmax(self.shares >= self.shares.max() - 1e-12))
+        """The update up to which the rate climbs: warm-up ends there; a later rise is none."""
+        climbs = np.concatenate([np.diff(self.shares[1:]) > 1e-12, [False]])
+        return int(np.argmin(climbs)) + 1
 
     @cached_property
     def edges(self) -> NDArray[np.int64]:

@@ -13,6 +13,8 @@ from nanodyno.records.types import EvalRecord, StepRecord
 from nanodyno.report.forecast_words import sentence, short_end
 
 ENOUGH_EVALS = 5
+MOST_STEPS, RECENT_STEPS = 6000, 1000
+"""Kept of them: every second of the older ones is let go, so that a forecast costs the same at any length."""
 EARLIEST, LATEST = 0.1, 0.98
 """Of the run: before, little is known; after, there is nothing left to foretell."""
 
@@ -32,6 +34,8 @@ class Outlook:
 
     def add_step(self, step: StepRecord) -> None:
         self._steps.append(Step(step.iteration, step.loss, learning_rate=step.learning_rate))
+        if len(self._steps) > MOST_STEPS:
+            self._steps = [*self._steps[:-RECENT_STEPS:2], *self._steps[-RECENT_STEPS:]]
 
     def add_eval(self, entry: EvalRecord) -> tuple[str, list[str]]:
         """Where it ends, in a few words or none, and warnings that were not given before."""
