@@ -21,7 +21,7 @@ SLOPE_SCALE = 10.0
 LOOSE = {"pace": (np.log(0.03), 1.0), "reach": (np.log(0.7), 0.5), "fading": (0.1, 0.15)}
 """Centre and spread that the shape is drawn to where the curves do not tell."""
 QUICKENING = 0.65
-"""gamma as Luo et al. (2025) found it: two sizes alone put it anywhere between 0.9 and 3."""
+"""gamma as Luo et al. (2025) found it: two sizes alone put it anywhere between 0.9 and 3.3."""
 POINTS = 40
 FROM_WARMUP, FROM_LENGTH = 1.3, 0.08
 """A fit begins after so many times the warm-up and such a share of the run."""

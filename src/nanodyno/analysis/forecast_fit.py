@@ -23,7 +23,7 @@ SMALLEST_SLOPE = 0.2
 """Of what is expected at this place, for the walk beside the law."""
 FEW_POINTS = 6
 """A spread from so many points is trusted half as far, in variance, as one from many."""
-YOUNG = 500.0
+YOUNG = 2000.0
 """Updates at which the variance is doubled: curves so young were not learned from."""
 FLAT = 1e-8
 """The weight of a prior that says nothing."""
