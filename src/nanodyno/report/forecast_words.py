@@ -119,7 +119,7 @@ def sentence(finding: Finding) -> str:
 
 def short_end(median: float, low: float, high: float) -> str:
     """For a line of progress."""
-    return f"ends at about {median:.3f} ({low:.3f} to {high:.3f})"
+    return f"ends at about {median:.3f} (80%: {low:.3f} to {high:.3f})"
 
 
 def _shown(name: str, value: Any) -> str:
