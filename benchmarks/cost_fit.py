@@ -91,15 +91,17 @@ def _line(row: Errors) -> str:
     return f"{row.name:44} {cells[0]:>9} {cells[1]:>9} {cells[2]:>9}"
 
 
-def fitted(points: Sequence[Point], found: dict[str, Found]) -> dict[str, object]:
+def fitted(points: Sequence[Point], beside: Sequence[Point], found: dict[str, Found]) -> dict[str, object]:
     """Rates by least squares of relative errors over all but the held-out and those bound by launching.
+
+    Those bound by launching, in the grid or measured beside it, tell what a launch takes.
 
     Time is linear in the inverse rates, so each is found as a multiple of its present value.
     """
     apart, now = held_out(list(points)), measured()
     usable = [
         (as_run(setup_of(point, found[point.name]), found[point.name]), found[point.name])
-        for point in points
+        for point in (*points, *beside)
         if point.name in found and point.name not in apart and found[point.name].fault is None
     ]
     bound = [(setup, seen) for setup, seen in usable if iteration_time(setup, now).launch_bound]

@@ -30,6 +30,13 @@ MOST_COMPILED_DEPTH = 12
 MOST_EAGER_LOGITS = 32 * 1024
 """Positions: eager logits of more would fill the card alone."""
 GRID_SEED, HELD_OUT_SEED, HELD_OUT = 7, 2026, 8
+LAUNCHES = (
+    ("compiled", 768, 6, 4),
+    ("compiled", 384, 12, 8),
+    ("compiled", 768, 12, 8),
+    ("compiled chunked", 768, 6, 4),
+)
+"""Way, width, depth, micro-batch: bound by launching, as but one of the grid is, which is held out."""
 GPT2_VOCABULARY = 50257
 DATA = Path(__file__).with_name("cost_grid_h200.jsonl")
 
@@ -82,6 +89,11 @@ def grid(tiny: bool = False) -> list[Point]:
     return list(points.values())
 
 
+def launches(tiny: bool = False) -> list[Point]:
+    """Outside of the grid, measured beside it: for the calibration alone."""
+    return [_named(width, depth, way, (size, min(BLOCKS)), tiny) for way, width, depth, size in LAUNCHES]
+
+
 def held_out(points: list[Point]) -> set[str]:
     """One of each way, and one more."""
     draw = random.Random(HELD_OUT_SEED)
@@ -125,6 +137,11 @@ def _point(width: int, depth: int, way: str, draw: random.Random, tiny: bool) ->
         return None
     if way == "eager" and size * block > MOST_EAGER_LOGITS:
         return None
+    return _named(width, depth, way, (size, block), tiny)
+
+
+def _named(width: int, depth: int, way: str, batch: tuple[int, int], tiny: bool) -> Point:
+    size, block = batch
     settings: dict[str, object] = {
         "n_layer": depth,
         "n_embd": width,

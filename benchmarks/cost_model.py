@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cost_fit import error_table, fitted
-from cost_grid import DATA, Found, Point, append, grid, read
+from cost_grid import DATA, Found, Point, append, grid, launches, read
 
 if TYPE_CHECKING:
     from nanodyno.probe.workload import Workload
@@ -39,10 +39,11 @@ def main() -> None:
         print(json.dumps(asdict(measure(Point(**json.load(sys.stdin))))))
         return
     points = grid(options.tiny)
+    beside = launches(options.tiny)
     if options.measure:
-        measure_all(points, options)
+        measure_all(points + beside, options)
     if options.fit:
-        print(json.dumps(fitted(points, read(options.out)), indent=2))
+        print(json.dumps(fitted(points, beside, read(options.out)), indent=2))
     else:
         if options.tiny:
             print("tiny models on a CPU: the predictions are an H200's, so that these errors mean nothing")

@@ -9,6 +9,7 @@ from tests.analysis.losses import cosine, true_loss, with_losses
 from nanodyno.analysis.account import Account, Eval, Step
 from nanodyno.analysis.forecast_plan import curve_of, plan_of
 from nanodyno.analysis.forecast_warnings import Sign, warned
+from nanodyno.records.types import DataRecord
 
 SOUND = with_losses(5000)
 
@@ -32,12 +33,19 @@ def flat(at: np.ndarray) -> np.ndarray:
     return np.where(at < 2000, true_loss(cosine(10_000), at), 3.6)
 
 
+def data(train_tokens: int) -> DataRecord:
+    return DataRecord(
+        dataset="fineweb", tokenizer=None, vocab_size=50_257, train_tokens=train_tokens, val_tokens=1,
+        fingerprint="1",
+    )  # fmt: skip
+
+
 CASES: dict[Sign, Account] = {
     "diverging": replace(SOUND, evals=(*SOUND.evals, Eval(5200, 4.2), Eval(5400, 4.4), Eval(5600, 4.6))),
     "plateau": with_losses(4800, loss=flat),
     "spikes": replace(SOUND, steps=batches(10)),
     "parting": parted(0.3),
-    "repeating": replace(SOUND, train_tokens=1_000_000_000),
+    "repeating": replace(SOUND, data=data(1_000_000_000)),
     "not-finite": replace(SOUND, evals=(*SOUND.evals, Eval(5200, float("nan")))),
     "uneven-evaluations": replace(
         SOUND,
@@ -60,7 +68,7 @@ def test_each_sign_is_seen_where_it_is(sign: Sign) -> None:
 
 def test_a_sound_run_is_warned_of_nothing() -> None:
     assert signs(SOUND) == set()
-    assert signs(replace(SOUND, steps=batches(1), train_tokens=10_000_000_000)) == set()
+    assert signs(replace(SOUND, steps=batches(1), data=data(10_000_000_000))) == set()
     assert signs(parted(0.05)) == set()
 
 

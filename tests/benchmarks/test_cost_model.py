@@ -25,7 +25,7 @@ def parts(benchmark_module: Modules) -> tuple[Any, Any]:
 def made_up(grid: Any, calibration: Any) -> dict[str, Any]:
     """Measurements of a card that does exactly what this calibration says."""
     found = {}
-    for point in grid.grid():
+    for point in (*grid.grid(), *grid.launches()):
         setup = grid.setup_of(point)
         memory = memory_of(setup, calibration)
         found[point.name] = grid.Found(
@@ -66,6 +66,14 @@ def test_every_config_of_the_grid_is_a_valid_one_that_fits_an_h200(parts: tuple[
         assert memory_of(grid.setup_of(point), measured()).total < 120 * 2**30, point.name
 
 
+def test_what_is_measured_for_its_launches_is_bound_by_them_and_not_of_the_grid(
+    parts: tuple[Any, Any],
+) -> None:
+    grid, _ = parts
+    assert not {each.name for each in grid.launches()} & {each.name for each in grid.grid()}
+    assert all(iteration_time(grid.setup_of(each), measured()).launch_bound for each in grid.launches())
+
+
 def test_a_fit_finds_the_rates_of_a_made_up_card(parts: tuple[Any, Any]) -> None:
     grid, fit = parts
     now = measured()
@@ -78,13 +86,14 @@ def test_a_fit_finds_the_rates_of_a_made_up_card(parts: tuple[Any, Any]) -> None
         context_bytes=600 * 2**20,
     )
     points = grid.grid()
-    found = fit.fitted(points, made_up(grid, other))
+    found = fit.fitted(points, grid.launches(), made_up(grid, other))
     assert found["matmul_flops_per_second"] == pytest.approx(other.matmul_flops_per_second, 0.02)
     assert found["bandwidth_bytes_per_second"] == pytest.approx(other.bandwidth_bytes_per_second, 0.02)
-    assert found["launch_seconds"]["eager"] == pytest.approx(other.launch_seconds["eager"], 0.01)
+    for way in ("eager", "compiled"):
+        assert found["launch_seconds"][way] == pytest.approx(other.launch_seconds[way], 0.01)
     assert found["fragmentation_share"] == pytest.approx(0.08, 0.02)
     assert found["context_bytes"] == 600 * 2**20
-    assert found["configs"] == 28
+    assert found["configs"] == 28 + len(grid.launches())
 
 
 def test_the_held_out_do_not_touch_a_fit(parts: tuple[Any, Any]) -> None:
@@ -95,7 +104,7 @@ def test_the_held_out_do_not_touch_a_fit(parts: tuple[Any, Any]) -> None:
         name: replace(each, iteration_seconds=(99.0,)) if name in grid.held_out(points) else each
         for name, each in found.items()
     }
-    assert fit.fitted(points, spoilt) == fit.fitted(points, found)
+    assert fit.fitted(points, [], spoilt) == fit.fitted(points, [], found)
 
 
 def test_errors_are_predicted_over_measured_less_one(parts: tuple[Any, Any]) -> None:

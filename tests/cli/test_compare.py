@@ -66,7 +66,9 @@ def test_the_two_logs_of_the_case_go_in_and_the_answer_comes_out(nanodyno: Nanod
     assert "12 layers of 768, 123.6M parameters" in page
     assert "none was halved or doubled" in page
     assert "train1 would take 49.5 hours to 10.0B tokens" in page
-    assert "n_layer, n_head" in page
+    assert "may have changed as well: n_head, dtype" in page
+    assert "it was no RTX 3070" in page
+    assert "no RTX 3060," in page
 
 
 def test_on_a_3060_the_case_is_impossible(nanodyno: Nanodyno) -> None:

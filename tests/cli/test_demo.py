@@ -22,6 +22,12 @@ def test_the_demo_trains_two_runs_and_samples_from_the_better_one(
     losses = {run["summary"]["name"]: run["summary"]["last_val"]["loss"] for run in document["runs"]}
     assert document["better"] == min(losses, key=lambda name: losses[name])
     assert document["sample"].startswith("def ")
+    (change,) = document["comparison"]["changes"]
+    assert (change["key"], change["before"], change["after"]) == ("n_embd", 128, 256)
+    assert "report: runs/demo.html" in result.stderr
+    report = Path("runs/demo.html").read_text(encoding="utf-8")
+    assert "<bdi>demo-narrow-1</bdi>" in report
+    assert "<pre>def " in report
 
 
 def test_an_interrupted_demo_goes_on_with_what_it_had(nanodyno: Callable[..., Any]) -> None:
@@ -33,6 +39,8 @@ def test_an_interrupted_demo_goes_on_with_what_it_had(nanodyno: Callable[..., An
     history.write_text("".join(lines[:-1]))  # as if it had been killed before its last word
     again = json.loads(nanodyno(*command).stdout)
     assert [run["summary"]["name"] for run in again["runs"]] == ["demo-narrow-1", "demo-wide-1"]
-    assert sorted(path.name for path in Path("runs").iterdir()) == ["demo-narrow-1", "demo-wide-1"]
-    assert nanodyno(*command).exit_code == 0
-    assert len(list(Path("runs").iterdir())) == 4
+    assert sorted(path.name for path in Path("runs").glob("*/")) == ["demo-narrow-1", "demo-wide-1"]
+    shown = nanodyno(*command[:-1]).output
+    writes, compared = shown.index("writes"), shown.index("One thing changed (n_embd)")
+    assert writes < compared < shown.index("side by side") < shown.index("nanodyno compare demo-narrow-2")
+    assert len(list(Path("runs").glob("*/"))) == 4

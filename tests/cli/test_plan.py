@@ -4,8 +4,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from nanodyno.errors import NanodynoError
+from nanodyno.records.ceilings import remember_ceilings
+from nanodyno.train.device import describe_machine
 
 Run = Callable[..., Any]
 COMPONENTS = {
@@ -180,7 +183,13 @@ def cards(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: len(names))
     monkeypatch.setattr(
         "torch.cuda.get_device_properties",
-        lambda number: SimpleNamespace(name=names[number], total_memory=12 * 2**30),
+        lambda which: SimpleNamespace(
+            name=names[getattr(which, "index", which)],
+            total_memory=12 * 2**30,
+            multi_processor_count=28,
+            major=8,
+            minor=6,
+        ),
     )
 
 
@@ -191,6 +200,20 @@ def test_of_two_kinds_of_cards_one_has_to_be_named(nanodyno: Run, monkeypatch: p
     assert "cuda:0 NVIDIA GeForce RTX 3060, cuda:1 NVIDIA GeForce RTX 4070" in done.stderr
     assert "RTX 4070" in nanodyno("plan", "gpt2-768", "--device=cuda:1").stdout
     assert "has 2 of them" in nanodyno("plan", "gpt2-768", "--device=cuda:2").stderr
+
+
+@pytest.mark.parametrize("name", ["NVIDIA GeForce RTX 3060", "NVIDIA of next year"])
+def test_the_card_at_hand_is_taken_as_doctor_measured_it(
+    nanodyno: Run, monkeypatch: pytest.MonkeyPatch, ceilings: Callable[..., Any], name: str
+) -> None:
+    cards(monkeypatch, name)
+    before = json.loads(nanodyno("plan", "gpt2-768", "--json").stdout)
+    machine = describe_machine(torch.device("cuda", 0))
+    remember_ceilings(ceilings(machine))
+    after = json.loads(nanodyno("plan", "gpt2-768", "--json").stdout)
+    assert (after["basis"], after["verified"]) == ("ceilings", False)
+    assert after["tokens_per_second"] > 4 * (before["tokens_per_second"] or 0)  # its ceilings are an H200's
+    assert "by this card's own ceilings" in nanodyno("plan", "gpt2-768").stdout
 
 
 def test_the_card_at_hand_is_planned_for(nanodyno: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ TINY = [
 ]  # fmt: skip
 
 
-def test_ctrl_c_leaves_a_document_of_what_was_measured_and_exits_with_130(tmp_path: Path) -> None:
+def test_an_end_by_sigterm_leaves_a_document_of_what_was_measured_as_ctrl_c_does(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "nanodyno", "tune", "demo", *TINY, "--budget=5m", "--json"]
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     with subprocess.Popen(
@@ -29,7 +29,7 @@ def test_ctrl_c_leaves_a_document_of_what_was_measured_and_exits_with_130(tmp_pa
         for line in process.stderr:
             if "2 x 2" in line and "tok/s" in line:
                 break
-        os.kill(process.pid, signal.SIGINT)
+        os.kill(process.pid, signal.SIGTERM)
         stdout, _ = process.communicate()
     assert process.returncode == 130
     document = json.loads(stdout)

@@ -103,7 +103,7 @@ def test_a_compiled_micro_step_saves_what_is_predicted(dtype: Any, dropout: floa
 
 @pytest.mark.parametrize(("dtype", "batch_size"), [("bfloat16", 4), ("float32", 3)])
 def test_a_compiled_loss_by_rows_peaks_where_inductors_does(dtype: Any, batch_size: int) -> None:
-    """Which keeps the logits of all rows."""
+    """Some rows of logits, and their softmax in fp32."""
     setup = Setup(gpt(1, 1, 512, 4096), batch_size, 4, dtype=dtype, kernels="autograd", compiled=True)
     setup = replace(setup, loss_rows=1024, cuda_graph=False)
     assert autograd_peak(setup).logits_and_loss == pytest.approx(peak_of_a_compiled_loss(setup), 0.03)

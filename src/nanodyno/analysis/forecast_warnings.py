@@ -98,7 +98,7 @@ def _parting(account: Account) -> Iterator[Warned]:
 
 
 def _repeating(account: Account, plan: Plan | None) -> Iterator[Warned]:
-    tokens = account.train_tokens
+    tokens = None if account.data is None else account.data.train_tokens
     if tokens and plan is not None and account.tokens_per_iter:
         epochs = plan.max_iters * account.tokens_per_iter / tokens
         if epochs > 1.05:

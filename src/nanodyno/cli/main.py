@@ -1,7 +1,10 @@
 """The command line: every command in a file of its own, and the one place where errors become exit codes."""
 
 import os
+import signal
+import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
@@ -99,4 +102,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Read by torch's OpenMP when it loads. Its threads spin while they wait for each other; spinning less
     # doubled the speed beside a busy neighbour and cost nothing that was seen without one (LOG.md).
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    # A time limit of a queue, or a machine that is taken back: what is known by then is shown, as at Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a letter that a terminal lacks is no reason to fail
+            stream.reconfigure(errors="replace")
     app(arguments)

@@ -4,11 +4,16 @@ import json
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from typing import Any, Literal
 
 from nanodyno.hardware.cards import Card, card_named
+from nanodyno.hardware.ceilings import Ceilings
 
 REFERENCE = "H200"
-"""The card that was measured; others are scaled from it by their datasheets."""
+"""The card that was measured; others are scaled from it."""
+
+Basis = Literal["training", "ceilings", "datasheet"]
+"""training: such a card was measured as it trained; ceilings: scaled by what doctor measured on this one."""
 
 
 @dataclass(frozen=True)
@@ -34,33 +39,89 @@ class Calibration:
     workspace_bytes: int
     context_bytes: int
     fragmentation_share: float
-    verified: bool = True
-    """Whether this card itself was measured."""
+    basis: Basis = "training"
+
+    @property
+    def verified(self) -> bool:
+        return self.basis == "training"
 
 
 @cache
-def measured(name: str = REFERENCE) -> Calibration:
-    text = files("nanodyno.costs").joinpath("calibration.json").read_text(encoding="utf-8")
-    return Calibration(**json.loads(text)[name])
+def _document() -> dict[str, Any]:
+    return json.loads(files("nanodyno.costs").joinpath("calibration.json").read_text(encoding="utf-8"))
 
 
-def calibration_for(card: Card | None, dtype: str = "bfloat16") -> Calibration:
-    """The card's own, or the reference's scaled by datasheet peak and bandwidth, and then not verified."""
+def measured() -> Calibration:
+    return Calibration(**_document()[REFERENCE])
+
+
+def calibration_for(
+    card: Card | None, dtype: str = "bfloat16", ceilings: Ceilings | None = None
+) -> Calibration:
+    """The card's own; else the reference's, scaled by this card's ceilings or by its datasheet.
+
+    Launching is the host's doing, so that a host that was measured counts in any case.
+    """
+    by_datasheet = _by_datasheet(card, dtype)
+    if ceilings is None:
+        return by_datasheet
+    here = replace(by_datasheet, launch_seconds=_launches(by_datasheet, ceilings))
+    own = card is not None and by_datasheet.verified
+    return here if own else _by_ceilings(here, dtype, ceilings)
+
+
+def _by_ceilings(here: Calibration, dtype: str, ceilings: Ceilings) -> Calibration:
+    """Each rate by what doctor measured of its kind; one that it did not measure stays as it is."""
+    reference, there = measured(), _document()["doctor"]
+    width = there["gpt_width"]
+    gpt = ceilings.gpt_flops(width) if ceilings.gpt_dtype == dtype else None
+    large = ceilings.matmul_flops(dtype)
+    if gpt is not None:
+        here = _with_arithmetic(here, gpt / there["gpt_flops_per_second"])
+    elif large is not None:
+        here = _with_arithmetic(here, large / there["matmul_flops_per_second"])
+    if ceilings.copy is not None:
+        share = ceilings.copy.rate / there["copy_bytes_per_second"]
+        here = replace(here, bandwidth_bytes_per_second=reference.bandwidth_bytes_per_second * share)
+    if ceilings.host_to_device is not None:
+        share = ceilings.host_to_device.rate / there["host_to_device_bytes_per_second"]
+        here = replace(
+            here, host_bandwidth_bytes_per_second=reference.host_bandwidth_bytes_per_second * share
+        )
+    known = ceilings.device.multiprocessors
+    return replace(here, multiprocessors=known or here.multiprocessors, basis="ceilings")
+
+
+def _launches(here: Calibration, ceilings: Ceilings) -> dict[str, float]:
+    step = ceilings.micro_step.get("eager")
+    share = 1.0 if step is None else step.each_seconds / _document()["doctor"]["micro_step_seconds"]
+    return {way: seconds * share for way, seconds in here.launch_seconds.items()}
+
+
+def _with_arithmetic(here: Calibration, share: float) -> Calibration:
+    """Products and attention at so much of the reference's rates."""
+    reference = measured()
+    attention = reference.attention_flops_per_second
+    attention = attention | {"torch": attention["flash"]}  # cuDNN's is torch's choice on such as an H200
+    return replace(
+        here,
+        matmul_flops_per_second=reference.matmul_flops_per_second * share,
+        attention_flops_per_second={name: rate * share for name, rate in attention.items()},
+    )
+
+
+def _by_datasheet(card: Card | None, dtype: str) -> Calibration:
     reference, own = measured(), card_named(REFERENCE)
     if card is None or (card.name == REFERENCE and dtype != "float32"):
         return reference
     own_peak = own.peak_flops("bfloat16")
     assert own_peak is not None
     arithmetic = (card.peak_flops(dtype) or card.tensor_flops or card.fp32_flops) / own_peak
-    attention = reference.attention_flops_per_second
-    attention = attention | {"torch": attention["flash"]}  # cuDNN's is torch's choice on such as an H200
     return replace(
-        reference,
+        _with_arithmetic(reference, arithmetic),
         multiprocessors=card.multiprocessors or reference.multiprocessors,
-        matmul_flops_per_second=reference.matmul_flops_per_second * arithmetic,
-        attention_flops_per_second={name: rate * arithmetic for name, rate in attention.items()},
         bandwidth_bytes_per_second=reference.bandwidth_bytes_per_second
         * card.bandwidth_bytes_per_second
         / own.bandwidth_bytes_per_second,
-        verified=False,
+        basis="datasheet",
     )

@@ -5,7 +5,6 @@ pass and differs in the loss, where softmax and its gradient are made in the pla
 """
 
 from dataclasses import replace
-from math import ceil
 
 from nanodyno.costs.parameters import parameters
 from nanodyno.costs.parts import Peak, highest
@@ -73,27 +72,13 @@ def _losses_by_rows(setup: Setup, head: int, feeds: int) -> list[int]:
     wide = 0 if h == FLOAT else 1  # the logits once more in fp32
     hidden = 0 if h == FLOAT or setup.compiled else FLOAT * N * C
     cast = h * head if h != FLOAT else 0
-    looped = feeds + hidden + N * (h * C + FLOAT) + cast
-    backward = N * STATISTICS + 3 * FLOAT * N * C + 2 * FLOAT * head
-    if setup.compiled:
-        return [looped + _compiled_rows(setup, head), backward]
-    looped += FLOAT * head
+    looped = feeds + hidden + N * (h * C + FLOAT) + FLOAT * head + cast
+    softmax = FLOAT * logits if setup.compiled else (2 + wide) * FLOAT * logits
     return [
-        looped + h * logits + (2 + wide) * FLOAT * logits,
+        looped + h * logits + softmax,
         looped + h * logits + h * head,
-        backward,
+        N * STATISTICS + 3 * FLOAT * N * C + 2 * FLOAT * head,
     ]
-
-
-def _compiled_rows(setup: Setup, head: int) -> int:
-    """Inductor takes each target's logit at the very end, in one kernel for all rows, and so keeps all logits
-    until then; beside them softmax in fp32 and its gradient of some rows, and the head's gradient of each
-    part before the last, which are added at the end. All in fp32, it keeps the gradients of all rows too."""
-    V, N, h = setup.shape.vocab_size, setup.positions, setup.half
-    if h == FLOAT:
-        return V * FLOAT * (2 * N + setup.rows)
-    parts = ceil(N / setup.rows)
-    return V * (N * h + setup.rows * (FLOAT + h)) + (parts - 1) * h * head
 
 
 def _in_block(setup: Setup) -> int:

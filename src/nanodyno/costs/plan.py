@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from nanodyno.config import RunConfig
 from nanodyno.costs.advice import Advice, advise, offloaded_bytes
-from nanodyno.costs.calibration import Calibration, calibration_for
+from nanodyno.costs.calibration import Basis, Calibration, calibration_for
 from nanodyno.costs.flops import flops_per_token, nanogpt_flops_per_token
 from nanodyno.costs.memory import Memory, memory_of
 from nanodyno.costs.parameters import ParameterCount, parameters
@@ -73,6 +73,7 @@ class Plan:
     bill: Bill
     verified: bool
     """Whether the card's own rates were measured by us."""
+    basis: Basis
     offloaded_bytes: int
     """Of the host's memory."""
 
@@ -86,7 +87,7 @@ def make_plan(
 ) -> Plan:
     shape = config.model_shape(vocab_size)
     dtype = target.dtype(config.dtype)
-    calibration = calibration_for(target.card, dtype)
+    calibration = calibration_for(target.card, dtype, target.ceilings)
     maker = _Maker(config, target, calibration, flops_per_token(shape, data_vocab_size))
     settled = settle(config, shape, dtype, target.memory_bytes)
     asked = maker.candidate(settled)
@@ -105,6 +106,7 @@ def make_plan(
         if target.memory_bytes is None or asked.fits
         else advise(asked.setup, target.memory_bytes, calibration, target.host_bytes),
         bill=_bill(asked, config, target, wishes),
+        basis=calibration.basis,
         verified=calibration.verified and target.card is not None and dtype == MEASURED_DTYPE,
         offloaded_bytes=offloaded_bytes(asked.setup, calibration),
     )
@@ -123,7 +125,8 @@ class _Maker:
             setup = least_recompute(setup, limit, self.calibration)
         memory = memory_of(setup, self.calibration)
         card = self.target.card
-        time = None if card is None else iteration_time(setup, self.calibration)
+        known = card is not None or self.target.ceilings is not None
+        time = iteration_time(setup, self.calibration) if known else None
         peak = None if card is None else card.peak_flops(setup.dtype)
         return Candidate(
             setup=setup,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from nanodyno.costs.setup import Dtype
 from nanodyno.errors import NanodynoError
 from nanodyno.hardware.cards import Card, card_named, find_card
+from nanodyno.hardware.ceilings import Ceilings
 
 GIB = 2**30
 SHOWN_SHARE = 0.97
@@ -22,6 +23,8 @@ class Target:
     """Whether the memory is a limit that was given."""
     host_bytes: int | None = None
     """Free in the machine that the card is in; None where it is not this one."""
+    ceilings: Ceilings | None = None
+    """As measured on this very card."""
 
     def dtype(self, asked: str) -> Dtype:
         """As the trainer chooses on such a card; a card that is not known is taken for a recent one."""

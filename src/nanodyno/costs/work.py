@@ -204,7 +204,7 @@ def _by_rows(setup: Setup, parts: int) -> int:
     if setup.loss_rows is None:
         return 0
     shape, h = setup.shape, setup.half
-    summed = parts * (h if setup.compiled else 2 * FLOAT + h) + FLOAT
+    summed = parts * (2 * FLOAT + h) + FLOAT
     return shape.n_embd * (shape.vocab_size * (summed + 2 * FLOAT) + setup.positions * (2 * h + 2 * FLOAT))
 
 

@@ -13,7 +13,7 @@ from nanodyno.analysis.findings import Finding
 from nanodyno.analysis.forecast import Forecast
 from nanodyno.report.forecast_words import sentence, words
 from nanodyno.report.page import Points, Section, to_terminal
-from nanodyno.report.plot import Series, line_plot
+from nanodyno.report.plot import Labels, Series, line_plot
 
 ANSWERS = (
     "ends-lower", "ends-alike", "forecast-end", "forecast-by-size", "forecast-ended", "forecast-changed",
@@ -42,11 +42,6 @@ def sections(findings: Sequence[Finding]) -> list[Section]:
     return [*made, Section("mind", (Points(cautions),))] if cautions else made
 
 
-def ends_section(findings: Sequence[Finding]) -> list[Section]:
-    """For a page of a comparison."""
-    return [Section("where they will end", tuple(sentence(each) for each in findings))] if findings else []
-
-
 def picture(made: Sequence[Forecast], accounts: Sequence[Account], width: int) -> Text:
     """Losses so far and the band ahead, with a public run of the same size."""
     series: list[Series] = []
@@ -61,7 +56,7 @@ def picture(made: Sequence[Forecast], accounts: Sequence[Account], width: int) -
                 series.append(Series("high (80%)", list(each.band.updates), list(each.band.high)))
     if len(made) == 1:
         series += _public(accounts[0], DRAWN_FROM * made[0].iterations_done, last)
-    return line_plot(series, width, PLOT_HEIGHT, "iterations", "loss")
+    return line_plot(series, width, PLOT_HEIGHT, Labels("iterations", "loss"))
 
 
 def _losses(made: Forecast, account: Account, label: str) -> Series:

@@ -93,6 +93,8 @@ TEMPLATES: dict[str, str] = {
         "place: a rough answer"
     ),
 }
+ENDS = ("ends-lower", "ends-alike", "ends-rough")
+"""Of two runs, in a comparison."""
 PAIRS = {"losses": "loss", "lows": "low", "highs": "high"}
 
 
@@ -123,7 +125,7 @@ def short_end(median: float, low: float, high: float) -> str:
 
 
 def _shown(name: str, value: Any) -> str:
-    return finding_words.UNKNOWN if value is None else _FORMATS.get(name, str)(value)
+    return "not known" if value is None else _FORMATS.get(name, str)(value)
 
 
 def _loss(value: float) -> str:
