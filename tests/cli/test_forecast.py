@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.analysis.losses import cosine, true_loss
+from tests.report.html.static import Checked
 
 Nanodyno = Callable[..., Any]
 TOLD = [
@@ -67,8 +68,33 @@ def test_a_target_another_schedule_and_two_runs(imported: Nanodyno) -> None:
 def test_compare_says_which_of_two_unfinished_runs_ends_lower(imported: Nanodyno) -> None:
     page = flat(imported("compare", "a", "b").output)
     assert "where they will end b ends lower than a with a probability of" in page
+    french = flat(imported("compare", "a", "b", "--format", "markdown", "--lang", "fr").output)
+    assert "## où elles finiront b finit plus bas que a avec une probabilité de" in french
     codes = {each["code"] for each in json.loads(imported("compare", "a", "b", "--json").output)["findings"]}
     assert "ends-lower" in codes
+
+
+def test_a_page_to_open_has_the_band_and_the_target(imported: Nanodyno, tmp_path: Path) -> None:
+    result = imported("forecast", "a", "--until-loss", "3.3", "--html", "a.html")
+    assert "report: a.html" in result.stderr
+    page = Checked((tmp_path / "a.html").read_text(encoding="utf-8"))
+    assert page.faults == []
+    for words in ("a ends at a loss of 3.2", "80% interval", "target: 3.300", "time from now"):
+        assert words in page.text
+
+
+def test_a_forecast_is_told_in_the_language_that_is_asked_for(imported: Nanodyno) -> None:
+    answers = {
+        "fr": "a finit à une perte de 3,2",
+        "zh-Hant": "a 最終損失預計為 3.2",
+        "ja": "a の最終損失は 3.2",
+        "hi": "a इटरेशन 10,000 (टोकन: 5.24B) पर 3.2",
+        "ar": "ينتهي a عند خسارة قدرها 3.2",
+    }
+    for code, answer in answers.items():
+        assert answer in flat(imported("forecast", "a", "--lang", code).output)
+    document = ("forecast", "a", "--json")
+    assert imported(*document, "--lang", "fr").stdout == imported(*document).stdout
 
 
 @pytest.mark.parametrize(

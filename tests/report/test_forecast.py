@@ -11,10 +11,10 @@ from tests.analysis.test_forecast_warnings import CASES
 from nanodyno.analysis.account import Account
 from nanodyno.analysis.findings import Finding
 from nanodyno.analysis.forecast import Forecast, Question, forecast
-from nanodyno.analysis.forecast_findings import findings_of, lower_of
+from nanodyno.analysis.forecast_findings import Foretold, findings_of, lower_of
 from nanodyno.analysis.forecast_plan import Pace
 from nanodyno.report.forecast import forecast_document, picture, sections
-from nanodyno.report.forecast_words import TEMPLATES, sentence, words
+from nanodyno.report.forecast_words import WORDS, sentence, words
 
 RUN = with_losses(5000)
 PACE = Pace(2.0, 10.0, 200)
@@ -52,7 +52,7 @@ FOUND = every_finding()
 
 
 def test_every_code_is_found_in_some_run_and_has_words() -> None:
-    assert {each.code for each in FOUND if each.code in TEMPLATES} == TEMPLATES.keys()
+    assert {each.code for each in FOUND if each.code in WORDS} == WORDS.keys()
 
 
 @pytest.mark.parametrize("finding", FOUND, ids=lambda each: each.code)
@@ -68,7 +68,7 @@ def test_the_answer_comes_first_and_what_stands_against_it_after() -> None:
     answer, mind = sections(of(RUN, Question(until_loss=2.5, iterations=20_000)))
     assert answer.title is None
     assert str(answer.parts[0]).startswith("run ends at a loss of")
-    assert mind.title == "mind"
+    assert mind.title == "what to bear in mind"
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
@@ -80,12 +80,13 @@ def test_a_picture_keeps_to_its_width_and_shows_the_public_run(width: int) -> No
 
 def test_a_document_has_the_promised_keys() -> None:
     made = forecast(RUN, Question(), PACE)
-    document = forecast_document([made], findings_of(made, RUN))
+    document = forecast_document(Foretold((RUN,), (made,), findings_of(made, RUN)))
     assert set(document["final_val_loss"]) == {"median", "low", "high"}
     assert document["eta_seconds"] == pytest.approx(5000 * 2.05)
     assert document["tokens"] == 10_000 * 524_288
     assert len(document["band"]["median"]) == len(document["band"]["updates"])
-    assert [each["run"] for each in forecast_document([made, made], ())["runs"]] == ["run", "run"]
+    two = Foretold((RUN, RUN), (made, made), ())
+    assert [each["run"] for each in forecast_document(two)["runs"]] == ["run", "run"]
 
 
 def test_a_run_of_few_losses_is_drawn_without_a_band() -> None:

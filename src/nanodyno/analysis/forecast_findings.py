@@ -2,19 +2,64 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from nanodyno.analysis.account import Account
-from nanodyno.analysis.audit import audit
-from nanodyno.analysis.findings import Finding, Number, Severity
-from nanodyno.analysis.forecast import Forecast, Loss, Question, forecast
-from nanodyno.analysis.forecast_plan import Pace, pace_of
+from nanodyno.analysis.account import Account, account_of
+from nanodyno.analysis.audit import audit, with_found_shape
+from nanodyno.analysis.curves import are_of_other_text
+from nanodyno.analysis.findings import Code, Finding, Number, Severity
+from nanodyno.analysis.forecast import Basis, Forecast, Loss, Question, forecast
+from nanodyno.analysis.forecast_plan import Pace, pace_of, pace_of_run
+from nanodyno.analysis.forecast_warnings import Sign
 from nanodyno.errors import NanodynoError
 from nanodyno.records.imported import Setting
+from nanodyno.records.store import Run
 
 CONCERNING = ("another-schedule", "loss-too-low", "perplexity-as-loss")
 """Findings of an audit that a forecast's reader must know."""
 EVEN = 0.6
 """A probability below this says that either may end lower."""
+ENDS: dict[Basis, Code] = {
+    "curve": "forecast-end",
+    "curve-without-schedule": "forecast-end",
+    "size": "forecast-by-size",
+    "ended": "forecast-ended",
+}
+SIGNS: dict[Sign, Code] = {
+    "diverging": "warning-diverging",
+    "plateau": "warning-plateau",
+    "spikes": "warning-spikes",
+    "parting": "warning-parting",
+    "repeating": "warning-repeating",
+    "not-finite": "warning-not-finite",
+    "uneven-evaluations": "warning-uneven-evaluations",
+}
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """Of one run or of two side by side."""
+
+    accounts: tuple[Account, ...]
+    forecasts: tuple[Forecast, ...]
+    findings: tuple[Finding, ...]
+
+
+def foretold(runs: Sequence[Run], question: Question) -> Foretold:
+    """Two at a place that was asked for are compared as if the schedule of each ended there."""
+    accounts = tuple(with_found_shape(account_of(run)) for run in runs)
+    paces = [pace_of_run(run, account) for run, account in zip(runs, accounts, strict=True)]
+    rough = len(runs) == 2 and bool(question.tokens or question.iterations or question.hours)
+    made: list[Forecast] = []
+    findings: list[Finding] = []
+    for account, pace in zip(accounts, paces, strict=True):
+        asked = stretched(account, question, pace) if rough else question
+        made.append(forecast(account, asked, pace))
+        planned = forecast(account, replace(question, changes={}), pace) if question.changes else None
+        findings += findings_of(made[-1], account, planned)
+    if len(made) == 2:
+        findings = [*lower_of(made[0], made[1], rough), *findings]
+    return Foretold(accounts, tuple(made), tuple(findings))
 
 
 def findings_of(made: Forecast, account: Account, as_planned: Forecast | None = None) -> tuple[Finding, ...]:
@@ -25,18 +70,12 @@ def findings_of(made: Forecast, account: Account, as_planned: Forecast | None = 
 
 
 def _ends(made: Forecast) -> Iterator[Finding]:
-    code = {
-        "curve": "forecast-end",
-        "curve-without-schedule": "forecast-end",
-        "size": "forecast-by-size",
-        "ended": "forecast-ended",
-    }[made.basis]
     numbers: dict[str, Number] = _loss(made.final) | {
         "iterations": made.iterations,
         "tokens": made.tokens,
         "iterations_done": made.iterations_done,
     }
-    yield _of(made, code, "fact", **numbers)
+    yield _of(made, ENDS[made.basis], "fact", **numbers)
 
 
 def _changed(made: Forecast, as_planned: Forecast | None) -> Iterator[Finding]:
@@ -98,7 +137,7 @@ def _ground(made: Forecast) -> Iterator[Finding]:
 
 def _signs(made: Forecast) -> Iterator[Finding]:
     for each in made.warned:
-        yield _of(made, f"warning-{each.sign}", "caution", **each.numbers)
+        yield _of(made, SIGNS[each.sign], "caution", **each.numbers)
 
 
 def lower_of(one: Forecast, other: Forecast, rough: bool = False) -> tuple[Finding, ...]:
@@ -135,9 +174,9 @@ def ends_of(accounts: Sequence[Account]) -> tuple[Finding, ...]:
     settled = [each.basis in ("curve", "ended") for each in made]
     if not all(settled) or all(each.basis == "ended" for each in made):
         return ()
-    same_data = accounts[0].data_vocab_size == accounts[1].data_vocab_size
-    same_data &= accounts[0].settings.get("dataset") == accounts[1].settings.get("dataset")
-    return lower_of(made[0], made[1]) if same_data else ()
+    one, other = accounts
+    named_alike = one.settings.get("dataset") == other.settings.get("dataset")
+    return lower_of(made[0], made[1]) if named_alike and not are_of_other_text(one, other) else ()
 
 
 def stretched(account: Account, question: Question, pace: Pace | None) -> Question:
@@ -164,5 +203,5 @@ def _loss(loss: Loss) -> dict[str, Number]:
     return numbers
 
 
-def _of(made: Forecast, code: str, severity: Severity, **numbers: Number) -> Finding:
+def _of(made: Forecast, code: Code, severity: Severity, **numbers: Number) -> Finding:
     return Finding(code, severity, (made.name,), numbers)

@@ -1,5 +1,6 @@
 """What a forecast is fitted to: the losses worth using, without spikes, few enough and with their noise."""
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -109,7 +110,7 @@ def noise_around(updates: Array, losses: Array) -> float:
     share = (x[2:] - x[1:-1]) / (x[2:] - x[:-2])
     off = losses[1:-1] - share * losses[:-2] - (1 - share) * losses[2:]
     off = off / np.sqrt(1 + share**2 + (1 - share) ** 2)
-    typical = float(np.median(np.abs(np.diff(off)))) * TO_DEVIATION / np.sqrt(2)
+    typical = float(np.median(np.abs(np.diff(off)))) * TO_DEVIATION / math.sqrt(2)
     return max(SMALLEST_NOISE, typical)
 
 

@@ -1,15 +1,21 @@
 """`nanodyno forecast`: where a run will end, when, and what it takes to reach a loss."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from nanodyno.cli.importing import settings_of
-from nanodyno.cli.options import RUNS_FOLDER, Json, console_for, count_of
+from nanodyno.cli.options import (
+    RUNS_FOLDER,
+    Json,
+    Lang,
+    console_for,
+    count_of,
+    language_of,
+    print_page,
+)
+from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
 from nanodyno.errors import NanodynoError
-
-if TYPE_CHECKING:
-    from nanodyno.analysis.forecast import Question
 
 MOST_HOURS = 1e6
 
@@ -38,6 +44,11 @@ def forecast(  # noqa: PLR0913 - one parameter per option
             "--set", metavar="KEY=VALUE", help="Another schedule from here on: lr_decay_iters, min_lr, ..."
         ),
     ] = None,
+    html: Html = None,
+    opened: Open = False,
+    form: Format = None,
+    out: Out = None,
+    lang: Lang = None,
     json: Json = False,
 ) -> None:
     """Forecast where a run ends: its loss with an 80% interval, when, and whether it reaches a target.
@@ -48,52 +59,29 @@ def forecast(  # noqa: PLR0913 - one parameter per option
 
     nanodyno forecast gpt2-768-1 --tokens 10B --set lr_decay_iters=19073
 
-    nanodyno forecast small large --hours 12
+    nanodyno forecast small large --hours 12 --html report.html --open
 
     The curve so far is extrapolated under the rest of the learning-rate schedule. A run that has shown too
     little gets a rough answer from its size, data and tokens, and is told so.
     """
-    from nanodyno.analysis.account import account_of
-    from nanodyno.analysis.audit import with_found_shape
     from nanodyno.analysis.forecast import Question
-    from nanodyno.analysis.forecast import forecast as forecast_of
-    from nanodyno.analysis.forecast_findings import findings_of, lower_of, stretched
-    from nanodyno.analysis.forecast_plan import pace_of_run
+    from nanodyno.analysis.forecast_findings import foretold
     from nanodyno.records.store import find_run, read_run
     from nanodyno.report.document import to_json
     from nanodyno.report.forecast import forecast_document, forecast_page
+    from nanodyno.report.pages.forecast import forecast_report
 
+    wanted = Wanted(html, opened, form, out, lang, json)
     _refuse_contradictions(runs, {"--tokens": tokens, "--iters": iters, "--hours": hours})
     number = None if tokens is None else float(count_of(tokens, "--tokens"))
     question = Question(number, iters, hours, until_loss, settings_of(set_ or []))
-    found = [read_run(find_run(run, RUNS_FOLDER)) for run in runs]
-    accounts = [with_found_shape(account_of(run)) for run in found]
-    paces = [pace_of_run(run, account) for run, account in zip(found, accounts, strict=True)]
-    asked = [question] * len(runs)
-    if len(runs) == 2 and (tokens or iters or hours):
-        asked = [stretched(account, question, pace) for account, pace in zip(accounts, paces, strict=True)]
-    together = list(zip(accounts, asked, paces, strict=True))
-    made = [forecast_of(account, each, pace) for account, each, pace in together]
-    findings = [
-        finding
-        for (account, _, pace), each in zip(together, made, strict=True)
-        for finding in findings_of(
-            each, account, forecast_of(account, _unchanged(question), pace) if question.changes else None
-        )
-    ]
-    if len(made) == 2:
-        findings = [*lower_of(made[0], made[1], rough=asked[0] is not question), *findings]
+    made = foretold([read_run(find_run(run, RUNS_FOLDER)) for run in runs], question)
     if json:
-        typer.echo(to_json(forecast_document(made, findings)))
-        return
-    console = console_for(json)
-    console.print(forecast_page(made, accounts, findings, console.width))
-
-
-def _unchanged(question: "Question") -> "Question":
-    from dataclasses import replace
-
-    return replace(question, changes={})
+        typer.echo(to_json(forecast_document(made)))
+    elif not wanted.takes_stdout:
+        console, language = console_for(json), language_of(lang)
+        print_page(forecast_page(made, console.width, language), console, language)
+    deliver(wanted, lambda language: forecast_report(made, language))
 
 
 def _refuse_contradictions(runs: list[str], places: dict[str, object]) -> None:

@@ -101,7 +101,11 @@ def comparison_page(
     ]
     sections.append(Section(language.say("side by side"), (_metrics_table(comparison, language),)))
     if ends:
-        sections.append(Section("where they will end", tuple(sentence_of_end(each) for each in ends)))
+        sections.append(
+            Section(
+                language.say("where they will end"), tuple(sentence_of_end(each, language) for each in ends)
+            )
+        )
     for severity, title in SEVERITIES:
         found = [each for each in rest if each.severity == severity]
         if found:
