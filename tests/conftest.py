@@ -31,7 +31,7 @@ from nanodyno.records.types import (
     VersionsRecord,
 )
 
-pytest_plugins = ["checkups", "tunings"]
+pytest_plugins = ["checkups", "tunings", "attributions"]
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jobs, and then their children
     signal.signal(signal.SIGINT, signal.default_int_handler)

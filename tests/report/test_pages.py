@@ -22,6 +22,7 @@ from nanodyno.costs.plan import Wishes, make_plan
 from nanodyno.costs.target import named_target
 from nanodyno.experiments.tune import tune
 from nanodyno.experiments.wish import Wish
+from nanodyno.report.attribute import attribution_page, measured_apart
 from nanodyno.report.compare import comparison_page
 from nanodyno.report.doctor import doctor_page
 from nanodyno.report.language import ENGLISH, LANGUAGES, Language
@@ -49,7 +50,13 @@ def shown(page: RenderableType, width: int = WIDTH) -> str:
 
 
 @pytest.fixture
-def pages(checkup: Callable[..., Any], tunings: Any, run: Callable[..., Any], tmp_path: Path) -> Pages:
+def pages(
+    checkup: Callable[..., Any],
+    tunings: Any,
+    attributions: Any,
+    run: Callable[..., Any],
+    tmp_path: Path,
+) -> Pages:
     comparison = compare((with_found_shape(BEFORE), with_found_shape(AFTER)))
     tuning = tune(Wish(tunings.config(), 400.0), bench=tunings.stopwatch().bench(tmp_path))
     config = build_config({"batch_size": 64, "tokens_per_iter": 524_288, "recompute": "none"})
@@ -59,12 +66,20 @@ def pages(checkup: Callable[..., Any], tunings: Any, run: Callable[..., Any], tm
     reading = reading_of(measured, Budget(looks=(1,)), "a", 0.01)
     trained = run()
     summary = summarise(trained)
+    surface = attributions.surface(too_large=((256, 4),))
+    asked = attributions.inquiry(names=("train2", "train1"))
+    attributed = [
+        attributions.measure(asked, tmp_path / "whole")[0],
+        attributions.measure(asked, tmp_path / "gappy", surface)[0],
+    ]
 
     def make(language: Language) -> list[str]:
         return [
             shown(to_terminal(comparison_page(comparison, conclusions(comparison), language))),
             shown(tune_page(tuning, "gpt2", WIDTH, language)),
             shown(plan_page(plan, Source("gpt2"), WIDTH, language)),
+            *(shown(attribution_page(each, WIDTH, language)) for each in attributed),
+            shown(to_terminal(measured_apart(attributed[:1], language))),
             shown(doctor_page(checkup(), language)),
             shown(probes_page(measured, reading, WIDTH, language)),
             shown(run_page(trained, summary, WIDTH, language)),

@@ -1,6 +1,6 @@
 """`nanodyno compare`: what changed between runs, what it did, who is ahead, and what cannot be concluded."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -8,12 +8,22 @@ from nanodyno.cli.options import RUNS_FOLDER, Json, Lang, console_for, language_
 from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
 from nanodyno.errors import NanodynoError
 
+if TYPE_CHECKING:
+    from nanodyno.analysis.attribution import Attribution
+    from nanodyno.analysis.factors import Metric
+    from nanodyno.records.store import Run
+
 Names = Annotated[
     list[str],
     typer.Argument(
         metavar="RUN RUN...", help="Names under runs/, or paths of run folders; the first is the reference."
     ),
 ]
+METRICS_OF: "dict[str, tuple[Metric, ...]]" = {
+    "speed": ("tokens_per_second", "flops_per_second"),
+    "val_loss": ("val_loss",),
+}
+"""What the measurements of an attribution tell."""
 Markdown = Annotated[bool, typer.Option("--markdown", help="The same as --format markdown.")]
 
 
@@ -33,6 +43,8 @@ def compare(  # noqa: PLR0913 - one parameter per option
     """
     from nanodyno.analysis.conclusions import compared_runs
     from nanodyno.records.store import find_run, read_run
+    from nanodyno.report.attribute import measured_apart
+    from nanodyno.report.attribute_document import attribution_document
     from nanodyno.report.compare import comparison_document, comparison_page
     from nanodyno.report.document import to_json
     from nanodyno.report.page import to_terminal
@@ -41,11 +53,36 @@ def compare(  # noqa: PLR0913 - one parameter per option
     wanted = Wanted(html, opened, "markdown" if markdown else form, out, lang, json)
     if len(runs) < 2:
         raise NanodynoError("a comparison takes two runs at least", "nanodyno runs lists those there are")
-    comparison, findings = compared_runs([read_run(find_run(run, RUNS_FOLDER)) for run in runs])
+    found = [read_run(find_run(run, RUNS_FOLDER)) for run in runs]
+    comparison, concluded = compared_runs(found)
+    apart = attributions(found)
+    findings = [each for each in concluded if each.code != "next-measure-apart" or not apart]
     if json:
-        typer.echo(to_json(comparison_document(comparison, findings)))
+        document = comparison_document(comparison, findings)
+        typer.echo(to_json(document | {"attributions": [attribution_document(each) for each in apart]}))
     elif not wanted.takes_stdout:
         language = language_of(lang)
-        page = to_terminal(comparison_page(comparison, findings, language))
-        print_page(page, console_for(json), language)
-    deliver(wanted, lambda language: comparison_report(comparison, findings, language))
+        page = [*comparison_page(comparison, findings, language), *measured_apart(apart, language)]
+        print_page(to_terminal(page), console_for(json), language)
+    deliver(wanted, lambda language: comparison_report(comparison, findings, language, apart))
+
+
+def attributions(runs: "list[Run]") -> "list[Attribution]":
+    """What `nanodyno attribute` has measured of these two, the latest of the speed and of the loss."""
+    from nanodyno.analysis.attribution_reading import read_attribution
+    from nanodyno.cli.pairs import pair_of_runs
+    from nanodyno.records.attribution import attributions_of
+
+    if len(runs) != 2:
+        return []
+    try:
+        pair = pair_of_runs(*runs)
+    except NanodynoError:  # settings that nanodyno cannot train with, which another program could
+        return []
+    latest = {kept[0].metric: kept for kept in attributions_of(pair.before, pair.after)}
+    found = [
+        read_attribution(*kept, pair.names, metric)
+        for kind, kept in latest.items()
+        for metric in METRICS_OF[kind]
+    ]
+    return [each for each in found if each.look.made]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from nanodyno.analysis.attribution import Attribution
     from nanodyno.analysis.summary import Summary
     from nanodyno.analysis.tuning import Tuning
     from nanodyno.config import RunConfig
@@ -28,6 +29,7 @@ WIDTHS = {"demo-narrow": 128, "demo-wide": 256}
 TUNE_BUDGET = "45s"
 HELD = frozenset({"compile", "kernels"})
 """Not tried in the demo: compiling takes longer than all of it."""
+ATTRIBUTE_SECONDS = 60.0
 SAMPLE_TOKENS = 240
 PROMPT = "def "
 COMPARED_SECTIONS = 3
@@ -42,6 +44,12 @@ def demo(  # noqa: PLR0913 - one parameter per option
     tune: Annotated[
         bool, typer.Option(help="First find the micro-batch that is the fastest here: under a minute.")
     ] = True,
+    attribute: Annotated[
+        bool,
+        typer.Option(
+            "--attribute", help="Also measure which of two changes does what to the speed: a minute more."
+        ),
+    ] = False,
     html: Html = None,
     opened: Open = False,
     lang: Lang = None,
@@ -70,7 +78,10 @@ def demo(  # noqa: PLR0913 - one parameter per option
     better = min(results, key=lambda result: _val_loss(result[1]))[0]
     dials = Dials(PROMPT, SAMPLE_TOKENS, temperature=0.7, top_k=40, seed=1337)
     text = PROMPT + "".join(sample_text(better.folder / CHECKPOINTS_FOLDER, dials, device))
+    apart = _attributed(device, json, console, language) if attribute else None
     if json:
+        from nanodyno.report.attribute_document import attribution_document
+
         document = {
             "tuned": tuned,
             "runs": [run_document(run, summary) for run, summary in results],
@@ -78,23 +89,34 @@ def demo(  # noqa: PLR0913 - one parameter per option
             "sample": text,
             "comparison": comparison_document(*compared_runs([run for run, _ in results])),
         }
-        typer.echo(to_json(document))
+        told = {} if apart is None else {"attribution": attribution_document(apart)}
+        typer.echo(to_json(document | told))
     else:
         _show(results, better, text, console, language)
+        if apart is not None:
+            from nanodyno.report.attribute import attribution_page
+
+            console.print()
+            print_page(attribution_page(apart, console.width, language), console, language)
     runs = [run for run, _ in results]
     deliver(
         replace(wanted, html=html or REPORT),
-        lambda language: _report(runs, tuning, (better.name, text), language),
+        lambda language: _report(runs, tuning, apart, (better.name, text), language),
     )
 
 
 def _report(
-    runs: "list[Run]", tuning: "Tuning | None", written: tuple[str, str], language: "Language"
+    runs: "list[Run]",
+    tuning: "Tuning | None",
+    apart: "Attribution | None",
+    written: tuple[str, str],
+    language: "Language",
 ) -> "Page":
     from nanodyno.analysis.conclusions import compared_runs
     from nanodyno.report.pages.demo import demo_report
 
-    return demo_report(*compared_runs(runs), tuning, written, language)
+    attributions = () if apart is None else (apart,)
+    return demo_report(*compared_runs(runs), tuning, written, language, attributions)
 
 
 def _settings(width: int, device: str) -> "Settings":
@@ -146,6 +168,31 @@ def _tuned(device: str, json: bool, console: "Console", language: "Language") ->
         console.print(line, style=style, highlight=False, markup=False)
     console.print()
     return tuning
+
+
+def _attributed(device: str, json: bool, console: "Console", language: "Language") -> "Attribution":
+    """Twice the width and half the micro-batch, at the same tokens per iteration."""
+    from nanodyno.cli.attribute import attributed
+    from nanodyno.config import build_config
+    from nanodyno.experiments.attribute import Inquiry
+    from nanodyno.recipes import override
+    from nanodyno.report.quantities import clock
+
+    narrow, wide = (_settings(width, device) for width in WIDTHS.values())
+    before = build_config(narrow.values)
+    changes = {"batch_size": before.batch_size // 2, "tokens_per_iter": before.tokens_per_iter}
+    after = build_config(override(wide, changes).values)
+    words = language.say(
+        "Which change does what: the width, or half the micro-batch? {budget} at most.",
+        budget=clock(ATTRIBUTE_SECONDS, language),
+    )
+    console.print(words, highlight=False)
+    stems = tuple(WIDTHS)
+    names = stems[0], f"{stems[1]},batch_size={after.batch_size}"
+    found = attributed(Inquiry(before, after, names, budget_seconds=ATTRIBUTE_SECONDS), json, language)
+    if found.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    return found
 
 
 def _folders(configs: "dict[str, RunConfig]") -> "dict[str, Path | None]":

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from nanodyno import __version__
+from nanodyno.cli.attribute import attribute
 from nanodyno.cli.compare import compare
 from nanodyno.cli.demo import demo
 from nanodyno.cli.doctor import doctor
@@ -93,6 +94,10 @@ app.command("import", no_args_is_help=True)(import_log)
 app.command()(runs)
 app.command(no_args_is_help=True)(show)
 app.command(no_args_is_help=True)(compare)
+app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    no_args_is_help=True,
+)(attribute)
 app.command(no_args_is_help=True)(sample)
 
 

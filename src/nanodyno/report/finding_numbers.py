@@ -92,7 +92,6 @@ def _megaflops(value: float, language: Language) -> str:
 
 
 _FORMATS: dict[str, Format] = {
-    "apart": lambda settings, _: "".join(f" CONFIG,{each}" for each in settings),
     "able": _able,
     "at": lambda at, language: place(at[0], at[1], language),
     "card": lambda value, _: value,

@@ -121,7 +121,8 @@ WORDS: dict[Code, str | Plural] = {
         "the val losses, {losses} at {at}, differ by {difference}, more than evaluations scatter"
     ),
     "next-measure-apart": message(
-        "to learn which change did what, measure them one by one on your card: nanodyno probe CONFIG{apart}"
+        "to learn which change did what, measure every combination on your card: nanodyno attribute {run} "
+        "{other}"
     ),
     "next-name-the-card": message(
         "name the card to see the share of its peak: nanodyno import ... --gpu NAME"

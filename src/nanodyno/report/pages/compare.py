@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
+from nanodyno.analysis.attribution import Attribution
 from nanodyno.analysis.compare import Comparison, Metric
 from nanodyno.analysis.findings import Finding
 from nanodyno.report import quantities as q
+from nanodyno.report.attribute import measured_apart
 from nanodyno.report.behind import derivations, numbers_table
 from nanodyno.report.compare import answering, comparison_page
 from nanodyno.report.figures import Estimate, Intervals
@@ -28,7 +30,12 @@ RATES: tuple[tuple[str, str, str, Callable[[float, Language], str]], ...] = (
 )
 
 
-def comparison_report(comparison: Comparison, findings: Sequence[Finding], language: Language) -> Page:
+def comparison_report(
+    comparison: Comparison,
+    findings: Sequence[Finding],
+    language: Language,
+    attributions: Sequence[Attribution] = (),
+) -> Page:
     answer, *rest = comparison_page(comparison, findings, language)
     tables = [table for each in answering(findings) if (table := numbers_table(each.numbers)) is not None]
     behind = (Folded(language.say("The numbers behind it"), tuple(tables)),) if tables else ()
@@ -44,7 +51,8 @@ def comparison_report(comparison: Comparison, findings: Sequence[Finding], langu
         pictures.append(Section(language.say("memory"), (memory,)))
     folded = derivations(comparison.accounts, language)
     more = [] if folded is None else [Section(None, (folded,))]
-    return Page(language.say("comparison"), (answer, *pictures, *rest, *more), names)
+    apart = measured_apart(attributions, language)
+    return Page(language.say("comparison"), (answer, *pictures, *rest, *apart, *more), names)
 
 
 def _rates(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from nanodyno.analysis.attribution import Attribution
 from nanodyno.analysis.compare import Comparison
 from nanodyno.analysis.findings import Finding
 from nanodyno.analysis.tuning import Tuning
@@ -17,9 +18,10 @@ def demo_report(
     tuning: Tuning | None,
     written: tuple[str, str],
     language: Language,
+    attributions: Sequence[Attribution] = (),
 ) -> Page:
     """`written`: by which run, and the text."""
-    compared = comparison_report(comparison, findings, language)
+    compared = comparison_report(comparison, findings, language, attributions)
     answer, *rest = compared.sections
     name, text = written
     sample = Section(language.say("{name} writes", name=name), (Verbatim(text),))
