@@ -266,3 +266,4 @@ def test_where_evaluations_pulled_the_mfu_down_the_number_of_parameters_tells_th
     assert (found.shape.n_layer, found.shape.n_embd) == (12, 768)
     assert "model-from-count" in codes([found, found])
     assert with_found_shape(replace(poisoned, told_parameters=None)).shape is None
+    assert with_found_shape(replace(poisoned, told_parameters=0)).shape is None

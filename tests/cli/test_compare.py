@@ -41,14 +41,15 @@ def test_a_run_against_itself_shows_no_difference(trained: Nanodyno) -> None:
     assert document["winners"] == {}
 
 
-def test_one_run_is_no_comparison(trained: Nanodyno) -> None:
-    result = trained("compare", "a")
+def test_one_run_is_no_comparison(nanodyno: Nanodyno) -> None:
+    result = nanodyno("compare", "a")
     assert result.exit_code == 2
     assert "two runs at least" in result.output
 
 
-def test_a_run_that_is_not_there_is_named(trained: Nanodyno) -> None:
-    result = trained("compare", "a", "nobody")
+def test_a_run_that_is_not_there_is_named(nanodyno: Nanodyno) -> None:
+    assert nanodyno("import", str(CASE / "train1.log")).exit_code == 0
+    result = nanodyno("compare", "train1", "nobody")
     assert result.exit_code == 2
     assert "nobody" in result.output
 

@@ -6,6 +6,13 @@ from typing import Any
 import pytest
 
 
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The demo's own widths take seconds an evaluation."""
+    monkeypatch.setattr("nanodyno.cli.demo.WIDTHS", {"demo-narrow": 16, "demo-wide": 32})
+    monkeypatch.setattr("nanodyno.cli.demo.SAMPLE_TOKENS", 20)
+
+
 def test_the_demo_trains_two_runs_and_samples_from_the_better_one(
     nanodyno: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -23,7 +30,7 @@ def test_the_demo_trains_two_runs_and_samples_from_the_better_one(
     assert document["better"] == min(losses, key=lambda name: losses[name])
     assert document["sample"].startswith("def ")
     (change,) = document["comparison"]["changes"]
-    assert (change["key"], change["before"], change["after"]) == ("n_embd", 128, 256)
+    assert (change["key"], change["before"], change["after"]) == ("n_embd", 16, 32)
     assert "report: runs/demo.html" in result.stderr
     report = Path("runs/demo.html").read_text(encoding="utf-8")
     assert "<bdi>demo-narrow-1</bdi>" in report

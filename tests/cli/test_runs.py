@@ -191,17 +191,17 @@ def test_a_result_goes_out_and_comes_back_as_the_same_row(trained: Nanodyno, tin
     ("words", "told"),
     [
         (("--export", "x.json"), "one run"),
-        (("--export", "x.json", "small", "small"), "one run"),
-        (("--export", "x.json", "small", "--leaderboard"), "do not go together"),
+        (("--export", "x.json", "train1", "train2"), "one run"),
+        (("--export", "x.json", "train1", "--leaderboard"), "do not go together"),
         (("--watch", "--leaderboard"), "do not go together"),
-        (("--export", "there.txt", "small"), "is no result"),
-        (("--export", "no/where.json", "small"), "cannot write"),
+        (("--export", "there.txt", "train1"), "is no result"),
+        (("--export", "no/where.json", "train1"), "cannot write"),
         (("--export", "x.json", "nobody"), "no run 'nobody'"),
     ],
 )
-def test_an_export_that_cannot_be_is_refused(trained: Nanodyno, words: tuple[str, ...], told: str) -> None:
+def test_an_export_that_cannot_be_is_refused(case: Nanodyno, words: tuple[str, ...], told: str) -> None:
     Path("there.txt").write_text("mine")
-    result = trained("runs", *words)
+    result = case("runs", *words)
     assert (result.exit_code, told in result.stderr) == (2, True)
     assert Path("there.txt").read_text() == "mine"
 

@@ -62,7 +62,7 @@ def fitting_shapes(account: Account) -> list[Fit]:
     Where none explains both, those that explain the number: evaluations may have pulled the MFU down. With
     nanoGPT's vocabulary and no biases unless told otherwise. A block size is needed.
     """
-    told, count = flops_told(account), account.told_parameters
+    told, count = flops_told(account), account.told_parameters or None  # 0.00M is a small model's
     both = _fitting(account, told, count)
     return both if both or told is None else _fitting(account, None, count)
 

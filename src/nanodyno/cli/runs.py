@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def runs(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN]...", help="Only these, by name or path.", show_default=False),
+        typer.Argument(metavar="RUN", help="Only these, by name or path.", show_default=False),
     ] = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Keep the table up to date, with the time left, until Ctrl-C.")

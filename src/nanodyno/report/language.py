@@ -18,8 +18,10 @@ ENVIRONMENT = ("LC_ALL", "LC_MESSAGES", "LANG")
 NO_LANGUAGE = frozenset({"", "c", "posix"})
 UNSPACED = frozenset({"ja", "zh-Hant"})
 OPEN, CLOSE = "\u2068", "\u2069"
-_LATIN = re.compile(r"[-+±~<>]{0,2}[A-Za-z0-9`][!-~±]*(?: [-+±~<>]{0,2}[A-Za-z0-9`(][!-~±]*)*")
-_LOOSE_END = re.compile(r"[.,;:!?(]+$")
+_WORD = r"[-+±~<>]{0,2}[A-Za-z0-9`][!-'*-~±]*"
+_LATIN = re.compile(rf"{_WORD}(?: ?(?:{_WORD}|\([ !-'*-~±]+\)))*")
+"""Words, with what is in brackets only where both of them are Latin's."""
+_LOOSE_END = re.compile(r"[.,;:!?]+$")
 
 
 @dataclass(frozen=True)
@@ -137,13 +139,9 @@ def latin_isolated(text: str) -> str:
 
 
 def _isolate(found: re.Match[str]) -> str:
+    """Marks at the end belong to the sentence."""
     text = _LOOSE_END.sub("", found[0])
-    if text.endswith(")") and text.count(")") > text.count("("):
-        text = text[:-1]
-    if text.count("(") > text.count(")"):  # it opens for what follows: the sentence's own
-        text = text[: text.rindex("(")].rstrip()
-    text = _LOOSE_END.sub("", text)
-    return f"{OPEN}{text}{CLOSE}{_LATIN.sub(_isolate, found[0][len(text) :])}"
+    return f"{OPEN}{text}{CLOSE}{found[0][len(text) :]}"
 
 
 def message(text: str) -> str:
