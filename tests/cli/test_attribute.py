@@ -53,6 +53,22 @@ def test_the_two_recipes_of_the_case_on_a_page_and_as_a_document(faked: Any, nan
     assert len(document["corners"]) == 4
 
 
+def test_a_page_to_open_in_another_language_beside_the_terminals(
+    faked: Any, nanodyno: Run, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    command = ("attribute", "gpt2-384", "gpt2-768", "--lang", "fr")
+    shown = nanodyno(*command, "--html", str(page))
+    assert shown.exit_code == 0, shown.output
+    assert "quel changement a fait quoi" in page.read_text("utf-8").lower()
+    assert "n_embd de 384 à 768" in " ".join(shown.stdout.split())
+    markdown = nanodyno(*command, "--format", "markdown").stdout
+    assert markdown.startswith("## ")
+    faked.asked.clear()
+    refused = nanodyno(*command, "--again", "--html", str(tmp_path / "nowhere" / "page.html"))
+    assert (refused.exit_code, faked.asked) == (2, [])
+
+
 def test_logs_of_another_card_are_measured_here_and_compare_shows_it(faked: Any, nanodyno: Run) -> None:
     for name in ("train2", "train1"):
         log = str(CASE / f"{name}.log")

@@ -61,6 +61,11 @@ def test_numbers_are_rounded_alike_and_marked_as_each_language_does() -> None:
     }
 
 
+def test_an_exponent_is_as_programs_write_it() -> None:
+    assert LANGUAGES["ar"].number(3e-05, "g") == "3e-05"
+    assert LANGUAGES["fr"].number(-1.5e-05, "g") == "-1,5e-05"
+
+
 def test_a_date_is_written_out_but_in_english_as_programs_write_it() -> None:
     moment = datetime(2026, 11, 16, 7, 5, tzinfo=UTC)
     assert ENGLISH.moment(moment) == "2026-11-16 07:05 UTC"

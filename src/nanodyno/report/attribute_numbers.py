@@ -69,9 +69,9 @@ def metric_words(metric: str, language: Language = ENGLISH) -> str:
     return language.say_in("in a sentence", "throughput")
 
 
-def settings_words(settings: Mapping[str, Any], language: Language = ENGLISH) -> str:
-    """As they are typed."""
-    return language.joined([f"{key}={_typed(value)}" for key, value in settings.items()])
+def settings_words(settings: Mapping[str, Any], _: Language = ENGLISH) -> str:
+    """As they are typed, in every language."""
+    return ", ".join(f"{key}={_typed(value)}" for key, value in settings.items())
 
 
 def _typed(value: Any) -> str:

@@ -80,11 +80,12 @@ class Language:
         return self.marks(format(value, how))
 
     def marks(self, figures: str) -> str:
-        """Figures as English writes them (1,234.5) with the marks of this language."""
+        """Figures as English writes them (1,234.5) with the marks of this language, but for an exponent."""
         if self.locale == ENGLISH.locale:
             return figures
         point, comma, minus = symbols(self.locale)
-        return figures.translate({ord("."): point, ord(","): comma, ord("-"): minus})
+        mantissa, e, exponent = figures.partition("e")
+        return mantissa.translate({ord("."): point, ord(","): comma, ord("-"): minus}) + e + exponent
 
     def listed(self, items: Sequence[str]) -> str:
         """a, b and c."""

@@ -18,9 +18,10 @@ OF_THE_WHOLE = frozenset({"difference", "difference-tied", "difference-not-shown
 
 def attribution_report(found: Attribution, language: Language) -> Page:
     findings = attribution_findings(found)
-    answer = [_sentence(words(each, language), language) for each in findings if each.code in OF_THE_WHOLE]
+    told = [words(each, language) for each in findings if each.code in OF_THE_WHOLE]
     if found.interrupted:
-        answer.append(_sentence(stopped_words(language), language))
+        told.append(stopped_words(language))
+    answer = [_sentence(each, found.names, language) for each in told]
     sections = [Section(title_words(found, language), (*answer, *_tiles(found, language)))]
     if found.look.effects.parts:
         shown = (waterfall_figure(found, language), *from_terminal(parts_table(found, language)))
@@ -28,9 +29,9 @@ def attribution_report(found: Attribution, language: Language) -> Page:
     corners = from_terminal(corners_table(found, ROOMY, language))
     sections.append(Section(language.say("every combination"), corners))
     sections += attribution_sections([each for each in findings if each.code not in OF_THE_WHOLE], language)
-    told = tuple(remarks(found, language))
-    if told:
-        sections.append(Section(language.say("to be known"), told))
+    known = tuple(remarks(found, language))
+    if known:
+        sections.append(Section(language.say("to be known"), known))
     return Page(language.say("attribution"), tuple(sections), found.names)
 
 
@@ -51,5 +52,7 @@ def _tiles(found: Attribution, language: Language) -> tuple[Part, ...]:
     return (Tiles(tiles),)
 
 
-def _sentence(text: str, language: Language) -> str:
-    return language.say("{sentence}.", sentence=text[0].upper() + text[1:])
+def _sentence(text: str, names: tuple[str, ...], language: Language) -> str:
+    """Capitalised, but for a name, which is as its user wrote it."""
+    sentence = text if text.startswith(names) else text[0].upper() + text[1:]
+    return language.say("{sentence}.", sentence=sentence)
