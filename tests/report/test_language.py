@@ -89,6 +89,7 @@ def test_latin_in_arabic_is_isolated_with_its_own_signs_but_not_the_sentences() 
     )
     assert arabic.isolated("(7 مقابل 36.4 TFLOP/s): ف") == "(\u20687\u2069 مقابل \u206836.4 TFLOP/s\u2069): ف"
     assert arabic.isolated("بحسب nanoGPT (A100) و") == "بحسب \u2068nanoGPT (A100)\u2069 و"
+    assert arabic.isolated("قدرها 3.269 (من 3) و") == "قدرها \u20683.269\u2069 (من \u20683\u2069) و"
     assert LANGUAGES["fr"].isolated("--lang fr") == "--lang fr"
     assert quantities.percent(0.5, arabic).startswith("50.0")
 

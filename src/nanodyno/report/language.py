@@ -136,7 +136,7 @@ def latin_isolated(text: str) -> str:
 
 
 def _isolate(found: re.Match[str]) -> str:
-    text = _LOOSE_END.sub("", found[0])
+    text = _LOOSE_END.sub("", found[0]).rstrip()
     if text.endswith(")") and text.count(")") > text.count("("):
         text = text[:-1]
     if text.count("(") > text.count(")"):  # it opens for what follows: the sentence's own
