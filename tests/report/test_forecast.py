@@ -13,8 +13,12 @@ from nanodyno.analysis.findings import Finding
 from nanodyno.analysis.forecast import Forecast, Question, forecast
 from nanodyno.analysis.forecast_findings import Foretold, findings_of, lower_of
 from nanodyno.analysis.forecast_plan import Pace
+from nanodyno.report.figures import Band
 from nanodyno.report.forecast import forecast_document, picture, sections
 from nanodyno.report.forecast_words import WORDS, sentence, words
+from nanodyno.report.language import ENGLISH
+from nanodyno.report.page import Page, Tile, Tiles
+from nanodyno.report.pages.forecast import forecast_report
 
 RUN = with_losses(5000)
 PACE = Pace(2.0, 10.0, 200)
@@ -64,6 +68,12 @@ def test_words_leave_no_placeholder_and_no_raw_number(finding: Finding) -> None:
     assert sentence(finding).endswith(".")
 
 
+def test_a_target_that_is_missed_by_a_hair_is_not_told_as_the_same_number() -> None:
+    numbers = {"target": 3.26, "loss": 3.26004, "iterations": 9}
+    told = words(Finding("target-not-reached", "fact", ("a",), numbers))
+    assert told == "a does not reach 3.260 with this schedule: 3.26004 is expected at iteration 9"
+
+
 def test_the_answer_comes_first_and_what_stands_against_it_after() -> None:
     answer, mind = sections(of(RUN, Question(until_loss=2.5, iterations=20_000)))
     assert answer.title is None
@@ -96,6 +106,36 @@ def test_a_run_of_few_losses_is_drawn_without_a_band() -> None:
 
 def _made(account: Account) -> Forecast:
     return forecast(account, Question(), None)
+
+
+def report(account: Account, question: Question) -> Page:
+    made = forecast(account, question, PACE)
+    return forecast_report(Foretold((account,), (made,), findings_of(made, account)), ENGLISH)
+
+
+def test_a_page_to_open_has_a_band_where_there_is_one_and_calls_it_expected() -> None:
+    answer, losses, *_ = report(RUN, Question(until_loss=3.3)).sections
+    (tiles,) = [part for part in answer.parts if isinstance(part, Tiles)]
+    assert [tile.label for tile in tiles.tiles] == ["expected val loss", "tokens", "time from now"]
+    (band,) = losses.parts
+    assert isinstance(band, Band)
+    assert band.target == 3.3
+    assert band.measured.points[-1][0] == 5000
+    assert band.median.points[-1][0] == 10_000
+    assert [each.label for each in band.beside] == ["llm.c 124M (FineWeb)"]
+
+
+def test_a_page_of_a_place_that_was_passed_shows_what_was_measured() -> None:
+    answer, losses, *_ = report(RUN, Question(iterations=3000)).sections
+    (tiles,) = [part for part in answer.parts if isinstance(part, Tiles)]
+    assert tiles.tiles[0] == Tile("val loss", f"{RUN.evals[14].val_loss:.3f}")
+    assert not any(isinstance(part, Band) for part in losses.parts)
+
+
+def test_a_target_far_off_is_left_out_of_the_picture() -> None:
+    (band,) = report(RUN, Question(until_loss=1.0)).sections[1].parts
+    assert isinstance(band, Band)
+    assert band.target is None
 
 
 def test_two_runs_are_drawn_on_common_axes() -> None:

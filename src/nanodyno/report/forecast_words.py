@@ -117,6 +117,8 @@ def words(finding: Finding, language: Language = ENGLISH) -> str:
         name: _shown(name.removesuffix("_0").removesuffix("_1"), value, language)
         for name, value in numbers.items()
     }
+    if finding.code == "target-not-reached" and shown["loss"] == shown["target"]:
+        shown["loss"] = language.number(numbers["loss"], ".5f")  # it misses by less than is shown
     names = {"run": finding.runs[0], "other": finding.runs[-1]}
     return language.tell(WORDS[finding.code], names | shown, finding.numbers)
 

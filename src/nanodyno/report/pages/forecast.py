@@ -39,8 +39,11 @@ def _tiles(made: Forecast, language: Language) -> Tiles:
     interval = language.say(
         "80%: {low} to {high}", low=loss(final.low, language), high=loss(final.high, language)
     )
-    note = "" if made.basis == "ended" else interval
-    label = language.say("train loss") if made.of_train else language.say("val loss")
+    if made.basis == "ended":
+        label, note = language.say("train loss") if made.of_train else language.say("val loss"), ""
+    else:
+        expected = language.say("expected train loss"), language.say("expected val loss")
+        label, note = expected[0] if made.of_train else expected[1], interval
     tiles = [Tile(label, loss(final.median, language), note)]
     if made.tokens is not None:
         tiles.append(Tile(language.say("tokens"), q.count(made.tokens, language)))
@@ -56,7 +59,7 @@ def _picture(made: Forecast, account: Account, language: Language) -> Part:
         return loss_pictures([account], language)
     target = _target(made, made.band)
     return Band(
-        language.say("{run}: its loss so far, and how it may go on", run=made.name),
+        language.say("Loss of {run} so far, and how it may go on", run=made.name),
         language.say(
             "Points are measured. The line is the median of what is expected; four ends in five are to lie "
             "in the band."
