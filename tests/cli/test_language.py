@@ -25,10 +25,10 @@ def case(nanodyno: Nanodyno) -> Nanodyno:
 
 def test_the_case_is_answered_in_the_language_that_is_asked_for(case: Nanodyno) -> None:
     answers = {
-        "fr": "train1 traite 58,1\u202f% de tokens par seconde de moins que train2",
+        "fr": "train1 traite 58,1\u202f% de tokens en moins par seconde que train2",
         "zh-Hant": "train1 每秒處理的 token 數比 train2 少 58.1%",
         "ja": "train1 は train2 より毎秒のトークン数が 58.1% 少ない",
-        "hi": "train1 हर सेकंड train2 से 58.1% कम टोकन ट्रेन करता है",
+        "hi": "train1 हर सेकंड train2 से 58.1% कम टोकन प्रोसेस करता है",
         "ar": "يعالج train1 في الثانية توكنات أقل من train2 بنسبة 58.1%",
         "en": "train1 trains 58.1% fewer tokens per second than train2",
     }
@@ -65,11 +65,11 @@ def test_markdown_from_the_right_keeps_latin_in_its_own_direction(case: Nanodyno
 
 
 def test_a_terminal_without_the_letters_gets_english(case: Nanodyno) -> None:
-    command = [sys.executable, "-m", "nanodyno", "compare", "train2", "train1", "--markdown", "--lang", "ja"]
+    command = [sys.executable, "-m", "nanodyno", "compare", "train2", "train1", "--lang", "ja"]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     assert "has no letters for ja" in done.stderr
-    assert "## side by side" in done.stdout
+    assert "side by side" in done.stdout
     assert case("compare", "train2", "train1").exit_code == 0
 
 

@@ -86,7 +86,15 @@ def test_plan_writes_its_page(nanodyno: Nanodyno, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [("compare", "a", "b"), ("plan", "gpt2-768"), ("show", "a"), ("tune", "demo"), ("demo",)]
+    "command",
+    [
+        ("compare", "a", "b"),
+        ("forecast", "a"),
+        ("plan", "gpt2-768"),
+        ("show", "a"),
+        ("tune", "demo"),
+        ("demo",),
+    ],
 )
 def test_a_place_that_cannot_be_written_is_refused_before_the_work(
     nanodyno: Nanodyno, tmp_path: Path, command: tuple[str, ...]

@@ -16,7 +16,14 @@ from babel.messages.pofile import read_po
 from nanodyno.analysis.findings import Code
 from nanodyno.cli.options import Lang
 from nanodyno.records.probe import DisturbanceCode
-from nanodyno.report import attribute_words, disturbances, doctor_words, finding_words, tune_words
+from nanodyno.report import (
+    attribute_words,
+    disturbances,
+    doctor_words,
+    finding_words,
+    forecast_words,
+    tune_words,
+)
 from nanodyno.report.catalogue import translations
 from nanodyno.report.language import ENGLISH, LANGUAGES, Language, Plural
 
@@ -136,16 +143,16 @@ def test_no_english_is_left_over(language: Language) -> None:
 
 
 def test_every_code_of_a_finding_has_words() -> None:
-    worded = [*finding_words.WORDS, *finding_words.COMPOSED, *tune_words.WORDS, *doctor_words.WORDS]
-    worded += attribute_words.WORDS
+    worded = [*finding_words.WORDS, *finding_words.COMPOSED, *forecast_words.WORDS, *attribute_words.WORDS]
+    worded += [*tune_words.WORDS, *doctor_words.WORDS]
     assert sorted(worded) == sorted(get_args(Code))
     assert set(disturbances.WORDS) == set(get_args(DisturbanceCode))
 
 
 @each_language
 def test_every_code_is_worded_in_it(language: Language) -> None:
-    tables = [finding_words.WORDS, tune_words.WORDS, attribute_words.WORDS, disturbances.WORDS]
-    told = [words for table in tables for words in table.values()]
+    tables = (finding_words.WORDS, forecast_words.WORDS, tune_words.WORDS, attribute_words.WORDS)
+    told = [words for table in (*tables, disturbances.WORDS) for words in table.values()]
     told += [words for what, how in doctor_words.WORDS.values() for words in (what, how) if words]
     catalogue = translations(language.locale)
     for words in told:

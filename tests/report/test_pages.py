@@ -10,6 +10,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from tests.analysis.accounts import AFTER, BEFORE
+from tests.report.test_forecast import FOUND
 
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.budget import Budget
@@ -25,6 +26,7 @@ from nanodyno.experiments.wish import Wish
 from nanodyno.report.attribute import attribution_page, measured_apart
 from nanodyno.report.compare import comparison_page
 from nanodyno.report.doctor import doctor_page
+from nanodyno.report.forecast import sections
 from nanodyno.report.language import ENGLISH, LANGUAGES, Language
 from nanodyno.report.page import to_terminal
 from nanodyno.report.plan import plan_page
@@ -76,6 +78,7 @@ def pages(
     def make(language: Language) -> list[str]:
         return [
             shown(to_terminal(comparison_page(comparison, conclusions(comparison), language))),
+            shown(to_terminal(sections(FOUND, language))),
             shown(tune_page(tuning, "gpt2", WIDTH, language)),
             shown(plan_page(plan, Source("gpt2"), WIDTH, language)),
             *(shown(attribution_page(each, WIDTH, language)) for each in attributed),

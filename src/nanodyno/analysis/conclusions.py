@@ -11,8 +11,9 @@ from nanodyno.analysis.account import GPT2_VOCABULARY, Account, account_of
 from nanodyno.analysis.audit import audit, with_found_shape
 from nanodyno.analysis.changes import Change, Changes
 from nanodyno.analysis.compare import CLOSE, Comparison, compare, named_apart
-from nanodyno.analysis.curves import LossAt, LossesAt, is_apart, losses_at_equal
+from nanodyno.analysis.curves import LossAt, LossesAt, are_of_other_text, is_apart, losses_at_equal
 from nanodyno.analysis.findings import Code, Finding, Number, Severity
+from nanodyno.analysis.forecast_findings import ends_of
 from nanodyno.records.store import Run
 
 TOKENS_TO_REACH = 10e9
@@ -24,7 +25,7 @@ SPLIT = ("batch_size", "gradient_accumulation_steps")
 def compared_runs(runs: Sequence[Run]) -> tuple[Comparison, tuple[Finding, ...]]:
     """Of runs as they are on disk; the first is the reference."""
     comparison = compare(named_apart([with_found_shape(account_of(run)) for run in runs]))
-    return comparison, conclusions(comparison)
+    return comparison, (*conclusions(comparison), *ends_of(comparison.accounts))
 
 
 def conclusions(comparison: Comparison) -> tuple[Finding, ...]:
@@ -175,7 +176,7 @@ def _of_losses(one: Account, other: Account, changes: Changes) -> Iterator[Findi
         return
     losses = found.losses[one.name], found.losses[other.name]
     kinds = {each.kind for each in changes.changed}
-    if "data" in kinds or _are_of_other_text(one, other):
+    if "data" in kinds or are_of_other_text(one, other):
         yield _of((one, other), "losses-on-other-data", "caution", **_difference(found, losses))
     elif "model" in kinds and len(_units(changes.that_move("loss"))) > 1:
         yield _of((one, other), "losses-of-different-models", "caution", **_difference(found, losses))
@@ -194,13 +195,6 @@ def _of_losses(one: Account, other: Account, changes: Changes) -> Iterator[Findi
         code = "losses-apart" if is_apart(*losses) else "losses-within-noise"
         severity: Severity = "fact" if code == "losses-apart" else "caution"
         yield _of((one, other), code, severity, **_difference(found, losses))
-
-
-def _are_of_other_text(one: Account, other: Account) -> bool:
-    """By what both tell of it: files of one name may differ."""
-    if one.data is not None and other.data is not None:
-        return one.data.fingerprint != other.data.fingerprint
-    return None not in (one.vocabulary, other.vocabulary) and one.vocabulary != other.vocabulary
 
 
 def _difference(found: LossesAt, losses: tuple[LossAt, LossAt]) -> dict[str, Number]:

@@ -147,3 +147,10 @@ def _value(curve: Sequence[tuple[float, float]], at: float) -> float | None:
 
 def _place(x: float) -> float:
     return math.log1p(x)
+
+
+def are_of_other_text(one: Account, other: Account) -> bool:
+    """By what both tell of it: files of one name may differ."""
+    if one.data is not None and other.data is not None:
+        return one.data.fingerprint != other.data.fingerprint
+    return None not in (one.vocabulary, other.vocabulary) and one.vocabulary != other.vocabulary

@@ -55,7 +55,7 @@ def import_log(  # noqa: PLR0913 - one parameter per option
         command=("nanodyno", *sys.argv[1:]),
         config=config,
         gpu=gpu,
-        settings=_settings(set_ or []),
+        settings=settings_of(set_ or []),
         replace=replace,
     )
     console = console_for(json)
@@ -84,7 +84,7 @@ def _name(name: str | None, files: list[Path]) -> str:
     return name
 
 
-def _settings(words: list[str]) -> dict[str, bool | int | float | str | None]:
+def settings_of(words: list[str]) -> dict[str, bool | int | float | str | None]:
     """--set key=value, as train takes --key=value."""
     from nanodyno.recipes import parse_overrides
 

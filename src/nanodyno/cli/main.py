@@ -15,6 +15,7 @@ from nanodyno.cli.attribute import attribute
 from nanodyno.cli.compare import compare
 from nanodyno.cli.demo import demo
 from nanodyno.cli.doctor import doctor
+from nanodyno.cli.forecast import forecast
 from nanodyno.cli.importing import import_log
 from nanodyno.cli.options import INTERRUPTED
 from nanodyno.cli.plan import plan
@@ -98,6 +99,7 @@ app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
     no_args_is_help=True,
 )(attribute)
+app.command(no_args_is_help=True)(forecast)
 app.command(no_args_is_help=True)(sample)
 
 

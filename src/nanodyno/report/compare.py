@@ -11,6 +11,8 @@ from nanodyno.report import quantities as q
 from nanodyno.report.behind import numbers_table
 from nanodyno.report.finding_numbers import place
 from nanodyno.report.finding_words import words
+from nanodyno.report.forecast_words import ENDS
+from nanodyno.report.forecast_words import sentence as sentence_of_end
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.page import Points, Section, Table
 
@@ -84,7 +86,8 @@ def comparison_page(
     several = len(names) > 2
     told = answering(findings)
     answer = tuple(_sentence(each, several, language) for each in told)
-    rest = [each for each in findings if each not in told]
+    ends = [each for each in findings if each.code in ENDS]
+    rest = [each for each in findings if each not in told and each not in ends]
     sections = [Section(language.listed(names) if len(names) == 2 else language.joined(names), answer)]
     sections += [
         Section(
@@ -97,6 +100,12 @@ def comparison_page(
         if changes.changed
     ]
     sections.append(Section(language.say("side by side"), (_metrics_table(comparison, language),)))
+    if ends:
+        sections.append(
+            Section(
+                language.say("where they will end"), tuple(sentence_of_end(each, language) for each in ends)
+            )
+        )
     for severity, title in SEVERITIES:
         found = [each for each in rest if each.severity == severity]
         if found:

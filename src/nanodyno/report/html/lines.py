@@ -16,6 +16,8 @@ BEGINNING = 0.04
 """Of the x axis: the fall from an untrained loss is let run out of the picture, so that the rest is seen."""
 LONG_BEGINNING = 0.2
 """Of a forecast, where the end is what is looked at."""
+RAISED = 13.0
+"""Pixels: where what was measured ends, the line of what is expected begins."""
 STRETCH = 3.0
 """How far above the usual values the picture goes, in their range; what is higher is marked at its edge."""
 
@@ -57,7 +59,9 @@ def draw_band(figure: Band, width: float, key: str) -> Drawing:
         content.append(line(frame.x.begin, at, frame.x.end, at, "limit"))
         content.append(text(figure.target_label, frame.x.begin + 6, at - 5, "name"))
     if not space.is_narrow:
-        ends = _ends(series, frame)
+        measured = [figure.measured] if figure.measured.points else []
+        ends = _ends([each for each in series if each not in measured], frame)
+        ends += [replace(each, y=each.y - RAISED) for each in _ends(measured, frame)]
         if places:
             middle = frame.y.within((figure.median.points[-1][1] + high[-1]) / 2)
             ends.append(Label(figure.band_label, frame.x.at(places[-1]), middle - 14, "quiet"))
