@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from nanodyno.experiments.tune import Bench
+from nanodyno.report.attribute_numbers import turn_words
+from nanodyno.report.language import LANGUAGES
 
 Run = Callable[..., Any]
 CASE = Path(__file__).parents[1] / "case"
@@ -60,8 +62,12 @@ def test_a_page_to_open_in_another_language_beside_the_terminals(
     command = ("attribute", "gpt2-384", "gpt2-768", "--lang", "fr")
     shown = nanodyno(*command, "--html", str(page))
     assert shown.exit_code == 0, shown.output
-    assert "quel changement a fait quoi" in page.read_text("utf-8").lower()
-    assert "n_embd de 384 à 768" in " ".join(shown.stdout.split())
+    french = LANGUAGES["fr"]
+    assert '<html lang="fr"' in page.read_text("utf-8")
+    assert french.say("which change did what") in page.read_text("utf-8").lower()
+    told = " ".join(shown.stdout.split())
+    assert turn_words("n_embd", 384, 768, french) in told
+    assert french.say("what was found") in told
     markdown = nanodyno(*command, "--format", "markdown").stdout
     assert markdown.startswith("## ")
     faked.asked.clear()

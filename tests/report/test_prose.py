@@ -2,6 +2,7 @@ import io
 
 import pytest
 from rich.console import Console, Group
+from rich.table import Table
 
 from nanodyno.report.prose import NEVER_FIRST, NEVER_LAST, Prose, width_of
 
@@ -44,3 +45,15 @@ def test_a_number_in_french_stays_with_its_unit() -> None:
 @pytest.mark.parametrize(("text", "cells"), [("की", 2), ("क्", 1), ("記憶", 4), ("خيطًا", 4), ("abc", 3)])
 def test_vowel_signs_that_stand_beside_a_letter_have_a_cell_of_their_own(text: str, cells: int) -> None:
     assert width_of(text) == cells
+
+
+def test_a_cell_that_is_flush_right_is_so_in_every_script() -> None:
+    """An Arabic minus has a mark of no width before it."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(justify="right", width=8)
+    for text in ("-39.3%", "\u200e-39.3%", "未測定"):
+        table.add_row(Prose(text))
+    console = Console(file=io.StringIO(), width=40)
+    console.print(table)
+    shown = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert [line.rstrip(" ") for line in shown] == ["  -39.3%", "  \u200e-39.3%", "  未測定"]

@@ -44,6 +44,8 @@ class Prose(Text):
             lines.extend(line.divide(_breaks(line.plain, width)))
         for line in lines:
             line.rstrip()
+        if justify == "right":
+            lines.justify(console, width, justify=justify)
         return lines
 
     def __rich_measure__(self, console: Console, options: object) -> Measurement:
