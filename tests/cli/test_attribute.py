@@ -19,6 +19,12 @@ TINY = [
 ]  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is measured here is kept, and other tests compare the same pair."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
 @pytest.fixture
 def faked(tunings: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Wider is slower by its square root, and a micro-batch of 8 by a tenth."""

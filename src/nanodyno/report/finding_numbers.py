@@ -103,7 +103,7 @@ _FORMATS: dict[str, Format] = {
     "flops_per_second": q.flop_rate,
     "flops_per_token": _megaflops,
     "guessing": _in(".2f"),
-    "hours": _in(".1f"),
+    "hours": _in(",.1f"),
     "law": _in(".3f"),
     "longest_seconds": q.duration,
     "loss": _in(".4f"),

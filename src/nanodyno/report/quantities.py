@@ -92,7 +92,10 @@ def duration(seconds: float | None, language: Language = ENGLISH) -> str:
         rounded = round(seconds / small_size) * small_size
         if rounded >= size:
             big, small = rounded // size, rounded % size // small_size
-            return language.say(words, big=language.number(big, "d"), small=f"{small:02d}")
+            digits = (
+                f"{small:02d}" if language is ENGLISH else str(small)
+            )  # elsewhere nobody writes a 0 there
+            return language.say(words, big=language.number(big, "d"), small=digits)
     return of_unit(language.number(seconds, ".0f"), "s", language)
 
 
