@@ -5,16 +5,14 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
 from nanodyno.analysis.asking import Stage
 from nanodyno.analysis.probes import summarise_probe
 from nanodyno.analysis.tuning import Asked, Heard, TuneEvent
 from nanodyno.records.probe import Failed, Measured, OutOfMemory, ProbeProgress, ProbeResult
 from nanodyno.report import quantities
+from nanodyno.report.budgeted import BudgetLine
 from nanodyno.report.language import ENGLISH, Language, message
-from nanodyno.report.probing import progress_words
 from nanodyno.report.progress import say
 
 STAGES: dict[Stage, str] = {
@@ -65,31 +63,17 @@ class LiveTuning(PlainTuning):
         self, console: Console, budget_seconds: float, language: Language, clock: Callable[[], float]
     ) -> None:
         super().__init__(console, language)
-        self._budget = budget_seconds
-        self._clock = clock
-        self._began = clock()
-        self._spent_before = 0.0
-        self._where = ""
-        self._live = Live(console=console, transient=True, refresh_per_second=4)
-        self._live.start()
+        self._line = BudgetLine(console, budget_seconds, language, clock)
 
     def __call__(self, event: TuneEvent) -> None:
         super().__call__(event)
         if isinstance(event, Asked):
-            self._spent_before, self._began = event.spent_seconds, self._clock()
-            self._where = asked_words(event, self._language)
+            self._line.enter(asked_words(event, self._language), event.spent_seconds)
         elif isinstance(event, ProbeProgress):
-            spent = self._spent_before + self._clock() - self._began
-            times = self._language.say(
-                "{spent} of {budget}",
-                spent=quantities.clock(spent, self._language),
-                budget=quantities.clock(self._budget, self._language),
-            )
-            words = f"{times}  {self._where}: {progress_words(event, 1, self._language)}"
-            self._live.update(Text(words, overflow="ellipsis", no_wrap=True))
+            self._line.show(event)
 
     def close(self) -> None:
-        self._live.stop()
+        self._line.close()
 
 
 def asked_words(asked: Asked, language: Language) -> str:
