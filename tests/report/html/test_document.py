@@ -176,3 +176,10 @@ def luminance(colour: str) -> float:
 def test_contrast_is_reckoned_as_wcag_does() -> None:
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
+
+
+def test_what_an_arabic_and_is_written_onto_is_code_or_a_name_all_the_same() -> None:
+    said = Section("run_a وrun_b", ("كلٌّ من n_embd وbatch_size",))
+    page = to_html(Page("k", (said,), ("run_a", "run_b")), LANGUAGES["ar"], NOW)
+    assert "<bdi>run_a</bdi> و<bdi>run_b</bdi>" in page
+    assert "<code>n_embd</code> و<code>batch_size</code>" in page

@@ -30,8 +30,12 @@ from nanodyno.report.page import (
 ALONE = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
 """What a browser is to hold the page to: it loads nothing."""
 _CODE = re.compile(
-    r"`([^`]+)`|(?<![\w-])(--?[a-z][\w-]*(?:=[^\s,;)]+)?|[a-z]+(?:_[a-z0-9]+)+(?:=[^\s,;)]+)?)(?![\w])"
+    r"`([^`]+)`"
+    r"|(?<![A-Za-z0-9_-])(--?[a-z][\w-]*(?:=[^\s,;)]+)?|[a-z]+(?:_[a-z0-9]+)+(?:=[^\s,;)]+)?)(?![A-Za-z0-9_])"
 )
+"""Letters of other scripts may touch it: in Arabic, "and" is written onto the next word."""
+_LETTER_BEFORE = r"(?<![^\Wو])"
+"""A word's other than that "and"."""
 
 
 def to_html(page: Page, language: Language, made_at: datetime) -> str:
@@ -64,7 +68,7 @@ class _Writer:
         self._numbers = count(1)
         listed = sorted({name for name in names if name}, key=len, reverse=True)
         pattern = "|".join(map(re.escape, listed))
-        self._names = re.compile(rf"(?<!\w)(?:{pattern})(?!\w)") if pattern else None
+        self._names = re.compile(rf"{_LETTER_BEFORE}(?:{pattern})(?!\w)") if pattern else None
 
     def answer(self, section: Section) -> str:
         title = f"<h1>{self.words(section.title or '')}</h1>"
