@@ -49,7 +49,7 @@ def main() -> int:
     config = build_config(override(load_settings(given.config), changes | parse_overrides(settings)).values)
     limit = tuned["memory_limit_bytes"]
     if limit is not None and tuned["machine"]["device_type"] == "cuda":
-        limit_memory(torch.device("cuda"), limit - tuned["context_bytes"])
+        limit_memory(torch.device("cuda", torch.cuda.current_device()), limit - tuned["context_bytes"])
     with tempfile.TemporaryDirectory(dir=Path()) as folder:
         place = Path(folder) / "run"
         run_training(Job(config, "kept", place), lambda _: None)

@@ -25,7 +25,7 @@ NEAR = 0.05
 FINALISTS = 4
 GOOD_SIZES, MOST_VARIANTS = 2, 8
 """At how many micro-batches other switches are tried, and how many of them."""
-FEWEST_ROUNDS = 3
+FEWEST_ROUNDS = 4
 """Of the final: for fewer there are fewer finalists."""
 FINAL = Budget(looks=(4, 8))
 
