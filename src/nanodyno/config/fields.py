@@ -1,10 +1,13 @@
 # pyright: strict
 """Every setting of a run: its type, its range, its default and one line on what it does."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from nanodyno.config.shape import OF_THE_BLOCK, OF_THE_START, ModelShape
 
 IGNORED_KEYS = frozenset({"always_save_checkpoint", "backend"})
 VOCABULARY_MULTIPLE = 64
@@ -13,6 +16,7 @@ DEVICES = r"auto|cpu|mps|cuda(:[0-9]{1,4})?"
 LARGEST = 2**63 - 1
 DEFAULT_ACCUMULATION = 40
 DEFAULT_EVAL_TOKENS = 1_048_576
+OF_THE_UPDATE = ("optimizer", "embedding_lr", "cautious_decay")
 STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 
 
@@ -39,29 +43,15 @@ _Share = Annotated[float, Field(gt=0, le=1), _Means("a number above 0 and at mos
 _Switch = Annotated[bool, _Means("true or false")]
 _Text = Annotated[str, Field(min_length=1), _Means("text that is not empty")]
 _MaybeText = Annotated[_Text | None, _Means("text that is not empty")]
+_MaybePositive = Annotated[_Positive | None, _Means("a number above 0")]
+_Pattern = Annotated[
+    str, Field(pattern="^[SL]+$", max_length=64), _Means('letters S (window) and L (all before), like "SSSL"')
+]
 _Device = Annotated[
     str,
     Field(pattern=f"^({DEVICES})$"),
     _Means('"auto", "cpu", "cuda", "cuda:N" or "mps"'),
 ]
-
-
-@dataclass(frozen=True)
-class ModelShape:
-    """What the model is made of once its vocabulary is known."""
-
-    n_layer: int
-    n_head: int
-    n_embd: int
-    block_size: int
-    vocab_size: int
-    bias: bool
-    dropout: float
-    gelu: Literal["exact", "tanh"]
-
-    @property
-    def head_size(self) -> int:
-        return self.n_embd // self.n_head
 
 
 class RunConfig(BaseModel):
@@ -81,6 +71,40 @@ class RunConfig(BaseModel):
     dropout: _BelowOne = Field(default=0.0, description="share of activations dropped; 0 for pretraining")
     gelu: Literal["exact", "tanh"] = Field(
         default="exact", description="exact is nanoGPT's, tanh is GPT-2's as published"
+    )
+
+    # the modern block: each is GPT-2's own by default
+    positions: Literal["learned", "rope"] = Field(
+        default="learned", description="rope turns queries and keys by their position, without a table"
+    )
+    rope_base: _Positive = Field(default=10_000.0, description="how slowly the slowest pair of rope turns")
+    norm: Literal["layer", "rms"] = Field(default="layer", description="rms subtracts no mean, has no bias")
+    activation: Literal["gelu", "relu2"] = Field(default="gelu", description="relu2 is ReLU squared")
+    qk_norm: _Switch = Field(default=False, description="RMS norm of queries and keys, without weights")
+    n_kv_head: _MaybeCount = Field(
+        default=None,
+        description="heads of keys and values, fewer than n_head to share them (default: n_head)",
+    )
+    window: _MaybeCount = Field(
+        default=None, description="positions that attention looks at, itself included (default: all)"
+    )
+    window_pattern: _Pattern = Field(
+        default="SSSL", description="blocks with the window (S) and without (L), repeated over the blocks"
+    )
+    value_embeddings: _Natural = Field(
+        default=0,
+        description="tables of token embeddings mixed into attention's values, each shared by one of the "
+        "first and one of the last blocks; at most n_layer / 2",
+    )
+    untied_head: _Switch = Field(default=False, description="an output head of its own")
+    logit_softcap: _MaybePositive = Field(
+        default=None, description="logits become cap * tanh(logits / cap) (default: none)"
+    )
+    zero_init: _Switch = Field(
+        default=False, description="what writes into the residual stream, and an untied head, begin at zero"
+    )
+    embedding_init: _Positive = Field(
+        default=0.02, description="standard deviation of the token embedding at the start"
     )
 
     # batch
@@ -109,6 +133,21 @@ class RunConfig(BaseModel):
     )
     wsd_decay_fraction: _Share = Field(
         default=0.2, description="share of lr_decay_iters that wsd spends decaying"
+    )
+    optimizer: Literal["adamw", "muon"] = Field(
+        default="adamw", description="muon takes the blocks' matrices, and AdamW the rest"
+    )
+    muon_lr: _MaybePositive = Field(
+        default=None,
+        description="peak for Muon's matrices, whose step has a root mean square of 0.2 times it, about "
+        "AdamW's (default: learning_rate)",
+    )
+    muon_momentum: _BelowOne = Field(default=0.95, description="Muon's momentum (Nesterov's)")
+    embedding_lr: _MaybePositive = Field(
+        default=None, description="peak for token and value embeddings (default: learning_rate)"
+    )
+    cautious_decay: _Switch = Field(
+        default=False, description="weight decay only where the update goes the same way"
     )
 
     # data
@@ -220,7 +259,19 @@ class RunConfig(BaseModel):
             bias=self.bias,
             dropout=self.dropout,
             gelu=self.gelu,
+            **{key: getattr(self, key) for key in (*OF_THE_START, *OF_THE_BLOCK)},
         )
+
+    @property
+    def beyond_gpt2(self) -> str | None:
+        """The first setting that the kernels by hand do not know: a part of the model, or of its update."""
+        return self.beyond_gpt2_of(dict(self))
+
+    @classmethod
+    def beyond_gpt2_of(cls, values: Mapping[str, object]) -> str | None:
+        fields = {key: cls.model_fields[key].default for key in (*OF_THE_BLOCK, *OF_THE_UPDATE)}
+        there = (key for key, default in fields.items() if values.get(key, default) != default)
+        return next((f"{key}={values[key]}" for key in there), None)
 
 
 def accepted(key: str) -> str:
