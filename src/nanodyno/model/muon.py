@@ -2,8 +2,8 @@
 
 torch.optim.Muon takes one matrix after the other, each in some thirty launches, and q, k and v as one; here
 they are apart, and a Newton-Schulz step is three batched products for the whole model's matrices of a shape.
-Its arithmetic is torch's: momentum, Nesterov, bf16 Newton-Schulz, and the scale 0.2 sqrt(longer side), which
-gives a step the root mean square that AdamW's has (Liu and others 2025).
+Its arithmetic is torch's: momentum, Nesterov, Newton-Schulz (in bf16 on a card), and the scale 0.2
+sqrt(longer side), which gives a step the root mean square that AdamW's has (Liu and others 2025).
 """
 
 import math
@@ -49,7 +49,10 @@ def _stepped(
     compiled step outlives them."""
     beta, learning_rate, decay = rates.unbind()
     momentum = momentum_NRC.lerp(gradients_NRC, 1 - beta)
-    update = orthogonalised(gradients_NRC.lerp(momentum, beta).bfloat16()).to(weights_NRC.dtype)
+    update = gradients_NRC.lerp(momentum, beta)
+    if update.device.type == "cuda":  # elsewhere bf16 is no faster, and some CPUs have it in name only
+        update = update.bfloat16()
+    update = orthogonalised(update).to(weights_NRC.dtype)
     weights = cautiously_decayed(weights_NRC, update, decay) if cautious else weights_NRC * (1 - decay)
     return weights - learning_rate * update, momentum
 

@@ -27,6 +27,7 @@ MOVES: dict[Kind, tuple[str, str]] = {
     "model": ("work per token, memory, speed, loss", "-"),
     "split": ("memory, and how well the card is filled", "tokens per update, loss (but for rounding)"),
     "batch": ("updates per token, loss", "work per token"),
+    "optimiser": ("loss, memory, the time of an update", "work per token"),
     "learning": ("loss", "speed, memory"),
     "speed": ("speed, memory", "loss (but for rounding)"),
     "precision": ("speed, memory, loss a little", "work per token"),

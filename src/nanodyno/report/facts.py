@@ -12,7 +12,7 @@ from nanodyno.records.store import Run
 from nanodyno.records.types import SplitRecord
 from nanodyno.report import quantities
 from nanodyno.report.state import STYLES, state_words
-from nanodyno.report.words import SKIPPED, arithmetic_words, batch_words, device_words, times
+from nanodyno.report.words import SKIPPED, arithmetic_words, batch_words, beyond_words, device_words, times
 
 MOST_NAMED = 8
 """Of a list of iterations: a run that was resumed a hundred times is told by the latest."""
@@ -49,6 +49,7 @@ def fact_rows(run: Run, summary: Summary) -> Rows:
             f"{shape.n_head} heads, "
             f"context {shape.block_size}, vocabulary {shape.vocab_size}",
         ),
+        *(("beyond GPT-2", words) for words in [beyond_words(record.config)] if words),
         ("batch", batch_words(record)),
         (
             "data",

@@ -71,29 +71,39 @@ def candidates_table(plan: Plan) -> Table:
 
 
 def _remarks(plan: Plan) -> list[str]:
-    remarks: list[str] = []
-    name, card = plan.target.name, plan.target.card
-    if name is None:
-        remarks.append("no card is meant: a recent one is assumed; --gpu NAME predicts the speed too")
-    elif plan.basis == "ceilings":
-        remarks.append(
-            f"rates of an {REFERENCE} as it trains, scaled by what `nanodyno doctor` measured on this card; "
-            "`nanodyno probe` measures a config itself"
-        )
-    elif card is None:
-        remarks.append(f"{name} is not in the table of cards: `nanodyno doctor` measures it")
-    elif not plan.verified and card.name == REFERENCE:
-        remarks.append(f"unverified: {name} was measured in bfloat16, and this is {plan.asked.setup.dtype}")
-    elif not plan.verified:
-        remarks.append(
-            f"unverified: rates of an {REFERENCE}, scaled by {name}'s datasheet peak and bandwidth; where "
-            "such a card is, `nanodyno doctor` measures it"
-        )
-    if card is None and plan.advice:
+    remarks = _remarks_on_rates(plan)
+    if plan.target.card is None and plan.advice:
         remarks.append(f"what a switch costs in time is predicted for an {REFERENCE}")
+    if not plan.asked.setup.known_by_hand:
+        remarks.append(
+            "unverified: what is not plain GPT-2 with AdamW is counted, and was measured on no card"
+        )
     if plan.asked.setup.fp8:
         remarks.append("fp8 is there from Ada and Hopper on; training refuses it on an older card")
     return remarks
+
+
+def _remarks_on_rates(plan: Plan) -> list[str]:
+    name, card = plan.target.name, plan.target.card
+    if name is None:
+        return ["no card is meant: a recent one is assumed; --gpu NAME predicts the speed too"]
+    if plan.basis == "ceilings":
+        return [
+            f"rates of an {REFERENCE} as it trains, scaled by what `nanodyno doctor` measured on this card; "
+            "`nanodyno probe` measures a config itself"
+        ]
+    if card is None:
+        return [f"{name} is not in the table of cards: `nanodyno doctor` measures it"]
+    if plan.verified:
+        return []
+    if card.name == REFERENCE:
+        dtype = plan.asked.setup.dtype
+        is_other = dtype != "bfloat16"
+        return [f"unverified: {name} was measured in bfloat16, and this is {dtype}"] if is_other else []
+    return [
+        f"unverified: rates of an {REFERENCE}, scaled by {name}'s datasheet peak and bandwidth; where "
+        "such a card is, `nanodyno doctor` measures it"
+    ]
 
 
 def plan_document(plan: Plan, source: Source) -> dict[str, object]:

@@ -28,6 +28,7 @@ SKIPPED: Mapping[Skipped, str] = {
     "loss-spike": "loss spike",
     "norm-spike": "gradient spike",
 }
+EMBEDDING_INIT = RunConfig.model_fields["embedding_init"].default
 STOPPED: Mapping[StopReason, str] = {
     "interrupted": "by Ctrl-C",
     "terminated": "by SIGTERM",
@@ -45,12 +46,36 @@ def header(started: Started, ceilings: Ceilings | None = None) -> list[str]:
     return [
         f"run {started.folder}: {size} parameters, {shape.n_layer} layers of {shape.n_embd}, "
         f"{shape.n_head} heads, context {shape.block_size}{resumed}",
+        *(f"beyond GPT-2: {words}" for words in [beyond_words(config)] if words),
         f"on {device_words(record)}: {arithmetic_words(record.arithmetic, config)}; "
         f"{known_words(record, ceilings)}",
         f"data {record.data.dataset}: {quantities.count(record.data.train_tokens)} train tokens; "
         f"{batch_words(record)}; {evaluation_words(record)}",
         *record.notes,
     ]
+
+
+def beyond_words(config: RunConfig) -> str:
+    """`rope, rms norm, 4 heads of keys and values, Muon`; empty for plain GPT-2 with AdamW."""
+    cap, window, tables = config.logit_softcap, config.window, config.value_embeddings
+    shared = config.n_kv_head not in (None, config.n_head)
+    parts = {
+        "rope": config.positions == "rope",
+        "RMS norm": config.norm == "rms",
+        "ReLU squared": config.activation == "relu2",
+        "QK norm": config.qk_norm,
+        f"{config.n_kv_head} heads of keys and values": shared,
+        f"a window of {window} ({config.window_pattern})": window is not None,
+        f"value embeddings ({tables})": tables > 0,
+        "an untied head": config.untied_head,
+        f"logits capped at {cap:g}" if cap else "": cap is not None,
+        "zero-initialised projections": config.zero_init,
+        f"embedding from {config.embedding_init:g}": config.embedding_init != EMBEDDING_INIT,
+        f"Muon at {config.muon_lr or config.learning_rate:.2e}": config.optimizer == "muon",
+        f"embeddings at {config.embedding_lr or 0:.2e}": config.embedding_lr is not None,
+        "cautious decay": config.cautious_decay,
+    }
+    return ", ".join(words for words, there in parts.items() if there)
 
 
 def known_words(record: RunRecord, ceilings: Ceilings | None) -> str:
