@@ -1,8 +1,9 @@
 """What each part of the modern block brings at equal tokens, alone and with all others: val loss by seed.
 
-    python benchmarks/modern_block.py                      # bytes of the embedded corpus, a small model, a CPU
+    python benchmarks/modern_block.py                  # bytes of the embedded corpus, a small model, a CPU
     python benchmarks/modern_block.py --only plain muon all --seeds 5 --iters 400 [--KEY=VALUE ...]
-    python benchmarks/modern_block.py --n_layer=12 --n_embd=768 --device=cuda --tokenizer=gpt2 --block_size=1024
+    python benchmarks/modern_block.py --n_layer=12 --n_embd=768 --n_head=12 --block_size=1024 \\
+        --batch_size=64 --learning_rate=1e-3 --dataset=DIR --compile=True    # on a card
 
 Every part keeps the plain run's learning rate and everything else: none of them was tuned, and a part may do
 better with settings of its own. The difference to plain is taken seed by seed, since a seed also means the

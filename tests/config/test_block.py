@@ -48,7 +48,7 @@ def test_every_part_alone_makes_another_model(key: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("key", "value"), [("optimizer", "muon"), ("embedding_lr", 0.1), ("cautious_decay", True)]
 )
-def test_another_update_is_beyond_the_fused_kernels_and_leaves_the_model_gpt2(key: str, value: object) -> None:
+def test_another_update_is_beyond_the_fused_kernels_and_leaves_the_model(key: str, value: object) -> None:
     config = build_config({key: value})
     assert config.beyond_gpt2 == f"{key}={value}"
     assert config.model_shape(64).is_gpt2
@@ -75,9 +75,7 @@ def test_a_cap_that_leaves_no_logits_is_refused(cap: float) -> None:
 
 
 def test_heads_that_cannot_share_are_refused_with_those_that_can() -> None:
-    assert faults_of(n_kv_head=5) == [
-        "n_kv_head: 5 does not divide n_head=12; 1, 2, 3, 4, 6 or 12 would do"
-    ]
+    assert faults_of(n_kv_head=5) == ["n_kv_head: 5 does not divide n_head=12; 1, 2, 3, 4, 6 or 12 would do"]
     assert build_config({"n_kv_head": 4}).model_shape(64).kv_width == 4 * 64
 
 

@@ -25,6 +25,7 @@ from nanodyno.costs.setup import Setup
 from nanodyno.model.fused import FusedStep, Plan
 from nanodyno.model.gpt import GPT
 from nanodyno.model.loss import head_loss
+from nanodyno.model.modern import make_model
 from nanodyno.model.products import Units
 from nanodyno.train.evaluate import rows_at_once
 
@@ -138,7 +139,7 @@ def autograd_peaks_of_code(setup: Setup) -> tuple[int, int]:
     """Of a real eager micro-step with gradients in place and without moments; and what an evaluation adds."""
     half = torch.float16  # as_on_cuda's, of the same size
     with counted() as live:
-        model = GPT(setup.shape)
+        model = make_model(setup.shape)
         model.loss_rows = setup.loss_rows
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
@@ -158,7 +159,7 @@ def autograd_peaks_of_code(setup: Setup) -> tuple[int, int]:
 def saved_by_a_compiled_step(setup: Setup) -> int:
     """Bytes that torch's partitioner, which compilation uses too, keeps from the forward for the backward."""
     half = DTYPES[setup.dtype]
-    model = GPT(setup.shape)
+    model = make_model(setup.shape)
     model.loss_rows = setup.loss_rows
     model.use_attention("torch")
     own = {parameter.untyped_storage()._cdata for parameter in model.parameters()}

@@ -174,7 +174,9 @@ def test_attention_with_shared_heads_and_rope_is_llamas(shape: Callable[..., Mod
         hidden_size=32, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=16,
         rope_parameters={"rope_type": "default", "rope_theta": 700.0}, attn_implementation="eager",
     )  # fmt: skip
-    ours = shape(n_embd=32, n_head=4, n_kv_head=2, block_size=16, bias=False, positions="rope", rope_base=700.0)
+    ours = shape(
+        n_embd=32, n_head=4, n_kv_head=2, block_size=16, bias=False, positions="rope", rope_base=700.0
+    )
     torch.manual_seed(2)
     theirs = llama.LlamaAttention(config, layer_idx=0)
     attention = ModernAttention(ours, None, False)

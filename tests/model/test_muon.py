@@ -65,9 +65,7 @@ def test_two_steps_are_momentum_nesterov_decay_and_scale(cautious: bool) -> None
 def test_a_step_is_that_of_torchs_muon_as_far_as_its_bf16_goes() -> None:
     weights, ours = one_matrix(16, 48, decay=0.3)
     twin = torch.nn.Parameter(weights.detach().clone())
-    theirs = torch.optim.Muon(
-        [twin], lr=0.1, weight_decay=0.3, momentum=0.8, adjust_lr_fn="match_rms_adamw"
-    )
+    theirs = torch.optim.Muon([twin], lr=0.1, weight_decay=0.3, momentum=0.8, adjust_lr_fn="match_rms_adamw")
     before = weights.detach().clone()
     for count in (1, 2, 3):
         weights.grad, twin.grad = (draw(16, 48, seed=count) for _ in range(2))
