@@ -89,7 +89,9 @@ def planned(path: Path, only: list[str] | None, overrides: dict[str, object]) ->
     read = tomllib.loads(path.read_text())
     tables = {name: table for name, table in read.items() if isinstance(table, dict)}
     common = {key: value for key, value in read.items() if key not in tables}
-    chosen = {name: common | table | overrides for name, table in tables.items() if not only or name in only}
+    chosen: dict[str, dict[str, Any]] = {
+        name: common | table | overrides for name, table in tables.items() if not only or name in only
+    }
     most = max(len(table.get("seeds", [0])) for table in chosen.values())
     for place in range(most):
         for name, table in chosen.items():

@@ -197,8 +197,8 @@ def test_rms_norm_is_llamas(shape: Callable[..., ModelShape]) -> None:
     model = ModernGPT(shape(norm="rms"))
     x = 5 * torch.randn(3, 16, generator=torch.Generator().manual_seed(5))
     with torch.no_grad():
-        for norm in (model.norm, theirs):
-            norm.weight.copy_(torch.linspace(0.5, 2, 16))
+        for weight in (model.norm.weight, theirs.weight):
+            weight.copy_(torch.linspace(0.5, 2, 16))
     torch.testing.assert_close(model.norm(x), theirs(x))
 
 

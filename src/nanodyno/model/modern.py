@@ -20,7 +20,7 @@ def make_model(shape: ModelShape) -> GPT:
     return GPT(shape) if shape.is_gpt2 else ModernGPT(shape)
 
 
-def make_norm(shape: ModelShape) -> nn.Module:
+def make_norm(shape: ModelShape) -> Norm | nn.RMSNorm:
     if shape.norm == "rms":
         return nn.RMSNorm(shape.n_embd, eps=NORM_EPS)
     return Norm(shape.n_embd, shape.bias)

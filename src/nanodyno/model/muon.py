@@ -1,6 +1,6 @@
 """Muon on all matrices of one shape at once, and with AdamW for what is no matrix of a block.
 
-torch.optim.Muon takes one matrix after the other, each in some thirty launches, and q, k and v as one; here
+torch.optim.Muon takes one matrix after the other, each in some twenty launches, and q, k and v as one; here
 they are apart, and a Newton-Schulz step is three batched products for the whole model's matrices of a shape.
 Its arithmetic is torch's: momentum, Nesterov, Newton-Schulz (in bf16 on a card), and the scale 0.2
 sqrt(longer side), which gives a step the root mean square that AdamW's has (Liu and others 2025).
