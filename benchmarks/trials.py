@@ -95,6 +95,7 @@ def run_trial(config: RunConfig, data_folder: Path, val_tokens: int = EVALUATED,
         notes=prepared.notes if prepared else (),
     )
     del trainer
+    torch.compiler.reset()  # else a process compiles no more than eight models
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -94,6 +94,22 @@ def test_a_switch_of_the_fused_way_is_refused_by_name(config: Configs) -> None:
         choose_way(config(qk_norm=True, fp8=True), CARD)
 
 
+def test_a_modern_model_has_a_bf16_stream_in_training_only(trainer: Trainers, config: Configs) -> None:
+    parts = {"dtype": "bfloat16", "positions": "rope", "norm": "rms", "untied_head": True}
+    models = [trainer(**parts, residual_dtype=each).engine.model for each in ("float32", "bfloat16")]
+    inputs = torch.randint(320, (2, 17), generator=torch.Generator().manual_seed(1))
+    seen: list[torch.dtype] = []
+    models[1].blocks[1].register_forward_pre_hook(lambda _, given: seen.append(given[0].dtype))
+    with torch.autocast("cpu", torch.bfloat16):
+        training = [model(inputs[:, :-1], inputs[:, 1:]).item() for model in models]
+        looking = [model.eval()(inputs[:, :-1], inputs[:, 1:]).item() for model in models]
+    assert seen == [torch.bfloat16, torch.float32]
+    assert 0 < abs(training[0] - training[1]) < 0.02
+    assert looking[0] == looking[1] == training[0]
+    with pytest.raises(NanodynoError, match="residual_dtype=bfloat16 cannot be had with optimizer=muon"):
+        choose_way(config(residual_dtype="bfloat16", optimizer="muon"), CARD)
+
+
 def test_muon_does_not_divide_matrices_among_processes(config: Configs) -> None:
     shared = {"gradient_accumulation_steps": 4, "optimizer": "muon"}
     with pytest.raises(NanodynoError, match="needs them whole"):

@@ -267,6 +267,11 @@ class RunConfig(BaseModel):
         """The first setting that the kernels by hand do not know: a part of the model, or of its update."""
         return self.beyond_gpt2_of(dict(self))
 
+    @property
+    def halves_stream_by_hand(self) -> bool:
+        """Whether a bf16 residual stream is asked for that only the fused way has: a modern model has one."""
+        return self.residual_dtype != "float32" and self.model_shape(1).is_gpt2
+
     @classmethod
     def beyond_gpt2_of(cls, values: Mapping[str, object]) -> str | None:
         fields = {key: cls.model_fields[key].default for key in (*OF_THE_BLOCK, *OF_THE_UPDATE)}

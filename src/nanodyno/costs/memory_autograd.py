@@ -61,7 +61,7 @@ def _activations(setup: Setup) -> int:
     C = shape.n_embd
     dropped = 2 * C if shape.dropout else 0  # a byte each: which ones
     statistics = 2 * (STATISTICS if shape.norm == "layer" else FLOAT) + FLOAT * shape.n_head
-    block = 2 * FLOAT * C + h * (12 * C + 2 * shape.kv_width) + statistics + dropped
+    block = 2 * setup.residual * C + h * (12 * C + 2 * shape.kv_width) + statistics + dropped
     whole = shape.n_layer * (block + _of_other_heads(setup)) + (C if shape.dropout else 0)
     return setup.positions * (whole + _of_values(setup))
 

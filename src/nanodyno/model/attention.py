@@ -119,10 +119,10 @@ def bind(name: str, positions: int, window: int | None, device: torch.device) ->
 
     flex, flash and fa3 leave out what lies before a window; math computes and masks it.
     """
+    if name == "flex":  # with its mask made before anything is compiled
+        return partial(_flex_window, mask=_window_mask(positions, window or positions, device))
     if window is None or window >= positions:
         return BACKENDS[name]
-    if name == "flex":
-        return partial(_flex_window, mask=_window_mask(positions, window, device))
     windowed: dict[str, Callable[..., Tensor]] = {"flash": _flash_window, "fa3": _fa3, "math": _math_window}
     return partial(windowed[name], window=window)
 

@@ -20,9 +20,16 @@ def make_model(shape: ModelShape) -> GPT:
     return GPT(shape) if shape.is_gpt2 else ModernGPT(shape)
 
 
-def make_norm(shape: ModelShape) -> Norm | nn.RMSNorm:
+class RmsNorm(nn.RMSNorm):
+    """In the precision of its weight, whatever the stream has."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.to(self.weight.dtype))
+
+
+def make_norm(shape: ModelShape) -> Norm | RmsNorm:
     if shape.norm == "rms":
-        return nn.RMSNorm(shape.n_embd, eps=NORM_EPS)
+        return RmsNorm(shape.n_embd, eps=NORM_EPS)
     return Norm(shape.n_embd, shape.bias)
 
 
@@ -126,6 +133,9 @@ class ModernBlock(nn.Module):
 
 
 class ModernGPT(GPT):
+    residual: torch.dtype | None = None
+    """Precision of the residual stream in training, where it is another than the embedding's."""
+
     def _build(self, shape: ModelShape) -> None:
         self.tokens = nn.Embedding(shape.vocab_size, shape.n_embd)
         if shape.positions == "learned":
@@ -159,6 +169,8 @@ class ModernGPT(GPT):
         else:
             x_BTC = x_BTC + self.positions(torch.arange(inputs_BT.shape[1], device=inputs_BT.device))
         x_BTC = F.dropout(x_BTC, self.shape.dropout, self.training)
+        if self.residual is not None and self.training:
+            x_BTC = x_BTC.to(self.residual)
         tables = [table(inputs_BT) for table in self.values]
         for block in self.blocks:
             x_BTC = block(x_BTC, turn, tables)

@@ -91,18 +91,18 @@ def arithmetic_words(arithmetic: ArithmeticRecord, config: RunConfig) -> str:
     took = arithmetic.compile_seconds
     took_words = "" if took is None else f" in {quantities.duration(took)}"
     attention = [f"{arithmetic.attention} attention"] if arithmetic.attention else []
+    other = (
+        [f"other arithmetic than the default's: {', '.join(words)}"] if (words := _different(config)) else []
+    )
     if arithmetic.kernels == "autograd":
         compiled = f"compiled{took_words}" if arithmetic.compiled else "not compiled"
-        return ", ".join([arithmetic.dtype, *attention, compiled])
+        return ", ".join([arithmetic.dtype, *other, *attention, compiled])
     kernels = "fused kernels" if arithmetic.triton or took is None else "fused kernels in plain torch"
     recompute = [] if arithmetic.recompute == "none" else [f"recompute {arithmetic.recompute}"]
     products = ["measured products"] if arithmetic.products == "measured" else []
     graph = ["one CUDA graph"] if arithmetic.cuda_graph else []
     graph += ["moments in host memory"] if config.offload_moments else []
     prepared = [f"prepared{took_words}"] if took is not None else []
-    other = (
-        [f"other arithmetic than the default's: {', '.join(words)}"] if (words := _different(config)) else []
-    )
     return ", ".join(
         [arithmetic.dtype, *other, kernels, *attention, *products, *recompute, *graph, *prepared]
     )

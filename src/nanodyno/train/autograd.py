@@ -6,10 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from nanodyno.config import ModelShape, RunConfig
+from nanodyno.model.modern import ModernGPT
 from nanodyno.model.muon import Muon, MuonAndAdamW
 from nanodyno.model.optimizer import make_optimizer, set_learning_rate
 from nanodyno.train.attention import fastest_attention
-from nanodyno.train.device import Choice, Clock, is_out_of_memory
+from nanodyno.train.device import DTYPES, Choice, Clock, is_out_of_memory
 from nanodyno.train.engine import DeviceBatch, Engine, Prepared, last_words
 from nanodyno.train.parallel import exchange_gradients, replicate, whole
 from nanodyno.train.processes import Processes
@@ -27,6 +28,8 @@ class AutogradEngine(Engine):
         self.model.loss_rows = config.loss_rows
         self._attention_seconds: tuple[tuple[str, float], ...] = ()
         self._use_attention(None if config.attention == "auto" else config.attention)
+        if isinstance(self.model, ModernGPT) and config.residual_dtype != "float32":
+            self.model.residual = DTYPES[config.residual_dtype]
         self.loss: Callable[[Tensor, Tensor], Tensor] = self.model
         self._wrapped = False
         self.optimizer = self._torch_optimizer = make_optimizer(self.model, config)

@@ -94,7 +94,7 @@ def _needed_by(config: RunConfig) -> str | None:
     """The first setting that only the fused way has."""
     asked = {
         f"recompute={config.recompute}": config.recompute not in ("auto", "none"),
-        f"residual_dtype={config.residual_dtype}": config.residual_dtype != "float32",
+        f"residual_dtype={config.residual_dtype}": config.halves_stream_by_hand,
         f"moments_dtype={config.moments_dtype}": config.moments_dtype != "float32",
         "fp8=True": config.fp8,
         "offload_moments=True": config.offload_moments,
