@@ -5,7 +5,7 @@
 
 `make` numbers the documents of all files in order with GPT-2's tokenizer, each after an end-of-text; of these
 the first 1,048,576 tokens are the val set and the rest is train. TRIALS.toml has `tokens` (or
-`max_iters`) and settings for all trials at the top, and one table a trial with what it changes:
+`max_iters`) and settings for all trials at the top, and one table a trial with what it changes ("default" takes one back):
 
     tokens = 50_000_000
     batch_size = 64
@@ -38,6 +38,8 @@ TARGET = 3.1665
 """nanoGPT's best recipe on the reference corpus: 125.8M tokens in 246 s on an H200."""
 VOCAB_SIZE = 50304
 SPECIAL = ("tokens", "seeds")
+LEFT_OUT = "default"
+"""A value that takes a setting back which the top of the file has."""
 
 
 def main() -> None:
@@ -90,7 +92,9 @@ def planned(path: Path, only: list[str] | None, overrides: dict[str, object]) ->
     tables = {name: table for name, table in read.items() if isinstance(table, dict)}
     common = {key: value for key, value in read.items() if key not in tables}
     chosen: dict[str, dict[str, Any]] = {
-        name: common | table | overrides for name, table in tables.items() if not only or name in only
+        name: {key: value for key, value in (common | table | overrides).items() if value != LEFT_OUT}
+        for name, table in tables.items()
+        if not only or name in only
     }
     most = max(len(table.get("seeds", [0])) for table in chosen.values())
     for place in range(most):
