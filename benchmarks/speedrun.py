@@ -4,8 +4,9 @@
     python benchmarks/speedrun.py run TRIALS.toml --data data/reference --seconds 560 --json OUT.jsonl
 
 `make` numbers the documents of all files in order with GPT-2's tokenizer, each after an end-of-text; of these
-the first 1,048,576 tokens are the val set and the rest is train. TRIALS.toml has `tokens` (or
-`max_iters`) and settings for all trials at the top, and one table a trial with what it changes ("default" takes one back):
+the first 1,048,576 tokens are the val set and the rest is train. TRIALS.toml has `tokens` (or `max_iters`)
+and settings for all trials at the top, and one table a trial with what it changes ("default" takes a setting
+back); speedrun.toml has first ones:
 
     tokens = 50_000_000
     batch_size = 64
