@@ -123,7 +123,7 @@ class RunConfig(BaseModel):
     warmup_iters: _Natural = Field(default=2000, description="iterations of linear warm-up")
     lr_decay_iters: _Count = Field(description="iteration at which min_lr is reached (default: max_iters)")
     max_iters: _Count = Field(default=600_000, description="iterations of the whole run")
-    weight_decay: _NotNegative = Field(default=0.1, description="AdamW's decay, on matrices only")
+    weight_decay: _NotNegative = Field(default=0.1, description="weight decay, on matrices only")
     beta1: _BelowOne = Field(default=0.9, description="AdamW's first beta")
     beta2: _BelowOne = Field(default=0.95, description="AdamW's second beta")
     grad_clip: _NotNegative = Field(default=1.0, description="largest norm of the gradient; 0 is no clipping")
