@@ -134,6 +134,9 @@ def test_the_fused_kernels_refuse_by_name_what_they_do_not_know() -> None:
 def test_windows_follow_the_pattern_over_the_blocks() -> None:
     shape = build_config({"window": 8, "n_layer": 6, "window_pattern": "SSL"}).model_shape(64)
     assert shape.windows == (8, 8, None, 8, 8, None)
+    assert shape.blocks_by_window == {8: 4, None: 2}
+    odd = build_config({"window": 8, "n_layer": 5, "window_pattern": "SL"}).model_shape(64)
+    assert {each: odd.windows.count(each) for each in (8, None)} == odd.blocks_by_window == {8: 3, None: 2}
     assert build_config({"n_layer": 2}).model_shape(64).windows == (None, None)
 
 

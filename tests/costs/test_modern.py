@@ -87,7 +87,7 @@ def test_flops_agree_with_a_walk_over_50_random_modern_models() -> None:
     for _ in range(50):
         shape = drawn_shape(draw)
         assert flops_per_sequence(shape) == walk(shape), shape
-        assert flops_per_token(shape) == round(walk(shape) / shape.block_size)
+        assert abs(flops_per_token(shape) * shape.block_size - walk(shape)) <= shape.block_size / 2
 
 
 def test_a_window_and_shared_heads_save_flops_that_can_be_counted_by_hand() -> None:

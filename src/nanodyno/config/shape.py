@@ -56,6 +56,16 @@ class ModelShape:
         return tuple(self.window if letter == WINDOWED else None for letter in letters)
 
     @property
+    def blocks_by_window(self) -> dict[int | None, int]:
+        """How many blocks have which window, whatever their number."""
+        rounds, rest = divmod(self.n_layer, len(self.window_pattern))
+        windowed = rounds * self.window_pattern.count(WINDOWED)
+        windowed += self.window_pattern[:rest].count(WINDOWED)
+        return {None: self.n_layer} if self.window is None else {
+            self.window: windowed, None: self.n_layer - windowed,
+        }  # fmt: skip
+
+    @property
     def value_tables(self) -> tuple[int | None, ...]:
         """Of each block: which value embedding it mixes in; the first blocks share theirs with the last."""
         count, first_of_last = self.value_embeddings, self.n_layer - self.value_embeddings

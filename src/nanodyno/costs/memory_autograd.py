@@ -78,7 +78,7 @@ def _of_other_heads(setup: Setup) -> int:
 def _of_values(setup: Setup) -> int:
     """The value embeddings of a position, and the values that they are mixed into; eager, cast for each."""
     shape = setup.shape
-    mixing = sum(table is not None for table in shape.value_tables)
+    mixing = 2 * shape.value_embeddings  # blocks
     looked_up = shape.value_embeddings if setup.compiled else mixing
     return setup.half * shape.kv_width * (mixing + looked_up)
 

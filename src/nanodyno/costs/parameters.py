@@ -50,7 +50,7 @@ def parameters(shape: ModelShape) -> ParameterCount:
     head_weights = shape.vocab_size * width
     biases = int(shape.bias)
     norm = width if shape.norm == "rms" else width + biases * width
-    shares = 2 * sum(table is not None for table in shape.value_tables)
+    shares = 2 * 2 * shape.value_embeddings  # for a table, one of the first blocks and one of the last
     return ParameterCount(
         token_embedding=head_weights,
         positions=shape.block_size * width if shape.positions == "learned" else 0,

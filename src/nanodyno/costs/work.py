@@ -107,7 +107,7 @@ def _block_products(setup: Setup, weight_gradient_bytes: int) -> Work:
 
 def _attention(setup: Setup) -> Work:
     shape = setup.shape
-    seen = sum(positions_seen(shape, window) for window in shape.windows) / shape.n_layer / shape.block_size
+    seen = positions_seen(shape) / shape.n_layer / shape.block_size
     return Work(attention_flops=6 * setup.positions * shape.n_embd * (2 * seen - 1 + TILE), kernels=4)
 
 
@@ -115,7 +115,7 @@ def _of_modern_parts(setup: Setup) -> Work:
     """Turning and norming q and k, and mixing values, each forward and backward; not measured on a card."""
     shape, h, N = setup.shape, setup.half, setup.positions
     turned = 4 * (shape.n_embd + shape.kv_width) if shape.positions == "rope" or shape.qk_norm else 0
-    mixed = 6 * shape.kv_width * sum(table is not None for table in shape.value_tables) / shape.n_layer
+    mixed = 6 * shape.kv_width * 2 * shape.value_embeddings / shape.n_layer
     tables = shape.value_embeddings / shape.n_layer * 4 * FLOAT * shape.vocab_size * shape.kv_width
     return Work(moved_bytes=N * h * (turned + mixed) + tables)
 
