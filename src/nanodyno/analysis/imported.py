@@ -1,14 +1,17 @@
 """What can be derived of a run that another program logged: as much as the log tells, and no more."""
 
 from collections.abc import Mapping, Sequence
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
+from nanodyno.analysis.peaks import card_of
 from nanodyno.analysis.throughput import Yardstick
-from nanodyno.config import ModelShape
+from nanodyno.config import OF_THE_BLOCK, ConfigError, ModelShape, build_config
 from nanodyno.costs.flops import flops_per_token, nanogpt_flops_per_token
 from nanodyno.hardware.cards import Card, find_card
 from nanodyno.records.imported import AnyStep, ImportedRecord, Setting
 
+MOST = 10**12
+"""Of anything that a run has: a log may be damaged, and a file from anybody."""
 OF_THE_SHAPE = ("n_layer", "n_embd", "block_size", "vocab_size")
 
 
@@ -21,6 +24,9 @@ def known_shape(settings: Mapping[str, Setting]) -> ModelShape | None:
     bias, heads = settings.get("bias"), settings.get("n_head")
     if not all(map(is_count, sizes)) or not isinstance(bias, bool):
         return None
+    block = _block(settings)
+    if block is None:
+        return None
     n_layer, n_embd, block_size, vocab_size = (size for size in sizes if is_count(size))
     return ModelShape(
         n_layer=n_layer,
@@ -31,14 +37,37 @@ def known_shape(settings: Mapping[str, Setting]) -> ModelShape | None:
         bias=bias,
         dropout=0.0,
         gelu="exact",
+        **block,
     )
 
 
+def _block(settings: Mapping[str, Setting]) -> dict[str, Any] | None:
+    """What a result of ours tells that is not GPT-2's; None where it makes no model."""
+    told = {key: settings[key] for key in OF_THE_BLOCK if key in settings}
+    if not told:
+        return {}
+    of_the_model = (*OF_THE_SHAPE[:-1], "n_head")
+    try:
+        config = build_config({key: settings[key] for key in of_the_model if key in settings} | told)
+    except ConfigError:
+        return None
+    return {key: getattr(config, key) for key in OF_THE_BLOCK}
+
+
 def is_count(value: Setting) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < MOST
+
+
+def whole(value: Setting) -> int | None:
+    """A setting that is a number of something, also where it was written as 1e3."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return int(value) if 1 <= value < MOST else None
 
 
 def imported_card(record: ImportedRecord) -> Card | None:
+    if record.machine is not None:
+        return card_of(record.machine)
     if record.device_name is None:
         return None
     return find_card(record.device_name, record.device_memory_bytes)
@@ -53,16 +82,21 @@ def imported_yardstick(record: ImportedRecord) -> Yardstick | None:
     if shape is None:
         return None
     card, processes = imported_card(record), record.processes or 1
-    dtype = "float32" if record.settings.get("dtype") == "float32" else "float16"
-    peak = card.peak_flops(dtype) if card else None
+    peak = card.peak_flops(_dtype(record)) if card else None
     return Yardstick(
-        flops_per_token=flops_per_token(shape),
+        flops_per_token=flops_per_token(shape, record.data.vocab_size if record.data else None),
         nanogpt_flops_per_token=nanogpt_flops_per_token(shape),
         micro_steps=imported_micro_steps(record) or 1,
         processes=processes,
         card_name=card.label if card and peak else None,
         peak_flops=peak * processes if peak else None,
     )
+
+
+def _dtype(record: ImportedRecord) -> str:
+    if record.arithmetic is not None:
+        return record.arithmetic.dtype
+    return "float32" if record.settings.get("dtype") == "float32" else "float16"
 
 
 def imported_micro_steps(record: ImportedRecord) -> int | None:

@@ -20,15 +20,16 @@ from nanodyno.records.types import (
     StopRecord,
 )
 from nanodyno.report import quantities
+from nanodyno.report.beyond import beyond_words
+from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.meter import Meter, Speed
 
 SKIPPED: Mapping[Skipped, str] = {
-    "overflow": "fp16 overflow",
-    "not-finite": "loss or gradient not a number",
-    "loss-spike": "loss spike",
-    "norm-spike": "gradient spike",
+    "overflow": message("fp16 overflow"),
+    "not-finite": message("loss or gradient not a number"),
+    "loss-spike": message("loss spike"),
+    "norm-spike": message("gradient spike"),
 }
-EMBEDDING_INIT = RunConfig.model_fields["embedding_init"].default
 STOPPED: Mapping[StopReason, str] = {
     "interrupted": "by Ctrl-C",
     "terminated": "by SIGTERM",
@@ -55,29 +56,6 @@ def header(started: Started, ceilings: Ceilings | None = None) -> list[str]:
     ]
 
 
-def beyond_words(config: RunConfig) -> str:
-    """`rope, rms norm, 4 heads of keys and values, Muon`; empty for plain GPT-2 with AdamW."""
-    cap, window, tables = config.logit_softcap, config.window, config.value_embeddings
-    shared = config.n_kv_head not in (None, config.n_head)
-    parts = {
-        "rope": config.positions == "rope",
-        "RMS norm": config.norm == "rms",
-        "ReLU squared": config.activation == "relu2",
-        "QK norm": config.qk_norm,
-        f"{config.n_kv_head} heads of keys and values": shared,
-        f"a window of {window} ({config.window_pattern})": window is not None,
-        f"value embeddings ({tables})": tables > 0,
-        "an untied head": config.untied_head,
-        f"logits capped at {cap:g}" if cap else "": cap is not None,
-        "zero-initialised projections": config.zero_init,
-        f"embedding from {config.embedding_init:g}": config.embedding_init != EMBEDDING_INIT,
-        f"Muon at {config.muon_lr or config.learning_rate:.2e}": config.optimizer == "muon",
-        f"embeddings at {config.embedding_lr or 0:.2e}": config.embedding_lr is not None,
-        "cautious decay": config.cautious_decay,
-    }
-    return ", ".join(words for words, there in parts.items() if there)
-
-
 def known_words(record: RunRecord, ceilings: Ceilings | None) -> str:
     """What the speed will be held against."""
     yardstick = Yardstick.of(record, ceilings)
@@ -86,57 +64,80 @@ def known_words(record: RunRecord, ceilings: Ceilings | None) -> str:
     return known if ceiling is None else f"{known}, measured ceiling {quantities.flop_rate(ceiling)}"
 
 
-def arithmetic_words(arithmetic: ArithmeticRecord, config: RunConfig) -> str:
+def arithmetic_words(arithmetic: ArithmeticRecord, config: RunConfig, language: Language = ENGLISH) -> str:
     """`bfloat16, fused kernels, cudnn attention, one CUDA graph, prepared in 4 s`; other arithmetic first."""
-    took = arithmetic.compile_seconds
-    took_words = "" if took is None else f" in {quantities.duration(took)}"
-    attention = [f"{arithmetic.attention} attention"] if arithmetic.attention else []
-    other = (
-        [f"other arithmetic than the default's: {', '.join(words)}"] if (words := _different(config)) else []
-    )
+    seconds = arithmetic.compile_seconds
+    took = None if seconds is None else quantities.duration(seconds, language)
+    attention = []
+    if arithmetic.attention:
+        attention = [language.say("{kind} attention", kind=arithmetic.attention)]
+    other = _other_arithmetic(config, language)
     if arithmetic.kernels == "autograd":
-        compiled = f"compiled{took_words}" if arithmetic.compiled else "not compiled"
-        return ", ".join([arithmetic.dtype, *other, *attention, compiled])
-    kernels = "fused kernels" if arithmetic.triton or took is None else "fused kernels in plain torch"
-    recompute = [] if arithmetic.recompute == "none" else [f"recompute {arithmetic.recompute}"]
-    products = ["measured products"] if arithmetic.products == "measured" else []
-    graph = ["one CUDA graph"] if arithmetic.cuda_graph else []
-    graph += ["moments in host memory"] if config.offload_moments else []
-    prepared = [f"prepared{took_words}"] if took is not None else []
-    return ", ".join(
-        [arithmetic.dtype, *other, kernels, *attention, *products, *recompute, *graph, *prepared]
-    )
+        compiled = _compiled(arithmetic.compiled, took, language)
+        return language.joined([arithmetic.dtype, *other, *attention, compiled])
+    plain = not arithmetic.triton and took is not None
+    kernels = language.say("fused kernels in plain torch") if plain else language.say("fused kernels")
+    parts = [arithmetic.dtype, *other, kernels, *attention]
+    parts += [language.say("measured products")] if arithmetic.products == "measured" else []
+    if arithmetic.recompute != "none":
+        parts.append(language.say("recompute {level}", level=arithmetic.recompute))
+    parts += [language.say("one CUDA graph")] if arithmetic.cuda_graph else []
+    parts += [language.say("moments in host memory")] if config.offload_moments else []
+    parts += [language.say("prepared in {seconds}", seconds=took)] if took is not None else []
+    return language.joined(parts)
 
 
-def _different(config: RunConfig) -> list[str]:
+def _compiled(compiled: bool, took: str | None, language: Language) -> str:
+    if not compiled:
+        return language.say("not compiled")
+    return language.say("compiled") if took is None else language.say("compiled in {seconds}", seconds=took)
+
+
+def _other_arithmetic(config: RunConfig, language: Language) -> list[str]:
     """The switches of the class *different* that were on."""
     switches = {
-        "fp8 products": config.fp8,
-        "bfloat16 residual stream": config.residual_dtype != "float32",
-        "bfloat16 moments": config.moments_dtype != "float32",
+        message("fp8 products"): config.fp8,
+        message("bfloat16 residual stream"): config.residual_dtype != "float32",
+        message("bfloat16 moments"): config.moments_dtype != "float32",
     }
-    return [words for words, on in switches.items() if on]
+    words = [language.say(words) for words, on in switches.items() if on]
+    if not words:
+        return []
+    return [language.say("other arithmetic than the default's: {switches}", switches=language.joined(words))]
 
 
-def device_words(record: RunRecord) -> str:
+def device_words(record: RunRecord, language: Language = ENGLISH) -> str:
     """`NVIDIA H200`, `2 x NVIDIA H200`, or a CPU with its threads."""
     machine, processes = record.machine, record.arithmetic.processes
     if machine.device_type != "cpu":
         return times(processes, machine.device_name)
-    threads = quantities.threads(machine.cpu_threads)
-    each = f", {processes} processes of {threads}" if processes > 1 else f", {threads}"
-    return machine.device_name + each
+    threads = quantities.threads(machine.cpu_threads, language)
+    if processes > 1:
+        threads = language.say_plural(
+            "{n} process of {threads}", "{n} processes of {threads}", processes, threads=threads
+        )
+    return language.joined([machine.device_name, threads])
 
 
 def times(processes: int, name: str) -> str:
     return name if processes == 1 else f"{processes} x {name}"
 
 
-def batch_words(record: RunRecord) -> str:
+def batch_words(record: RunRecord, language: Language = ENGLISH) -> str:
     config, processes = record.config, record.arithmetic.processes
-    words = f"{config.tokens_per_iter:,} tokens/iteration = {config.batch_size} x {config.block_size} "
-    words += f"x {config.gradient_accumulation_steps // processes} micro-steps"
-    return words + (f" x {processes} processes" if processes > 1 else "")
+    words = language.say_plural(
+        "{tokens} tokens/iteration = {batch} x {block} x {n} micro-steps",
+        "{tokens} tokens/iteration = {batch} x {block} x {n} micro-steps",
+        config.gradient_accumulation_steps // processes,
+        tokens=language.number(config.tokens_per_iter, ","),
+        batch=str(config.batch_size),
+        block=str(config.block_size),
+    )
+    if processes == 1:
+        return words
+    return language.say_plural(
+        "{product} x {n} process", "{product} x {n} processes", processes, product=words
+    )
 
 
 def evaluation_words(record: RunRecord) -> str:
