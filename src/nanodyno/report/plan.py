@@ -13,6 +13,7 @@ from nanodyno.report.advice import advice_table
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.plan_facts import Source, fact_rows
 from nanodyno.report.prose import Prose
+from nanodyno.report.sizing import choice_document, sizes_table
 from nanodyno.report.stacked import memory_bars
 
 UNKNOWN = "-"
@@ -20,7 +21,10 @@ UNKNOWN = "-"
 
 def plan_page(plan: Plan, source: Source, width: int, language: Language = ENGLISH) -> RenderableType:
     pieces: list[RenderableType] = [Prose(title(plan, source, language), style="bold"), Text()]
-    pieces += [_facts(plan, source, language), Text(), candidates_table(plan, language), Text()]
+    pieces += [_facts(plan, source, language), Text()]
+    if source.choice is not None:
+        pieces += [sizes_table(source.choice, language), Text()]
+    pieces += [candidates_table(plan, language), Text()]
     asked, limit = plan.asked.setup.batch_size, plan.target.memory_bytes
     pieces.append(memory_bars(plan.candidates, asked, limit, width, language))
     if plan.asked.fits is False:
@@ -152,6 +156,7 @@ def plan_document(plan: Plan, source: Source) -> dict[str, object]:
         "rent": plan.bill.rent,
         "tokens_per_parameter": plan.tokens_per_parameter,
         "chinchilla_tokens_per_parameter": CHINCHILLA_TOKENS_PER_PARAMETER,
+        "chosen": None if source.choice is None else choice_document(source.choice),
         "candidates": [_candidate(each) for each in plan.candidates],
         "what_would_fit": [
             {**dataclasses.asdict(each), "settings": dict(each.settings)} for each in plan.advice
