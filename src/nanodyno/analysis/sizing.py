@@ -24,8 +24,8 @@ TRAINING_SHARE = 0.95
 """Of the hours; the rest goes to compilation, evaluations and saves."""
 MEMORY_SHARE = 0.9
 """Of what a program sees of a card: a display takes some, and what is predicted is not known to the byte."""
-NEARLY = 0.995
-"""Of the fastest: from there on the smaller micro-batch is taken, since smaller differences are not known."""
+NEARLY = 1 / 1.01
+"""Of the fastest: within 1% the smallest micro-batch is taken, as `tune` does."""
 FIRST_BATCH = 131_072
 """Tokens per iteration that speeds are looked at with, before there are tokens to reckon a batch by."""
 SHORTEST_BLOCK = 64
