@@ -14,12 +14,12 @@ from nanodyno.config.fields import (
     DEFAULT_ACCUMULATION,
     DEFAULT_EVAL_TOKENS,
     HEAD_SIZE,
-    LARGEST,
     STRICT,
     RunConfig,
     accepted,
     is_ignored,
 )
+from nanodyno.config.kinds import LARGEST
 from nanodyno.errors import NanodynoError
 
 # A divisor further from the wished-for batch_size than this is no advice, and finding it could take forever.
