@@ -93,13 +93,23 @@ def test_what_does_not_fit_is_not_chosen_and_what_would_have_been_is_told() -> N
 
 
 def test_what_is_given_is_not_chosen() -> None:
-    given = {"n_layer": 6, "batch_size": 4, "tokens_per_iter": 65_536, "learning_rate": 1e-3, "max_iters": 50}
+    given = {"n_layer": 6, "batch_size": 4, "tokens_per_iter": 65_536, "learning_rate": 1e-3}
     choice = chosen(8, **given)
     assert {each.config.n_layer for each in choice.sizes} == {6}
     assert len(choice.sizes) > 1
     config = choice.chosen.config
     assert {key: getattr(config, key) for key in given} == given
     assert chosen(8, n_layer=12, n_embd=768).sizes == (chosen(8, n_layer=12, n_embd=768).chosen,)
+
+
+def test_another_length_leaves_the_choice_and_has_a_warm_up_of_its_own() -> None:
+    whole, short = chosen(8).chosen.config, chosen(8, max_iters=50).chosen.config
+    assert short == whole.model_copy(
+        update={
+            "max_iters": 50, "lr_decay_iters": 50, "warmup_iters": 20, "eval_interval": 2,
+            "eval_tokens": 65_536,
+        }
+    )  # fmt: skip
 
 
 def test_a_number_of_heads_leaves_the_widths_that_it_divides() -> None:

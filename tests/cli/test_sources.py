@@ -1,14 +1,19 @@
 """Recipes that leave something to the card, in the commands that take them."""
 
 import json
+import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nanodyno.cli.sources import settings_here, sized
+from nanodyno.cli.tune import train_command
 from nanodyno.config import build_config
 from nanodyno.costs.target import Target, named_target
+from nanodyno.recipes import load_settings, override, parse_overrides
 from nanodyno.records.store import read_run
 
 Run = Callable[..., Any]
@@ -114,3 +119,19 @@ def test_data_that_would_be_seen_too_often_are_told(nanodyno: Run, tmp_path: Pat
         (folder / f"{split}.bin").write_bytes(bytes(2 * 5000))
     page = nanodyno("plan", "best-1h", "--gpu", "H200", "--dataset=few", "--vocab_size=50257").stdout
     assert "dataset few has 5.00k train tokens and would be seen" in page
+
+
+@pytest.mark.usefixtures("card")
+def test_what_was_chosen_is_in_the_command_that_tune_advises() -> None:
+    """Else a micro-batch that is given would make another choice."""
+    settings = settings_here("best-1h", {"n_embd": 384})
+    assert set(settings.chosen) == {
+        "n_layer", "tokens_per_iter", "batch_size", "learning_rate", "max_iters", "warmup_iters",
+        "eval_interval", "eval_tokens",
+    }  # fmt: skip
+    after = replace(settings, values=settings.values | {"batch_size": 1})
+    command = train_command("best-1h", ("n_embd", *settings.chosen), settings, after)
+    source, *words = shlex.split(command)[2:]
+    again = sized(override(load_settings(source), parse_overrides(words))).settings
+    assert build_config(again.values) == build_config(after.values)
+    assert settings_here("speedrun-124m", {}).chosen == ("batch_size",)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from nanodyno.analysis.account import GPT2_VOCABULARY
 from nanodyno.analysis.forecast_size import SizeLaw, law_for
-from nanodyno.analysis.sizing_rules import batch_for, course_for, training_flops
+from nanodyno.analysis.sizing_rules import batch_for, course_for, rate_for, training_flops
 from nanodyno.config import ConfigError, RunConfig, build_config
 from nanodyno.costs.parameters import parameters
 from nanodyno.costs.plan import Candidate, Plan, Wishes, make_plan
@@ -130,7 +130,8 @@ def _sizes(wanted: Wanted, hours: float) -> Iterator[Size]:
 
 def _shapes(given: Values) -> list[dict[str, object]]:
     shapes = [(given.get("n_layer", depth), given.get("n_embd", depth * WIDTH_PER_LAYER)) for depth in DEPTHS]
-    return [{"n_layer": depth, "n_embd": width} for depth, width in dict.fromkeys(shapes)]
+    single = [shape for place, shape in enumerate(shapes) if shape not in shapes[:place]]
+    return [{"n_layer": depth, "n_embd": width} for depth, width in single]
 
 
 def _size(wanted: Wanted, hours: float, shape: Values) -> Size:
@@ -139,11 +140,12 @@ def _size(wanted: Wanted, hours: float, shape: Values) -> Size:
     first, _, iterations = _tried(wanted, {**shape, "tokens_per_iter": FIRST_BATCH}, seconds)
     batch = batch_for(training_flops(first, iterations * first.tokens_per_iter))
     config, found, iterations = _tried(wanted, {**shape, **batch}, seconds)
-    course = course_for(config, iterations)
+    tokens = iterations * config.tokens_per_iter
+    course = course_for(config, config.max_iters if "max_iters" in wanted.values else iterations)
+    course["learning_rate"] = rate_for(training_flops(config, tokens))
     settings = {**shape, **batch, "batch_size": config.batch_size, **course, **wanted.values}
     counted = parameters(found.setup.shape)
     count = counted.total - counted.value_embeddings
-    tokens = iterations * config.tokens_per_iter
     assert found.time is not None
     return Size(
         settings=settings,

@@ -37,11 +37,10 @@ def rate_for(flops: float) -> float:
 
 
 def course_for(config: RunConfig, max_iters: int) -> dict[str, object]:
-    """Learning rate, length, warm-up, and evaluations."""
+    """Of so many iterations: warm-up and evaluations."""
     tokens = max_iters * config.tokens_per_iter
     evaluated = min(MOST_EVALUATED, max(FEWEST_EVALUATED, int(tokens * EVALUATED_SHARE)))
     settings: dict[str, object] = {
-        "learning_rate": rate_for(training_flops(config, tokens)),
         "max_iters": max_iters,
         "warmup_iters": min(max_iters - 1, max(SHORTEST_WARMUP, round(WARMUP_SHARE * max_iters))),
         "eval_interval": max(1, max_iters // EVALUATIONS),

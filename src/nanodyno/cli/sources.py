@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from nanodyno.errors import NanodynoError
+
 if TYPE_CHECKING:
     from nanodyno.analysis.sizing import Choice
     from nanodyno.recipes import Settings
@@ -48,5 +50,23 @@ def sized(settings: "Settings", gpu: str | None = None, limit: int | None = None
     return Sized(_made(settings, {**settings.values, "batch_size": size}))
 
 
+def for_training(settings: "Settings") -> "tuple[Settings, tuple[str, ...]]":
+    """For the card at hand, and what was chosen, to be noted in the run."""
+    from nanodyno.report.sizing import choice_note
+    from nanodyno.train.processes import launched
+
+    if settings.hours is not None and launched():
+        raise NanodynoError(
+            f"{settings.name} is made for one card, and this is one of several processes",
+            "start it without torchrun, or give its settings in a file of your own",
+        )
+    made = sized(settings)
+    notes = () if made.choice is None else (choice_note(made.choice, settings.name, made.card),)
+    return made.settings, notes
+
+
 def _made(settings: "Settings", values: Mapping[str, object]) -> "Settings":
-    return replace(settings, values=dict(values), hours=None, fitted=False)
+    chosen = tuple(key for key in values if key not in settings.values)
+    if settings.fitted:
+        chosen = (*chosen, "batch_size")
+    return replace(settings, values=dict(values), hours=None, fitted=False, chosen=chosen)

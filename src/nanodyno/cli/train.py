@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from nanodyno.cli.options import INTERRUPTED, RUNS_FOLDER, Json, console_for, seconds_of, time_of
+from nanodyno.cli.sources import for_training
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
@@ -142,23 +143,7 @@ def _given(source: str | None, arguments: list[str]) -> "tuple[Settings, tuple[s
             f"the recipe or file comes before {source or 'everything else'}",
             "for example: nanodyno train demo --max_iters=50",
         )
-    return _for_this_card(override(load_settings(source), parse_overrides(arguments)))
-
-
-def _for_this_card(settings: "Settings") -> "tuple[Settings, tuple[str, ...]]":
-    """With what was chosen, to be noted in the run."""
-    from nanodyno.cli.sources import sized
-    from nanodyno.report.sizing import choice_note
-    from nanodyno.train.processes import launched
-
-    if settings.hours is not None and launched():
-        raise NanodynoError(
-            f"{settings.name} is made for one card, and this is one of several processes",
-            "start it without torchrun, or give its settings in a file of your own",
-        )
-    made = sized(settings)
-    notes = () if made.choice is None else (choice_note(made.choice, settings.name, made.card),)
-    return made.settings, notes
+    return for_training(override(load_settings(source), parse_overrides(arguments)))
 
 
 def _tuned(settings: "Settings", resume: str | None, arguments: list[str], json: bool) -> "Settings":

@@ -114,7 +114,8 @@ def tune(  # noqa: PLR0913 - one parameter per option
     if json:
         _print_document(tuning)
     elif not wanted.takes_stdout:
-        how = f"nanodyno train {write}" if write else train_command(source, changes, settings, after)
+        given = (*changes, *settings.chosen)
+        how = f"nanodyno train {write}" if write else train_command(source, given, settings, after)
         _show(tuning, settings.name, how, language)
     deliver(wanted, lambda language: _report(tuning, settings.name, language))
     if write is not None and tuning.chosen is not None:

@@ -27,6 +27,8 @@ class Settings:
     """To train in: the model and its batch, as far as the values leave them out, are chosen for a card."""
     fitted: bool = False
     """Whether the micro-batch is a card's: the fastest that fits, where the card is known."""
+    chosen: tuple[str, ...] = ()
+    """Keys that have been made for a card: on another one they would be others."""
 
 
 def override(settings: Settings, overrides: Mapping[str, object]) -> Settings:
