@@ -208,6 +208,7 @@ def test_a_choice_tells_its_neighbours_and_what_memory_kept_away() -> None:
     told = f"chosen {size.config.n_layer} layers of {size.config.n_embd} for 2 d 00 h: of the sizes that fit"
     assert told in text
     assert f"with more memory it would be {best.config.n_layer} layers of {best.config.n_embd}" in text
+    assert "of those that fit: --batch_size" not in text  # the choice has left room for a display
     assert f"expected loss about {size.law.median:.2f} (80%: " in text
     table = lines(sizes_table(choice), 80)
     assert [line.split()[0] for line in table[1:]] == [str(each.config.n_layer) for each in choice.shown]

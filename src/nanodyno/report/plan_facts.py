@@ -51,7 +51,7 @@ def fact_rows(plan: Plan, source: Source, language: Language = ENGLISH) -> Rows:
         yield language.say("limit"), _limit_words(plan, language)
     if plan.asked.time is not None:
         yield language.say("speed"), _speed_words(plan.asked, plan, language)
-    if best := _better(plan, language):
+    if source.choice is None and (best := _better(plan, language)):
         yield language.say("fastest"), best
     tokens = quantities.count(plan.bill.tokens, language)
     yield language.say("{number} tokens", number=tokens), bill_words(plan.bill, plan, language)
