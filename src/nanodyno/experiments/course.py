@@ -52,7 +52,7 @@ class Course:
 
     def run(self, notes: tuple[str, ...]) -> Tuning:
         verified = calibration_for(self.place.ground.card).verified and self.place.ground.card is not None
-        entrants = entrants_of(self.candidates)
+        entrants = entrants_of(self.candidates, self.wish.config.batch_size)
         search = Search(
             entrants,
             Rules(
