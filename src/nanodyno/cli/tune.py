@@ -20,6 +20,7 @@ from nanodyno.cli.options import (
     seconds_of,
 )
 from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver, refuse_unwritable
+from nanodyno.cli.sources import settings_here
 from nanodyno.errors import NanodynoError, RunFailed
 
 if TYPE_CHECKING:
@@ -90,12 +91,12 @@ def tune(  # noqa: PLR0913 - one parameter per option
 
     Ctrl-C shows what is known by then; the same command goes on with it.
     """
-    from nanodyno.recipes import load_settings, override, parse_overrides
+    from nanodyno.recipes import parse_overrides
 
     if source.startswith("-"):
         raise NanodynoError(f"a config comes before {source}", "for example: nanodyno tune gpt2-768")
     changes = parse_overrides(context.args)
-    settings = override(load_settings(source), changes)
+    settings = settings_here(source, changes)
     wanted = Wanted(html, opened, form, out, lang, json)
     if write is not None:
         _refuse_unwritable(write)
@@ -113,7 +114,8 @@ def tune(  # noqa: PLR0913 - one parameter per option
     if json:
         _print_document(tuning)
     elif not wanted.takes_stdout:
-        how = f"nanodyno train {write}" if write else train_command(source, changes, settings, after)
+        given = (*changes, *settings.chosen)
+        how = f"nanodyno train {write}" if write else train_command(source, given, settings, after)
         _show(tuning, settings.name, how, language)
     deliver(wanted, lambda language: _report(tuning, settings.name, language))
     if write is not None and tuning.chosen is not None:

@@ -9,16 +9,17 @@ from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
+from nanodyno.config.block import faults_of_the_block
 from nanodyno.config.fields import (
     DEFAULT_ACCUMULATION,
     DEFAULT_EVAL_TOKENS,
     HEAD_SIZE,
-    LARGEST,
     STRICT,
     RunConfig,
     accepted,
     is_ignored,
 )
+from nanodyno.config.kinds import LARGEST
 from nanodyno.errors import NanodynoError
 
 # A divisor further from the wished-for batch_size than this is no advice, and finding it could take forever.
@@ -49,6 +50,8 @@ def build_config(settings: Mapping[str, object]) -> RunConfig:
             draft.values.setdefault(key, info.default)
     for settle in (_settle_heads, _settle_batch, _settle_learning_rate, _settle_evaluation):
         settle(draft)
+    for key, words in faults_of_the_block(draft.values):
+        draft.blame(key, words)
     if draft.faults:
         raise ConfigError(draft.faults)
     return RunConfig(**draft.values)

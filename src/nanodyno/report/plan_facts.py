@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from nanodyno.analysis.sizing import Choice
 from nanodyno.costs.plan import CHINCHILLA_TOKENS_PER_PARAMETER, Candidate, Plan
 from nanodyno.costs.setup import Setup
 from nanodyno.costs.target import SHOWN_SHARE
 from nanodyno.report import quantities
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.plan_bill import bill_words, iterations_words
+from nanodyno.report.sizing import chosen_words, expected_words
 
 TIGHT_SHARE = 0.1
 """Of the memory: reserved peaks have been seen this far from what was predicted."""
@@ -26,6 +28,8 @@ class Source:
     changed: Mapping[str, object] = field(default_factory=dict[str, object])
     warmup_iters: int = 0
     notes: tuple[str, ...] = ()
+    choice: Choice | None = None
+    """Where it was made for so many hours."""
 
     def title(self, language: Language) -> str:
         """The recipe's name, and in what it is another config; the card is named beside it."""
@@ -37,6 +41,8 @@ class Source:
 
 def fact_rows(plan: Plan, source: Source, language: Language = ENGLISH) -> Rows:
     setup = plan.asked.setup
+    if source.choice is not None:
+        yield language.say("chosen"), chosen_words(source.choice, language)
     yield language.say("model"), _model_words(plan, language)
     yield language.say("batch"), _batch_words(setup, language)
     yield language.say("way"), _way_words(setup, plan.offloaded_bytes, language)
@@ -45,7 +51,7 @@ def fact_rows(plan: Plan, source: Source, language: Language = ENGLISH) -> Rows:
         yield language.say("limit"), _limit_words(plan, language)
     if plan.asked.time is not None:
         yield language.say("speed"), _speed_words(plan.asked, plan, language)
-    if best := _better(plan, language):
+    if source.choice is None and (best := _better(plan, language)):
         yield language.say("fastest"), best
     tokens = quantities.count(plan.bill.tokens, language)
     yield language.say("{number} tokens", number=tokens), bill_words(plan.bill, plan, language)
@@ -58,6 +64,8 @@ def fact_rows(plan: Plan, source: Source, language: Language = ENGLISH) -> Rows:
         ),
     )
     yield language.say("iterations"), iterations_words(plan, source.warmup_iters, language)
+    if source.choice is not None:
+        yield language.say("expected loss"), expected_words(source.choice, language)
 
 
 def _model_words(plan: Plan, language: Language) -> str:
