@@ -1,10 +1,13 @@
 # pyright: strict
 """Every setting of a run: its type, its range, its default and one line on what it does."""
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Literal, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from nanodyno.config.ramp import Ramp, read_ramp
 
 IGNORED_KEYS = frozenset({"always_save_checkpoint", "backend"})
 VOCABULARY_MULTIPLE = 64
@@ -91,6 +94,11 @@ class RunConfig(BaseModel):
     tokens_per_iter: _Count = Field(
         description="tokens per iteration, the effective batch (default: batch_size * block_size * "
         "gradient_accumulation_steps)"
+    )
+    batch_ramp: _MaybeText = Field(
+        default=None,
+        description="grows tokens_per_iter on the way: 10M:131072,50M:262144 from so many tokens on, noise by "
+        "the measured noise (to 16 times; noise:524288 that far); the learning rate grows by the root",
     )
 
     # optimiser
@@ -208,6 +216,17 @@ class RunConfig(BaseModel):
         default="scratch", description="scratch, or resume to go on with the run in out_dir"
     )
     out_dir: _MaybeText = Field(default=None, description="folder of the run (default: runs/NAME)")
+
+    @property
+    def ramp(self) -> Ramp:
+        """Without batch_ramp, one that does not rise."""
+        first = self.tokens_per_iter
+        return Ramp(first) if self.batch_ramp is None else read_ramp(self.batch_ramp, first)
+
+    @property
+    def sequences_divided(self) -> int:
+        """What a micro-batch has to divide: the iterations of every size that the run will have."""
+        return math.gcd(*self.ramp.sizes) // self.block_size
 
     def model_shape(self, vocab_size: int) -> ModelShape:
         """The model of this run with `vocab_size` embedding rows, used as given: padding is the caller's."""

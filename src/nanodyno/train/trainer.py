@@ -28,7 +28,7 @@ from nanodyno.records.types import (
     StepRecord,
     StopReason,
 )
-from nanodyno.schedule import learning_rate_at
+from nanodyno.schedule import batch_factor, learning_rate_at
 from nanodyno.train import checkpoint, collector
 from nanodyno.train.batches import Batches
 from nanodyno.train.checkpoint import Checkpoint, Progress
@@ -40,6 +40,7 @@ from nanodyno.train.device import (
     peak_memory,
     reset_peak_memory,
 )
+from nanodyno.train.effective import EffectiveBatch
 from nanodyno.train.engine import Prepared
 from nanodyno.train.evaluate import Interrupted
 from nanodyno.train.kernels import make_engine
@@ -92,6 +93,7 @@ class Trainer:
         self.engine = make_engine(config, config.model_shape(vocab_size), choice, self.processes)
         self._began_at = 0
         self.batches = Batches(config, self.train_windows, self.device, self.processes)
+        self.effective = EffectiveBatch(config, self.device.type)
         self._warm = False
         self._updating = False
 
@@ -107,6 +109,7 @@ class Trainer:
         progress = saved.progress
         self.engine.take_scales(progress.scaler)
         self.sentry = Sentry(self.config.spike_zscore, progress.seen)
+        self.effective.restore(progress.growth)
         self.iteration = self.saved_at = progress.iteration
         self.sequences = progress.sequences
         if progress.val_loss is not None:
@@ -177,6 +180,7 @@ class Trainer:
             scaler=engine.scales(),
             val_loss=self.evaluation[1] if self.evaluation and self.evaluation[0] == self.iteration else None,
             seen=self.sentry.seen(),
+            growth=self.effective.growth(),
         )
         folder = checkpoint.folder_for(checkpoints, self.iteration)
         about = Checkpoint(
@@ -236,6 +240,7 @@ class Trainer:
         yield SavePoint(reason)
 
     def _iteration(self) -> Iterator[Happening]:
+        self.batches.sequences = self.effective.sequences(self.sequences)
         step = yield from self._within_memory(self._step)
         yield step
         if self._gives_up(step.skipped):  # not saved: these weights and this batch would do it again
@@ -245,15 +250,20 @@ class Trainer:
             raise Diverged(f"{words} in iteration {step.iteration + 1}{many}", self.saved_at, skipping)
         self.iteration += 1
         self.sequences += self.batches.sequences
+        self.effective.learn(step)
 
     def _step(self) -> StepRecord:
         """One iteration. The clock is read before the first micro-step and after the update has ended."""
         loader, micro_steps = self.batches.loader, self.batches.steps
-        learning_rate = learning_rate_at(self.config, self.iteration)
+        tokens, micro_tokens = (n * self.config.block_size for n in (self.batches.sequences, self.batches.size))
+        learning_rate = learning_rate_at(self.config, self.iteration) * batch_factor(self.config, tokens)
+        measured = not self.engine.sharded and self.effective.is_measured(
+            self.iteration, micro_steps, micro_tokens
+        )
         waited = loader.wait_seconds
         began = self.clock.seconds()
         torch.manual_seed(self._seed())
-        loss, norm = self.engine.gradients(loader, micro_steps)
+        loss, norm, micro_norm = self.engine.gradients(loader, micro_steps, measured)
         skipped = self._update(loss, norm, learning_rate)
         step_seconds = self.clock.seconds() - began
         peak = peak_memory(self.device, self.engine.graph_bytes)
@@ -262,10 +272,12 @@ class Trainer:
             loss=loss,
             grad_norm=norm,
             learning_rate=learning_rate,
-            tokens=self.config.tokens_per_iter,
+            tokens=tokens,
             step_seconds=step_seconds,
             data_seconds=loader.wait_seconds - waited,
             micro_steps=micro_steps,
+            micro_grad_norm=micro_norm,
+            micro_tokens=None if micro_norm is None else micro_tokens,
             skipped=skipped,
             peak_allocated_bytes=peak.allocated,
             peak_reserved_bytes=peak.reserved,
