@@ -7,6 +7,7 @@ records. docs/noise.md derives what stands here.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import mul
 
 WINDOW = 50
 """Measured iterations in which the weight of one falls to 1/e."""
@@ -114,13 +115,15 @@ class _Spread:
 
 def _long_run(x: Sequence[float], y: Sequence[float], lags: int) -> float:
     """The covariance of two sums whose terms are correlated with their neighbours."""
-    total = math.fsum(a * b for a, b in zip(x, y, strict=True))
+    total = _product(x, y)
     for lag in range(1, lags + 1):
-        crossed = math.fsum(
-            a * b + c * d for a, b, c, d in zip(x[lag:], y, y[lag:], x, strict=False)
-        )  # each pair once in either order
-        total += (1 - lag / (lags + 1)) * crossed
+        total += (1 - lag / (lags + 1)) * (_product(x[lag:], y) + _product(y[lag:], x))
     return total
+
+
+def _product(x: Sequence[float], y: Sequence[float]) -> float:
+    """As far as the shorter one goes."""
+    return sum(map(mul, x, y))
 
 
 def _fieller(signal: float, noise: float, spread: _Spread | None) -> tuple[float | None, float | None]:

@@ -11,6 +11,7 @@ from nanodyno.records.imported import ImportedRecord
 from nanodyno.records.store import Run
 from nanodyno.records.types import SplitRecord
 from nanodyno.report import quantities
+from nanodyno.report.noise import noise_scale_words, serving_words
 from nanodyno.report.state import STYLES, state_words
 from nanodyno.report.words import SKIPPED, arithmetic_words, batch_words, device_words, times
 
@@ -69,6 +70,7 @@ def fact_rows(run: Run, summary: Summary) -> Rows:
         *_split(run),
         *_skipped(summary),
         *_speed(summary),
+        *_noise(run, summary),
         *_saves(summary),
         *_losses(run, summary),
         *(("note", note) for note in record.notes),
@@ -173,6 +175,17 @@ def _speed(summary: Summary) -> Rows:
     if summary.data_wait_share is not None and summary.data_wait_share >= 0.01:
         rows.append(("data wait", f"{quantities.percent(summary.data_wait_share)} of the time"))
     return rows
+
+
+def _noise(run: Run, summary: Summary) -> Rows:
+    """What the gradients say about the batch; that they were not asked is said where there are steps."""
+    scale, config = summary.noise, run.own.config
+    if scale is None:
+        alone = config.gradient_accumulation_steps // summary.processes == 1
+        words = "not measured: there is one micro-step per iteration; half the --batch_size at the same "
+        words += "--tokens_per_iter would tell"
+        return [("noise scale", words)] if alone and run.steps else []
+    return [("noise scale", f"{noise_scale_words(scale)}; {serving_words(scale)}")]
 
 
 def _work(summary: Summary) -> str:

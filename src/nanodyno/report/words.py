@@ -7,6 +7,7 @@ from nanodyno.analysis.throughput import Rates, Yardstick
 from nanodyno.config import RunConfig
 from nanodyno.costs.parameters import parameters
 from nanodyno.hardware.ceilings import Ceilings
+from nanodyno.noise import NoiseScale
 from nanodyno.records.events import Started
 from nanodyno.records.types import (
     ArithmeticRecord,
@@ -111,7 +112,15 @@ def batch_words(record: RunRecord) -> str:
     config, processes = record.config, record.arithmetic.processes
     words = f"{config.tokens_per_iter:,} tokens/iteration = {config.batch_size} x {config.block_size} "
     words += f"x {config.gradient_accumulation_steps // processes} micro-steps"
-    return words + (f" x {processes} processes" if processes > 1 else "")
+    return words + (f" x {processes} processes" if processes > 1 else "") + ramp_words(config)
+
+
+def ramp_words(config: RunConfig) -> str:
+    ramp = config.ramp
+    if ramp.most is not None:
+        return f", doubling with the measured noise up to {ramp.most:,}"
+    steps = (f"{size:,} from {quantities.count(since)} tokens on" for since, size in ramp.steps)
+    return f", growing to {', '.join(steps)}" if ramp.steps else ""
 
 
 def evaluation_words(record: RunRecord) -> str:
@@ -140,10 +149,19 @@ def step_parts(step: StepRecord, speed: Speed, meter: Meter) -> list[str]:
         peak_words(now),
         *ceiling_words(now),
         f"nanoGPT's MFU (A100) {quantities.percent(now.nanogpt_mfu)}",
+        *noise_words(speed.noise),
         *memory_words(step),
         *([f"update not applied ({SKIPPED[step.skipped]})"] if step.skipped else []),
         f"ETA {quantities.clock(speed.eta_seconds)}",
     ]
+
+
+def noise_words(scale: NoiseScale | None) -> list[str]:
+    """`noise scale 41.2k tokens`; nothing where it is not measured."""
+    if scale is None:
+        return []
+    known = scale.settled and scale.tokens is not None
+    return [f"noise scale {quantities.count(scale.tokens)}" if known and scale.tokens else "noise scale settling"]
 
 
 def peak_words(now: Rates) -> str:

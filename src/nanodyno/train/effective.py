@@ -13,6 +13,8 @@ MEASURED_TOKENS = 16_384
 """Of a process on a card between two measurements. Reading all gradients once more takes about
 0.7 * FLOP/s / (bytes/s) / tokens of the time of an iteration, and no card of the table reaches 240 FLOP a
 byte: that is under 1% from this on."""
+LOOKS = 10
+"""Measurements between two looks at what they say."""
 SERVED = 0.5
 """Of the noise scale, up to which a batch is let grow."""
 
@@ -81,7 +83,8 @@ class EffectiveBatch:
     def _may_double(self) -> bool:
         """Even by the lower end of a settled estimate, and not before the last growth has left its mark."""
         assert self._ramp.most is not None
-        if self._waited < WINDOW or 2 * self._now > self._ramp.most:
+        looked_at = self._waited >= WINDOW and self._waited % LOOKS == 0
+        if not looked_at or 2 * self._now > self._ramp.most:
             return False
         scale = noise_scale(tuple(self._samples))
         return scale is not None and scale.settled and SERVED * (scale.low or 0.0) >= 2 * self._now
