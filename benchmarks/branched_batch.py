@@ -6,10 +6,10 @@
 
 Each seed trains a trunk. From its checkpoint every branch goes on through the same tokens in the same order,
 with a learning rate of the trunk's times the root of (its batch / the trunk's), which falls to a tenth in a
-straight line, so that the last losses are not those of a high rate. `--rates 0.5 1 2` tries multiples of that
-rule's rate and keeps the best of each batch. Printed: val losses after the same tokens, their differences from
-the trunk's own batch within each seed with Student's interval over seeds, and what the noise measured in the
-last iterations of the trunk would have said before any of it.
+straight line, so that the last losses are not those of a high rate. `--rates 0.5 1 2` tries multiples of
+that rule's rate and keeps the best of each batch. Printed: val losses after the same tokens, how far each is
+above the best batch of its seed with Student's interval over seeds, and what the noise measured in the last
+iterations of the trunk would have said before any of it.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def main() -> None:
                     branch = grow_branch(trunk, dataset, saved, size, rate, asked.branch)
                     found[seed][1].append(branch)
                     print(f"seed {seed}: {line(branch)}", flush=True)
-    show(found, trunk, asked.branch)
+    show(found, build_config(settings.values), asked.branch)
     if asked.out:
         document = {
             seed: {"noise": None if scale is None else vars(scale), "branches": [vars(b) for b in branches]}
@@ -93,9 +93,7 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def grow_trunk(
-    config: RunConfig, dataset: Dataset, folder: Path
-) -> tuple[NoiseScale | None, Checkpoint]:
+def grow_trunk(config: RunConfig, dataset: Dataset, folder: Path) -> tuple[NoiseScale | None, Checkpoint]:
     trainer = made(config, dataset)
     steps: list[StepRecord] = []
     for event in trainer.events():
@@ -110,7 +108,7 @@ def grow_trunk(
     return scale, saved.checkpoint
 
 
-def grow_branch(  # noqa: PLR0913
+def grow_branch(
     trunk: RunConfig, dataset: Dataset, saved: Checkpoint, size: int, rate: float, tokens: int
 ) -> Branch:
     """Its schedule begins where the trunk ends: warm-up is over by then."""

@@ -34,7 +34,8 @@ def norm_of(trainer: Trainer, sequences: int) -> float:
     windows = Windows(trainer.dataset.split("train"), config.block_size, 320, config.seed)
     inputs, targets = map(torch.from_numpy, windows.batch(np.arange(sequences)))
     model(inputs, targets).backward()
-    return math.sqrt(sum(float(p.grad.double().square().sum()) for p in model.parameters() if p.grad is not None))
+    gradients = [p.grad.double() for p in model.parameters() if p.grad is not None]
+    return math.sqrt(sum(float(each.square().sum()) for each in gradients))
 
 
 @pytest.mark.parametrize("changes", [{}, {"kernels": "fused"}, {"kernels": "fused", "bias": True}])
@@ -82,6 +83,10 @@ def test_a_grown_iteration_is_over_the_sequences_that_follow(trainer: Trainers) 
     assert ramped[1].loss == pytest.approx((plain[1].loss + plain[2].loss) / 2, rel=1e-5)
 
 
+def facts(step: StepRecord) -> tuple[object, ...]:
+    return step.iteration, step.tokens, step.loss, step.grad_norm, step.micro_grad_norm
+
+
 @pytest.mark.parametrize("ramp", ["500:384,1500:768", "noise"])
 def test_a_resumed_ramp_goes_on_to_the_bit(
     trainer: Trainers, tmp_path: Path, ramp: str, monkeypatch: pytest.MonkeyPatch
@@ -104,10 +109,7 @@ def test_a_resumed_ramp_goes_on_to_the_bit(
     again = trainer(**changes)
     again.restore(found.checkpoint)
     rest = steps_of(again)
-    facts = [(step.iteration, step.tokens, step.loss, step.grad_norm, step.micro_grad_norm) for step in rest]
-    assert facts == [
-        (step.iteration, step.tokens, step.loss, step.grad_norm, step.micro_grad_norm) for step in expected[4:]
-    ]
+    assert [facts(step) for step in rest] == [facts(step) for step in expected[4:]]
     sizes = [step.tokens for step in expected]
     assert sizes[0] < sizes[3] <= sizes[4] < sizes[7]  # it had grown before, and grew after
 

@@ -3,6 +3,7 @@
 A foreign log tells little. What it does not tell is None, or missing from `settings`, and never assumed.
 """
 
+import itertools
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ class Step:
     iteration: int
     loss: float | None = None
     seconds: float | None = None
+    """Of an iteration of tokens_per_iter: those of a batch that grew are told in proportion."""
     steady: bool = True
     """Whether its time is training's alone: no evaluation, checkpoint or compilation in it."""
     printed_mfu: float | None = None
@@ -41,6 +43,11 @@ class Eval:
     """Updates made before it."""
     val_loss: float
     train_loss: float | None = None
+    tokens_seen: int | None = None
+    """Of a run whose batch grew; else it is iteration * tokens_per_iter."""
+
+    def tokens(self, tokens_per_iter: int) -> int:
+        return self.iteration * tokens_per_iter if self.tokens_seen is None else self.tokens_seen
 
 
 @dataclass(frozen=True)
@@ -163,12 +170,13 @@ def _own(run: Run) -> Account:
         settings={key: value for key, value in record.config.model_dump().items() if value is not None},
         steps=tuple(
             Step(
-                step.iteration, step.loss, step.step_seconds, step.iteration in steady,
+                step.iteration, step.loss, step.step_seconds * record.config.tokens_per_iter / step.tokens,
+                step.iteration in steady,
                 learning_rate=step.learning_rate,
             )
             for step in steps
         ),
-        evals=tuple(Eval(each.iteration, each.val_loss, each.train_loss) for each in run.own_evals),
+        evals=_own_evals(run),
         shape=record.config.model_shape(record.vocab_size),
         data_vocab_size=record.data.vocab_size,
         card=card_of(record.machine),
@@ -177,6 +185,17 @@ def _own(run: Run) -> Account:
         peak_reserved_bytes=_highest(step.peak_reserved_bytes for step in steps),
         restarts=resumed,
     )  # fmt: skip
+
+
+def _own_evals(run: Run) -> tuple[Eval, ...]:
+    seen: dict[int, int] = {}
+    if run.own.config.batch_ramp is not None:
+        totals = itertools.accumulate(step.tokens for step in run.own_steps)
+        seen = dict(zip((step.iteration + 1 for step in run.own_steps), totals, strict=True))
+    return tuple(
+        Eval(each.iteration, each.val_loss, each.train_loss, seen.get(each.iteration))
+        for each in run.own_evals
+    )
 
 
 def _imported(run: Run, record: ImportedRecord) -> Account:

@@ -195,7 +195,7 @@ def _too_good(account: Account, trained: Sequence[Eval], vocabulary: int) -> Ite
     if not trained or count is None or per_iter is None or vocabulary < LARGE_VOCABULARY:
         return
     best = min(trained, key=lambda each: each.val_loss)
-    tokens = best.iteration * per_iter
+    tokens = best.tokens(per_iter)
     law = LAW_E + LAW_A / count**LAW_ALPHA + LAW_B / tokens**LAW_BETA
     if best.val_loss < law - GOOD:
         yield _finding(

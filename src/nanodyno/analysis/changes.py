@@ -14,7 +14,7 @@ Kind = Literal[
 KINDS: dict[Kind, tuple[str, ...]] = {
     "model": ("n_layer", "n_head", "n_embd", "block_size", "vocab_size", "bias", "gelu"),
     "split": ("batch_size", "gradient_accumulation_steps"),
-    "batch": ("tokens_per_iter",),
+    "batch": ("tokens_per_iter", "batch_ramp"),
     "learning": (
         "learning_rate", "min_lr", "decay_lr", "warmup_iters", "lr_decay_iters", "weight_decay",
         "beta1", "beta2", "grad_clip", "dropout", "seed", "init_from",

@@ -50,10 +50,10 @@ def _public(account: Account) -> Iterator[Finding]:
         if abs(count / curve["parameters"] - 1) > SAME_SIZE:
             continue
         points = {int(step) * curve["tokens_per_iter"]: loss for step, loss in curve["val_loss"].items()}
-        met = [each for each in account.evals if each.iteration * per_iter in points]
+        met = [each for each in account.evals if each.tokens(per_iter) in points]
         if met:
             last = max(met, key=lambda each: each.iteration)
-            tokens = last.iteration * per_iter
+            tokens = last.tokens(per_iter)
             yield _of(
                 (account,), "beside-public-curve", "caution",
                 curve=name, tokens=tokens, loss=last.val_loss, public=points[tokens],

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from nanodyno.analysis.account import Account, Eval
@@ -48,7 +48,7 @@ def per_iteration(account: Account, axis: Axis) -> float | None:
 def losses_at_equal(accounts: Sequence[Account], axis: Axis) -> LossesAt | None:
     """Val losses at the furthest place that all have reached and one was evaluated at; None without any."""
     paces = [pace for account in accounts if (pace := per_iteration(account, axis)) is not None]
-    curves = [_curve(account.evals) for account in accounts]
+    curves = [_curve(_along(account, axis)) for account in accounts]
     if len(paces) < len(accounts) or not all(curves):
         return None
     moved = list(zip(accounts, curves, paces, strict=True))
@@ -65,6 +65,14 @@ def losses_at_equal(accounts: Sequence[Account], axis: Axis) -> LossesAt | None:
         if len(losses) == len(accounts):
             return LossesAt(axis, at, losses)
     return None
+
+
+def _along(account: Account, axis: Axis) -> Sequence[Eval]:
+    """Evaluations by iterations of tokens_per_iter, which is what a pace is of, where the batch grew."""
+    per_iter = account.tokens_per_iter
+    if axis == "iterations" or per_iter is None:
+        return account.evals
+    return [replace(each, iteration=each.tokens(per_iter) // per_iter) for each in account.evals]
 
 
 def noise_of(evals: Sequence[Eval]) -> float | None:

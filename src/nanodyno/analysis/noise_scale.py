@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nanodyno.analysis.student import t_quantile
-from nanodyno.noise import ENOUGH, KEPT, NoiseScale, Sample, noise_scale, sample
+from nanodyno.noise import ENOUGH, WINDOW, NoiseScale, Sample, noise_scale, sample
 from nanodyno.records.imported import AnyStep
 from nanodyno.records.types import StepRecord
 
 SERVED = (0.25, 1.0)
 """Of the noise scale: below, hardly a token is saved any more; above, every doubling of the batch costs close
 to a doubling of the tokens."""
+SHORTEST = ENOUGH + ENOUGH // 2
+"""Measured iterations of a stretch."""
 FEWEST_POINTS = 4
 """For a line through them."""
 
@@ -68,19 +70,19 @@ def served(scale: NoiseScale) -> tuple[float, float]:
 
 
 def course(steps: Sequence[AnyStep]) -> list[Point]:
-    """Stretches that double in length towards the end, as the noise scale moves with the logarithm."""
+    """Over stretches that lengthen by half, as it moves with the logarithm; settled ones only."""
     pairs = measured(steps)
     seen = _tokens_seen(steps)
     points: list[Point] = []
-    start, size = 0, 2 * ENOUGH
-    while start + size <= len(pairs):
-        end = start + size if start + 3 * size <= len(pairs) else len(pairs)
-        part = pairs[start:end]
+    start = 0
+    while start + SHORTEST <= len(pairs):
+        end = start + max(SHORTEST, start // 2)
+        part = pairs[start : end if end + SHORTEST <= len(pairs) else None]
         scale = noise_scale([found for _, found in part])
-        middle = part[max(0, len(part) - KEPT // 4)][0]  # about where the weights have their middle
         if scale is not None and scale.settled:
+            middle = part[max(len(part) // 2, len(part) - WINDOW)][0]  # about where the weights have theirs
             points.append(Point(seen[middle.iteration], middle.loss, scale))
-        start, size = end, min(2 * size, KEPT)
+        start += len(part)
     return points
 
 
@@ -101,7 +103,8 @@ def heading(points: Sequence[Point], tokens_seen: int) -> Heading | None:
 
 
 def _tokens_seen(steps: Sequence[AnyStep]) -> dict[int, float]:
-    seen, total = {}, 0.0
+    seen: dict[int, float] = {}
+    total = 0.0
     for step in steps:
         total += step.tokens or 0
         seen[step.iteration] = total

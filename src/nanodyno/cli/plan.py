@@ -76,7 +76,7 @@ def plan(  # noqa: PLR0913 - one parameter per option
     if cards:
         return _show_cards(json)
     from nanodyno.config import build_config
-    from nanodyno.recipes import changed, load_settings, override, parse_overrides
+    from nanodyno.recipes import at_any_rate, changed, load_settings, override, parse_overrides
 
     if source is None or source.startswith("-"):
         raise NanodynoError(
@@ -85,7 +85,7 @@ def plan(  # noqa: PLR0913 - one parameter per option
         )
     loaded = load_settings(source)
     settings = override(loaded, parse_overrides(context.args))
-    config = build_config(settings.values)
+    config = build_config(at_any_rate(settings).values)
 
     from nanodyno.costs.plan import Wishes, make_plan
 

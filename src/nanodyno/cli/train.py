@@ -99,8 +99,10 @@ def train(  # noqa: PLR0913 - one parameter per option
     if tune:
         settings = _tuned(settings, resume, context.args, json)
 
+    from nanodyno.cli.rates import with_found_rate
     from nanodyno.config import build_config
 
+    settings, found = with_found_rate(settings)
     config = build_config(settings.values)
 
     from nanodyno.train.job import Job
@@ -120,7 +122,7 @@ def train(  # noqa: PLR0913 - one parameter per option
         from nanodyno.cli.detach import train_in_background
 
         return train_in_background(folder, sys.argv[1:], json)
-    notes = tuple(f"accepted and ignored: {key}" for key in settings.ignored)
+    notes = (*found, *(f"accepted and ignored: {key}" for key in settings.ignored))
     job = Job(config, folder.name, folder, ("nanodyno", *sys.argv[1:]), notes, limits=limits, force=force)
     if is_first():
         return _train(job, log, json)
@@ -173,6 +175,10 @@ def _resumed(run: str, source: str | None, arguments: list[str]) -> "tuple[Setti
     changes = parse_overrides(arguments)
     if refused := {"out_dir", "init_from"} & changes.keys():
         raise NanodynoError(f"--resume says where a run is, and --{min(refused)} too", "give one of them")
+    if changes.get("learning_rate") == "auto":
+        raise NanodynoError(
+            "learning_rate=auto finds a rate to begin with, and this run has begun", "give a number"
+        )
     if "learning_rate" in changes and values.get("min_lr") == tenth(values.get("learning_rate")):
         stale.add("min_lr")
     kept = {key: value for key, value in values.items() if key not in stale}

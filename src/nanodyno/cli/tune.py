@@ -53,6 +53,14 @@ def tune(  # noqa: PLR0913 - one parameter per option
     again: Annotated[
         bool, typer.Option("--again", help="Measure anew what is remembered of an earlier search.")
     ] = False,
+    effective_batch: Annotated[
+        bool,
+        typer.Option(
+            "--effective-batch",
+            help="Instead: what tokens per iteration the gradient noise calls for, of a run by its records, "
+            "or of a config by a short training on its data.",
+        ),
+    ] = False,
     ray: Annotated[
         str | None,
         typer.Option(
@@ -69,6 +77,8 @@ def tune(  # noqa: PLR0913 - one parameter per option
 
     nanodyno tune demo --device=cpu --budget 1m
 
+    nanodyno tune gpt2-768-1 --effective-batch
+
     Only switches that keep the arithmetic are turned. One that is set by --key=value stays as it is.
 
     Ctrl-C shows what is known by then; the same command goes on with it.
@@ -77,6 +87,12 @@ def tune(  # noqa: PLR0913 - one parameter per option
 
     if source.startswith("-"):
         raise NanodynoError(f"a config comes before {source}", "for example: nanodyno tune gpt2-768")
+    if effective_batch:
+        _refuse_with_effective_batch(memory_limit, allow, write, again, ray)
+
+        from nanodyno.cli.effective import tune_effective_batch
+
+        return tune_effective_batch(source, context.args, budget, json)
     changes = parse_overrides(context.args)
     settings = override(load_settings(source), changes)
     if write is not None:
@@ -99,6 +115,16 @@ def tune(  # noqa: PLR0913 - one parameter per option
         raise typer.Exit(INTERRUPTED)
     if tuning.pick is None:
         raise typer.Exit(1)
+    return None
+
+
+def _refuse_with_effective_batch(*others: object) -> None:
+    if any(others):
+        raise NanodynoError(
+            "--effective-batch measures gradients, and no speed: --memory-limit, --allow, --write, --again "
+            "and --ray have no part in it",
+            "leave them out",
+        )
 
 
 @dataclass(frozen=True)
@@ -114,12 +140,13 @@ class Request:
 def wish_of(settings: "Settings", asked: Request) -> "Wish":
     from nanodyno.config import build_config
     from nanodyno.experiments.wish import Wish
+    from nanodyno.recipes import at_any_rate
 
     seconds = seconds_of(asked.budget)
     if seconds is None:
         raise NanodynoError("a search without an end", "give --budget a time, such as 5m")
     return Wish(
-        config=build_config(settings.values),
+        config=build_config(at_any_rate(settings).values),
         budget_seconds=seconds,
         memory_limit_bytes=asked.memory_limit_bytes,
         allow_different=asked.allow_different,

@@ -97,12 +97,15 @@ class RunConfig(BaseModel):
     )
     batch_ramp: _MaybeText = Field(
         default=None,
-        description="grows tokens_per_iter on the way: 10M:131072,50M:262144 from so many tokens on, noise by "
-        "the measured noise (to 16 times; noise:524288 that far); the learning rate grows by the root",
+        description="grows tokens_per_iter: 10M:131072,50M:262144 from so many tokens on; noise: by "
+        "the measured noise, to 16 times or noise:524288 that far; the learning rate grows by the root",
     )
 
     # optimiser
-    learning_rate: _Positive = Field(default=6e-4, description="peak learning rate")
+    learning_rate: _Positive = Field(
+        default=6e-4,
+        description="peak learning rate; auto: `train` finds it by short trainings first, and tells",
+    )
     min_lr: _NotNegative = Field(description="learning rate after the decay (default: learning_rate / 10)")
     warmup_iters: _Natural = Field(default=2000, description="iterations of linear warm-up")
     lr_decay_iters: _Count = Field(description="iteration at which min_lr is reached (default: max_iters)")

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 
 from nanodyno.config import RunConfig, is_ignored
 
+FOUND = "auto"
+"""A learning rate that `nanodyno train` finds before it trains."""
 # Either member gives the other, so that overriding one makes the other stale.
 PAIRS = (("tokens_per_iter", "gradient_accumulation_steps"), ("eval_tokens", "eval_iters"))
 
@@ -38,6 +40,19 @@ def override(settings: Settings, overrides: Mapping[str, object]) -> Settings:
         ignored=tuple(dict.fromkeys((*settings.ignored, *filter(is_ignored, overrides)))),
         assumed=(settings.assumed & values.keys()) - taken.keys(),
     )
+
+
+def wants_found_rate(settings: Settings) -> bool:
+    """Whether the learning rate is left to a range test."""
+    return settings.values.get("learning_rate") == FOUND
+
+
+def at_any_rate(settings: Settings) -> Settings:
+    """For what does not depend on the learning rate: one that is to be found is left at its default."""
+    if not wants_found_rate(settings):
+        return settings
+    kept = {key: value for key, value in settings.values.items() if key != "learning_rate"}
+    return replace(settings, values=kept)
 
 
 def changed(before: Settings, after: Settings) -> dict[str, object]:

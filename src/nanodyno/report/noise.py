@@ -19,12 +19,12 @@ def noise_scale_words(scale: NoiseScale) -> str:
 
 def serving_words(scale: NoiseScale) -> str:
     if not scale.settled:
-        return f"{unsettled_words(scale)}: no advice from it"
+        return f"no advice from it: {unsettled_words(scale)}"
     low, high = map(quantities.count, served(scale))
     return f"{low} to {high} tokens per iteration serve now"
 
 
 def unsettled_words(scale: NoiseScale) -> str:
     if scale.samples < ENOUGH:
-        return f"not settled, which takes {ENOUGH} measured iterations"
-    return f"not settled: its interval spans more than {WIDEST:g} times"
+        return f"it has not settled, which takes {ENOUGH} measured iterations"
+    return f"it has not settled, as its interval spans more than {WIDEST:g} times"

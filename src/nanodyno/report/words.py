@@ -160,8 +160,9 @@ def noise_words(scale: NoiseScale | None) -> list[str]:
     """`noise scale 41.2k tokens`; nothing where it is not measured."""
     if scale is None:
         return []
-    known = scale.settled and scale.tokens is not None
-    return [f"noise scale {quantities.count(scale.tokens)}" if known and scale.tokens else "noise scale settling"]
+    if not scale.settled or scale.tokens is None:
+        return ["noise scale settling"]
+    return [f"noise scale {quantities.count(scale.tokens)}"]
 
 
 def peak_words(now: Rates) -> str:

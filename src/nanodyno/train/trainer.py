@@ -255,7 +255,8 @@ class Trainer:
     def _step(self) -> StepRecord:
         """One iteration. The clock is read before the first micro-step and after the update has ended."""
         loader, micro_steps = self.batches.loader, self.batches.steps
-        tokens, micro_tokens = (n * self.config.block_size for n in (self.batches.sequences, self.batches.size))
+        block_size = self.config.block_size
+        tokens, micro_tokens = self.batches.sequences * block_size, self.batches.size * block_size
         learning_rate = learning_rate_at(self.config, self.iteration) * batch_factor(self.config, tokens)
         measured = not self.engine.sharded and self.effective.is_measured(
             self.iteration, micro_steps, micro_tokens
