@@ -57,9 +57,7 @@ def main() -> None:
     assert found.high is not None
     base = sum(a + d for a, _, _, d in quads) / 2 / len(quads)
     every = 1 if trainer.device.type == "cpu" else math.ceil(MEASURED_TOKENS / config.tokens_per_iter)
-    print(
-        f"{asked.recipe}: {config.tokens_per_iter:,} tokens, {trainer.batches.steps} micro-steps, {base:.4f} s"
-    )
+    print(f"{asked.recipe}: {config.tokens_per_iter:,} tokens in {trainer.batches.steps} steps, {base:.4f} s")
     print(f"measured: {found.estimate - 1:+.2%} [{found.low - 1:+.2%}, {found.high - 1:+.2%}]")
     print(f"as trained, every {every}: {(found.estimate - 1) / every:+.2%}")
 

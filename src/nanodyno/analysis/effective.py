@@ -42,8 +42,8 @@ def advise_batch(steps: Sequence[StepRecord], config: RunConfig) -> Advice:
         verdict: Verdict = "not-measured" if scale is None else "not-settled"
         return Advice(verdict, scale, has, None, None, None, points, None, ())
     low, high = served(scale)
-    ends_at = max(config.ramp.tokens_after(config.max_iters), sum(step.tokens for step in steps))
-    heads = heading(points, ends_at)
+    ends_at, seen = config.ramp.tokens_after(config.max_iters), sum(step.tokens for step in steps)
+    heads = heading(points, ends_at) if ends_at > seen else None
     return Advice(
         verdict="small" if has < low else "large" if has > high else "serves",
         scale=scale,

@@ -65,7 +65,8 @@ def rows(advice: Advice) -> Iterator[tuple[str, str]]:
     has = f"{advice.tokens_per_iter:,}"
     yield "serves now", f"{low} to {high} tokens per iteration; {has} {VERDICTS[advice.verdict]}"
     yield "in tokens", f"by theory {has} takes {advice.dearer:.2f} times the fewest to a loss"
-    yield "try", f"--tokens_per_iter={advice.suggested}, its learning rate by the root of the change"
+    if advice.verdict != "serves":
+        yield "try", f"--tokens_per_iter={advice.suggested}, the learning rate by the root of the change"
     yield "heads to", _heading_words(advice)
     if advice.ramp:
         steps = ",".join(f"{since}:{size}" for since, size in advice.ramp)

@@ -9,10 +9,10 @@ from nanodyno.config import RunConfig
 from nanodyno.noise import KEPT, WINDOW, Sample, noise_scale, sample
 from nanodyno.records.types import StepRecord
 
-MEASURED_TOKENS = 16_384
-"""Of a process on a card between two measurements. Reading all gradients once more takes about
-0.7 * FLOP/s / (bytes/s) / tokens of the time of an iteration, and no card of the table reaches 240 FLOP a
-byte: that is under 1% from this on."""
+MEASURED_TOKENS = 32_768
+"""Of a process on a card between two measurements. Reading all gradients once more, 4 bytes a parameter
+beside 6 FLOP a parameter and token, takes 2/3 * FLOP/s / (bytes/s) / tokens of the time: under 1% from this
+on, as no card of the table has 490 FLOP a byte."""
 LOOKS = 10
 """Measurements between two looks at what they say."""
 SERVED = 0.5
