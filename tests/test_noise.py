@@ -89,6 +89,16 @@ def test_a_signal_that_cannot_be_told_from_zero_has_no_upper_end_and_is_not_sett
     assert not below.settled
 
 
+def test_noise_that_drowns_the_signal_still_has_a_lower_end() -> None:
+    """Signals of 0 on average, a deviation of 1: about 2 / sqrt(100) at most, under a noise of 10."""
+    rng = np.random.default_rng(2)
+    drowned = noise_scale([Sample(float(s), 10.0) for s in rng.normal(0.0, 1.0, size=KEPT)])
+    assert drowned is not None
+    assert drowned.low is not None
+    assert 20 < drowned.low < 200
+    assert drowned.high is None
+
+
 def test_too_few_iterations_have_not_settled_however_alike_they_are() -> None:
     few, enough = (
         noise_scale([Sample(1.0 + 0.01 * (i % 3), 8.0) for i in range(n)]) for n in (ENOUGH - 1, ENOUGH)

@@ -131,14 +131,14 @@ def _fieller(signal: float, noise: float, spread: _Spread | None) -> tuple[float
 
     Exact for a ratio of two normal averages, where the delta method would give an upper end to what has none.
     """
-    if spread is None or signal <= 0:
+    if spread is None:
         return None, None
     square = spread.width**2
     a = signal**2 - square * spread.signal
     b = signal * noise - square * spread.both
     c = noise**2 - square * spread.noise
-    root = b * b - a * c
-    if a <= 0 or root < 0:
-        low = c / (b + math.sqrt(root)) if root >= 0 and b > 0 and c > 0 else None
-        return low, None
-    return max(0.0, (b - math.sqrt(root)) / a), (b + math.sqrt(root)) / a
+    root = math.sqrt(max(0.0, b * b - a * c))
+    if a > 0 and signal > 0:
+        return max(0.0, (b - root) / a), (b + root) / a
+    # The signal may be zero: there is no upper end, and a lower one where the noise is shown to be there.
+    return (c / (b + root) if c > 0 and b + root > 0 else None), None

@@ -80,6 +80,12 @@ def test_no_advice_from_too_few_iterations_or_from_a_wide_interval(step: Builder
         assert (told.serves, told.suggested, told.dearer, told.heading, told.ramp) == (None,) * 4 + ((),)
 
 
+def test_a_micro_batch_that_divides_the_suggestion_comes_with_it(step: Builder) -> None:
+    twelve = build_config({"batch_size": 12, "tokens_per_iter": 12 * 8192, "max_iters": 4000})
+    told = advice(noisy(step, 200, lambda _: 40_000.0), twelve)
+    assert (told.suggested, told.batch_size) == (16_384, 8)  # 16 sequences: 12 does not divide them
+
+
 def test_runs_with_one_micro_step_are_not_measured(step: Builder, config: RunConfig) -> None:
     assert advice([step(at) for at in range(50)], config).verdict == "not-measured"
     assert advice([], config).verdict == "not-measured"

@@ -100,8 +100,7 @@ def test_a_resumed_ramp_goes_on_to_the_bit(
 ) -> None:
     monkeypatch.setattr("nanodyno.train.effective.WINDOW", 2)
     monkeypatch.setattr("nanodyno.train.effective.LOOKS", 1)
-    monkeypatch.setattr("nanodyno.noise.ENOUGH", 2)
-    monkeypatch.setattr("nanodyno.noise.WIDEST", 1e9)
+    monkeypatch.setattr("nanodyno.train.effective.ENOUGH", 2)
     monkeypatch.setattr("nanodyno.train.effective.SERVED", 1e9)
     changes = {"batch_ramp": ramp, "max_iters": 8, "eval_interval": 4}
     whole = trainer(**changes)

@@ -65,12 +65,13 @@ def rows(advice: Advice) -> Iterator[tuple[str, str]]:
     has = f"{advice.tokens_per_iter:,}"
     yield "serves now", f"{low} to {high} tokens per iteration; {has} {VERDICTS[advice.verdict]}"
     yield "in tokens", f"by theory {has} takes {advice.dearer:.2f} times the fewest to a loss"
+    wanted = f"--tokens_per_iter={advice.suggested} --batch_size={advice.batch_size}"
     if advice.verdict != "serves":
-        yield "try", f"--tokens_per_iter={advice.suggested}, the learning rate by the root of the change"
+        yield "try", f"{wanted}, the learning rate by the root of the change"
     yield "heads to", _heading_words(advice)
     if advice.ramp:
         steps = ",".join(f"{since}:{size}" for since, size in advice.ramp)
-        yield "to follow it", f"--tokens_per_iter={advice.suggested} --batch_ramp={steps}"
+        yield "to follow it", f"{wanted} --batch_ramp={steps}"
 
 
 def _heading_words(advice: Advice) -> str:

@@ -9,7 +9,8 @@ def noise_scale_words(scale: NoiseScale) -> str:
     """`41.2k tokens (95% interval 35.0k to 50.1k, 200 iterations)`."""
     many = "1 measured iteration" if scale.samples == 1 else f"{scale.samples} measured iterations"
     if scale.tokens is None:
-        return f"not known after {many}: the noise drowns the signal"
+        end = "" if scale.low is None else f"; at least {quantities.count(scale.low)} tokens"
+        return f"not known after {many}, as the noise drowns the signal{end}"
     if scale.low is None or scale.high is None:
         end = "" if scale.low is None else f"; at least {quantities.count(scale.low)}"
         return f"about {quantities.count(scale.tokens)} tokens{end} ({many})"

@@ -143,6 +143,7 @@ def step_parts(step: StepRecord, speed: Speed, meter: Meter) -> list[str]:
         f"iter {step.iteration + 1:>{width}}/{meter.config.max_iters}",
         f"loss {step.loss:.4f}",
         f"lr {step.learning_rate:.2e}",
+        *([] if meter.config.batch_ramp is None else [f"{step.tokens:,} tokens/iter"]),
         f"{quantities.milliseconds(now.step_seconds)}/iter",
         f"{quantities.milliseconds(now.micro_step_seconds)}/micro-batch",
         f"{quantities.rate(now.tokens_per_second)} tok/s",

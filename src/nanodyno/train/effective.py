@@ -6,7 +6,7 @@ from collections import deque
 from pydantic import BaseModel, ConfigDict
 
 from nanodyno.config import RunConfig
-from nanodyno.noise import KEPT, WINDOW, Sample, noise_scale, sample
+from nanodyno.noise import ENOUGH, KEPT, WINDOW, Sample, noise_scale, sample
 from nanodyno.records.types import StepRecord
 
 MEASURED_TOKENS = 32_768
@@ -81,10 +81,15 @@ class EffectiveBatch:
             self._samples.extend(Sample(*pair) for pair in saved.samples)
 
     def _may_double(self) -> bool:
-        """Even by the lower end of a settled estimate, and not before the last growth has left its mark."""
+        """Even by the lower end of the scale, and not before the last growth has left its mark.
+
+        Far below the scale a batch shows no signal: then there is no upper end, and none is needed.
+        """
         assert self._ramp.most is not None
         looked_at = self._waited >= WINDOW and self._waited % LOOKS == 0
         if not looked_at or 2 * self._now > self._ramp.most:
             return False
         scale = noise_scale(tuple(self._samples))
-        return scale is not None and scale.settled and SERVED * (scale.low or 0.0) >= 2 * self._now
+        if scale is None or scale.samples < ENOUGH:
+            return False
+        return SERVED * (scale.low or 0.0) >= 2 * self._now
