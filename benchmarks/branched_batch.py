@@ -3,7 +3,7 @@
     python benchmarks/branched_batch.py                                    # a small model on a CPU, minutes
     python benchmarks/branched_batch.py gpt2-768 --set dataset=FOLDER --set tokens_per_iter=65536 \\
         --set learning_rate=6e-4 --set warmup_iters=100 --trunk 500 --branch 33554432 --seeds 1 \\
-        --batches 8192 16384 32768 65536 131072 262144 --first-seed 0    # an H200, 7 minutes a seed if predicted right
+        --batches 8192 16384 32768 65536 131072 262144 --first-seed 0    # an H200, 7 minutes by prediction
 
 Each seed trains a trunk. From its checkpoint every branch goes on through the same tokens in the same order,
 with a learning rate of the trunk's times the root of (its batch / the trunk's), which falls to a tenth in a

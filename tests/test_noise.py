@@ -108,7 +108,7 @@ def test_too_few_iterations_have_not_settled_however_alike_they_are() -> None:
     assert (few.settled, enough.settled) == (False, True)
 
 
-@pytest.mark.parametrize("norms", [(math.nan, 1.0), (1.0, math.inf)])
+@pytest.mark.parametrize("norms", [(math.nan, 1.0), (1.0, math.inf), (1e200, 1.0)])
 def test_norms_that_are_no_numbers_tell_nothing(norms: tuple[float, float]) -> None:
     assert sample(norms[0], 4, norms[1], 8) is None
 

@@ -53,7 +53,7 @@ def sample(small_norm: float, small_tokens: int, big_norm: float, big_tokens: in
 
     E|g_B|^2 = |G|^2 + tr(Sigma) / B for both, which is solved for the two.
     """
-    small, big = small_norm**2, big_norm**2
+    small, big = small_norm * small_norm, big_norm * big_norm  # a power would raise where it overflows
     if big_tokens <= small_tokens or not math.isfinite(small + big):
         return None
     signal = (big_tokens * big - small_tokens * small) / (big_tokens - small_tokens)

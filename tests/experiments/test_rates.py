@@ -1,7 +1,6 @@
 """learning_rate=auto: real trainings of the tiniest model, a stop on the way, and one that finds nothing."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +73,7 @@ def test_where_all_diverge_it_fails_and_says_so() -> None:
 
 
 def test_a_real_trial_learns_and_one_that_diverges_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: list[Callable[..., Any]] = []
+    kept: list[Any] = []
     configs: list[RunConfig] = []
     monkeypatch.setattr(rates, "FEWEST", 10)
     range_test(
@@ -82,7 +81,7 @@ def test_a_real_trial_learns_and_one_that_diverges_is_none(monkeypatch: pytest.M
         lambda _: None,
         lambda config, data: configs.append(config) or kept.append(data) or bowl(config, data),
     )
-    dataset: Any = kept[0]
+    dataset = kept[0]
     good = train_shortly(trial_config(configs[0], (1e-1, 0), 12), dataset)
     bad = train_shortly(trial_config(configs[0], (1e-9, 0), 12), dataset)
     assert good is not None

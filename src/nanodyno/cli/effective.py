@@ -1,5 +1,6 @@
 """`nanodyno tune --effective-batch`: what tokens_per_iter the gradient noise calls for."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,8 @@ def _of_a_run(source: str, arguments: list[str]) -> "tuple[Asked, list[StepRecor
     from nanodyno.records.store import RUN_FILE, find_run, read_run
     from nanodyno.report.effective import Asked
 
-    if not any((folder / RUN_FILE).exists() for folder in (RUNS_FOLDER / source, Path(source))):
+    places = (RUNS_FOLDER / source, Path(source))
+    if not any(os.path.exists(folder / RUN_FILE) for folder in places):  # noqa: PTH110 - see find_run
         return None
     if arguments:
         raise NanodynoError(
