@@ -13,7 +13,7 @@ from nanodyno.config import RunConfig
 from nanodyno.data.loader import Windows
 from nanodyno.hardware.cards import all_cards
 from nanodyno.model.gpt import GPT
-from nanodyno.noise import KEPT, WINDOW
+from nanodyno.noise import KEPT, WINDOW, NoiseScale
 from nanodyno.records.types import StepRecord
 from nanodyno.train import checkpoint
 from nanodyno.train.effective import MEASURED_TOKENS, EffectiveBatch
@@ -101,7 +101,9 @@ def test_a_resumed_ramp_goes_on_to_the_bit(
     monkeypatch.setattr("nanodyno.train.effective.WINDOW", 2)
     monkeypatch.setattr("nanodyno.train.effective.LOOKS", 1)
     monkeypatch.setattr("nanodyno.train.effective.ENOUGH", 2)
-    monkeypatch.setattr("nanodyno.train.effective.SERVED", 1e9)
+    monkeypatch.setattr(
+        "nanodyno.train.effective.noise_scale", lambda samples: NoiseScale(1e9, 1e9, None, len(samples))
+    )
     changes = {"batch_ramp": ramp, "max_iters": 8, "eval_interval": 4}
     whole = trainer(**changes)
     expected: list[StepRecord] = []
@@ -116,6 +118,7 @@ def test_a_resumed_ramp_goes_on_to_the_bit(
     again.restore(found.checkpoint)
     rest = steps_of(again)
     assert [facts(step) for step in rest] == [facts(step) for step in expected[4:]]
+    assert again.effective.growth() == whole.effective.growth()
     sizes = [step.tokens for step in expected]
     assert sizes[0] < sizes[3] <= sizes[4] < sizes[7]  # it had grown before, and grew after
 
@@ -137,6 +140,15 @@ def test_noise_doubles_the_batch_when_half_the_scale_is_twice_as_large(
     assert before.sequences(0) * 16 == 192
     assert after.sequences(0) * 16 == 384  # 384 is under 512, and 768 would not be
     assert after.sequences(0) * 16 == 384
+
+
+def test_a_lower_end_is_enough_where_the_noise_drowns_the_signal(config: Builder, step: Builder) -> None:
+    """Squares of 64/3 x (1 + 2/3 sin) over 192 tokens, where noise alone has 64/3: a signal around 0."""
+    batch = EffectiveBatch(config(batch_ramp="noise"), "cpu")
+    for at in range(KEPT):
+        square = 64 / 3 * (1 + 2 / 3 * math.sin(2.4 * at))
+        batch.learn(step(at, grad_norm=square**0.5, micro_grad_norm=8.0, micro_tokens=64, tokens=192))
+    assert batch.sequences(0) * 16 == 384
 
 
 def test_noise_that_is_not_settled_or_no_number_grows_nothing(config: Builder, step: Builder) -> None:

@@ -16,7 +16,7 @@ on, as no card of the table has 490 FLOP a byte."""
 LOOKS = 10
 """Measurements between two looks at what they say."""
 SERVED = 0.5
-"""Of the noise scale, up to which a batch is let grow."""
+"""Of the noise scale, up to which a batch is let grow: the middle of what serves."""
 
 
 class Growth(BaseModel):
@@ -81,9 +81,9 @@ class EffectiveBatch:
             self._samples.extend(Sample(*pair) for pair in saved.samples)
 
     def _may_double(self) -> bool:
-        """Even by the lower end of the scale, and not before the last growth has left its mark.
+        """Into the middle of what serves, within it even by the lower end, and not too soon after the last.
 
-        Far below the scale a batch shows no signal: then there is no upper end, and none is needed.
+        Far below the scale a batch shows no signal: then there is a lower end and no other, and it is enough.
         """
         assert self._ramp.most is not None
         looked_at = self._waited >= WINDOW and self._waited % LOOKS == 0
@@ -92,4 +92,5 @@ class EffectiveBatch:
         scale = noise_scale(tuple(self._samples))
         if scale is None or scale.samples < ENOUGH:
             return False
-        return SERVED * (scale.low or 0.0) >= 2 * self._now
+        middle = math.inf if scale.tokens is None else SERVED * scale.tokens
+        return min(middle, scale.low or 0.0) >= 2 * self._now
