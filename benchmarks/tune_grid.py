@@ -32,7 +32,6 @@ from nanodyno.experiments.course import answer_of
 from nanodyno.experiments.ground import look_around, vocabulary_of
 from nanodyno.experiments.stopwatch import BenchStopwatch, Stopwatch
 from nanodyno.experiments.tune import allocator_limit
-from nanodyno.experiments.wish import Wish
 from nanodyno.probe.messages import ProbeJob
 from nanodyno.recipes import load_settings, override, parse_overrides
 from nanodyno.records.files import GrowingFile
@@ -178,7 +177,7 @@ def main() -> int:
         each for each in options.candidates if each.batch_size == config.batch_size and not each.hopeless
     ]
     options.anchor = asked[0].name
-    allowed = allocator_limit(Wish(config, 60.0, limit), options.place)
+    allowed = allocator_limit(limit, options.place)
     jobs = {
         each.name: ProbeJob(config=each.config, memory_limit_bytes=allowed) for each in (*points, *asked[:1])
     }

@@ -31,12 +31,15 @@ from nanodyno.records.types import (
     VersionsRecord,
 )
 
-pytest_plugins = ["checkups", "tunings"]
+pytest_plugins = ["checkups", "tunings", "attributions"]
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jobs, and then their children
     signal.signal(signal.SIGINT, signal.default_int_handler)
 # Read by torch when it first compiles: compiled tests are quick from their second run on.
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(__file__).parents[1] / ".compile-cache"))
+
+# Words are tested in English, whoever runs the tests.
+os.environ["LC_ALL"] = "C.UTF-8"
 
 # Some virtual machines name AMX among their features and then stop at it with an illegal instruction.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")

@@ -1,11 +1,29 @@
 """The learning rate at an iteration. Pure arithmetic, since a forecast needs it as much as the trainer."""
 
 import math
+from typing import Protocol
 
-from nanodyno.config import RunConfig
+
+class Settings(Protocol):
+    """The part of a RunConfig that the learning rate depends on."""
+
+    @property
+    def learning_rate(self) -> float: ...
+    @property
+    def min_lr(self) -> float: ...
+    @property
+    def warmup_iters(self) -> int: ...
+    @property
+    def lr_decay_iters(self) -> int: ...
+    @property
+    def decay_lr(self) -> bool: ...
+    @property
+    def schedule(self) -> str: ...
+    @property
+    def wsd_decay_fraction(self) -> float: ...
 
 
-def learning_rate_at(config: RunConfig, iteration: int) -> float:
+def learning_rate_at(config: Settings, iteration: int) -> float:
     """Linear warm-up, then the schedule down to min_lr at lr_decay_iters, then min_lr.
 
     As nanoGPT, iteration 0 has a learning rate above zero: warm-up climbs in warmup_iters + 1 steps.
@@ -22,7 +40,7 @@ def learning_rate_at(config: RunConfig, iteration: int) -> float:
     return floor + _share_left(config, iteration) * (peak - floor)
 
 
-def _share_left(config: RunConfig, iteration: int) -> float:
+def _share_left(config: Settings, iteration: int) -> float:
     """How far above min_lr: 1 is learning_rate, held until the decay starts; 0 comes at lr_decay_iters."""
     start = config.warmup_iters
     if config.schedule == "wsd":
@@ -33,11 +51,11 @@ def _share_left(config: RunConfig, iteration: int) -> float:
     return 0.5 * (1 + math.cos(math.pi * progress)) if config.schedule == "cosine" else 1 - progress
 
 
-def batch_factor(config: RunConfig, tokens: int) -> float:
+def batch_factor(tokens: int, tokens_per_iter: int) -> float:
     """What the learning rate of an iteration of so many tokens is multiplied with: the root of its growth.
 
     learning_rate belongs to tokens_per_iter. AdamW divides by the gradient's own size, so that its steps in
     one direction add up with the number of samples and its steps astray with the root of it: the same path
     per token takes the root (Malladi and others, 2022).
     """
-    return math.sqrt(tokens / config.tokens_per_iter)
+    return math.sqrt(tokens / tokens_per_iter)

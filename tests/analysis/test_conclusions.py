@@ -14,7 +14,8 @@ from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.compare import compare, named_apart
 from nanodyno.analysis.conclusions import conclusions
 from nanodyno.hardware.cards import card_named
-from nanodyno.report.finding_words import TEMPLATES, words
+from nanodyno.records.types import DataRecord
+from nanodyno.report.finding_words import COMPOSED, WORDS, words
 
 Runs = Sequence[Account]
 CASE = [with_found_shape(BEFORE), with_found_shape(AFTER)]
@@ -71,12 +72,16 @@ BOTH_WAYS: dict[str, tuple[Runs, Runs]] = {
     "throughput-rose-rate-fell": (CASE[::-1], CASE),
     "throughput-changed": (pair(seconds=1.1), SAME),
     "nothing-in-common": (
-        [replace(account("a"), settings={"n_layer": 12}), replace(account("b"), settings={"n_embd": 768})],
-        SAME,
+        [Account("a", {"n_layer": 12}), Account("b", {"n_embd": 768})],
+        [Account("a", {"n_layer": 12}, evals=curve(6.0)), Account("b", {"n_embd": 768}, evals=curve(6.0))],
     ),
     "no-change": (SAME, settings(learning_rate=1e-3)),
     "confounded": (CASE, settings(learning_rate=1e-3)),
     "one-change": (settings(batch_size=16, gradient_accumulation_steps=32), CASE),
+    "one-known-change": (
+        [Account("a", {"learning_rate": 1e-3}), Account("b", {"learning_rate": 3e-4})],
+        settings(learning_rate=1e-3),
+    ),
     "settings-unknown": (CASE, SAME),
     "no-common-loss": (pair(evals=()), SAME),
     "losses-on-other-data": (settings(dataset="openwebtext"), SAME),
@@ -97,7 +102,7 @@ def codes(runs: Runs) -> set[str]:
 
 
 def test_every_code_is_in_the_table_and_has_words() -> None:
-    assert BOTH_WAYS.keys() == TEMPLATES.keys()
+    assert BOTH_WAYS.keys() == WORDS.keys() | COMPOSED.keys()
 
 
 @pytest.mark.parametrize("code", sorted(BOTH_WAYS))
@@ -125,12 +130,32 @@ def test_a_run_held_against_itself_differs_in_nothing() -> None:
     assert not found & {"confounded", "one-change", "losses-apart", "throughput-changed"}
 
 
+@pytest.mark.parametrize("told", [BEFORE, replace(BEFORE, settings={"tokens_per_iter": 524_288})])
+def test_so_does_one_that_tells_little(told: Account) -> None:
+    found = codes([told, told])
+    assert {"no-change", "same-speed", "same-loss"} <= found
+    assert not found & {"settings-unknown", "throughput-changed", "one-known-change"}
+
+
 def test_three_runs_are_each_held_against_the_first() -> None:
     runs = [account("a"), account("b", seconds=0.5), account("c", settings={"n_layer": 24})]
     comparison = compare(runs)
     assert comparison.winners["tokens_per_second"] == "b"
     assert [each.key for each in comparison.changes["c"].changed] == ["n_layer"]
     assert comparison.changes["b"].changed == ()
+
+
+def test_of_three_runs_those_with_losses_are_held_against_each_other() -> None:
+    """Also where two of them meet further on than all three do."""
+    runs = [account("a"), account("b", evals=()), account("c", evals=curve(5.0, 0.01, 300))]
+    (losses,) = [each for each in compare(runs).losses if each.axis == "tokens"]
+    assert set(losses.losses) == {"a", "c"}
+    about_two = [each for each in conclusions(compare(runs)) if len(each.runs) == 2]
+    found = {each.runs[-1]: each.code for each in about_two if "loss" in each.code}
+    assert found == {"b": "no-common-loss", "c": "loss-noise-unknown"}
+    runs[1] = account("b", evals=curve(6.0, 0.01, 800))
+    (found,) = [each for each in conclusions(compare(runs)) if each.code == "same-loss"]
+    assert (found.runs, found.numbers["at"]) == (("a", "b"), 800 * 524_288)
 
 
 @pytest.mark.parametrize("faster", [1.005, 1.02])
@@ -175,3 +200,70 @@ def test_the_documentation_lists_every_code_with_its_severity() -> None:
 def test_where_the_model_alone_changed_the_difference_in_loss_is_its_own() -> None:
     found = codes(pair(settings={"n_layer": 24}, evals=curve(5.8, 0.01)))
     assert {"one-change", "losses-apart"} <= found
+
+
+def data(fingerprint: str) -> DataRecord:
+    return DataRecord(
+        dataset="edu",
+        tokenizer="gpt2",
+        vocab_size=50257,
+        train_tokens=10**9,
+        val_tokens=10**6,
+        fingerprint=fingerprint,
+    )
+
+
+def test_the_same_files_by_another_path_are_no_change_and_other_files_of_one_name_are() -> None:
+    moved = pair({"data": data("0")}, data=data("0"), settings={"dataset": "/mnt/edu"})
+    assert not compare(moved).changes["b"].changed
+    assert "losses-on-other-data" not in codes(moved)
+    assert "losses-on-other-data" in codes(pair({"data": data("0")}, data=data("1")))
+
+
+def test_a_log_that_does_not_tell_its_vocabulary_is_not_said_to_have_another() -> None:
+    assert "losses-on-other-data" not in codes(pair(data_vocab_size=None))
+    assert "losses-on-other-data" not in codes(pair(data_vocab_size=None, settings={"vocab_size": 50304}))
+    letters = {"data_vocab_size": None, "settings": {"vocab_size": 65}, "evals": curve(3.5)}
+    assert "losses-on-other-data" in codes(pair(**letters))
+
+
+def test_two_cards_are_held_against_both_their_peaks_and_each_prints_its_own_mfu() -> None:
+    """A rate that is impossible for one RTX 4070 is 716% of it, and of eight 90%."""
+    card = card_named("RTX 4070")
+    assert "rate-impossible" in codes(pair({"card": card}))
+    eight = account("a", card=card, processes=8)
+    assert "share-of-card" in codes([eight, account("b")])
+    alone = account("b")
+    assert eight.nanogpt_mfu == pytest.approx((alone.nanogpt_mfu or 0) / 8)
+    printed = account("a", processes=8, steps=steps(1.0, eight.nanogpt_mfu))
+    assert "mfu-of-another-peak" not in codes([printed, alone])
+
+
+def test_a_loss_per_letter_is_neither_too_low_nor_a_perplexity_by_gpt2s_vocabulary() -> None:
+    letters = {"settings": {"vocab_size": 65}, "data_vocab_size": None}
+    assert "loss-too-low" not in codes(pair({**letters, "evals": (Eval(500, 1.5),)}))
+    assert "perplexity-as-loss" in codes(pair({**letters, "evals": (Eval(500, 4.5),)}))  # ln 65 is 4.17
+
+
+def test_a_perplexity_is_held_against_no_loss() -> None:
+    found = pair(evals=tuple(Eval(at, 22.3) for at in range(100, 1001, 100)))
+    assert not compare(found).losses
+    assert {"perplexity-as-loss", "no-common-loss"} <= codes(found)
+    assert "next-evaluate-more" not in codes(found)
+
+
+def test_another_programs_mfu_is_not_taken_for_a_share_of_an_a100() -> None:
+    """llm.c's is of the card that it found; nothing follows from it about the model."""
+    told = [replace(each, shape=None, shape_found=False, mfu_is_nanogpts=False) for each in CASE]
+    assert not codes(told) & {"mfu-against-a100", "model-from-numbers", "mfu-of-another-peak", "mfu-poisoned"}
+
+
+def test_where_evaluations_pulled_the_mfu_down_the_number_of_parameters_tells_the_model() -> None:
+    """An MFU a tenth too low fits no model of 123.59M; many fit the number, and one with the width told."""
+    poisoned = replace(AFTER, steps=steps(9.34, 0.139), told_parameters=123.59e6)
+    found = with_found_shape(poisoned)
+    assert found.shape is not None
+    assert (found.shape.n_layer, found.shape.n_embd) == (12, 768)
+    assert "model-from-count" in codes([found, found])
+    assert with_found_shape(replace(poisoned, told_parameters=None)).shape is None
+    assert with_found_shape(replace(poisoned, told_parameters=0)).shape is None

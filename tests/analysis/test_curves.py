@@ -8,7 +8,7 @@ import pytest
 from tests.analysis.accounts import account
 
 from nanodyno.analysis.account import Eval, account_of
-from nanodyno.analysis.curves import LossAt, is_apart, losses_at_equal, noise_of
+from nanodyno.analysis.curves import LossAt, is_apart, last_of_stretches, loss_at, losses_at_equal, noise_of
 
 
 def test_losses_meet_at_the_furthest_evaluation_that_both_have_reached() -> None:
@@ -83,13 +83,30 @@ def test_what_cannot_be_judged_is_not_apart() -> None:
 
 
 def test_between_evaluations_that_are_far_apart_nothing_is_read() -> None:
-    """At the other's 150th it is between its 0th and its 400th; at its 400th the other has not been."""
+    """At the other's 150th it is between its 50th and its 400th; at its 400th the other has not been."""
     small = {"gradient_accumulation_steps": 32}
-    one = account("a", evals=(Eval(0, 10.9), Eval(150, 4.5)))
-    other = account("b", settings=small, evals=(Eval(0, 10.9), Eval(400, 4.0)))
+    one = account("a", evals=(Eval(0, 10.9), Eval(25, 6.9), Eval(150, 4.5)))
+    other = account("b", settings=small, evals=(Eval(0, 10.9), Eval(50, 6.8), Eval(400, 4.0)))
     found = losses_at_equal([one, other], "tokens")
     assert found is not None
-    assert (found.at, found.losses["a"].loss) == (0, 10.9)
+    assert (found.at, found.losses["a"].loss) == (25 * 8 * 64 * 1024, 6.9)
+
+
+def test_two_untrained_models_have_no_loss_in_common() -> None:
+    one, other = account("a", evals=(Eval(0, 10.9),)), account("b", evals=(Eval(0, 10.8), Eval(100, 6.0)))
+    assert losses_at_equal([one, other], "tokens") is None
+
+
+def test_the_fall_from_the_untrained_model_is_no_noise() -> None:
+    trained = [Eval(at, 2.0 + 8.0 * at**-0.5) for at in range(25, 225, 25)]
+    assert noise_of([Eval(0, 10.9), *trained]) == noise_of(trained)
+
+
+def test_a_curve_can_be_read_up_to_where_its_evaluations_lie_too_far_apart() -> None:
+    evals = [Eval(at, 5.0) for at in (0, 25, 50, 100, 300, 500)]
+    assert last_of_stretches(evals) == [0, 100, 500]
+    assert loss_at(evals, 80) is not None
+    assert loss_at(evals, 200) is None
 
 
 def test_of_a_smooth_curve_that_bends_little_is_taken_for_noise() -> None:

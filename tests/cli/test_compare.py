@@ -41,14 +41,15 @@ def test_a_run_against_itself_shows_no_difference(trained: Nanodyno) -> None:
     assert document["winners"] == {}
 
 
-def test_one_run_is_no_comparison(trained: Nanodyno) -> None:
-    result = trained("compare", "a")
+def test_one_run_is_no_comparison(nanodyno: Nanodyno) -> None:
+    result = nanodyno("compare", "a")
     assert result.exit_code == 2
     assert "two runs at least" in result.output
 
 
-def test_a_run_that_is_not_there_is_named(trained: Nanodyno) -> None:
-    result = trained("compare", "a", "nobody")
+def test_a_run_that_is_not_there_is_named(nanodyno: Nanodyno) -> None:
+    assert nanodyno("import", str(CASE / "train1.log")).exit_code == 0
+    result = nanodyno("compare", "train1", "nobody")
     assert result.exit_code == 2
     assert "nobody" in result.output
 
@@ -66,7 +67,9 @@ def test_the_two_logs_of_the_case_go_in_and_the_answer_comes_out(nanodyno: Nanod
     assert "12 layers of 768, 123.6M parameters" in page
     assert "none was halved or doubled" in page
     assert "train1 would take 49.5 hours to 10.0B tokens" in page
-    assert "n_layer, n_head" in page
+    assert "may have changed as well: n_head, dtype" in page
+    assert "it was no RTX 3070" in page
+    assert "no RTX 3060," in page
 
 
 def test_on_a_3060_the_case_is_impossible(nanodyno: Nanodyno) -> None:

@@ -6,6 +6,13 @@ from typing import Any
 import pytest
 
 
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The demo's own widths take seconds an evaluation."""
+    monkeypatch.setattr("nanodyno.cli.demo.WIDTHS", {"demo-narrow": 16, "demo-wide": 32})
+    monkeypatch.setattr("nanodyno.cli.demo.SAMPLE_TOKENS", 20)
+
+
 def test_the_demo_trains_two_runs_and_samples_from_the_better_one(
     nanodyno: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -22,6 +29,12 @@ def test_the_demo_trains_two_runs_and_samples_from_the_better_one(
     losses = {run["summary"]["name"]: run["summary"]["last_val"]["loss"] for run in document["runs"]}
     assert document["better"] == min(losses, key=lambda name: losses[name])
     assert document["sample"].startswith("def ")
+    (change,) = document["comparison"]["changes"]
+    assert (change["key"], change["before"], change["after"]) == ("n_embd", 16, 32)
+    assert "report: runs/demo.html" in result.stderr
+    report = Path("runs/demo.html").read_text(encoding="utf-8")
+    assert "<bdi>demo-narrow-1</bdi>" in report
+    assert "<pre>def " in report
 
 
 def test_an_interrupted_demo_goes_on_with_what_it_had(nanodyno: Callable[..., Any]) -> None:
@@ -33,6 +46,27 @@ def test_an_interrupted_demo_goes_on_with_what_it_had(nanodyno: Callable[..., An
     history.write_text("".join(lines[:-1]))  # as if it had been killed before its last word
     again = json.loads(nanodyno(*command).stdout)
     assert [run["summary"]["name"] for run in again["runs"]] == ["demo-narrow-1", "demo-wide-1"]
-    assert sorted(path.name for path in Path("runs").iterdir()) == ["demo-narrow-1", "demo-wide-1"]
-    assert nanodyno(*command).exit_code == 0
-    assert len(list(Path("runs").iterdir())) == 4
+    assert sorted(path.name for path in Path("runs").glob("*/")) == ["demo-narrow-1", "demo-wide-1"]
+    shown = nanodyno(*command[:-1]).output
+    writes, compared = shown.index("writes"), shown.index("One thing changed (n_embd)")
+    assert writes < compared < shown.index("side by side") < shown.index("nanodyno compare demo-narrow-2")
+    assert len(list(Path("runs").glob("*/"))) == 4
+
+
+def test_asked_to_it_also_measures_which_change_does_what(
+    nanodyno: Callable[..., Any], tunings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a made-up machine: four times the work in four times the time, whatever the micro-batch."""
+
+    def answer(config: Any) -> Any:
+        return tunings.visit(config, (config.n_embd / 128) ** 2, 2**20)
+
+    stopwatch = tunings.stopwatch(answer, visit_seconds=1.0)
+    bench = stopwatch.bench(None, tunings.host_place())
+    monkeypatch.setattr("nanodyno.cli.attribute.bench", lambda: bench)
+    command = ("demo", "--max-iters", "1", "--device", "cpu", "--no-tune", "--attribute", "--json")
+    parts = json.loads(nanodyno(*command).stdout)["attribution"]["parts"]
+    assert {name: round(part["estimate"], 3) for name, part in parts.items()} == {
+        "n_embd": -1.386,  # ln 4
+        "batch_size": 0.0,
+    }

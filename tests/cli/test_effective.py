@@ -30,7 +30,7 @@ def test_a_config_is_trained_a_short_while_and_leaves_nothing(
     document = json.loads(done.stdout)
     assert "in micro-batches of 1" in done.stderr
     assert document["of"] == {
-        "name": "demo", "whence": "by a short training", "iterations": 40, "tokens_seen": 1280,
+        "name": "demo", "whence": "short-training", "iterations": 40, "tokens_seen": 1280,
     }  # fmt: skip
     assert document["scale"]["samples"] == 40
     assert not (tmp_path / "runs").exists()

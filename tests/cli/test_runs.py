@@ -134,3 +134,79 @@ def test_runs_goes_on_past_a_run_json_of_another_program(trained: Nanodyno) -> N
     assert result.exit_code == 0
     assert "small" in result.stdout
     assert "no run of nanodyno" in result.stderr
+
+
+CASE = Path(__file__).parents[1] / "case"
+
+
+@pytest.fixture
+def case(nanodyno: Nanodyno) -> Nanodyno:
+    for name in ("train1", "train2"):
+        assert nanodyno("import", str(CASE / f"{name}.log"), "--gpu", "RTX 4070").exit_code == 0
+    return nanodyno
+
+
+def test_the_leaderboard_ranks_what_follows_and_says_why_the_rest_does_not(case: Nanodyno) -> None:
+    """By speed the narrow model is first, by the share of the peak the wide one; each has two evaluations."""
+    told = " ".join(case("runs", "--leaderboard").output.split())
+    assert "val loss on fineweb-edu (gpt2) after 262.1M tokens" in told
+    assert "- train1 124.4M 5.5194 - RTX 4070 - train2 41.0M 5.5328" in told
+    assert "1 train2 41.0M 134,099" in told
+    assert "2 train1 124.4M 56,131" in told
+    assert "1 train1 124.4M 76.8%" in told
+    assert "val loss: train1, train2: fewer than 5 evaluations" in told
+
+
+def test_the_leaderboard_as_a_document(case: Nanodyno) -> None:
+    document = json.loads(case("runs", "--leaderboard", "--json").stdout)
+    boards = {board["metric"]: board["entries"] for board in document["boards"]}
+    speed = [(entry["run"], entry["place"]) for entry in boards["tokens_per_second"]]
+    assert speed == [("train2", 1), ("train1", 2)]
+    assert set(boards["card_share"][0]["value"]) == {"value", "low", "high"}
+    assert {each["reason"] for each in document["unranked"]} == {"noise-unknown"}
+    alone = json.loads(case("runs", "train1", "--leaderboard", "--json").stdout)
+    assert alone["boards"] == []
+
+
+def test_a_leaderboard_of_nothing_says_what_to_do(nanodyno: Nanodyno) -> None:
+    assert "nanodyno demo" in nanodyno("runs", "--leaderboard").output
+
+
+def test_a_result_goes_out_and_comes_back_as_the_same_row(trained: Nanodyno, tiny: list[str]) -> None:
+    assert trained(*tiny, "--name=other", "--learning_rate=0.01").exit_code == 0
+    told = trained("runs", "--export", "small.json", "small").output
+    assert "4 iterations and 3 evaluations of small" in told
+    assert str(Path.cwd()) not in Path("small.json").read_text()
+    told = trained("import", "small.json", "--name", "copy").output
+    assert "recognised  nanodyno" in told
+    assert "next: nanodyno show copy, nanodyno compare other copy" in " ".join(told.split())
+    document = json.loads(trained("compare", "small", "copy", "--json").stdout)
+    assert document["changes"] == []
+    for values in document["metrics"].values():
+        assert values["small"] == values["copy"]
+    assert "imported: a result of nanodyno" in trained("show", "copy").output
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--export", "x.json"), "one run"),
+        (("--export", "x.json", "train1", "train2"), "one run"),
+        (("--export", "x.json", "train1", "--leaderboard"), "do not go together"),
+        (("--watch", "--leaderboard"), "do not go together"),
+        (("--export", "there.txt", "train1"), "is no result"),
+        (("--export", "no/where.json", "train1"), "cannot write"),
+        (("--export", "x.json", "nobody"), "no run 'nobody'"),
+    ],
+)
+def test_an_export_that_cannot_be_is_refused(case: Nanodyno, words: tuple[str, ...], told: str) -> None:
+    Path("there.txt").write_text("mine")
+    result = case("runs", *words)
+    assert (result.exit_code, told in result.stderr) == (2, True)
+    assert Path("there.txt").read_text() == "mine"
+
+
+def test_only_the_named_runs_are_listed(case: Nanodyno) -> None:
+    listed = case("runs", "train1").output
+    assert "train1" in listed
+    assert "train2" not in listed

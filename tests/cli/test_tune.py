@@ -30,8 +30,8 @@ def test_an_end_by_sigterm_leaves_a_document_of_what_was_measured_as_ctrl_c_does
             if "2 x 2" in line and "tok/s" in line:
                 break
         os.kill(process.pid, signal.SIGTERM)
-        stdout, _ = process.communicate()
-    assert process.returncode == 130
+        stdout, stderr = process.communicate()
+    assert process.returncode == 130, stderr
     document = json.loads(stdout)
     assert document["interrupted"] is True
     assert [each["name"] for each in document["candidates"] if each["measured"]] == ["2 x 2"]

@@ -21,7 +21,7 @@ def test_a_page_of_a_settled_run_says_what_serves_and_where_it_heads() -> None:
         Heading(0.5, 262_144_000, 80_000.0, 60_000.0, 110_000.0, 4), ((99_000_000, 32_768),),
     )  # fmt: skip
     screen = Console(file=io.StringIO(), width=120, color_system=None)
-    screen.print(effective_page(Asked("mine", "by its records", 300, 19_660_800), advice))
+    screen.print(effective_page(Asked("mine", "records", 300, 19_660_800), advice))
     assert isinstance(screen.file, io.StringIO)
     text = " ".join(screen.file.getvalue().split())
     assert "10,000 to 40,000 tokens per iteration; 65,536 is larger" in text

@@ -1,9 +1,9 @@
-from nanodyno.report.plot import Series, line_plot
+from nanodyno.report.plot import Labels, Series, line_plot
 
 
 def canvas(series: list[Series], width: int = 28, height: int = 4) -> list[str]:
     """The rows of dots alone, without legend, ticks and the x axis."""
-    lines = line_plot(series, width, height, "x", "y").plain.split("\n")
+    lines = line_plot(series, width, height, Labels("x", "y")).plain.split("\n")
     return [line.split("│")[1] for line in lines[1 : 1 + height]]
 
 
@@ -25,18 +25,18 @@ def test_every_column_between_two_points_has_a_dot() -> None:
 
 
 def test_no_line_is_wider_than_asked() -> None:
-    text = line_plot([Series("loss", [0, 20_000], [11, 3])], 60, 8, "iterations", "loss").plain
+    text = line_plot([Series("loss", [0, 20_000], [11, 3])], 60, 8, Labels("iterations", "loss")).plain
     assert max(len(line) for line in text.split("\n")) <= 60
 
 
 def test_the_axes_carry_the_ends_of_the_data() -> None:
-    text = line_plot([Series("a", [0, 250], [5.5, 2.0])], 60, 8, "iterations", "loss").plain
+    text = line_plot([Series("a", [0, 250], [5.5, 2.0])], 60, 8, Labels("iterations", "loss")).plain
     assert "5.5" in text
     assert "250" in text
 
 
 def test_nothing_to_plot_is_said() -> None:
-    assert "nothing to plot" in line_plot([Series("a", [], [])], 60, 8, "x", "y").plain
+    assert "nothing to plot" in line_plot([Series("a", [], [])], 60, 8, Labels("x", "y")).plain
 
 
 def test_a_single_point_is_drawn() -> None:
@@ -52,7 +52,7 @@ def test_the_second_line_is_dashed_and_the_third_is_not() -> None:
 
 
 def test_the_legend_tells_solid_from_dashed() -> None:
-    legend = line_plot([Series("train", [0], [1]), Series("val", [0], [2])], 60, 8, "x", "y").plain
+    legend = line_plot([Series("train", [0], [1]), Series("val", [0], [2])], 60, 8, Labels("x", "y")).plain
     assert "━━ train   ╍╍ val" in legend
 
 

@@ -44,7 +44,7 @@ def test_what_is_left_goes_by_the_rounds_that_are_over_however_often_one_was_mad
 
 def test_the_live_line_has_the_time_so_far_and_what_may_come() -> None:
     out, clock = io.StringIO(), Clock()
-    display = make_probe_display(Console(file=out, force_terminal=True, width=120), 3, clock)
+    display = make_probe_display(Console(file=out, force_terminal=True, width=120), 3, clock=clock)
     display(ProbeProgress(name="demo", round=0, stage="starting"))
     clock.now += 20
     display(ProbeProgress(name="demo", round=1, stage="measuring", samples=3, seconds=0.25))

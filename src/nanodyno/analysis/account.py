@@ -4,11 +4,12 @@ A foreign log tells little. What it does not tell is None, or missing from `sett
 """
 
 import itertools
+import math
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from nanodyno.analysis.imported import imported_card, known_shape
+from nanodyno.analysis.imported import imported_card, known_shape, whole
 from nanodyno.analysis.peaks import card_of
 from nanodyno.analysis.statistics import Interval, median_interval
 from nanodyno.analysis.throughput import mfu, steady_steps, training_seconds
@@ -18,8 +19,13 @@ from nanodyno.costs.parameters import parameters
 from nanodyno.hardware.cards import Card
 from nanodyno.records.imported import ImportedRecord, ImportedStep, Setting
 from nanodyno.records.store import Run
+from nanodyno.records.types import DataRecord
 
+NANOGPT = "nanoGPT"
+"""As an imported run names its program."""
 GPT2_VOCABULARY = 50257
+NANOGPT_VOCABULARY = 50304
+"""GPT-2's as nanoGPT pads it."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +69,12 @@ class Account:
     """Whether the shape was worked out from the numbers and not told."""
     data_vocab_size: int | None = None
     """Of the tokenizer; the shape's is padded."""
+    data: DataRecord | None = None
+    """What our own programs note of it."""
     told_parameters: float | None = None
     card: Card | None = None
+    processes: int = 1
+    """Each on a card of its own; a log that tells of none is held against one."""
     dtype: str = "bfloat16"
     peak_allocated_bytes: int | None = None
     peak_reserved_bytes: int | None = None
@@ -74,11 +84,13 @@ class Account:
     """Iterations at which it was taken up again."""
     foreign: bool = False
     """By another program, whose times and losses are taken as it printed them."""
+    mfu_is_nanogpts: bool = True
+    """Whether what it printed is of an A100's peak; of other programs' MFU the peak is not known."""
 
     @property
     def tokens_per_iter(self) -> int | None:
         by_settings = self._product("batch_size", "gradient_accumulation_steps", "block_size")
-        return _whole(self.settings.get("tokens_per_iter")) or by_settings or self.told_tokens_per_iter
+        return whole(self.settings.get("tokens_per_iter")) or by_settings or self.told_tokens_per_iter
 
     @property
     def tokens_per_micro_step(self) -> int | None:
@@ -120,14 +132,32 @@ class Account:
         return None if self.shape is None else nanogpt_flops_per_token(self.shape)
 
     @property
+    def vocabulary(self) -> int | None:
+        """Of the tokenizer, as far as it is known; a model of 50,304 rows is nanoGPT's for GPT-2's."""
+        told = whole(self.settings.get("vocab_size"))
+        return self.data_vocab_size or (GPT2_VOCABULARY if told == NANOGPT_VOCABULARY else told)
+
+    @property
+    def tells_perplexity(self) -> bool:
+        """Whether what it calls val losses are all worse than guessing, once it was trained."""
+        trained = [
+            each.val_loss for each in self.evals if each.iteration > 0 and math.isfinite(each.val_loss)
+        ]
+        return bool(trained) and min(trained) > math.log(self.vocabulary or GPT2_VOCABULARY)
+
+    @property
     def peak_flops(self) -> float | None:
-        return None if self.card is None else self.card.peak_flops(self.dtype)
+        """Of all its cards."""
+        peak = None if self.card is None else self.card.peak_flops(self.dtype)
+        return None if peak is None else peak * self.processes
 
     @property
     def nanogpt_mfu(self) -> float | None:
-        """What nanoGPT prints for such a rate: against an A100, whatever the card."""
+        """What nanoGPT prints for such a rate: each process its own, against an A100 whatever the card."""
         rate, work = self.tokens_per_second, self.nanogpt_flops_per_token
-        return None if rate is None or work is None else mfu(rate.estimate, work, NANOGPT_PEAK_FLOPS)
+        if rate is None or work is None:
+            return None
+        return mfu(rate.estimate / self.processes, work, NANOGPT_PEAK_FLOPS)
 
     @property
     def printed_mfu(self) -> float | None:
@@ -144,15 +174,11 @@ class Account:
     def _product(self, *keys: str) -> int | None:
         product = 1
         for key in keys:
-            value = _whole(self.settings.get(key))
+            value = whole(self.settings.get(key))
             if value is None:
                 return None
             product *= value
         return product
-
-
-def _whole(value: Setting) -> int | None:
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def account_of(run: Run) -> Account:
@@ -179,7 +205,9 @@ def _own(run: Run) -> Account:
         evals=_own_evals(run),
         shape=record.config.model_shape(record.vocab_size),
         data_vocab_size=record.data.vocab_size,
+        data=record.data,
         card=card_of(record.machine),
+        processes=record.arithmetic.processes,
         dtype=record.arithmetic.dtype,
         peak_allocated_bytes=_highest(step.peak_allocated_bytes for step in steps),
         peak_reserved_bytes=_highest(step.peak_reserved_bytes for step in steps),
@@ -199,9 +227,8 @@ def _own_evals(run: Run) -> tuple[Eval, ...]:
 
 
 def _imported(run: Run, record: ImportedRecord) -> Account:
-    dtype = record.settings.get("dtype")
+    dtype = record.arithmetic.dtype if record.arithmetic else record.settings.get("dtype")
     logged = [step for step in run.steps if isinstance(step, ImportedStep)]
-    starts = tuple(step.iteration for step in logged if step.overhead == "start")
     return Account(
         name=run.name,
         settings=record.settings,
@@ -214,12 +241,18 @@ def _imported(run: Run, record: ImportedRecord) -> Account:
         ),
         evals=tuple(Eval(each.iteration, each.val_loss, each.train_loss) for each in run.evals),
         shape=known_shape(record.settings),
+        data_vocab_size=record.data.vocab_size if record.data else None,
+        data=record.data,
         told_parameters=record.parameters,
         card=imported_card(record),
+        processes=record.processes or 1,
         dtype=dtype if isinstance(dtype, str) else "float16",
+        peak_allocated_bytes=record.peak_allocated_bytes,
+        peak_reserved_bytes=record.peak_reserved_bytes,
         told_tokens_per_iter=record.tokens_per_iter,
-        restarts=starts[1:],
-        foreign=True,
+        restarts=record.resumed_at_iterations,
+        foreign=record.machine is None,
+        mfu_is_nanogpts=record.origin.program == NANOGPT,
     )  # fmt: skip
 
 

@@ -5,14 +5,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from nanodyno.analysis.account import GPT2_VOCABULARY, Account, Eval
-from nanodyno.analysis.findings import Finding, Severity
+from nanodyno.analysis.account import GPT2_VOCABULARY, NANOGPT_VOCABULARY, Account, Eval
+from nanodyno.analysis.findings import Code, Finding, Severity
+from nanodyno.analysis.imported import whole
 from nanodyno.config import ModelShape
 from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, nanogpt_flops_per_token
 from nanodyno.costs.parameters import parameters
 from nanodyno.hardware.cards import all_cards
 
-NANOGPT_VOCABULARY = 50304
 MOST_LAYERS, MOST_WIDTH, WIDTH_STEP = 48, 2048, 64
 FITS = 0.015
 """How far a shape's FLOPs may be from those that a printed MFU stands for: it is an average, and rounded."""
@@ -28,7 +28,8 @@ GOOD = 0.25
 LARGE_VOCABULARY = 30_000
 """Losses per token of a smaller one lie on another level."""
 LEAP = 1.25
-NAMED = 6
+NAMED, EXCLUDED = 6, 16
+"""Cards that are told of those that can, and of those that cannot, have done it."""
 GEFORCE = re.compile(r"RTX \d{4}( Ti| SUPER)*")
 
 
@@ -39,6 +40,7 @@ class Fit:
     n_layer: int
     n_embd: int
     error: float
+    by_mfu: bool = True
 
 
 def audit(account: Account) -> tuple[Finding, ...]:
@@ -49,16 +51,25 @@ def audit(account: Account) -> tuple[Finding, ...]:
 def flops_told(account: Account) -> float | None:
     """FLOPs per token that the printed MFU stands for, with the time and the tokens of an iteration."""
     rate, printed = account.tokens_per_second, account.printed_mfu
-    return None if rate is None or printed is None else printed * NANOGPT_PEAK_FLOPS / rate.estimate
+    if rate is None or printed is None or not account.mfu_is_nanogpts:
+        return None
+    return printed * NANOGPT_PEAK_FLOPS * account.processes / rate.estimate
 
 
 def fitting_shapes(account: Account) -> list[Fit]:
-    """Layers x width that explain the printed MFU, or the printed number of parameters; nearest first.
+    """Layers x width that explain the printed MFU and the printed number of parameters; nearest first.
 
-    With nanoGPT's vocabulary and no biases unless told otherwise. A block size is needed.
+    Where none explains both, those that explain the number: evaluations may have pulled the MFU down. With
+    nanoGPT's vocabulary and no biases unless told otherwise. A block size is needed.
     """
-    told, block = flops_told(account), _int(account, "block_size")
-    if block is None or (told is None and account.told_parameters is None):
+    told, count = flops_told(account), account.told_parameters or None  # 0.00M is a small model's
+    both = _fitting(account, told, count)
+    return both if both or told is None else _fitting(account, None, count)
+
+
+def _fitting(account: Account, told: float | None, count: float | None) -> list[Fit]:
+    block = _int(account, "block_size")
+    if block is None or (told is None and count is None):
         return []
     known_layers, known_width = _int(account, "n_layer"), _int(account, "n_embd")
     layers = [known_layers] if known_layers else range(1, MOST_LAYERS + 1)
@@ -69,13 +80,11 @@ def fitting_shapes(account: Account) -> list[Fit]:
             shape = _shape(account, n_layer, n_embd, block)
             errors = [
                 (nanogpt_flops_per_token(shape) / told - 1, FITS) if told else None,
-                (parameters(shape).nanogpt / account.told_parameters - 1, TOLD_FITS)
-                if account.told_parameters
-                else None,
+                (parameters(shape).nanogpt / count - 1, TOLD_FITS) if count else None,
             ]
             found = [each for each in errors if each is not None]
             if all(abs(error) <= bound for error, bound in found):
-                fits.append(Fit(n_layer, n_embd, found[-1][0]))
+                fits.append(Fit(n_layer, n_embd, found[-1][0], by_mfu=told is not None))
     return sorted(fits, key=lambda fit: abs(fit.error))
 
 
@@ -93,11 +102,11 @@ def _of_model(account: Account) -> Iterator[Finding]:
     told, shape = flops_told(account), account.shape
     if shape is None or account.shape_found:
         fits = fitting_shapes(account)
-        if fits and (told or account.told_parameters):
+        if fits:
             block = _int(account, "block_size")
             assert block is not None, "there are no fits without it"
             yield _finding(
-                account, "model-from-numbers" if told else "model-from-count", "fact",
+                account, "model-from-numbers" if fits[0].by_mfu else "model-from-count", "fact",
                 flops_per_token=told,
                 fits=[
                     {
@@ -133,7 +142,7 @@ def _of_rate(account: Account) -> Iterator[Finding]:
             )
         elif card is None and account.foreign:
             yield _cards_by_rate(account, reached)
-    if printed is not None and (card is None or not card.name.startswith("A100")):
+    if printed is not None and account.mfu_is_nanogpts and not (card and card.name.startswith("A100")):
         yield _finding(
             account, "mfu-against-a100", "caution", mfu=printed, card=None if card is None else card.name
         )
@@ -142,19 +151,28 @@ def _of_rate(account: Account) -> Iterator[Finding]:
 
 def _cards_by_rate(account: Account, reached: float) -> Finding:
     """GeForce cards that cannot do this, the fastest first, and the slowest ones that can."""
-    peaks = {
-        card.name: peak
-        for card in all_cards()
-        if GEFORCE.fullmatch(card.name) and (peak := card.peak_flops(account.dtype)) is not None
-    }
+    peaks = _geforce_peaks(account.dtype)
     ranked = sorted(peaks.items(), key=lambda item: item[1])
     excluded = [name for name, peak in ranked if reached > BOOST * peak]
     able = [{"card": name, "share": reached / peak} for name, peak in ranked if reached <= BOOST * peak]
     return _finding(
         account, "cards-by-rate", "fact",
-        flops_per_second=reached, excluded=excluded[::-1][:NAMED], excluded_count=len(excluded),
+        flops_per_second=reached, excluded=excluded[::-1][:EXCLUDED], excluded_count=len(excluded),
         able=able[:NAMED],
     )  # fmt: skip
+
+
+def _geforce_peaks(dtype: str) -> dict[str, float]:
+    """By name, and with the memory where that makes another peak."""
+    found = [
+        (card, peak)
+        for card in all_cards()
+        if GEFORCE.fullmatch(card.name) and (peak := card.peak_flops(dtype)) is not None
+    ]
+    of_name: dict[str, set[float]] = {}
+    for card, peak in found:
+        of_name.setdefault(card.name, set()).add(peak)
+    return {card.name if len(of_name[card.name]) == 1 else card.label: peak for card, peak in found}
 
 
 def _poisoned(account: Account) -> Iterator[Finding]:
@@ -162,7 +180,7 @@ def _poisoned(account: Account) -> Iterator[Finding]:
     timed = [step for step in account.steps if step.seconds]
     odd = [step for step in timed if not step.steady and step.iteration > 0]
     seconds = account.iteration_seconds
-    if not odd or seconds is None:
+    if not odd or seconds is None or not account.mfu_is_nanogpts:
         return
     longest = max(step.seconds or 0.0 for step in odd)
     pulled = 0.1 * (1 - seconds.estimate / longest)  # a tenth of the average is the newest one's
@@ -174,9 +192,9 @@ def _poisoned(account: Account) -> Iterator[Finding]:
 
 
 def _of_losses(account: Account) -> Iterator[Finding]:
-    vocabulary = account.data_vocab_size or GPT2_VOCABULARY
+    vocabulary = account.vocabulary or GPT2_VOCABULARY
     trained = [each for each in account.evals if each.iteration > 0 and math.isfinite(each.val_loss)]
-    if trained and min(each.val_loss for each in trained) > math.log(vocabulary):
+    if account.tells_perplexity:
         told = trained[-1].val_loss
         yield _finding(
             account, "perplexity-as-loss", "wrong",
@@ -239,9 +257,8 @@ def _shape(account: Account, n_layer: int, n_embd: int, block: int) -> ModelShap
 
 
 def _int(account: Account, key: str) -> int | None:
-    value = account.settings.get(key)
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return whole(account.settings.get(key))
 
 
-def _finding(account: Account, code: str, severity: Severity, **numbers: object) -> Finding:
+def _finding(account: Account, code: Code, severity: Severity, **numbers: object) -> Finding:
     return Finding(code, severity, (account.name,), numbers)  # pyright: ignore[reportArgumentType]

@@ -92,7 +92,7 @@ def readings(
     every ratio (of a lone config its seconds) is known to +-precision; and at the last look. A round in which
     nothing could be measured does not count. reference and margin as in `verdict.compare`.
     """
-    for standing in _standings(rounds, budget.rounds // 2):
+    for standing in standings(rounds, budget.rounds // 2):
         # After a round was set aside there is no look: at the same count it would be a second one.
         level = budget.level_at(standing.counted) if standing.grew else None
         if level is None:
@@ -132,7 +132,7 @@ def read_cut_short(
     """
     level = budget.level_at(budget.rounds)
     assert level is not None
-    standing = [_Standing(), *_standings(_by_round(visits), budget.rounds // 2)][-1]
+    standing = [Standing(), *standings(_by_round(visits), budget.rounds // 2)][-1]
     comparisons = compare(standing.kept, reference, margin=margin, level=level)
     return Reading(level, comparisons, False, standing.rounds, standing.kept, standing.odd)
 
@@ -156,7 +156,7 @@ def power(log_sd: float, rounds: int, effect: float, level: float = 0.95) -> flo
 
 
 @dataclass(frozen=True)
-class _Standing:
+class Standing:
     """The visits after a round."""
 
     rounds: int = 0
@@ -170,16 +170,16 @@ class _Standing:
         return self.rounds - len(self.odd)
 
 
-def _standings(rounds: Iterable[Sequence[Visit]], most_odd: int) -> Iterator[_Standing]:
-    now = _Standing()
+def standings(rounds: Iterable[Sequence[Visit]], most_odd: int) -> Iterator[Standing]:
+    now = Standing()
     for visits in filter(None, rounds):
         kept = [*now.kept, *visits]
         found = odd_visit(kept) if len(now.odd) < most_odd else None
         if found is None:
-            now = _Standing(now.rounds + 1, kept, now.odd, True)
+            now = Standing(now.rounds + 1, kept, now.odd, True)
         else:
             rest = [visit for visit in kept if visit.round != found.round]
-            now = _Standing(now.rounds + 1, rest, [*now.odd, found], False)
+            now = Standing(now.rounds + 1, rest, [*now.odd, found], False)
         yield now
 
 

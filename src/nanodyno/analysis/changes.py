@@ -83,11 +83,14 @@ TELLING = (
 
 
 def changes_between(before: Account, after: Account) -> Changes:
-    one, other = _with_tokens(before), _with_tokens(after)
+    one, other = _known(before), _known(after)
     both = [key for key in one if key in other]
     changed = [Change(key, one[key], other[key]) for key in both if not _same(one[key], other[key])]
+    if before.data and after.data and before.data.fingerprint == after.data.fingerprint:
+        changed = [each for each in changed if each.kind != "data"]  # by another path
     changed = [_told_apart(each, changed) for each in changed if each.kind != "record"]
-    unknown = [key for key in TELLING if key not in one or key not in other]
+    is_itself = replace(after, name=before.name) == before
+    unknown = [key for key in TELLING if not is_itself and (key not in one or key not in other)]
     order = list(_KIND)
     changed.sort(key=lambda each: order.index(each.key) if each.key in _KIND else len(order))
     return Changes(tuple(changed), tuple(unknown))
@@ -107,12 +110,15 @@ def _ratio(change: Change) -> float | None:
     return round(after / before, 9)
 
 
-def _with_tokens(account: Account) -> Mapping[str, Setting]:
-    tokens = account.tokens_per_iter
-    return account.settings if tokens is None else {**account.settings, "tokens_per_iter": tokens}
+def _known(account: Account) -> Mapping[str, Setting]:
+    """What is told, and what was worked out from it."""
+    known = dict(account.settings)
+    if account.tokens_per_iter is not None:
+        known["tokens_per_iter"] = account.tokens_per_iter
+    if account.shape is not None and account.shape_found:
+        known |= {"n_layer": account.shape.n_layer, "n_embd": account.shape.n_embd}
+    return known
 
 
 def _same(one: Setting, other: Setting) -> bool:
-    if isinstance(one, int | float) and isinstance(other, int | float):
-        return float(one) == float(other)
-    return one == other
+    return one == other or repr(one) == repr(other)  # as NaN is to NaN

@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Literal
 
+from nanodyno.analysis.findings import Finding, Number, Severity
 from nanodyno.analysis.peaks import card_of
 from nanodyno.hardware.inventory import CardState
 from nanodyno.records.checkup import CheckupRecord, DeviceRecord, DiskRecord, HostRecord
@@ -20,45 +19,6 @@ LOW_CEILING_SHARE = 0.6
 """Of the datasheet: large products reach 70 to 100% where nothing is wrong."""
 THERMAL = 0x20 | 0x40
 FRONT_END = "cudnn-packed"
-
-Severity = Literal["impossible", "fix", "note"]
-Code = Literal[
-    "torch-broken",
-    "torch-not-for-card",
-    "torch-for-cpu",
-    "card-not-seen",
-    "no-triton",
-    "no-cudnn-front-end",
-    "no-attention",
-    "card-full",
-    "memory-held",
-    "hot-card",
-    "compile-fails",
-    "not-measured",
-    "low-ceiling",
-    "disk-refuses",
-    "little-disk",
-    "slow-disk",
-    "little-memory",
-    "card-pages",
-    "no-card",
-    "nvml-silent",
-    "different-cards",
-    "unknown-card",
-    "no-bfloat16",
-    "few-lanes",
-    "not-remembered",
-    "cache-refuses",
-]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One conclusion; words come when it is shown."""
-
-    code: Code
-    severity: Severity
-    numbers: dict[str, float | str] = field(default_factory=dict[str, float | str])
 
 
 def findings(found: CheckupRecord) -> tuple[Finding, ...]:
@@ -96,21 +56,21 @@ def _of_torch(found: CheckupRecord) -> Iterator[Finding]:
     """Why there is no card where one might be."""
     device, inventory = found.device, found.inventory
     if device is None:
-        yield Finding("torch-broken", "impossible", {"words": found.device_fault or "no answer"})
+        yield Finding("torch-broken", "impossible", numbers={"words": found.device_fault or "no answer"})
         return
     if device.machine.device_type == "cuda":
         if inventory.fault is not None:
-            yield Finding("nvml-silent", "note", {"words": inventory.fault})
+            yield Finding("nvml-silent", "note", numbers={"words": inventory.fault})
         return
     if device.visible or device.machine.device_type == "mps":
         return  # asked for the CPU, or an Apple GPU
     if not inventory.cards:
-        yield Finding("no-card", "note", {"words": inventory.fault or "NVIDIA's driver lists none"})
+        yield Finding("no-card", "note", numbers={"words": inventory.fault or "NVIDIA's driver lists none"})
     elif device.cuda is None:
-        yield Finding("torch-for-cpu", "fix", {"cards": len(inventory.cards), "torch": device.torch})
+        yield Finding("torch-for-cpu", "fix", numbers={"cards": len(inventory.cards), "torch": device.torch})
     else:
-        numbers: dict[str, float | str] = {"cuda": device.cuda, "driver": inventory.driver or "unknown"}
-        yield Finding("card-not-seen", "fix", numbers)
+        numbers: dict[str, Number] = {"cuda": device.cuda, "driver": inventory.driver or "unknown"}
+        yield Finding("card-not-seen", "fix", numbers=numbers)
 
 
 def _of_device(device: DeviceRecord, found: CheckupRecord) -> Iterator[Finding]:
@@ -118,41 +78,41 @@ def _of_device(device: DeviceRecord, found: CheckupRecord) -> Iterator[Finding]:
     if machine.device_type != "cuda":
         return
     if machine.compute_capability and not _is_built_for(machine.compute_capability, device.built_for):
-        numbers: dict[str, float | str] = {"card": machine.device_name, "sm": machine.compute_capability}
-        yield Finding("torch-not-for-card", "impossible", numbers)
+        numbers: dict[str, Number] = {"card": machine.device_name, "sm": machine.compute_capability}
+        yield Finding("torch-not-for-card", "impossible", numbers=numbers)
     if len(set(device.visible)) > 1:
         listed = ", ".join(f"cuda:{number} {name}" for number, name in enumerate(device.visible))
-        yield Finding("different-cards", "note", {"cards": listed, "meant": machine.device_name})
+        yield Finding("different-cards", "note", numbers={"cards": listed, "meant": machine.device_name})
     if card_of(machine) is None:
-        yield Finding("unknown-card", "note", {"card": machine.device_name})
+        yield Finding("unknown-card", "note", numbers={"card": machine.device_name})
     if not device.bfloat16:
-        yield Finding("no-bfloat16", "note", {"card": machine.device_name})
+        yield Finding("no-bfloat16", "note", numbers={"card": machine.device_name})
     yield from _of_kernels(device)
     yield from _of_card(state_of_card(found), device)
 
 
 def _of_kernels(device: DeviceRecord) -> Iterator[Finding]:
     if device.no_triton is not None:
-        yield Finding("no-triton", "fix", {"words": device.no_triton})
+        yield Finding("no-triton", "fix", numbers={"words": device.no_triton})
     elif "No module" in device.attention_faults.get(FRONT_END, ""):
         yield Finding("no-cudnn-front-end", "fix")
     if not device.attention_seconds:
-        yield Finding("no-attention", "fix", {"words": "; ".join(device.attention_faults.values())})
+        yield Finding("no-attention", "fix", numbers={"words": "; ".join(device.attention_faults.values())})
 
 
 def _of_card(card: CardState | None, device: DeviceRecord) -> Iterator[Finding]:
     free = free_memory(device, card)
     if free is not None and free < LITTLE_CARD_BYTES:
-        yield Finding("card-full", "fix", {"bytes": free})
+        yield Finding("card-full", "fix", numbers={"bytes": free})
     if card is None:
         return
     held = sum(holder.bytes or 0 for holder in card.holders)
     if card.memory_bytes and held > HELD_SHARE * card.memory_bytes:
-        yield Finding("memory-held", "fix", {"bytes": held, "programs": len(card.holders)})
+        yield Finding("memory-held", "fix", numbers={"bytes": held, "programs": len(card.holders)})
     if card.reasons is not None and card.reasons & THERMAL:
-        yield Finding("hot-card", "fix", {"celsius": card.temperature_celsius or 0})
+        yield Finding("hot-card", "fix", numbers={"celsius": card.temperature_celsius or 0})
     if card.lanes and card.most_lanes and 2 * card.lanes <= card.most_lanes:
-        yield Finding("few-lanes", "note", {"lanes": card.lanes, "most": card.most_lanes})
+        yield Finding("few-lanes", "note", numbers={"lanes": card.lanes, "most": card.most_lanes})
 
 
 def _is_built_for(capability: str, built_for: tuple[str, ...]) -> bool:
@@ -169,16 +129,18 @@ def _is_built_for(capability: str, built_for: tuple[str, ...]) -> bool:
 
 def _of_measuring(found: CheckupRecord) -> Iterator[Finding]:
     if found.compiling is not None and not found.compiling.works:
-        yield Finding("compile-fails", "fix", {"words": found.compiling.words or "no reason was given"})
+        yield Finding(
+            "compile-fails", "fix", numbers={"words": found.compiling.words or "no reason was given"}
+        )
     if found.ceilings_fault is not None:
-        yield Finding("not-measured", "fix", {"words": found.ceilings_fault})
+        yield Finding("not-measured", "fix", numbers={"words": found.ceilings_fault})
     if not found.kept:
         yield Finding("not-remembered", "note")
     if found.cache_fault is not None:
-        yield Finding("cache-refuses", "fix", {"words": found.cache_fault})
+        yield Finding("cache-refuses", "fix", numbers={"words": found.cache_fault})
     share = ceiling_share(found)
     if share is not None and share < LOW_CEILING_SHARE:
-        yield Finding("low-ceiling", "fix", {"share": share})
+        yield Finding("low-ceiling", "fix", numbers={"share": share})
 
 
 def ceiling_share(found: CheckupRecord) -> float | None:
@@ -193,16 +155,16 @@ def ceiling_share(found: CheckupRecord) -> float | None:
 
 def _of_disk(disk: DiskRecord) -> Iterator[Finding]:
     if disk.fault is not None:
-        yield Finding("disk-refuses", "fix", {"folder": disk.folder, "words": disk.fault})
+        yield Finding("disk-refuses", "fix", numbers={"folder": disk.folder, "words": disk.fault})
     if disk.free_bytes is not None and disk.free_bytes < LITTLE_DISK_BYTES:
-        yield Finding("little-disk", "fix", {"bytes": disk.free_bytes})
+        yield Finding("little-disk", "fix", numbers={"bytes": disk.free_bytes})
     if disk.bytes and disk.write_seconds and disk.bytes / disk.write_seconds < SLOW_DISK_BYTES_PER_SECOND:
-        yield Finding("slow-disk", "fix", {"rate": disk.bytes / disk.write_seconds})
+        yield Finding("slow-disk", "fix", numbers={"rate": disk.bytes / disk.write_seconds})
 
 
 def _of_host(host: HostRecord, device: DeviceRecord | None) -> Iterator[Finding]:
     if host.available_bytes < LITTLE_HOST_BYTES:
-        yield Finding("little-memory", "fix", {"bytes": host.available_bytes})
+        yield Finding("little-memory", "fix", numbers={"bytes": host.available_bytes})
     on_card = device is not None and device.machine.device_type == "cuda"
     if on_card and host.card_can_page:
         yield Finding("card-pages", "fix")

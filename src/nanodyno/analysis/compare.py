@@ -58,12 +58,18 @@ def compare(accounts: Sequence[Account]) -> Comparison:
 
 
 def named_apart(accounts: Sequence[Account]) -> list[Account]:
-    """The same name a second time gets a number: a run may be held against itself."""
+    """A run may be held against itself."""
+    names = names_apart([account.name for account in accounts])
+    return [replace(account, name=name) for account, name in zip(accounts, names, strict=True)]
+
+
+def names_apart(names: Sequence[str]) -> list[str]:
+    """The same name a second time gets a number."""
     seen: dict[str, int] = {}
-    apart: list[Account] = []
-    for account in accounts:
-        seen[account.name] = number = seen.get(account.name, 0) + 1
-        apart.append(account if number == 1 else replace(account, name=f"{account.name} ({number})"))
+    apart: list[str] = []
+    for name in names:
+        seen[name] = number = seen.get(name, 0) + 1
+        apart.append(name if number == 1 else f"{name} ({number})")
     return apart
 
 
@@ -81,7 +87,7 @@ def _facts(accounts: Sequence[Account]) -> list[Metric]:
             None,
             lambda a: _interval(a.tokens_per_second, a.nanogpt_flops_per_token),
         ),
-        ("card_share", "higher", _card_share),
+        ("card_share", "higher", card_share),
         ("nanogpt_mfu", None, lambda a: _plain(a.nanogpt_mfu)),
         ("peak_allocated_bytes", "lower", lambda a: _plain(a.peak_allocated_bytes)),
     ]
@@ -96,11 +102,11 @@ def _of_losses(found: LossesAt) -> Metric:
     return Metric(
         f"val_loss_at_equal_{found.axis}",
         "lower",
-        {name: _loss_value(loss) for name, loss in found.losses.items()},
+        {name: loss_value(loss) for name, loss in found.losses.items()},
     )
 
 
-def _loss_value(loss: LossAt) -> Value:
+def loss_value(loss: LossAt) -> Value:
     if loss.noise is None:
         return Value(loss.loss)
     return Value(loss.loss, loss.loss - WIDE * loss.noise, loss.loss + WIDE * loss.noise)
@@ -115,11 +121,16 @@ def _winner(metric: Metric) -> str | None:
     (name, best), (_, second) = ranked[:2]
     if metric.name == "peak_allocated_bytes":
         return name if best.value < second.value * (1 - CLOSE) else None
+    return name if is_ahead(metric.name, metric.better, best, second) else None
+
+
+def is_ahead(name: str, better: Literal["higher", "lower"], best: Value, second: Value) -> bool:
+    """By more than the intervals, and of rates by more than another start of the same run would differ."""
+    sign = 1 if better == "higher" else -1
     near, far = (best.low, second.high) if sign > 0 else (best.high, second.low)
     if near is None or far is None or sign * (near - far) <= 0:
-        return None
-    is_loss = metric.name.startswith("val_loss")
-    return name if is_loss or abs(best.value / second.value - 1) > CLOSE else None
+        return False
+    return name.startswith("val_loss") or abs(best.value / second.value - 1) > CLOSE
 
 
 def _plain(value: float | None) -> Value | None:
@@ -130,6 +141,6 @@ def _interval(interval: Interval | None, times: float | None = 1.0) -> Value | N
     return None if interval is None or times is None else Value.of(interval, times)
 
 
-def _card_share(account: Account) -> Value | None:
+def card_share(account: Account) -> Value | None:
     work, peak = account.flops_per_token, account.peak_flops
     return None if work is None or peak is None else _interval(account.tokens_per_second, work / peak)

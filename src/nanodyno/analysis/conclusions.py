@@ -2,22 +2,30 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from nanodyno.analysis.account import GPT2_VOCABULARY, Account
-from nanodyno.analysis.audit import audit
+from nanodyno.analysis.account import GPT2_VOCABULARY, Account, account_of
+from nanodyno.analysis.audit import audit, with_found_shape
 from nanodyno.analysis.changes import Change, Changes
-from nanodyno.analysis.compare import CLOSE, Comparison
-from nanodyno.analysis.curves import LossAt, LossesAt, is_apart
-from nanodyno.analysis.findings import Finding, Number, Severity
+from nanodyno.analysis.compare import CLOSE, Comparison, compare, named_apart
+from nanodyno.analysis.curves import LossAt, LossesAt, are_of_other_text, is_apart, losses_at_equal
+from nanodyno.analysis.findings import Code, Finding, Number, Severity
+from nanodyno.analysis.forecast_findings import ends_of
+from nanodyno.records.store import Run
 
 TOKENS_TO_REACH = 10e9
 """What FineWeb-Edu's smallest sample has, and about where published 124M runs end."""
 SAME_SIZE = 0.1
 SPLIT = ("batch_size", "gradient_accumulation_steps")
+
+
+def compared_runs(runs: Sequence[Run]) -> tuple[Comparison, tuple[Finding, ...]]:
+    """Of runs as they are on disk; the first is the reference."""
+    comparison = compare(named_apart([with_found_shape(account_of(run)) for run in runs]))
+    return comparison, (*conclusions(comparison), *ends_of(comparison.accounts))
 
 
 def conclusions(comparison: Comparison) -> tuple[Finding, ...]:
@@ -43,7 +51,7 @@ def _alone(account: Account) -> Iterator[Finding]:
 def _public(account: Account) -> Iterator[Finding]:
     """The last evaluation beside a public run of the same size at the same tokens."""
     count, per_iter = account.parameters, account.tokens_per_iter
-    vocabulary = account.data_vocab_size or GPT2_VOCABULARY
+    vocabulary = account.vocabulary or GPT2_VOCABULARY
     if count is None or per_iter is None or vocabulary != GPT2_VOCABULARY:
         return
     for name, curve in public_curves().items():
@@ -74,8 +82,12 @@ def _pair(one: Account, other: Account, comparison: Comparison) -> Iterator[Find
     changes = comparison.changes[other.name]
     yield from _of_batch(one, other, changes)
     yield from _of_speed(one, other)
-    yield from _of_changes(one, other, changes)
-    yield from _of_losses(one, other, changes, comparison)
+    yield from _of_changes(one, other, changes, _share_a_figure(one, other, comparison))
+    yield from _of_losses(one, other, changes)
+
+
+def _share_a_figure(one: Account, other: Account, comparison: Comparison) -> bool:
+    return any({one.name, other.name} <= metric.values.keys() for metric in comparison.metrics)
 
 
 def _of_batch(one: Account, other: Account, changes: Changes) -> Iterator[Finding]:
@@ -103,7 +115,8 @@ def _of_speed(one: Account, other: Account) -> Iterator[Finding]:
     speed = rates[1].estimate / rates[0].estimate
     seen = [rates[0].estimate, rates[1].estimate]
     if work[0] is None or work[1] is None:
-        yield _of((one, other), "throughput-changed", "fact", throughput_ratio=speed, tokens_per_second=seen)
+        code = "same-speed" if abs(speed - 1) <= CLOSE else "throughput-changed"
+        yield _of((one, other), code, "fact", throughput_ratio=speed, tokens_per_second=seen)
         return
     rate = speed * work[1] / work[0]
     numbers: dict[str, Number] = {
@@ -124,10 +137,11 @@ def _of_speed(one: Account, other: Account) -> Iterator[Finding]:
         yield _of((one, other), "throughput-changed", "fact", **numbers)
 
 
-def _of_changes(one: Account, other: Account, changes: Changes) -> Iterator[Finding]:
-    if not changes.changed:
-        code = "nothing-in-common" if not one.settings.keys() & other.settings.keys() else "no-change"
-        yield _of((one, other), code, "fact")
+def _of_changes(one: Account, other: Account, changes: Changes, share_a_figure: bool) -> Iterator[Finding]:
+    if not changes.changed and one.settings.keys() & other.settings.keys():
+        yield _of((one, other), "no-change", "fact")
+    elif not changes.changed and not share_a_figure:
+        yield _of((one, other), "nothing-in-common", "fact")
     speed, loss = (_units(changes.that_move(what)) for what in ("speed", "loss"))
     changed = [each.key for each in changes.changed if not each.follows]
     if len(speed) > 1 or len(loss) > 1:
@@ -135,6 +149,8 @@ def _of_changes(one: Account, other: Account, changes: Changes) -> Iterator[Find
             (one, other), "confounded", "caution",
             count=len(changed), changed=changed, speed=speed, loss_keys=loss, unknown=list(changes.unknown),
         )  # fmt: skip
+    elif changed and changes.unknown:
+        yield _of((one, other), "one-known-change", "caution", changed=changed, count=len(changes.unknown))
     elif changed:
         yield _of((one, other), "one-change", "fact", changed=changed)
     if changes.unknown:
@@ -152,15 +168,15 @@ def _units_of(confounded: Finding) -> list[str]:
     return [str(key) for key in keys] if isinstance(keys, list) else []
 
 
-def _of_losses(one: Account, other: Account, changes: Changes, comparison: Comparison) -> Iterator[Finding]:
-    at_tokens = next((each for each in comparison.losses if each.axis == "tokens"), None)
-    found = at_tokens or next((each for each in comparison.losses if each.axis == "iterations"), None)
+def _of_losses(one: Account, other: Account, changes: Changes) -> Iterator[Finding]:
+    """Where the two meet, which may be further on than where more runs do."""
+    found = losses_at_equal((one, other), "tokens") or losses_at_equal((one, other), "iterations")
     if found is None:
         yield _of((one, other), "no-common-loss", "caution")
         return
     losses = found.losses[one.name], found.losses[other.name]
     kinds = {each.kind for each in changes.changed}
-    if "data" in kinds or (one.data_vocab_size or 0) != (other.data_vocab_size or 0):
+    if "data" in kinds or are_of_other_text(one, other):
         yield _of((one, other), "losses-on-other-data", "caution", **_difference(found, losses))
     elif "model" in kinds and len(_units(changes.that_move("loss"))) > 1:
         yield _of((one, other), "losses-of-different-models", "caution", **_difference(found, losses))
@@ -201,9 +217,10 @@ def _next(comparison: Comparison, found: list[Finding]) -> Iterator[Finding]:
     nameless = tuple(a.name for a in comparison.accounts if a.card is None and a.foreign)
     if nameless:
         yield Finding("next-name-the-card", "next", nameless)
-    if "loss-noise-unknown" in codes or "no-common-loss" in codes:
+    told_losses = not any(account.tells_perplexity for account in comparison.accounts)
+    if "loss-noise-unknown" in codes or ("no-common-loss" in codes and told_losses):
         yield Finding("next-evaluate-more", "next", tuple(a.name for a in comparison.accounts))
 
 
-def _of(accounts: tuple[Account, ...], code: str, severity: Severity, **numbers: Number) -> Finding:
+def _of(accounts: tuple[Account, ...], code: Code, severity: Severity, **numbers: Number) -> Finding:
     return Finding(code, severity, tuple(account.name for account in accounts), numbers)

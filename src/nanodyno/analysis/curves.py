@@ -16,6 +16,8 @@ RECENT = 20
 FARTHEST = 2.0
 """How many times the iterations of the one the other of two evaluations may have, between which is read."""
 WIDE = 1.96
+LARGEST = 1e30
+"""A loss beyond it, as of a damaged log, is no number: its square would be none."""
 
 
 @dataclass(frozen=True)
@@ -46,23 +48,30 @@ def per_iteration(account: Account, axis: Axis) -> float | None:
 
 
 def losses_at_equal(accounts: Sequence[Account], axis: Axis) -> LossesAt | None:
-    """Val losses at the furthest place that all have reached and one was evaluated at; None without any."""
-    paces = [pace for account in accounts if (pace := per_iteration(account, axis)) is not None]
-    curves = [_curve(_along(account, axis)) for account in accounts]
-    if len(paces) < len(accounts) or not all(curves):
+    """Val losses at the furthest place that all have reached and one was evaluated at.
+
+    Runs without any stay out, as do those that tell perplexities; None where less than two are left.
+    Untrained models all stand at one place, which is none.
+    """
+    moved = [
+        (account, curve, pace)
+        for account in accounts
+        if not account.tells_perplexity
+        if (curve := _curve(_along(account, axis))) and (pace := per_iteration(account, axis)) is not None
+    ]
+    if len(moved) < 2:
         return None
-    moved = list(zip(accounts, curves, paces, strict=True))
     first = max(curve[0][0] * pace for _, curve, pace in moved)
     last = min(curve[-1][0] * pace for _, curve, pace in moved)
-    places = [x * pace for _, curve, pace in moved for x, _ in curve if first <= x * pace <= last]
+    places = [x * pace for _, curve, pace in moved for x, _ in curve if x and first <= x * pace <= last]
     for at in sorted(places, reverse=True):
         values = {account.name: _value(curve, at / pace) for account, curve, pace in moved}
         losses = {
             account.name: LossAt(value, noise_of(account.evals))
-            for account in accounts
+            for account, _, _ in moved
             if (value := values[account.name]) is not None
         }
-        if len(losses) == len(accounts):
+        if len(losses) == len(moved):
             return LossesAt(axis, at, losses)
     return None
 
@@ -75,13 +84,28 @@ def _along(account: Account, axis: Axis) -> Sequence[Eval]:
     return [replace(each, iteration=each.tokens(per_iter) // per_iter) for each in account.evals]
 
 
+def loss_at(evals: Sequence[Eval], iteration: float) -> LossAt | None:
+    """Read off a run's own curve; None where no evaluation is near enough."""
+    curve = _curve(evals)
+    value = _value(curve, iteration) if curve else None
+    return None if value is None else LossAt(value, noise_of(evals))
+
+
+def last_of_stretches(evals: Sequence[Eval]) -> list[float]:
+    """Iterations up to which, from the evaluation before on, a loss can be read at every place."""
+    places = [x for x, _ in _curve(evals)]
+    ends = [x for x, following in itertools.pairwise(places) if following > FARTHEST * x]
+    return [*ends, *places[-1:]]
+
+
 def noise_of(evals: Sequence[Eval]) -> float | None:
     """Of one evaluation, judged by the last ones of the run.
 
     How far each lies off the line through its neighbours, less how far the next one does: a smooth curve
-    bends by nearly as much at both, and what is left of the difference is noise.
+    bends by nearly as much at both, and what is left of the difference is noise. The untrained model is left
+    out: the fall from it is steeper than any other.
     """
-    recent = _curve(evals)[-RECENT:]
+    recent = [point for point in _curve(evals) if point[0] > 0][-RECENT:]
     if len(recent) < ENOUGH_EVALS:
         return None
     bends = [_bend([x for x, _ in three]) for three in zip(recent, recent[1:], recent[2:], strict=False)]
@@ -90,7 +114,7 @@ def noise_of(evals: Sequence[Eval]) -> float | None:
     for at, (bend, following) in enumerate(itertools.pairwise(bends)):
         weights = [one - other for one, other in zip((*bend, 0.0), (0.0, *following), strict=True)]
         off = sum(weight * loss for weight, loss in zip(weights, losses[at : at + 4], strict=True))
-        squares.append(off**2 / sum(weight**2 for weight in weights))
+        squares.append(off * off / sum(weight * weight for weight in weights))
     return math.sqrt(sum(squares) / len(squares))
 
 
@@ -110,7 +134,7 @@ def is_apart(one: LossAt, other: LossAt) -> bool:
 
 def _curve(evals: Sequence[Eval]) -> list[tuple[float, float]]:
     """Each iteration once (the later word counts), in order, numbers only."""
-    last = {each.iteration: each.val_loss for each in evals if math.isfinite(each.val_loss)}
+    last = {each.iteration: each.val_loss for each in evals if abs(each.val_loss) < LARGEST}
     return sorted((float(iteration), loss) for iteration, loss in last.items())
 
 
@@ -131,3 +155,10 @@ def _value(curve: Sequence[tuple[float, float]], at: float) -> float | None:
 
 def _place(x: float) -> float:
     return math.log1p(x)
+
+
+def are_of_other_text(one: Account, other: Account) -> bool:
+    """By what both tell of it: files of one name may differ."""
+    if one.data is not None and other.data is not None:
+        return one.data.fingerprint != other.data.fingerprint
+    return None not in (one.vocabulary, other.vocabulary) and one.vocabulary != other.vocabulary

@@ -3,12 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import TypeGuard
 
+from nanodyno.analysis.peaks import card_of
 from nanodyno.analysis.throughput import Yardstick
 from nanodyno.config import ModelShape
 from nanodyno.costs.flops import flops_per_token, nanogpt_flops_per_token
 from nanodyno.hardware.cards import Card, find_card
 from nanodyno.records.imported import AnyStep, ImportedRecord, Setting
 
+MOST = 10**12
+"""Of anything that a run has: a log may be damaged, and a file from anybody."""
 OF_THE_SHAPE = ("n_layer", "n_embd", "block_size", "vocab_size")
 
 
@@ -35,10 +38,19 @@ def known_shape(settings: Mapping[str, Setting]) -> ModelShape | None:
 
 
 def is_count(value: Setting) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < MOST
+
+
+def whole(value: Setting) -> int | None:
+    """A setting that is a number of something, also where it was written as 1e3."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return int(value) if 1 <= value < MOST else None
 
 
 def imported_card(record: ImportedRecord) -> Card | None:
+    if record.machine is not None:
+        return card_of(record.machine)
     if record.device_name is None:
         return None
     return find_card(record.device_name, record.device_memory_bytes)
@@ -53,16 +65,21 @@ def imported_yardstick(record: ImportedRecord) -> Yardstick | None:
     if shape is None:
         return None
     card, processes = imported_card(record), record.processes or 1
-    dtype = "float32" if record.settings.get("dtype") == "float32" else "float16"
-    peak = card.peak_flops(dtype) if card else None
+    peak = card.peak_flops(_dtype(record)) if card else None
     return Yardstick(
-        flops_per_token=flops_per_token(shape),
+        flops_per_token=flops_per_token(shape, record.data.vocab_size if record.data else None),
         nanogpt_flops_per_token=nanogpt_flops_per_token(shape),
         micro_steps=imported_micro_steps(record) or 1,
         processes=processes,
         card_name=card.label if card and peak else None,
         peak_flops=peak * processes if peak else None,
     )
+
+
+def _dtype(record: ImportedRecord) -> str:
+    if record.arithmetic is not None:
+        return record.arithmetic.dtype
+    return "float32" if record.settings.get("dtype") == "float32" else "float16"
 
 
 def imported_micro_steps(record: ImportedRecord) -> int | None:

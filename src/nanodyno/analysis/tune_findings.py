@@ -1,10 +1,10 @@
 """Why a micro-batch is fast or slow, fits or not: conclusions from what the probes saw, as data."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
 
 from nanodyno.analysis.candidates import Candidate, micro_batches
+from nanodyno.analysis.findings import Code, Finding, Number
 from nanodyno.analysis.probes import time_shares
 from nanodyno.analysis.tuning import Row, Tuning, curve_of, rows_of
 from nanodyno.costs.calibration import calibration_for
@@ -20,32 +20,6 @@ FLAT = 0.02
 FALLS = 0.03
 RISES = 0.05
 WORTH = 0.01
-
-Code = Literal[
-    "launch-bound",
-    "dispatch-bound",
-    "rises",
-    "flat",
-    "falls",
-    "does-not-fit",
-    "made-to-fit",
-    "tight",
-    "switch",
-    "smaller-for-free",
-    "no-fresh",
-    "not-all-tried",
-    "few-divisors",
-    "nothing-fits",
-    "nothing-measured",
-]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One conclusion; words come when it is shown."""
-
-    code: Code
-    numbers: dict[str, float | str] = field(default_factory=dict[str, float | str])
 
 
 def tune_findings(tuning: Tuning) -> tuple[Finding, ...]:
@@ -82,14 +56,14 @@ def _of_ends(tuning: Tuning) -> Iterator[Finding]:
     too_large = [each for each in tuning.candidates if tuning.left_out.get(each.name) == "too-large"]
     if tuning.pick is None and too_large and not tuning.interrupted:
         smallest = min(too_large, key=lambda each: each.batch_size)
-        yield Finding("nothing-fits", {"name": smallest.name, "number": len(too_large)})
+        yield Finding("nothing-fits", numbers={"name": smallest.name, "number": len(too_large)})
     elif tuning.pick is None and not tuning.interrupted:
-        yield Finding("nothing-measured", {"candidates": len(tuning.candidates)})
+        yield Finding("nothing-measured", numbers={"candidates": len(tuning.candidates)})
     elif tuning.pick is not None and tuning.pick.reading is None and not tuning.interrupted:
-        yield Finding("no-fresh", {"budget_seconds": tuning.budget_seconds})
+        yield Finding("no-fresh", numbers={"budget_seconds": tuning.budget_seconds})
     untried = [each for each in tuning.candidates if tuning.left_out.get(each.name) == "no-time"]
     if untried:
-        yield Finding("not-all-tried", {"number": len(untried), "first": untried[0].name})
+        yield Finding("not-all-tried", numbers={"number": len(untried), "first": untried[0].name})
 
 
 def _of_choice(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
@@ -102,7 +76,9 @@ def _of_choice(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
     saved = (fastest.peak_bytes or 0) - (chosen.peak_bytes or 0)
     if chosen.tokens_per_second and fastest.tokens_per_second:
         slower = 1 - chosen.tokens_per_second.estimate / fastest.tokens_per_second.estimate
-        yield Finding("smaller-for-free", {"fastest": pick.fastest, "slower": slower, "saved_bytes": saved})
+        yield Finding(
+            "smaller-for-free", numbers={"fastest": pick.fastest, "slower": slower, "saved_bytes": saved}
+        )
 
 
 def _of_curve(curve: Sequence[Row]) -> Iterator[Finding]:
@@ -114,13 +90,13 @@ def _of_curve(curve: Sequence[Row]) -> Iterator[Finding]:
     best = max(range(len(rates)), key=rates.__getitem__)
     first, last = rates[0], rates[-1]
     if rates[best] > first * (1 + RISES):
-        yield Finding("rises", {"from": sizes[0], "to": sizes[best], "gain": rates[best] / first - 1})
+        yield Finding("rises", numbers={"from": sizes[0], "to": sizes[best], "gain": rates[best] / first - 1})
     flat = next(n for n in range(len(rates)) if min(rates[n : best + 1]) >= rates[best] * (1 - FLAT))
     level = [n for n in range(flat, len(rates)) if rates[n] >= rates[best] * (1 - FLAT)]
     if len(level) > 1:
-        yield Finding("flat", {"from": sizes[level[0]], "to": sizes[level[-1]], "within": FLAT})
+        yield Finding("flat", numbers={"from": sizes[level[0]], "to": sizes[level[-1]], "within": FLAT})
     if last < rates[best] * (1 - FALLS):
-        yield Finding("falls", {"from": sizes[best], "to": sizes[-1], "loss": 1 - last / rates[best]})
+        yield Finding("falls", numbers={"from": sizes[best], "to": sizes[-1], "loss": 1 - last / rates[best]})
 
 
 def _of_idling(tuning: Tuning, curve: Sequence[Row]) -> Iterator[Finding]:
@@ -133,7 +109,7 @@ def _of_idling(tuning: Tuning, curve: Sequence[Row]) -> Iterator[Finding]:
         size = max(waiting)
         code: Code = "launch-bound" if on_card else "dispatch-bound"
         above = min((each for each in idle if each > size), default=None)
-        yield Finding(code, {"size": size, "idle": idle[size], "below": above or size})
+        yield Finding(code, numbers={"size": size, "idle": idle[size], "below": above or size})
 
 
 def _of_switches(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
@@ -148,9 +124,11 @@ def _of_switches(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
         setting = "=".join(row.candidate.switches[-1])
         gain = base.summary.iteration_seconds / row.summary.iteration_seconds - 1
         saved = (base.peak_bytes or 0) - (row.peak_bytes or 0)
-        numbers: dict[str, float | str] = {"size": row.candidate.batch_size, "setting": setting}
+        numbers: dict[str, Number] = {"size": row.candidate.batch_size, "setting": setting}
         if abs(gain) >= WORTH:
-            told.setdefault(setting, Finding("switch", numbers | {"gain": gain, "saved_bytes": saved}))
+            told.setdefault(
+                setting, Finding("switch", numbers=numbers | {"gain": gain, "saved_bytes": saved})
+            )
     yield from told.values()
 
 
@@ -166,7 +144,8 @@ def _of_memory(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
         if row.reason == "tight" and row.needs_bytes is not None and usable is not None:
             left = usable - row.needs_bytes
             yield Finding(
-                "tight", {"name": row.name, "left_bytes": left, "margin_bytes": tuning.ground.margin_bytes}
+                "tight",
+                numbers={"name": row.name, "left_bytes": left, "margin_bytes": tuning.ground.margin_bytes},
             )
     too_large = [row for row in rows if row.reason == "too-large" and row.candidate.memory is not None]
     for row in too_large[:1]:
@@ -181,9 +160,9 @@ def _does_not_fit(candidate: Candidate, usable: int | None) -> Finding:
     assert memory is not None
     parts = memory.components
     largest = max(parts, key=parts.__getitem__)
-    numbers: dict[str, float | str] = {"name": candidate.name, "needs_bytes": memory.total, "part": largest}
+    numbers: dict[str, Number] = {"name": candidate.name, "needs_bytes": memory.total, "part": largest}
     numbers |= {"part_bytes": parts[largest]}
-    return Finding("does-not-fit", numbers if usable is None else numbers | {"usable_bytes": usable})
+    return Finding("does-not-fit", numbers=numbers if usable is None else numbers | {"usable_bytes": usable})
 
 
 def _made_to_fit(tuning: Tuning, row: Row) -> Iterator[Finding]:
@@ -197,10 +176,10 @@ def _made_to_fit(tuning: Tuning, row: Row) -> Iterator[Finding]:
     if memory.total + tuning.ground.margin_bytes <= usable:
         return
     part = max(memory.components, key=memory.components.__getitem__)
-    numbers: dict[str, float | str] = {"size": row.candidate.batch_size, "needs_bytes": memory.total}
+    numbers: dict[str, Number] = {"size": row.candidate.batch_size, "needs_bytes": memory.total}
     numbers |= {"part": part, "part_bytes": memory.components[part]}
     numbers["switches"] = " ".join(f"{key}={value}" for key, value in row.candidate.switches)
-    yield Finding("made-to-fit", numbers)
+    yield Finding("made-to-fit", numbers=numbers)
 
 
 def _of_divisors(tuning: Tuning) -> Iterator[Finding]:
@@ -209,7 +188,7 @@ def _of_divisors(tuning: Tuning) -> Iterator[Finding]:
     if sequences > 2 and len(micro_batches(sequences, 1)) <= 2:
         better = 2 ** max(1, round(sequences.bit_length() - 1))
         better = min((better, 2 * better), key=lambda each: abs(each - sequences))
-        yield Finding("few-divisors", {"sequences": sequences, "tokens": better * asked.block_size})
+        yield Finding("few-divisors", numbers={"sequences": sequences, "tokens": better * asked.block_size})
 
 
 def _idle(tuning: Tuning, row: Row) -> float | None:

@@ -1,11 +1,13 @@
-"""`nanodyno demo`: two small runs on the embedded corpus, side by side, on any machine and offline."""
+"""`nanodyno demo`: two small runs on the embedded corpus, compared, on any machine and offline."""
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nanodyno.cli.options import INTERRUPTED, RUNS_FOLDER, Json, console_for
+from nanodyno.cli.options import INTERRUPTED, RUNS_FOLDER, Json, Lang, console_for, language_of, print_page
+from nanodyno.cli.reporting import Html, Open, Wanted, deliver
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
@@ -13,20 +15,28 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from nanodyno.analysis.attribution import Attribution
     from nanodyno.analysis.summary import Summary
+    from nanodyno.analysis.tuning import Tuning
     from nanodyno.config import RunConfig
     from nanodyno.recipes import Settings
     from nanodyno.records.store import Run
+    from nanodyno.report.language import Language
+    from nanodyno.report.page import Page
 
+REPORT = RUNS_FOLDER / "demo.html"
 WIDTHS = {"demo-narrow": 128, "demo-wide": 256}
 TUNE_BUDGET = "45s"
 HELD = frozenset({"compile", "kernels"})
 """Not tried in the demo: compiling takes longer than all of it."""
+ATTRIBUTE_SECONDS = 60.0
 SAMPLE_TOKENS = 240
 PROMPT = "def "
+COMPARED_SECTIONS = 3
+"""Of the page of `compare`: the answer, what changed, side by side."""
 
 
-def demo(
+def demo(  # noqa: PLR0913 - one parameter per option
     max_iters: Annotated[
         int | None, typer.Option(min=1, help="Iterations of each run; fewer is quicker and learns less.")
     ] = None,
@@ -34,32 +44,79 @@ def demo(
     tune: Annotated[
         bool, typer.Option(help="First find the micro-batch that is the fastest here: under a minute.")
     ] = True,
+    attribute: Annotated[
+        bool,
+        typer.Option(
+            "--attribute", help="Also measure which of two changes does what to the speed: a minute more."
+        ),
+    ] = False,
+    html: Html = None,
+    opened: Open = False,
+    lang: Lang = None,
     json: Json = False,
 ) -> None:
-    """Tune a small GPT for this machine, train it and a wide one on Python's own source code, sample.
+    """Tune a small GPT for this machine, train it and a wide one on Python's own source code, compare them.
 
     Needs no GPU, no network and no data: a few minutes on two CPU cores.
     """
+    from nanodyno.analysis.conclusions import compared_runs
     from nanodyno.records.store import CHECKPOINTS_FOLDER
+    from nanodyno.report.compare import comparison_document
     from nanodyno.report.document import run_document, to_json
     from nanodyno.train.sampling import Dials, sample_text
 
-    console = console_for(json)
+    wanted = Wanted(html, opened, lang=lang, json=json)
+    console, language = console_for(json), language_of(lang, json)
     console.print(
-        "Two GPTs on the source code of Python's standard library, one twice as wide.", style="bold"
+        language.say("Two GPTs on the source code of Python's standard library, one twice as wide."),
+        style="bold",
     )
-    tuned = _tuned(device, json, console) if tune else {}
+    tuning = _tuned(device, json, console, language) if tune else None
+    tuned = _changes(tuning)
     configs = {stem: _config(width, max_iters, device, tuned) for stem, width in WIDTHS.items()}
     results = [_train(stem, folder, configs[stem], console) for stem, folder in _folders(configs).items()]
     better = min(results, key=lambda result: _val_loss(result[1]))[0]
     dials = Dials(PROMPT, SAMPLE_TOKENS, temperature=0.7, top_k=40, seed=1337)
     text = PROMPT + "".join(sample_text(better.folder / CHECKPOINTS_FOLDER, dials, device))
+    apart = _attributed(device, json, console, language) if attribute else None
     if json:
-        documents = [run_document(run, summary) for run, summary in results]
-        document = {"tuned": tuned, "runs": documents, "better": better.name, "sample": text}
-        typer.echo(to_json(document))
-        return
-    _show(results, better, text, console)
+        from nanodyno.report.attribute_document import attribution_document
+
+        document = {
+            "tuned": tuned,
+            "runs": [run_document(run, summary) for run, summary in results],
+            "better": better.name,
+            "sample": text,
+            "comparison": comparison_document(*compared_runs([run for run, _ in results])),
+        }
+        told = {} if apart is None else {"attribution": attribution_document(apart)}
+        typer.echo(to_json(document | told))
+    else:
+        _show(results, better, text, console, language)
+        if apart is not None:
+            from nanodyno.report.attribute import attribution_page
+
+            console.print()
+            print_page(attribution_page(apart, console.width, language), console, language)
+    runs = [run for run, _ in results]
+    deliver(
+        replace(wanted, html=html or REPORT),
+        lambda language: _report(runs, tuning, apart, (better.name, text), language),
+    )
+
+
+def _report(
+    runs: "list[Run]",
+    tuning: "Tuning | None",
+    apart: "Attribution | None",
+    written: tuple[str, str],
+    language: "Language",
+) -> "Page":
+    from nanodyno.analysis.conclusions import compared_runs
+    from nanodyno.report.pages.demo import demo_report
+
+    attributions = () if apart is None else (apart,)
+    return demo_report(*compared_runs(runs), tuning, written, language, attributions)
 
 
 def _settings(width: int, device: str) -> "Settings":
@@ -77,29 +134,65 @@ def _config(width: int, max_iters: int | None, device: str, tuned: "dict[str, ob
     return build_config(with_changes(settings, build_config(settings.values), changes).values)
 
 
-def _tuned(device: str, json: bool, console: "Console") -> "dict[str, object]":
+def _changes(tuning: "Tuning | None") -> "dict[str, object]":
     """What makes the narrow one fastest on this machine; nothing where there was no time to find out."""
+    from nanodyno.experiments.wish import tuned_settings
+
+    if tuning is None or tuning.chosen is None:
+        return {}
+    return tuned_settings(tuning.asked, tuning.chosen.config)
+
+
+def _tuned(device: str, json: bool, console: "Console", language: "Language") -> "Tuning | None":
     from nanodyno.analysis.tuning import curve_of, rows_of
     from nanodyno.cli.tune import Request, tuned
-    from nanodyno.experiments.wish import tuned_settings
     from nanodyno.report.tune import tune_table, verdict_lines
 
     width, *_ = WIDTHS.values()
-    console.print(f"First: which micro-batch is the fastest here? {TUNE_BUDGET} at most, once.")
+    first = language.say(
+        "First: which micro-batch is the fastest here? {budget} at most, once.", budget=TUNE_BUDGET
+    )
+    console.print(first)
     try:
-        tuning = tuned(_settings(width, device), Request(TUNE_BUDGET, held=HELD), json)
+        tuning = tuned(_settings(width, device), Request(TUNE_BUDGET, held=HELD), json, language)
     except NanodynoError as error:
-        console.print(f"not tuned: {error.message}", highlight=False, markup=False)
-        return {}
+        said = language.say("not tuned: {reason}", reason=error.message)
+        console.print(said, highlight=False, markup=False)
+        return None
     if tuning.interrupted:
         raise typer.Exit(INTERRUPTED)
     rows, chosen = rows_of(tuning), tuning.chosen
     name = None if chosen is None else chosen.name
-    console.print(tune_table(curve_of(rows, name), name, console.width))
-    for line, style in verdict_lines(tuning, rows):
+    print_page(tune_table(curve_of(rows, name), name, console.width, language), console, language)
+    for line, style in verdict_lines(tuning, rows, language):
         console.print(line, style=style, highlight=False, markup=False)
     console.print()
-    return {} if chosen is None else tuned_settings(tuning.asked, chosen.config)
+    return tuning
+
+
+def _attributed(device: str, json: bool, console: "Console", language: "Language") -> "Attribution":
+    """Twice the width and half the micro-batch, at the same tokens per iteration."""
+    from nanodyno.cli.attribute import attributed
+    from nanodyno.config import build_config
+    from nanodyno.experiments.attribute import Inquiry
+    from nanodyno.recipes import override
+    from nanodyno.report.quantities import clock
+
+    narrow, wide = (_settings(width, device) for width in WIDTHS.values())
+    before = build_config(narrow.values)
+    changes = {"batch_size": before.batch_size // 2, "tokens_per_iter": before.tokens_per_iter}
+    after = build_config(override(wide, changes).values)
+    words = language.say(
+        "Which change does what: the width, or half the micro-batch? {budget} at most.",
+        budget=clock(ATTRIBUTE_SECONDS, language),
+    )
+    console.print(words, highlight=False)
+    stems = tuple(WIDTHS)
+    names = stems[0], f"{stems[1]},batch_size={after.batch_size}"
+    found = attributed(Inquiry(before, after, names, budget_seconds=ATTRIBUTE_SECONDS), json, language)
+    if found.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    return found
 
 
 def _folders(configs: "dict[str, RunConfig]") -> "dict[str, Path | None]":
@@ -143,20 +236,39 @@ def _val_loss(summary: "Summary") -> float:
     return summary.last_val.loss if summary.last_val else float("inf")
 
 
-def _show(results: "list[tuple[Run, Summary]]", better: "Run", text: str, console: "Console") -> None:
+def _show(
+    results: "list[tuple[Run, Summary]]", better: "Run", text: str, console: "Console", language: "Language"
+) -> None:
     from rich.panel import Panel
     from rich.text import Text
 
+    from nanodyno.analysis.conclusions import compared_runs
+    from nanodyno.report.compare import comparison_page
+    from nanodyno.report.page import to_terminal
     from nanodyno.report.runs import loss_plot, runs_table
 
+    runs = [run for run, _ in results]
     console.print()
-    console.print(runs_table(results, console.width))
+    print_page(runs_table(results, console.width, language), console, language)
     console.print()
-    console.print(loss_plot([run for run, _ in results], console.width))
+    console.print(loss_plot(runs, console.width, language))
     console.print()
-    console.print(Panel(Text(text), title=f"{better.name} writes", title_align="left"))
+    title = language.say("{name} writes", name=better.name)
+    console.print(Panel(Text(text), title=title, title_align="left"))
+    console.print()
+    page = comparison_page(*compared_runs(runs), language)[:COMPARED_SECTIONS]
+    print_page(to_terminal(page), console, language)
+    console.print()
     hints = (
-        f"Go on: `nanodyno show {better.name}`, `nanodyno sample {better.name}`, `nanodyno runs`.",
-        f"The runs are under {RUNS_FOLDER}/; `nanodyno train demo --max_iters=1000` trains longer.",
+        language.say(
+            "All of the comparison: `nanodyno compare {names}`.", names=" ".join(run.name for run in runs)
+        ),
+        language.say(
+            "Go on: `nanodyno show {name}`, `nanodyno sample {name}`, `nanodyno runs`.", name=better.name
+        ),
+        language.say(
+            "The runs are under {folder}/; `nanodyno train demo --max_iters=1000` trains longer.",
+            folder=str(RUNS_FOLDER),
+        ),
     )
     console.print("\n".join(hints), highlight=False)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from nanodyno.cli.options import Json, console_for
+from nanodyno.cli.options import Json, Lang, console_for, language_of, print_page
 
 IMPOSSIBLE = 1
 
@@ -22,6 +22,7 @@ def doctor(
     quick: Annotated[
         bool, typer.Option("--quick", help="Seconds only: neither compile nor measure ceilings.")
     ] = False,
+    lang: Lang = None,
     json: Json = False,
 ) -> None:
     """Look over this machine: card, datasheet peak, measured ceilings, drivers, compile, disk, what to fix.
@@ -39,6 +40,8 @@ def doctor(
 
         raise NanodynoError("--again measures and --quick does not", "leave one of them out")
 
+    language = language_of(lang, json)
+
     from nanodyno.analysis.checkup import can_train, findings
     from nanodyno.probe.checkup import Wanted, check_up
     from nanodyno.report.doctor import doctor_document, doctor_page
@@ -50,6 +53,6 @@ def doctor(
     if json:
         typer.echo(to_json(doctor_document(found)))
     else:
-        console_for(json).print(doctor_page(found))
+        print_page(doctor_page(found, language), console_for(json), language)
     if not can_train(findings(found)):
         raise typer.Exit(IMPOSSIBLE)

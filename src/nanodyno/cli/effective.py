@@ -6,16 +6,25 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from nanodyno.cli.options import INTERRUPTED, RUNS_FOLDER, console_for, seconds_of
+from nanodyno.cli.options import (
+    INTERRUPTED,
+    RUNS_FOLDER,
+    console_for,
+    language_of,
+    print_page,
+    seconds_of,
+)
+from nanodyno.cli.reporting import Wanted, deliver
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
+    from nanodyno.analysis.effective import Advice
     from nanodyno.config import RunConfig
     from nanodyno.records.types import StepRecord
     from nanodyno.report.effective import Asked
 
 
-def tune_effective_batch(source: str, arguments: list[str], budget: str, json: bool) -> None:
+def tune_effective_batch(source: str, arguments: list[str], budget: str, wanted: Wanted) -> None:
     """From the records of a run, or from a short training of a config."""
     seconds = seconds_of(budget)
     if seconds is None:
@@ -26,19 +35,24 @@ def tune_effective_batch(source: str, arguments: list[str], budget: str, json: b
     from nanodyno.analysis.effective import advise_batch
 
     advice = advise_batch(steps, config)
-    if json:
-        from nanodyno.report.document import to_json
-        from nanodyno.report.effective import effective_document
-
-        typer.echo(to_json(effective_document(asked, advice)))
-    else:
-        from nanodyno.report.effective import effective_page
-
-        console_for(json).print(effective_page(asked, advice))
+    _show(asked, advice, wanted)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     if advice.serves is None:
         raise typer.Exit(1)
+
+
+def _show(asked: "Asked", advice: "Advice", wanted: Wanted) -> None:
+    from nanodyno.report.document import to_json
+    from nanodyno.report.effective import effective_document, effective_page
+    from nanodyno.report.pages.effective import effective_report
+
+    if wanted.json:
+        typer.echo(to_json(effective_document(asked, advice)))
+    elif not wanted.takes_stdout:
+        console, language = console_for(json=False), language_of(wanted.lang)
+        print_page(effective_page(asked, advice, language), console, language)
+    deliver(wanted, lambda language: effective_report(asked, advice, language))
 
 
 def _of_a_run(source: str, arguments: list[str]) -> "tuple[Asked, list[StepRecord], RunConfig, bool] | None":
@@ -55,7 +69,7 @@ def _of_a_run(source: str, arguments: list[str]) -> "tuple[Asked, list[StepRecor
         )
     run = read_run(find_run(source, RUNS_FOLDER))
     config, steps = run.own.config, list(run.own_steps)
-    asked = Asked(run.name, "by its records", len(steps), sum(step.tokens for step in steps))
+    asked = Asked(run.name, "records", len(steps), sum(step.tokens for step in steps))
     return asked, steps, config, False
 
 
@@ -80,5 +94,5 @@ def _of_a_config(
             f"in micro-batches of {trained.batch_size}: one micro-step has nothing to compare",
         )
     steps, interrupted = short_training(trained, seconds, lambda text: say(console, text))
-    asked = Asked(settings.name, "by a short training", len(steps), sum(step.tokens for step in steps))
+    asked = Asked(settings.name, "short-training", len(steps), sum(step.tokens for step in steps))
     return asked, steps, trained, interrupted

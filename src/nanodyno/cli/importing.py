@@ -35,6 +35,8 @@ def import_log(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Make a run of another program's log: nanoGPT, llm.c, modded-nanogpt, Hugging Face, TensorBoard, CSV.
 
+    Or of a result that `nanodyno runs --export` wrote.
+
     nanodyno import train1.log --gpu "RTX 4070" --set n_layer=12
 
     nanodyno import part1.log part2.log config/train_gpt2.py --name gpt2
@@ -53,7 +55,7 @@ def import_log(  # noqa: PLR0913 - one parameter per option
         command=("nanodyno", *sys.argv[1:]),
         config=config,
         gpu=gpu,
-        settings=_settings(set_ or []),
+        settings=settings_of(set_ or []),
         replace=replace,
     )
     console = console_for(json)
@@ -62,7 +64,15 @@ def import_log(  # noqa: PLR0913 - one parameter per option
     if json:
         typer.echo(to_json(import_document(imported)))
     else:
-        console.print(import_page(imported))
+        console.print(import_page(imported, _other_run(imported.folder)))
+
+
+def _other_run(folder: Path) -> str | None:
+    """The newest besides it, to compare it with."""
+    from nanodyno.records.store import run_folders
+
+    others = [each.name for each in run_folders(RUNS_FOLDER) if each != folder]
+    return others[-1] if others else None
 
 
 def _name(name: str | None, files: list[Path]) -> str:
@@ -74,7 +84,7 @@ def _name(name: str | None, files: list[Path]) -> str:
     return name
 
 
-def _settings(words: list[str]) -> dict[str, bool | int | float | str | None]:
+def settings_of(words: list[str]) -> dict[str, bool | int | float | str | None]:
     """--set key=value, as train takes --key=value."""
     from nanodyno.recipes import parse_overrides
 

@@ -2,16 +2,20 @@
 
 import os
 import signal
+import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from nanodyno import __version__
+from nanodyno.cli.attribute import attribute
 from nanodyno.cli.compare import compare
 from nanodyno.cli.demo import demo
 from nanodyno.cli.doctor import doctor
+from nanodyno.cli.forecast import forecast
 from nanodyno.cli.importing import import_log
 from nanodyno.cli.options import INTERRUPTED
 from nanodyno.cli.plan import plan
@@ -91,6 +95,11 @@ app.command("import", no_args_is_help=True)(import_log)
 app.command()(runs)
 app.command(no_args_is_help=True)(show)
 app.command(no_args_is_help=True)(compare)
+app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    no_args_is_help=True,
+)(attribute)
+app.command(no_args_is_help=True)(forecast)
 app.command(no_args_is_help=True)(sample)
 
 
@@ -100,4 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     # A time limit of a queue, or a machine that is taken back: what is known by then is shown, as at Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a letter that a terminal lacks is no reason to fail
+            stream.reconfigure(errors="replace")
     app(arguments)

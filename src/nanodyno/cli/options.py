@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,9 @@ import typer
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
+
+    from nanodyno.report.language import Language
 
 RUNS_FOLDER = Path("runs")
 INTERRUPTED = 130
@@ -21,9 +24,18 @@ MOST_TOKENS = 10**18
 """More than anybody has."""
 _SIZES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 _BYTES = {"G": 2**30, "M": 2**20}
+_BLANKS_AT_THE_END = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
+Lang = Annotated[
+    str | None,
+    typer.Option(
+        "--lang",
+        metavar="LANGUAGE",
+        help="en, ar, fr, hi, ja or zh-Hant (default: by LC_ALL, LC_MESSAGES or LANG, else English).",
+    ),
+]
 RunName = Annotated[
     str, typer.Argument(metavar="RUN", help="A name under runs/, or the path of a run folder.")
 ]
@@ -43,6 +55,46 @@ def console_for(json: bool) -> "Console":
             os.dup2(nowhere, self.file.fileno())
 
     return LastingConsole(stderr=json)
+
+
+def print_page(page: "RenderableType", console: "Console", language: "Language") -> None:
+    """Tables are filled up with blanks, which would make a line of a wide script longer than the window."""
+    from nanodyno.report.language import ENGLISH
+
+    if language is ENGLISH:
+        console.print(page)
+        return
+    with console.capture() as captured:
+        console.print(page)
+    console.file.write(_BLANKS_AT_THE_END.sub(r"\1", captured.get()))
+
+
+def language_of(wanted: str | None, json: bool = False) -> "Language":
+    """The reader's; English where the terminal has no letters for it. What was not wished for is told once.
+
+    A document is for programs: its words are English whatever the locale.
+    """
+    from nanodyno.report.language import ENGLISH, language_for, not_quite
+
+    if json:
+        return ENGLISH
+    language, told = language_for(wanted, os.environ), not_quite(wanted, os.environ)
+    if language is not ENGLISH and not _can_be_written(language):
+        language, told = (
+            ENGLISH,
+            f"{sys.stdout.encoding} has no letters for {language.code}: shown in English",
+        )
+    if told is not None:
+        typer.echo(told, err=True)
+    return language
+
+
+def _can_be_written(language: "Language") -> bool:
+    try:
+        language.say("tokens per second").encode(sys.stdout.encoding or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
 
 
 def seconds_of(text: str) -> float | None:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nanodyno.cli.options import Json, bytes_of, console_for, count_of
+from nanodyno.cli.options import Json, Lang, bytes_of, console_for, count_of, language_of, print_page
+from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
     from nanodyno.config import RunConfig
     from nanodyno.costs.target import Target
+    from nanodyno.report.language import Language
 
 DATA_FOLDER = Path("data")
 MOST_HOURS = 1e6
@@ -56,6 +58,11 @@ def plan(  # noqa: PLR0913 - one parameter per option
     cards: Annotated[
         bool, typer.Option("--cards", help="List every card that --gpu knows, and exit.")
     ] = False,
+    html: Html = None,
+    opened: Open = False,
+    form: Format = None,
+    out: Out = None,
+    lang: Lang = None,
     json: Json = False,
 ) -> None:
     """Predict, before running: does it fit, how fast, how long, what it costs. Nothing is run.
@@ -73,8 +80,9 @@ def plan(  # noqa: PLR0913 - one parameter per option
     Every figure is predicted. The card at hand is taken as `nanodyno doctor` measured it; by a datasheet
     alone, figures are marked as unverified.
     """
+    language = language_of(lang, json)
     if cards:
-        return _show_cards(json)
+        return _show_cards(json, language)
     from nanodyno.config import build_config
     from nanodyno.recipes import at_any_rate, changed, load_settings, override, parse_overrides
 
@@ -83,6 +91,7 @@ def plan(  # noqa: PLR0913 - one parameter per option
             f"a config comes before {source or 'everything else'}",
             "for example: nanodyno plan gpt2-768 --gpu H200",
         )
+    wanted = Wanted(html, opened, form, out, lang, json)
     loaded = load_settings(source)
     settings = override(loaded, parse_overrides(context.args))
     config = build_config(at_any_rate(settings).values)
@@ -93,11 +102,12 @@ def plan(  # noqa: PLR0913 - one parameter per option
     _refuse_endless({"--price-kwh": price_kwh, "--price-hour": price_hour})
     limit = None if memory_limit is None else bytes_of(memory_limit, "--memory-limit")
     target = _target(config, gpu, limit)
-    vocab_size, data_vocab_size, notes = _vocabulary(config)
+    vocab_size, data_vocab_size, notes = _vocabulary(config, language)
     number = None if tokens is None else count_of(tokens, "--tokens")
     wishes = Wishes(number, hours, price_kwh, price_hour)
     planned = make_plan(config, vocab_size, data_vocab_size, target, wishes)
 
+    from nanodyno.report.pages.plan import plan_report
     from nanodyno.report.plan import plan_document, plan_page
     from nanodyno.report.plan_facts import Source
 
@@ -108,13 +118,14 @@ def plan(  # noqa: PLR0913 - one parameter per option
         typer.echo(to_json(plan_document(planned, origin)))
         for note in notes:
             typer.echo(note, err=True)
-        return None
-    console = console_for(json)
-    console.print(plan_page(planned, origin, console.width))
+    elif not wanted.takes_stdout:
+        console = console_for(json)
+        print_page(plan_page(planned, origin, console.width, language), console, language)
+    deliver(wanted, lambda language: plan_report(planned, origin, language))
     return None
 
 
-def _show_cards(json: bool) -> None:
+def _show_cards(json: bool, language: "Language") -> None:
     from nanodyno.hardware.cards import all_cards
     from nanodyno.report.cards import cards_document, cards_table
     from nanodyno.report.document import to_json
@@ -122,7 +133,7 @@ def _show_cards(json: bool) -> None:
     if json:
         typer.echo(to_json(cards_document(all_cards())))
     else:
-        console_for(json).print(cards_table(all_cards()))
+        print_page(cards_table(all_cards(), language), console_for(json), language)
 
 
 def _refuse_contradictions(tokens: str | None, hours: float | None) -> None:
@@ -170,7 +181,7 @@ def _at_hand(config: "RunConfig", limit: int | None) -> "Target | None":
     return replace(target, ceilings=ceilings)
 
 
-def _vocabulary(config: "RunConfig") -> tuple[int, int, tuple[str, ...]]:
+def _vocabulary(config: "RunConfig", language: "Language") -> tuple[int, int, tuple[str, ...]]:
     """Of the model and of the data, and what had to be assumed."""
     from nanodyno.config import padded_vocab_size
     from nanodyno.data.resolve import EMBEDDED, resolve_dataset
@@ -183,7 +194,12 @@ def _vocabulary(config: "RunConfig") -> tuple[int, int, tuple[str, ...]]:
             own = resolve_dataset(config.dataset, DATA_FOLDER, config.tokenizer, config.vocab_size).vocab_size
         except NanodynoError:
             if config.vocab_size is None:
-                notes = (f"dataset {config.dataset} is not here: a vocabulary of {own:,} is assumed",)
+                note = language.say(
+                    "dataset {dataset} is not here: a vocabulary of {number} is assumed",
+                    dataset=config.dataset,
+                    number=language.number(own, ","),
+                )
+                notes = (note,)
     if config.vocab_size is not None:
         return config.vocab_size, min(own, config.vocab_size), notes
     return padded_vocab_size(own), own, notes

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nanodyno.cli.options import INTERRUPTED, Json, console_for, seconds_of
+from nanodyno.cli.options import INTERRUPTED, Json, Lang, console_for, language_of, print_page, seconds_of
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
-    from nanodyno.analysis.budget import Budget
+    from nanodyno.analysis.budget import Reading
     from nanodyno.probe.messages import ProbeJob
     from nanodyno.records.probe import ProbeResult
+    from nanodyno.report.language import Language
 
 
 def probe(  # noqa: PLR0913 - one parameter per option
@@ -55,6 +56,7 @@ def probe(  # noqa: PLR0913 - one parameter per option
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads on a CPU (default: torch's choice).")
     ] = None,
+    lang: Lang = None,
     json: Json = False,
 ) -> None:
     """Measure how fast a config trains, and where its time goes; or compare several. Nothing is saved.
@@ -70,11 +72,13 @@ def probe(  # noqa: PLR0913 - one parameter per option
     --key=value after the configs goes for all of them. Ctrl-C shows what was measured.
     """
     jobs = _jobs(configs, with_data, threads)
+    language = language_of(lang, json)
     seconds = seconds_of(limit)
     if seconds is None:
         raise NanodynoError("a probe without an end", "give --limit a time, such as 20s")
 
     from nanodyno.analysis.budget import DEFAULT_BUDGET, Budget
+    from nanodyno.analysis.probes import reading_of
     from nanodyno.probe.bench import Bench, Plan, heard, measure_against
     from nanodyno.report.probing import make_probe_display
 
@@ -88,7 +92,7 @@ def probe(  # noqa: PLR0913 - one parameter per option
         most_processes=budget.rounds * len(jobs),
         breakdown=breakdown,
     )
-    display = make_probe_display(console_for(json or not sys.stdout.isatty()), budget.rounds)
+    display = make_probe_display(console_for(json or not sys.stdout.isatty()), budget.rounds, language)
     interrupted = False
     with Bench(jobs, plan, display) as bench:
         try:
@@ -100,17 +104,14 @@ def probe(  # noqa: PLR0913 - one parameter per option
         results = bench.results()
     if len(results) == 1:
         heard(*results.values())
-    _show(results, budget, margin, json)
+    _show(results, reading_of(results, budget, next(iter(results)), margin), language, json)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     if any(result.kind == "failed" for result in results.values()):
         raise typer.Exit(1)
 
 
-def _show(results: "dict[str, ProbeResult]", budget: "Budget", margin: float, json: bool) -> None:
-    from nanodyno.analysis.probes import reading_of
-
-    reading = reading_of(results, budget, next(iter(results)), margin)
+def _show(results: "dict[str, ProbeResult]", reading: "Reading", language: "Language", json: bool) -> None:
     if json:
         from nanodyno.report.document import to_json
         from nanodyno.report.probes import probes_document
@@ -120,7 +121,7 @@ def _show(results: "dict[str, ProbeResult]", budget: "Budget", margin: float, js
     from nanodyno.report.probes import probes_page
 
     console = console_for(json)
-    console.print(probes_page(results, reading, console.width))
+    print_page(probes_page(results, reading, console.width, language), console, language)
 
 
 def _jobs(words: list[str], with_data: bool, threads: int | None) -> "dict[str, ProbeJob]":

@@ -1,22 +1,37 @@
 """`nanodyno show`: one run on one screen."""
 
-from nanodyno.cli.options import RUNS_FOLDER, Json, RunName, console_for
+from nanodyno.cli.options import RUNS_FOLDER, Json, Lang, RunName, console_for, language_of, print_page
+from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
 
 
-def show(run: RunName, json: Json = False) -> None:
-    """Show one run: how it stands and what to do, model, machine, speed with its interval, losses, curve."""
+def show(  # noqa: PLR0913 - one parameter per option
+    run: RunName,
+    html: Html = None,
+    opened: Open = False,
+    form: Format = None,
+    out: Out = None,
+    lang: Lang = None,
+    json: Json = False,
+) -> None:
+    """Show one run: how it stands and what to do, model, machine, speed with its interval, losses, curve.
+
+    nanodyno show gpt2-768-1 --html report.html --open
+    """
     import typer
 
     from nanodyno.analysis.summary import summarise
     from nanodyno.records.ceilings import recall_ceilings
     from nanodyno.records.store import find_run, read_run
     from nanodyno.report.document import run_document, to_json
+    from nanodyno.report.pages.run import run_report
     from nanodyno.report.runs import run_page
 
+    wanted = Wanted(html, opened, form, out, lang, json)
     found = read_run(find_run(run, RUNS_FOLDER))
     summary = summarise(found, recall_ceilings(found.record.machine))
     if json:
         typer.echo(to_json(run_document(found, summary)))
-        return
-    console = console_for(json)
-    console.print(run_page(found, summary, console.width))
+    elif not wanted.takes_stdout:
+        console, language = console_for(json), language_of(lang)
+        print_page(run_page(found, summary, console.width, language), console, language)
+    deliver(wanted, lambda language: run_report(found, summary, language))

@@ -3,13 +3,23 @@
 import shlex
 import sys
 from dataclasses import dataclass
-from json import dumps as json_text
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from nanodyno.cli.options import INTERRUPTED, Json, bytes_of, console_for, seconds_of
+from nanodyno.cli.options import (
+    INTERRUPTED,
+    Json,
+    Lang,
+    bytes_of,
+    console_for,
+    language_of,
+    print_page,
+    seconds_of,
+)
+from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
+from nanodyno.cli.tuned_file import refuse_unwritable_toml, toml_text, write_tuned
 from nanodyno.errors import NanodynoError, RunFailed
 
 if TYPE_CHECKING:
@@ -20,6 +30,8 @@ if TYPE_CHECKING:
     from nanodyno.experiments.tune import Bench
     from nanodyno.experiments.wish import Wish
     from nanodyno.recipes import Settings
+    from nanodyno.report.language import Language
+    from nanodyno.report.page import Page
 
 DEFAULT_BUDGET = "5m"
 
@@ -67,6 +79,11 @@ def tune(  # noqa: PLR0913 - one parameter per option
             metavar="ADDRESS", help="Spread probes over a Ray cluster of equal cards: auto or HOST:PORT."
         ),
     ] = None,
+    html: Html = None,
+    opened: Open = False,
+    form: Format = None,
+    out: Out = None,
+    lang: Lang = None,
     json: Json = False,
 ) -> None:
     """Find the fastest micro-batch and switches for this machine; tokens per iteration stay as they are.
@@ -87,16 +104,18 @@ def tune(  # noqa: PLR0913 - one parameter per option
 
     if source.startswith("-"):
         raise NanodynoError(f"a config comes before {source}", "for example: nanodyno tune gpt2-768")
+    wanted = Wanted(html, opened, form, out, lang, json)
     if effective_batch:
         _refuse_with_effective_batch(memory_limit, allow, write, again, ray)
 
         from nanodyno.cli.effective import tune_effective_batch
 
-        return tune_effective_batch(source, context.args, budget, json)
+        return tune_effective_batch(source, context.args, budget, wanted)
     changes = parse_overrides(context.args)
     settings = override(load_settings(source), changes)
     if write is not None:
-        _refuse_unwritable(write)
+        refuse_unwritable_toml(write)
+    language = language_of(lang, json)
     asked = Request(
         budget,
         None if memory_limit is None else bytes_of(memory_limit, "--memory-limit"),
@@ -105,17 +124,25 @@ def tune(  # noqa: PLR0913 - one parameter per option
         again,
         ray,
     )
-    tuning = tuned(settings, asked, json)
+    tuning = tuned(settings, asked, json, language)
     after = _changed(tuning, settings)
-    how = f"nanodyno train {write}" if write else train_command(source, changes, settings, after)
-    _show(tuning, settings, how, json)
+    if json:
+        _print_document(tuning)
+    elif not wanted.takes_stdout:
+        how = f"nanodyno train {write}" if write else train_command(source, changes, settings, after)
+        _show(tuning, settings.name, how, language)
+    deliver(wanted, lambda language: _report(tuning, settings.name, language))
     if write is not None and tuning.chosen is not None:
-        _write(write, toml_text(after, tuning, settings.name))
+        write_tuned(write, toml_text(after, tuning, settings.name))
+    _end(tuning)
+    return None
+
+
+def _end(tuning: "Tuning") -> None:
     if tuning.interrupted:
         raise typer.Exit(INTERRUPTED)
     if tuning.pick is None:
         raise typer.Exit(1)
-    return None
 
 
 def _refuse_with_effective_batch(*others: object) -> None:
@@ -155,14 +182,16 @@ def wish_of(settings: "Settings", asked: Request) -> "Wish":
     )
 
 
-def tuned(settings: "Settings", asked: Request, json: bool) -> "Tuning":
-    """Searches with a display."""
+def tuned(settings: "Settings", asked: Request, json: bool, language: "Language | None" = None) -> "Tuning":
+    """Searches with a display, which is in English where no language is given."""
     wish = wish_of(settings, asked)
 
     from nanodyno.experiments.tune import tune as search
+    from nanodyno.report.language import ENGLISH
     from nanodyno.report.tuning import make_tune_display
 
-    display = make_tune_display(console_for(json or not sys.stdout.isatty()), wish.budget_seconds)
+    console = console_for(json or not sys.stdout.isatty())
+    display = make_tune_display(console, wish.budget_seconds, language or ENGLISH)
     try:
         return search(wish, display, bench_for(asked.ray))
     finally:
@@ -228,22 +257,30 @@ def _changed(tuning: "Tuning", settings: "Settings") -> "Settings":
     return with_changes(settings, tuning.asked, changes)
 
 
-def _show(tuning: "Tuning", settings: "Settings", how: str, json: bool) -> None:
-    chosen = tuning.chosen
-    if json:
-        from nanodyno.experiments.wish import tuned_settings
-        from nanodyno.report.document import to_json
-        from nanodyno.report.tune import tune_document
+def _print_document(tuning: "Tuning") -> None:
+    from nanodyno.experiments.wish import tuned_settings
+    from nanodyno.report.document import to_json
+    from nanodyno.report.tune import tune_document
 
-        changes = {} if chosen is None else tuned_settings(tuning.asked, chosen.config)
-        typer.echo(to_json(tune_document(tuning, changes)))
-        return
+    chosen = tuning.chosen
+    changes = {} if chosen is None else tuned_settings(tuning.asked, chosen.config)
+    typer.echo(to_json(tune_document(tuning, changes)))
+
+
+def _show(tuning: "Tuning", name: str, how: str, language: "Language") -> None:
     from nanodyno.report.tune import tune_page
 
-    console = console_for(json)
-    console.print(tune_page(tuning, settings.name, console.width))
-    if chosen is not None:
-        console.print(f"\ntrain with it: {how}", highlight=False, markup=False, soft_wrap=True)
+    console = console_for(json=False)
+    print_page(tune_page(tuning, name, console.width, language), console, language)
+    if tuning.chosen is not None:
+        words = language.say("train with it: {command}", command=how)
+        console.print(f"\n{words}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _report(tuning: "Tuning", name: str, language: "Language") -> "Page":
+    from nanodyno.report.pages.tune import tune_report
+
+    return tune_report(tuning, name, language)
 
 
 def train_command(source: str, given: "Iterable[str]", before: "Settings", after: "Settings") -> str:
@@ -252,38 +289,3 @@ def train_command(source: str, given: "Iterable[str]", before: "Settings", after
     kept = [key for key in given if key in after.values and key not in changed]
     words = (f"--{key}={after.values[key]}" for key in (*kept, *changed))
     return shlex.join(["nanodyno", "train", source, *words])
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        hint = "what was measured is kept: the same command with another --write measures nothing again"
-        raise NanodynoError(f"{path} cannot be written: {error.strerror}", hint) from None
-
-
-def toml_text(settings: "Settings", tuning: "Tuning", name: str) -> str:
-    """The tuned settings as a file: nothing of the machine but as a comment."""
-    from nanodyno.analysis.tuning import rows_of
-    from nanodyno.report.tune import title_words, verdict_lines
-
-    told = [title_words(tuning, name), *(line for line, _ in verdict_lines(tuning, rows_of(tuning)))]
-    comments = [f"# {line.strip()}" for line in ("Tuned by nanodyno.", *told)]
-    lines = [f"{key} = {_toml(value)}" for key, value in settings.values.items() if value is not None]
-    return "\n".join([*comments, "", *lines, ""])
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return json_text(value, ensure_ascii=False)  # whose strings are TOML's too
-    return repr(value)
-
-
-def _refuse_unwritable(path: Path) -> None:
-    """Now, and not after minutes of measuring."""
-    if path.suffix != ".toml":
-        raise NanodynoError(f"--write {path}: not a .toml file", "name it tuned.toml, so that train takes it")
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise NanodynoError(f"--write {path}: no such folder", "make the folder first")

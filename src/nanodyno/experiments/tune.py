@@ -46,7 +46,7 @@ def tune(wish: Wish, watch: WatchTune = lambda _: None, bench: Bench | None = No
     vocab_size, notes = vocabulary_of(wish.config)
     wanted = Wanted(wish.config, vocab_size, wish.allow_different, wish.held)
     candidates = candidates_for(wanted, place.ground)
-    limit = allocator_limit(wish, place)
+    limit = allocator_limit(wish.memory_limit_bytes, place)
     _refuse_unless_one_fits(candidates, place)
     journal = Journal(question_of(wish, place), wish.again, bench.cache)
     jobs = {each.name: ProbeJob(config=each.config, memory_limit_bytes=limit) for each in candidates}
@@ -70,11 +70,11 @@ def recall(wish: Wish, bench: Bench | None = None) -> RunConfig | None:
     return None if concluded is None else applied(wish.config, concluded.config)
 
 
-def allocator_limit(wish: Wish, place: Place) -> int | None:
+def allocator_limit(limit_bytes: int | None, place: Place) -> int | None:
     """Of an emulated card what is left beside the context."""
-    if wish.memory_limit_bytes is None or place.ground.device_type != "cuda":
-        return wish.memory_limit_bytes
-    left = wish.memory_limit_bytes - place.ground.context_bytes
+    if limit_bytes is None or place.ground.device_type != "cuda":
+        return limit_bytes
+    left = limit_bytes - place.ground.context_bytes
     if left <= 0:
         context = place.ground.context_bytes / GIB
         raise NanodynoError(

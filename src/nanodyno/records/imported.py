@@ -5,7 +5,17 @@ Nothing is filled in from any program's defaults.
 
 from typing import Literal
 
-from nanodyno.records.types import AnyRunRecord, EvalRecord, Record, RunRecord, StepRecord
+from nanodyno.records.types import (
+    AnyRunRecord,
+    ArithmeticRecord,
+    DataRecord,
+    EvalRecord,
+    MachineRecord,
+    Record,
+    RunRecord,
+    StepRecord,
+    VersionsRecord,
+)
 
 Overhead = Literal["start", "evaluation", "unknown"]
 """start: the first iteration of a process, where compiling happens; unknown: a save, or whatever it was."""
@@ -65,7 +75,8 @@ class OriginRecord(Record):
 class ImportedRecord(AnyRunRecord):
     """A run of another program: what its log and its user told; None, or no entry, is what they did not.
 
-    It has none of what nanodyno itself notes of a run: config, machine, versions, data, arithmetic.
+    What nanodyno itself notes of a run (machine, versions, data, arithmetic, peaks of memory) is known only
+    where it was imported from a result that nanodyno wrote.
     """
 
     origin: OriginRecord
@@ -80,10 +91,13 @@ class ImportedRecord(AnyRunRecord):
     processes: int | None = None
     config: None = None
     vocab_size: None = None
-    machine: None = None
-    versions: None = None
-    data: None = None
-    arithmetic: None = None
+    machine: MachineRecord | None = None
+    versions: VersionsRecord | None = None
+    data: DataRecord | None = None
+    arithmetic: ArithmeticRecord | None = None
+    peak_allocated_bytes: int | None = None
+    peak_reserved_bytes: int | None = None
+    peak_host_bytes: int | None = None
 
 
 AnyStep = StepRecord | ImportedStep

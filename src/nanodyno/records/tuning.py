@@ -5,15 +5,13 @@ it had: each line holds what it cost.
 """
 
 import hashlib
-import json
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from nanodyno.config import RunConfig
-from nanodyno.records.files import GrowingFile
+from nanodyno.records.journal import QuestionFile
 from nanodyno.records.probe import ProbeResult
 from nanodyno.records.remembered import cache_file
 from nanodyno.records.types import Record
@@ -90,69 +88,20 @@ _LINE: TypeAdapter[ProbedRecord | ConcludedRecord] = TypeAdapter(
 )
 
 
-class Journal:
-    """Lines of one question. `notes` says what was wrong with the file; nothing about it is fatal."""
-
+class Journal(QuestionFile[ProbedRecord | ConcludedRecord]):
     def __init__(self, question: Question, again: bool = False, folder: Path | None = None) -> None:
-        self.path = (folder or cache_file("tune")) / f"{question.digest}.jsonl"
-        self.notes: list[str] = []
-        self._lines: list[ProbedRecord | ConcludedRecord] = []
-        self._file: GrowingFile | None = None
-        if not again and self.path.exists():
-            self._read(question)
-        try:
-            self._open(question, again)
-        except OSError as error:
-            self.notes.append(f"{self.path} cannot be written ({error.strerror}): nothing is kept for later")
+        super().__init__((folder or cache_file("tune")) / f"{question.digest}.jsonl", question, _LINE, again)
 
     def probed(self, stage: str, number: int, name: str) -> ProbedRecord | None:
         """The latest of that name in that round."""
         wanted = (stage, number, name)
-        probed = (line for line in reversed(self._lines) if isinstance(line, ProbedRecord))
+        probed = (line for line in reversed(self.lines) if isinstance(line, ProbedRecord))
         return next((line for line in probed if (line.stage, line.round, line.name) == wanted), None)
 
     def concluded(self) -> ConcludedRecord | None:
-        found = [line for line in self._lines if isinstance(line, ConcludedRecord)]
+        found = [line for line in self.lines if isinstance(line, ConcludedRecord)]
         return found[-1] if found else None
 
     def concluded_with(self, budget_seconds: float, chosen: str) -> bool:
         last = self.concluded()
         return last is not None and (last.budget_seconds, last.chosen) == (budget_seconds, chosen)
-
-    def append(self, line: ProbedRecord | ConcludedRecord) -> None:
-        self._lines.append(line)
-        if self._file is not None:
-            with suppress(OSError):  # a full disk: what is known is shown all the same
-                self._file.append(line.model_dump_json())
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def _read(self, question: Question) -> None:
-        """A cut last line is a stop in mid-word, and dropped; anything else that is unreadable is told."""
-        try:
-            text = self.path.read_text(encoding="utf-8")
-            first, *lines = text[: text.rfind("\n") + 1].splitlines() or [""]
-            if json.loads(first or "{}") != question.model_dump(mode="json"):
-                raise ValueError
-        except (OSError, ValueError):
-            self.notes.append(f"{self.path} is not what was left there: it is put aside, and all is measured")
-            with suppress(OSError):
-                self.path.replace(self.path.with_suffix(".foreign"))
-            return
-        for line in lines:
-            try:
-                self._lines.append(_LINE.validate_json(line))
-            except ValidationError:
-                self.notes.append(f"a damaged line in {self.path} is passed over")
-
-    def _open(self, question: Question, again: bool) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        if again:
-            self.path.unlink(missing_ok=True)
-        new = not self.path.exists()
-        self._file = GrowingFile(self.path)
-        if new or self.path.stat().st_size == 0:
-            self._file.append(question.model_dump_json())

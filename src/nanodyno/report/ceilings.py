@@ -9,6 +9,7 @@ from rich.table import Table
 from nanodyno.hardware.cards import Card
 from nanodyno.hardware.ceilings import Ceilings, Timing
 from nanodyno.report import quantities
+from nanodyno.report.language import ENGLISH, Language, message
 
 UNKNOWN = "-"
 
@@ -22,60 +23,74 @@ class Row:
     """Of the datasheet."""
 
 
-def measured_words(ceilings: Ceilings, remembered: bool) -> str:
-    when = datetime.fromtimestamp(ceilings.measured_at, UTC)
-    took = quantities.duration(ceilings.seconds)
-    again = "; --again measures anew" if remembered else ""
-    return f"measured ceilings ({when:%Y-%m-%d %H:%M} UTC, torch {ceilings.torch}, in {took}{again})"
+def measured_words(ceilings: Ceilings, remembered: bool, language: Language = ENGLISH) -> str:
+    words = (
+        message("measured ceilings ({when}, torch {torch}, in {seconds}; --again measures anew)")
+        if remembered
+        else message("measured ceilings ({when}, torch {torch}, in {seconds})")
+    )
+    return language.say(
+        words,
+        when=language.moment(datetime.fromtimestamp(ceilings.measured_at, UTC)),
+        torch=ceilings.torch,
+        seconds=quantities.duration(ceilings.seconds, language),
+    )
 
 
-def ceilings_table(ceilings: Ceilings, card: Card | None) -> Table:
+def ceilings_table(ceilings: Ceilings, card: Card | None, language: Language = ENGLISH) -> Table:
     """The spread is half of the middle half of the times."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("", no_wrap=True)
-    for title in ("median", "spread", *(["of datasheet"] if card else [])):
+    titles = [language.say("median"), language.say("spread")]
+    for title in [*titles, language.say("of datasheet")] if card else titles:
         table.add_column(title, justify="right", no_wrap=True)
-    for row in ceiling_rows(ceilings, card):
-        cells = [row.value, UNKNOWN if row.spread is None else quantities.spread(row.spread / 2)]
-        cells += [UNKNOWN if row.share is None else quantities.percent(row.share)] if card else []
+    for row in ceiling_rows(ceilings, card, language):
+        cells = [row.value, UNKNOWN if row.spread is None else quantities.spread(row.spread / 2, language)]
+        cells += [UNKNOWN if row.share is None else quantities.percent(row.share, language)] if card else []
         table.add_row(row.title, *cells)
     return table
 
 
-def ceiling_rows(ceilings: Ceilings, card: Card | None) -> Iterator[Row]:
+def ceiling_rows(ceilings: Ceilings, card: Card | None, language: Language = ENGLISH) -> Iterator[Row]:
     for dtype, product in ceilings.large.items():
         peak = card.peak_flops(dtype) if card else None
-        title = f"products {product.m} x {product.m}, {dtype}"
-        yield _flops_row(title, product.timing.rate, product.timing.spread, peak)
+        title = language.say("products {size} x {size}, {dtype}", size=str(product.m), dtype=dtype)
+        yield _flops_row(title, product.timing, peak, language)
     peak = card.peak_flops(ceilings.gpt_dtype) if card else None
     for width, products in ceilings.gpt.items():
         spreads = [each.timing.spread for each in products.values() if each.timing.spread is not None]
         rate = ceilings.gpt_flops(width)
         if rate is not None:
-            yield _flops_row(f"a GPT's products, width {width}", rate, max(spreads, default=None), peak)
+            title = language.say("a GPT's products, width {width}", width=str(width))
+            value = quantities.flop_rate(rate, language)
+            yield Row(title, value, max(spreads, default=None), rate / peak if peak else None)
     if ceilings.copy is not None:
         rate, copy = ceilings.copy.rate, ceilings.copy
         share = rate / card.bandwidth_bytes_per_second if card else None
-        yield Row("copy, read and written", quantities.byte_rate(rate), copy.spread, share)
+        value = quantities.byte_rate(rate, language)
+        yield Row(language.say("copy, read and written"), value, copy.spread, share)
     if ceilings.host_to_device is not None:
         upload = ceilings.host_to_device
-        yield Row("host to device", quantities.byte_rate(upload.rate), upload.spread)
-    yield from _launch_rows(ceilings)
+        value = quantities.byte_rate(upload.rate, language)
+        yield Row(language.say("host to device"), value, upload.spread)
+    yield from _launch_rows(ceilings, language)
 
 
-def _flops_row(title: str, rate: float, spread: float | None, peak: float | None) -> Row:
-    return Row(title, quantities.flop_rate(rate), spread, rate / peak if peak else None)
+def _flops_row(title: str, timing: Timing, peak: float | None, language: Language) -> Row:
+    value = quantities.flop_rate(timing.rate, language)
+    return Row(title, value, timing.spread, timing.rate / peak if peak else None)
 
 
-def _launch_rows(ceilings: Ceilings) -> Iterator[Row]:
+def _launch_rows(ceilings: Ceilings, language: Language) -> Iterator[Row]:
     timings: dict[str, Timing | None] = {
-        "one launch": ceilings.launch,
-        "launching 12 layers, one by one": ceilings.micro_step.get("eager"),
-        "launching 12 layers, as a graph": ceilings.micro_step.get("graph"),
+        message("one launch"): ceilings.launch,
+        message("launching 12 layers, one by one"): ceilings.micro_step.get("eager"),
+        message("launching 12 layers, as a graph"): ceilings.micro_step.get("graph"),
     }
     for title, timing in timings.items():
         if timing is not None:
-            yield Row(title, quantities.short_time(timing.each_seconds), timing.spread)
+            value = quantities.short_time(timing.each_seconds, language)
+            yield Row(language.say(title), value, timing.spread)
 
 
 def ceilings_document(ceilings: Ceilings) -> dict[str, object]:

@@ -8,7 +8,12 @@ from nanodyno.analysis.compare import Comparison, Metric, Value
 from nanodyno.analysis.findings import Finding, Severity
 from nanodyno.records.imported import Setting
 from nanodyno.report import quantities as q
-from nanodyno.report.finding_words import place, words
+from nanodyno.report.behind import numbers_table
+from nanodyno.report.finding_numbers import place
+from nanodyno.report.finding_words import words
+from nanodyno.report.forecast_words import ENDS
+from nanodyno.report.forecast_words import sentence as sentence_of_end
+from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.page import Points, Section, Table
 
 ANSWERS = (
@@ -16,7 +21,7 @@ ANSWERS = (
         "throughput-fell-rate-rose", "throughput-rose-rate-fell", "throughput-changed", "same-speed",
         "nothing-in-common",
     ),
-    ("confounded", "one-change", "no-change"),
+    ("confounded", "one-change", "one-known-change", "no-change"),
     (
         "no-evidence-for-learning-rate", "losses-on-other-data", "losses-of-different-models", "losses-apart",
         "losses-within-noise", "loss-noise-unknown", "same-loss", "no-common-loss",
@@ -24,34 +29,43 @@ ANSWERS = (
 )  # fmt: skip
 """The first of each row that was found makes a sentence of the answer."""
 MOVES: dict[Kind, tuple[str, str]] = {
-    "model": ("work per token, memory, speed, loss", "-"),
-    "split": ("memory, and how well the card is filled", "tokens per update, loss (but for rounding)"),
-    "batch": ("updates per token, loss", "work per token"),
-    "learning": ("loss", "speed, memory"),
-    "speed": ("speed, memory", "loss (but for rounding)"),
-    "precision": ("speed, memory, loss a little", "work per token"),
-    "data": ("loss, and what it means", "speed, memory"),
-    "length": ("where it ends; a schedule tied to it", "speed, memory"),
-    "record": ("-", "all of it"),
-    "other": ("not known", "not known"),
+    "model": (message("work per token, memory, speed, loss"), "-"),
+    "split": (
+        message("memory, and how well the card is filled"),
+        message("tokens per update, loss (but for rounding)"),
+    ),
+    "batch": (message("updates per token, loss"), message("work per token")),
+    "learning": (message("loss"), message("speed, memory")),
+    "speed": (message("speed, memory"), message("loss (but for rounding)")),
+    "precision": (message("speed, memory, loss a little"), message("work per token")),
+    "data": (message("loss, and what it means"), message("speed, memory")),
+    "length": (message("where it ends; a schedule tied to it"), message("speed, memory")),
+    "record": ("-", message("all of it")),
+    "other": (message("not known"), message("not known")),
 }
 TITLES: dict[str, str] = {
-    "parameters": "parameters",
-    "tokens_per_iter": "tokens per iteration",
-    "iteration_seconds": "time per iteration",
-    "micro_step_seconds": "time per micro-batch",
-    "tokens_per_second": "tokens per second",
-    "flops_per_second": "rate of work, exact causal",
-    "nanogpt_flops_per_second": "rate of work, nanoGPT's formula",
-    "card_share": "share of the card's peak",
-    "nanogpt_mfu": "nanoGPT's MFU (A100)",
-    "peak_allocated_bytes": "peak memory allocated",
-    "val_loss_at_equal_iterations": "val loss at equal iterations",
-    "val_loss_at_equal_tokens": "val loss at equal tokens",
-    "val_loss_at_equal_seconds": "val loss at equal time",
-    "val_loss_at_equal_flops": "val loss at equal work",
+    "parameters": message("parameters (nanoGPT's count)"),
+    "tokens_per_iter": message("tokens per iteration"),
+    "iteration_seconds": message("time per iteration"),
+    "micro_step_seconds": message("time per micro-batch"),
+    "tokens_per_second": message("tokens per second"),
+    "flops_per_second": message("rate of work, exact causal"),
+    "nanogpt_flops_per_second": message("rate of work, nanoGPT's formula"),
+    "card_share": message("share of the card's peak"),
+    "nanogpt_mfu": message("nanoGPT's MFU (A100)"),
+    "peak_allocated_bytes": message("peak memory allocated"),
+    "val_loss_at_equal_iterations": message("val loss at equal iterations"),
+    "val_loss_at_equal_tokens": message("val loss at equal tokens"),
+    "val_loss_at_equal_seconds": message("val loss at equal time"),
+    "val_loss_at_equal_flops": message("val loss at equal work"),
 }
-_SHOWN: dict[str, Callable[[float], str]] = {
+SEVERITIES: tuple[tuple[Severity, str], ...] = (
+    ("wrong", message("what cannot be so")),
+    ("fact", message("what follows")),
+    ("caution", message("what cannot be said")),
+    ("next", message("what to do next")),
+)
+_SHOWN: dict[str, Callable[[float, Language], str]] = {
     "parameters": q.count,
     "tokens_per_iter": q.rate,
     "iteration_seconds": q.milliseconds,
@@ -61,90 +75,125 @@ _SHOWN: dict[str, Callable[[float], str]] = {
     "nanogpt_flops_per_second": q.flop_rate,
     "card_share": q.percent,
     "nanogpt_mfu": q.percent,
-    "peak_allocated_bytes": lambda value: q.gib(int(value)),
+    "peak_allocated_bytes": lambda value, language: q.gib(int(value), language),
 }
 
 
-def comparison_page(comparison: Comparison, findings: Sequence[Finding]) -> list[Section]:
+def comparison_page(
+    comparison: Comparison, findings: Sequence[Finding], language: Language = ENGLISH
+) -> list[Section]:
     names = [account.name for account in comparison.accounts]
-    answer, told = _answer(findings)
-    rest = [each for each in findings if each not in told]
-    sections = [Section(" and ".join(names) if len(names) == 2 else ", ".join(names), answer)]
+    several = len(names) > 2
+    told = answering(findings)
+    answer = tuple(_sentence(each, several, language) for each in told)
+    ends = [each for each in findings if each.code in ENDS]
+    rest = [each for each in findings if each not in told and each not in ends]
+    sections = [Section(language.listed(names) if len(names) == 2 else language.joined(names), answer)]
     sections += [
         Section(
-            "what changed" if len(names) == 2 else f"what changed from {names[0]} to {other}",
-            (_changes_table(changes),),
+            language.say("what changed")
+            if len(names) == 2
+            else language.say("what changed from {first} to {other}", first=names[0], other=other),
+            (_changes_table(changes, language),),
         )
         for other, changes in comparison.changes.items()
         if changes.changed
     ]
-    sections.append(Section("side by side", (_metrics_table(comparison),)))
-    titles: tuple[tuple[Severity, str], ...] = (
-        ("wrong", "what cannot be so"),
-        ("fact", "what follows"),
-        ("caution", "what cannot be said"),
-        ("next", "what to do next"),
-    )
-    for severity, title in titles:
-        sentences = tuple(words(each) for each in rest if each.severity == severity)
-        if sentences:
-            sections.append(Section(title, (Points(sentences),)))
+    sections.append(Section(language.say("side by side"), (_metrics_table(comparison, language),)))
+    if ends:
+        sections.append(
+            Section(
+                language.say("where they will end"), tuple(sentence_of_end(each, language) for each in ends)
+            )
+        )
+    for severity, title in SEVERITIES:
+        found = [each for each in rest if each.severity == severity]
+        if found:
+            sentences = tuple(named_words(each, several, language) for each in found)
+            behind = tuple(numbers_table(each.numbers) for each in found)
+            sections.append(Section(language.say(title), (Points(sentences, behind),)))
     return sections
 
 
-def _answer(findings: Sequence[Finding]) -> tuple[tuple[str, ...], list[Finding]]:
-    told: list[Finding] = []
-    for codes in ANSWERS:
-        by_code = {each.code: each for each in reversed(findings)}
-        told += [by_code[code] for code in codes if code in by_code][:1]
-    return tuple(_sentence(each) for each in told), told
+def answering(findings: Sequence[Finding]) -> list[Finding]:
+    """Those that make the answer."""
+    by_code = {each.code: each for each in reversed(findings)}
+    rows = ([by_code[code] for code in codes if code in by_code] for codes in ANSWERS)
+    return [found[0] for found in rows if found]
 
 
-def _sentence(finding: Finding) -> str:
+def named_words(finding: Finding, several: bool, language: Language) -> str:
+    """Of several runs, with those two that it is about."""
+    text = words(finding, language)
+    if several and len(finding.runs) == 2 and not all(name in text for name in finding.runs):
+        return language.say("{names}: {sentence}", names=language.listed(finding.runs), sentence=text)
+    return text
+
+
+def _sentence(finding: Finding, several: bool, language: Language) -> str:
     """Capitalised, but for the name of a run, which is as its user wrote it."""
-    text = words(finding)
-    return f"{text if text.startswith(finding.runs) else text[0].upper() + text[1:]}."
+    text = named_words(finding, several, language)
+    sentence = text if text.startswith(finding.runs) else text[0].upper() + text[1:]
+    return language.say("{sentence}.", sentence=sentence)
 
 
-def _changes_table(changes: Changes) -> Table:
+def _changes_table(changes: Changes, language: Language) -> Table:
+    titles = (
+        message("setting"),
+        message("before"),
+        message("after"),
+        message("can move"),
+        message("leaves alone"),
+    )
     rows = [
-        (each.key, _setting(each.before), _setting(each.after), *MOVES[each.kind]) for each in changes.changed
+        (
+            each.key,
+            _setting(each.before, language),
+            _setting(each.after, language),
+            *map(language.say, MOVES[each.kind]),
+        )
+        for each in changes.changed
     ]
-    return Table(("setting", "before", "after", "can move", "leaves alone"), tuple(rows))
+    return Table(tuple(map(language.say, titles)), tuple(rows))
 
 
-def _setting(value: Setting) -> str:
+def _setting(value: Setting, language: Language) -> str:
     if isinstance(value, bool) or value is None:
         return str(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else value
+    if isinstance(value, str):
+        return value
+    return language.number(value, "," if isinstance(value, int) else "g")
 
 
-def _metrics_table(comparison: Comparison) -> Table:
+def _metrics_table(comparison: Comparison, language: Language) -> Table:
     names = [account.name for account in comparison.accounts]
     rows: list[tuple[str, ...]] = []
     for metric in comparison.metrics:
         at = next((each for each in comparison.losses if metric.name.endswith(each.axis)), None)
-        title = TITLES[metric.name]
+        title = language.say(TITLES[metric.name])
         if at is not None and metric.name.startswith("val_loss"):
-            title += f" ({place(at.axis, at.at)})"
-        cells = [_cell(metric, metric.values.get(name)) for name in names]
-        rows.append((title, *cells, comparison.winners.get(metric.name, _no_winner(metric))))
-    return Table(("", *names, "ahead"), tuple(rows), figures_from=1)
+            title = language.say("{title} ({place})", title=title, place=place(at.axis, at.at, language))
+        cells = [_cell(metric, metric.values.get(name), language) for name in names]
+        winner = comparison.winners.get(metric.name)
+        rows.append((title, *cells, _no_winner(metric, language) if winner is None else winner))
+    return Table(("", *names, language.say("ahead")), tuple(rows), figures_from=1)
 
 
-def _no_winner(metric: Metric) -> str:
+def _no_winner(metric: Metric, language: Language) -> str:
     if metric.better is None or len(metric.values) < 2:
         return ""
     judged = all(value.low is not None for value in metric.values.values())
-    return "no difference shown" if judged or not metric.name.startswith("val_loss") else "noise not known"
+    if judged or not metric.name.startswith("val_loss"):
+        return language.say("no difference shown")
+    return language.say("noise not known")
 
 
-def _cell(metric: Metric, value: Value | None) -> str:
+def _cell(metric: Metric, value: Value | None, language: Language) -> str:
     if value is None:
         return "-"
     if metric.name.startswith("val_loss"):
-        return f"{value.value:.4f}"
-    return _SHOWN[metric.name](value.value)
+        return language.number(value.value, ".4f")
+    return _SHOWN[metric.name](value.value, language)
 
 
 def comparison_document(comparison: Comparison, findings: Sequence[Finding]) -> dict[str, object]:

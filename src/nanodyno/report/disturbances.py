@@ -1,6 +1,6 @@
 """What disturbed a probe, and why one has no rate, in words."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from nanodyno.hardware.telemetry import Holder
 from nanodyno.records.probe import (
@@ -8,76 +8,135 @@ from nanodyno.records.probe import (
     DisturbanceCode,
     Failed,
     OutOfMemory,
+    Stage,
     Throttled,
     VisitRecord,
 )
 from nanodyno.report import quantities
+from nanodyno.report.language import ENGLISH, Language, Plural, message
 
-WORDS: dict[DisturbanceCode, str] = {
-    "thermal": "the card throttled for heat in {share:.0%} of the readings, at {celsius:.0f} degrees",
-    "power-brake": "the power supply braked the card in {share:.0%} of the readings",
-    "power-limit": "the card was at its power limit in {share:.0%} of the readings, as in a long run",
-    "clock-drop": "the card's clock went from {from_mhz:.0f} down to {to_mhz:.0f} MHz",
-    "busy-neighbour": "another process computed on the card, up to {share:.0%} of it: {who} ({process:.0f})",
-    "neighbour": "another process holds memory on the card: {who} ({process:.0f})",
-    "paging": "memory was moved to the host or to disk and back",
-    "cpu-contention": "others had the processor for {share:.0%} of the time",
-    "unsteady": "times had not become steady after {iterations:.0f} iterations",
-    "bursts": "too many of the {iterations:.0f} iterations were far from the rest",
+WORDS: dict[DisturbanceCode, str | Plural] = {
+    "thermal": message("the card throttled for heat in {share} of the readings, at {celsius} degrees"),
+    "power-brake": message("the power supply braked the card in {share} of the readings"),
+    "power-limit": message("the card was at its power limit in {share} of the readings, as in a long run"),
+    "clock-drop": message("the card's clock went from {from_mhz} down to {to_mhz} MHz"),
+    "busy-neighbour": message("another process computed on the card, up to {share} of it: {who} ({process})"),
+    "neighbour": message("another process holds memory on the card: {who} ({process})"),
+    "paging": message("memory was moved to the host or to disk and back"),
+    "cpu-contention": message("others had the processor for {share} of the time"),
+    "unsteady": Plural(
+        "times had not become steady after {n} iteration",
+        "times had not become steady after {n} iterations",
+        by="iterations",
+    ),
+    "bursts": Plural(
+        "{n} iteration, and it was far from the rest",
+        "too many of the {n} iterations were far from the rest",
+        by="iterations",
+    ),
 }
 USUAL: frozenset[DisturbanceCode] = frozenset({"power-limit", "clock-drop", "neighbour"})
 """Of a card that does all it can, or shows a desktop: nothing that a second attempt would be without."""
-
-
-def disturbance_words(disturbance: Disturbance) -> str:
-    return WORDS[disturbance.code].format(**disturbance.numbers, who=disturbance.who or "not named")
-
-
-def redone_words(redone: Sequence[VisitRecord]) -> str:
-    causes = dict.fromkeys(disturbance_words(each) for visit in redone for each in visit.disturbances)
-    times = "once" if len(redone) == 1 else f"{len(redone)} times"
-    why = "; ".join(causes) or "the config beside it was disturbed"
-    return f"measured again {times}, not counted: {why}"
-
-
-def result_words(result: OutOfMemory | Throttled | Failed) -> str:
-    match result:
-        case OutOfMemory():
-            return _out_of_memory(result)
-        case Throttled():
-            causes = dict.fromkeys(disturbance_words(each) for each in result.redone[-1].disturbances)
-            often = f"disturbed in all of {len(result.redone)} attempts"
-            return f"{often}, so no rate is claimed: {'; '.join(causes)}"
-        case Failed():
-            hint = f" ({result.hint})" if result.hint else ""
-            return f"{_FAILED[result.reason]} while {result.stage}: {result.words}{hint}"
-
-
-_FAILED = {
-    "hung": "hung",
-    "died": "died",
-    "error": "failed",
-    "interrupted": "stopped",
-    "refused": "refused",
+STAGES: dict[Stage, str] = {
+    "starting": message("starting"),
+    "building": message("building"),
+    "compiling": message("compiling"),
+    "warming up": message("warming up"),
+    "measuring": message("measuring"),
+    "profiling": message("profiling"),
+    "waiting": message("waiting"),
+}
+FAILED = {
+    "hung": message("hung while {stage}: {words}"),
+    "died": message("died while {stage}: {words}"),
+    "error": message("failed while {stage}: {words}"),
+    "interrupted": message("stopped while {stage}: {words}"),
+    "refused": message("refused while {stage}: {words}"),
 }
 
 
-def _out_of_memory(result: OutOfMemory) -> str:
+def disturbance_words(disturbance: Disturbance, language: Language = ENGLISH) -> str:
+    numbers = disturbance.numbers
+    shown = {
+        name: quantities.share(value, ".0f", language) if name == "share" else language.number(value, ".0f")
+        for name, value in numbers.items()
+    }
+    counts = {name: round(value) for name, value in numbers.items()}
+    who = disturbance.who or language.say("not named")
+    return language.tell(WORDS[disturbance.code], {**shown, "who": who}, counts)
+
+
+def causes_words(disturbances: Iterable[Disturbance], language: Language) -> str:
+    """Each once."""
+    return language.clauses(list(dict.fromkeys(disturbance_words(each, language) for each in disturbances)))
+
+
+def redone_words(redone: Sequence[VisitRecord], language: Language = ENGLISH) -> str:
+    why = causes_words((each for visit in redone for each in visit.disturbances), language)
+    return language.say_plural(
+        "measured again once, not counted: {why}",
+        "measured again {n} times, not counted: {why}",
+        len(redone),
+        why=why or language.say("the config beside it was disturbed"),
+    )
+
+
+def result_words(result: OutOfMemory | Throttled | Failed, language: Language = ENGLISH) -> str:
+    match result:
+        case OutOfMemory():
+            return _out_of_memory(result, language)
+        case Throttled():
+            return language.say_plural(
+                "disturbed in all of {n} attempt, so no rate is claimed: {why}",
+                "disturbed in all of {n} attempts, so no rate is claimed: {why}",
+                len(result.redone),
+                why=causes_words(result.redone[-1].disturbances, language),
+            )
+        case Failed():
+            stage = stage_words(result.stage, language)
+            words = language.say(FAILED[result.reason], stage=stage, words=result.words)
+            return language.say("{words} ({hint})", words=words, hint=result.hint) if result.hint else words
+
+
+def stage_words(stage: Stage, language: Language) -> str:
+    return language.say(STAGES[stage])
+
+
+def _out_of_memory(result: OutOfMemory, language: Language) -> str:
+    """A list of what is known of it; the last word is torch's own."""
     memory = result.memory
-    words = f"out of memory while {result.stage}"
+    parts = [language.say("out of memory while {stage}", stage=stage_words(result.stage, language))]
+    known = memory.device_memory_bytes
+    card = None if known is None else quantities.gib(known, language)
     if memory.peak_allocated_bytes is not None and memory.peak_reserved_bytes is not None:
-        words += f", with {quantities.gib(memory.peak_allocated_bytes)} allocated and "
-        words += f"{quantities.gib(memory.peak_reserved_bytes)} reserved"
+        allocated = quantities.gib(memory.peak_allocated_bytes, language)
+        reserved = quantities.gib(memory.peak_reserved_bytes, language)
+        if card is None:
+            said = language.say(
+                "with {allocated} allocated and {reserved} reserved", allocated=allocated, reserved=reserved
+            )
+        else:
+            said = language.say(
+                "with {allocated} allocated and {reserved} reserved of the card's {card}",
+                allocated=allocated,
+                reserved=reserved,
+                card=card,
+            )
+        parts.append(said)
     elif memory.peak_host_bytes is not None:
-        words += f", with {quantities.gib(memory.peak_host_bytes)} of host memory in use"
-    if memory.device_memory_bytes is not None:
-        words += f" of the card's {quantities.gib(memory.device_memory_bytes)}"
+        host = quantities.gib(memory.peak_host_bytes, language)
+        parts.append(language.say("with {host} of host memory in use", host=host))
+    words = language.joined(parts)
     if result.holders:
-        words += f"; the card is also held by {', '.join(map(holder_words, result.holders))}"
-    return f"{words} ({result.words})"
+        named = language.joined([holder_words(each, language) for each in result.holders])
+        held = language.say("the card is also held by {holders}", holders=named)
+        words = language.clauses([words, held])
+    return language.say("{words} ({hint})", words=words, hint=result.words)
 
 
-def holder_words(holder: Holder) -> str:
-    name = holder.name or "a process"
-    size = "" if holder.bytes is None else f" with {quantities.gib(holder.bytes)}"
-    return f"{name} ({holder.process}){size}"
+def holder_words(holder: Holder, language: Language = ENGLISH) -> str:
+    name, process = holder.name or language.say("a process"), str(holder.process)
+    if holder.bytes is None:
+        return f"{name} ({process})"
+    size = quantities.gib(holder.bytes, language)
+    return language.say("{name} ({process}) with {size}", name=name, process=process, size=size)

@@ -7,7 +7,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from nanodyno.analysis.checkup import Finding, can_train, findings, free_memory, state_of_card
+from nanodyno.analysis.checkup import can_train, findings, free_memory, state_of_card
+from nanodyno.analysis.findings import Finding
 from nanodyno.analysis.peaks import card_of
 from nanodyno.hardware.cards import Card
 from nanodyno.hardware.inventory import CardState
@@ -16,123 +17,177 @@ from nanodyno.report import quantities
 from nanodyno.report.ceilings import ceilings_document, ceilings_table, measured_words
 from nanodyno.report.disturbances import disturbance_words, holder_words
 from nanodyno.report.doctor_words import finding_words
+from nanodyno.report.language import ENGLISH, Language, message
+from nanodyno.report.prose import Prose
 
 MOST_HOLDERS = 6
 UNKNOWN = "-"
-PAGES = "yes: a full card takes the host's memory, and training becomes many times slower without a word"
-REFUSES = "no: a full card refuses at once, and nothing becomes slower"
+PAGES = message(
+    "yes: a full card takes the host's memory, and training becomes many times slower without a word"
+)
+REFUSES = message("no: a full card refuses at once, and nothing becomes slower")
 
 Rows = Iterator[tuple[str, str]]
 
 
-def doctor_page(found: CheckupRecord) -> RenderableType:
+def doctor_page(found: CheckupRecord, language: Language = ENGLISH) -> RenderableType:
     told = findings(found)
-    pieces: list[RenderableType] = [_facts(found), Text()]
+    pieces: list[RenderableType] = [_facts(found, language), Text()]
     if found.ceilings is not None:
-        pieces += [Text(measured_words(found.ceilings, found.remembered), style="bold")]
-        pieces += [Padding(ceilings_table(found.ceilings, _card(found)), (0, 0, 0, 2)), Text()]
+        pieces += [Prose(measured_words(found.ceilings, found.remembered, language), style="bold")]
+        pieces += [Padding(ceilings_table(found.ceilings, _card(found), language), (0, 0, 0, 2)), Text()]
     elif found.ceilings_fault is None and found.device is not None:
-        pieces += [Text("ceilings not measured yet: nanodyno doctor without --quick does"), Text()]
+        words = language.say("ceilings not measured yet: nanodyno doctor without --quick does")
+        pieces += [Prose(words), Text()]
     if found.disturbances:
-        pieces += [*(Text(f"disturbed: {disturbance_words(each)}") for each in found.disturbances), Text()]
-    pieces += [*_to_fix(told), *_notes(told)]
+        every = (disturbance_words(each, language) for each in found.disturbances)
+        pieces += [*(Prose(language.say("disturbed: {cause}", cause=each)) for each in every), Text()]
+    pieces += [*_to_fix(told, language), *_notes(told, language)]
     return Group(*pieces)
 
 
-def _facts(found: CheckupRecord) -> Table:
+def _facts(found: CheckupRecord, language: Language) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    for title, words in _rows(found):
-        table.add_row(title, Text(words))
+    table.add_column(overflow="fold")
+    for title, words in _rows(found, language):
+        table.add_row(title, Prose(words))
     return table
 
 
-def _rows(found: CheckupRecord) -> Rows:
-    yield "machine", _host_words(found.host)
+def _rows(found: CheckupRecord, language: Language) -> Rows:
+    yield language.say("machine"), _host_words(found.host, language)
     if found.device is not None:
-        yield from _device_rows(found, found.device)
+        yield from _device_rows(found, found.device, language)
     if found.compiling is not None:
-        seconds = quantities.duration(found.compiling.seconds)
-        works = f"works: a small function took {seconds} with empty caches"
-        yield "compile", works if found.compiling.works else f"does not work, known after {seconds}"
-    yield "disk", _disk_words(found.disk)
+        seconds = quantities.duration(found.compiling.seconds, language)
+        words = (
+            message("works: a small function took {seconds} with empty caches")
+            if found.compiling.works
+            else message("does not work, known after {seconds}")
+        )
+        yield language.say("compile"), language.say(words, seconds=seconds)
+    yield language.say("disk"), _disk_words(found.disk, language)
 
 
-def _host_words(host: HostRecord) -> str:
-    memory = f"{quantities.gib(host.memory_bytes)} of memory, {quantities.gib(host.available_bytes)} free"
-    swap = f"swap {quantities.gib(host.swap_bytes)}" if host.swap_bytes else "no swap"
-    used = f" ({quantities.gib(host.swap_used_bytes)} in use)" if host.swap_used_bytes else ""
-    return f"{host.platform}, Python {host.python}; {memory}, {swap}{used}"
+def _host_words(host: HostRecord, language: Language) -> str:
+    memory = language.say(
+        "{size} of memory, {free} free",
+        size=quantities.gib(host.memory_bytes, language),
+        free=quantities.gib(host.available_bytes, language),
+    )
+    swap = quantities.gib(host.swap_bytes, language)
+    if not host.swap_bytes:
+        swap_words = language.say("no swap")
+    elif host.swap_used_bytes:
+        used = quantities.gib(host.swap_used_bytes, language)
+        swap_words = language.say("swap {size} ({used} in use)", size=swap, used=used)
+    else:
+        swap_words = language.say("swap {size}", size=swap)
+    program = language.joined([host.platform, f"Python {host.python}"])
+    return language.clauses([program, language.joined([memory, swap_words])])
 
 
-def _device_rows(found: CheckupRecord, device: DeviceRecord) -> Rows:
+def _device_rows(found: CheckupRecord, device: DeviceRecord, language: Language) -> Rows:
     machine = device.machine
     if machine.device_type == "cuda":
-        yield from _card_rows(found, device, state_of_card(found))
+        yield from _card_rows(found, device, language)
     else:
-        threads = quantities.threads(machine.cpu_threads)
-        yield "device", f"{machine.device_name}, {machine.cpu_count} cores, torch computes with {threads}"
-    yield "precision", _precision_words(device)
-    yield "torch", _torch_words(device)
-    yield "attention", _attention_words(device)
+        words = language.say_plural(
+            "{device}, {n} core, torch computes with {threads}",
+            "{device}, {n} cores, torch computes with {threads}",
+            machine.cpu_count,
+            device=machine.device_name,
+            threads=quantities.threads(machine.cpu_threads, language),
+        )
+        yield language.say("device"), words
+    yield language.say("precision"), _precision_words(device, language)
+    yield "torch", _torch_words(device, language)
+    yield language.say("attention"), _attention_words(device, language)
 
 
-def _card_rows(found: CheckupRecord, device: DeviceRecord, state: CardState | None) -> Rows:
-    machine = device.machine
+def _card_rows(found: CheckupRecord, device: DeviceRecord, language: Language) -> Rows:
+    machine, state = device.machine, state_of_card(found)
     limit = None if state is None else state.power_limit_watts
+    driver = found.inventory.driver or machine.driver or language.say("unknown")
     parts = [
         machine.device_name,
-        f"{machine.multiprocessors} multiprocessors",
-        f"compute capability {machine.compute_capability}",
-        f"driver {found.inventory.driver or machine.driver or 'unknown'}",
-        *([f"power limit {limit:.0f} W"] if limit else []),
+        language.say_plural("{n} multiprocessor", "{n} multiprocessors", machine.multiprocessors or 0),
+        language.say("compute capability {number}", number=str(machine.compute_capability)),
+        language.say("driver {number}", number=driver),
     ]
-    yield "card", ", ".join(parts)
-    yield "memory", _memory_words(device, state)
+    if limit:
+        parts.append(language.say("power limit {watts} W", watts=language.number(limit, ".0f")))
+    yield language.say("card"), language.joined(parts)
+    yield language.say("memory"), _memory_words(device, state, language)
     card = card_of(machine)
-    yield "datasheet", "not in the table" if card is None else _datasheet_words(card, device.dtype)
-    yield "paging", PAGES if found.host.card_can_page else REFUSES
+    words = (
+        language.say("not in the table") if card is None else _datasheet_words(card, device.dtype, language)
+    )
+    yield language.say("datasheet"), words
+    yield language.say("paging"), language.say(PAGES if found.host.card_can_page else REFUSES)
 
 
-def _memory_words(device: DeviceRecord, state: CardState | None) -> str:
+def _memory_words(device: DeviceRecord, state: CardState | None, language: Language) -> str:
     total, free = device.machine.device_memory_bytes, free_memory(device, state)
-    words = UNKNOWN if total is None else quantities.gib(total)
-    words += "" if free is None else f", {quantities.gib(free)} free"
+    parts = [UNKNOWN if total is None else quantities.gib(total, language)]
+    parts += [] if free is None else [language.say("{size} free", size=quantities.gib(free, language))]
+    return language.clauses([language.joined(parts), _holders_words(state, language)])
+
+
+def _holders_words(state: CardState | None, language: Language) -> str:
     if state is None:
-        return f"{words}; who holds it is not known"
+        return language.say("who holds it is not known")
     if not state.holders:
-        return f"{words}; no other program is known to use it"
-    named = ", ".join(map(holder_words, state.holders[:MOST_HOLDERS]))
+        return language.say("no other program is known to use it")
+    named = language.joined([holder_words(each, language) for each in state.holders[:MOST_HOLDERS]])
     more = len(state.holders) - MOST_HOLDERS
-    return f"{words}; held by {named}" + (f" and {more} more" if more > 0 else "")
+    if more <= 0:
+        return language.say("held by {holders}", holders=named)
+    return language.say_plural(
+        "held by {holders} and {n} more", "held by {holders} and {n} more", more, holders=named
+    )
 
 
-def _datasheet_words(card: Card, dtype: str) -> str:
+def _datasheet_words(card: Card, dtype: str, language: Language) -> str:
     peaks = {each: card.peak_flops(each) for each in dict.fromkeys((dtype, "float32"))}
-    rates = [f"{quantities.flop_rate(peak)} in {each}" for each, peak in peaks.items() if peak]
-    bandwidth = quantities.byte_rate(card.bandwidth_bytes_per_second)
-    by_rule = ", by the rule of docs/doctor.md" if card.basis == "rule" else ""
-    words = f"{', '.join(rates)} (dense, summed in fp32), {bandwidth}, {card.tdp_watts:.0f} W"
-    return f"{words} ({card.source}{by_rule})"
+    rates = language.joined(
+        [
+            language.say("{rate} in {dtype}", rate=quantities.flop_rate(peak, language), dtype=each)
+            for each, peak in peaks.items()
+            if peak
+        ]
+    )
+    source = card.source
+    if card.basis == "rule":
+        source = language.say("{source}, by the rule of docs/doctor.md", source=source)
+    return language.say(
+        "{rates} (dense, summed in fp32), {bandwidth}, {watts} W ({source})",
+        rates=rates,
+        bandwidth=quantities.byte_rate(card.bandwidth_bytes_per_second, language),
+        watts=language.number(card.tdp_watts, ".0f"),
+        source=source,
+    )
 
 
-def _precision_words(device: DeviceRecord) -> str:
-    had = {"bfloat16": device.bfloat16, "float16": device.float16, "fp8": device.fp8}
+def _precision_words(device: DeviceRecord, language: Language) -> str:
+    training = language.say("training multiplies in {dtype}", dtype=device.dtype)
     if device.machine.device_type != "cuda":
-        return f"training multiplies in {device.dtype}"
+        return training
+    had = {"bfloat16": device.bfloat16, "float16": device.float16, "fp8": device.fp8}
     yes = [name for name, has in had.items() if has]
     no = [name for name, has in had.items() if not has]
-    words = f"in hardware: {', '.join(yes) or 'float32 only'}"
-    words += f"; not: {', '.join(no)}" if no else ""
-    return f"{words}; training multiplies in {device.dtype}"
+    in_hardware = language.joined(yes) if yes else language.say("float32 only")
+    parts = [language.say("in hardware: {dtypes}", dtypes=in_hardware)]
+    parts += [language.say("not: {names}", names=language.joined(no))] if no else []
+    return language.clauses([*parts, training])
 
 
-def _torch_words(device: DeviceRecord) -> str:
-    parts = [device.torch, f"CUDA {device.cuda}" if device.cuda else "built for the CPU"]
+def _torch_words(device: DeviceRecord, language: Language) -> str:
+    parts = [device.torch, f"CUDA {device.cuda}" if device.cuda else language.say("built for the CPU")]
     parts += [f"cuDNN {_cudnn(device.cudnn)}"] if device.cudnn else []
-    parts += [f"Triton {device.triton}" if device.triton else "no Triton"]
-    return ", ".join(parts)
+    parts += [f"Triton {device.triton}" if device.triton else language.say("no Triton")]
+    return language.joined(parts)
 
 
 def _cudnn(number: int) -> str:
@@ -140,55 +195,71 @@ def _cudnn(number: int) -> str:
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
-def _attention_words(device: DeviceRecord) -> str:
+def _attention_words(device: DeviceRecord, language: Language) -> str:
     times = sorted(device.attention_seconds.items(), key=lambda each: each[1])
-    runs = ", ".join(f"{name} {quantities.milliseconds(seconds)}" for name, seconds in times)
+    runs = [f"{name} {quantities.milliseconds(seconds, language)}" for name, seconds in times]
     shape = " x ".join(map(str, device.attention_shape))
-    words = f"runs: {runs} (forward and backward, {shape})" if runs else "none runs"
-    return words + (f"; not: {', '.join(device.attention_faults)}" if device.attention_faults else "")
+    words = language.say("none runs")
+    if runs:
+        words = language.say(
+            "runs: {times} (forward and backward, {shape})", times=language.joined(runs), shape=shape
+        )
+    if not device.attention_faults:
+        return words
+    names = language.joined(list(device.attention_faults))
+    return language.clauses([words, language.say("not: {names}", names=names)])
 
 
-def _disk_words(disk: DiskRecord) -> str:
+def _disk_words(disk: DiskRecord, language: Language) -> str:
     if disk.fault is not None:
         return f"{disk.folder}: {disk.fault}"
-    words = UNKNOWN if disk.free_bytes is None else f"{quantities.gib(disk.free_bytes)} free here"
+    free = disk.free_bytes
+    parts = [
+        UNKNOWN if free is None else language.say("{size} free here", size=quantities.gib(free, language))
+    ]
     if disk.bytes and disk.write_seconds:
-        words += f", writes {quantities.byte_rate(disk.bytes / disk.write_seconds)} (flushed)"
+        rate = quantities.byte_rate(disk.bytes / disk.write_seconds, language)
+        parts.append(language.say("writes {rate} (flushed)", rate=rate))
     if disk.bytes and disk.read_seconds:
-        words += f", reads {quantities.byte_rate(disk.bytes / disk.read_seconds)}"
-    return words
+        rate = quantities.byte_rate(disk.bytes / disk.read_seconds, language)
+        parts.append(language.say("reads {rate}", rate=rate))
+    return language.joined(parts)
 
 
 def _card(found: CheckupRecord) -> Card | None:
     return None if found.device is None else card_of(found.device.machine)
 
 
-def _to_fix(told: Sequence[Finding]) -> Iterator[RenderableType]:
+def _to_fix(told: Sequence[Finding], language: Language) -> Iterator[RenderableType]:
     wrong = [each for each in told if each.severity != "note"]
     if not wrong:
-        yield Text("nothing to fix", style="bold green")
+        yield Text(language.say("nothing to fix"), style="bold green")
         return
-    yield Text("to fix", style="bold")
+    yield Text(language.say("to fix"), style="bold")
     table = Table.grid(padding=(0, 1))
     table.add_column(justify="right")
-    table.add_column()
+    table.add_column(overflow="fold")
     for number, finding in enumerate(wrong, start=1):
-        what, how = finding_words(finding)
+        what, how = finding_words(finding, language)
         stops = finding.severity == "impossible"
-        words = Text(f"{what}{' (training is impossible)' if stops else ''}", style="red" if stops else "")
+        if stops:
+            what = language.say("{what} (training is impossible)", what=what)
+        words = Prose(what, style="red" if stops else "")
         words.append(f"\n{how}", style="dim")
         table.add_row(f"{number}.", words)
     yield Padding(table, (0, 0, 0, 2))
 
 
-def _notes(told: Sequence[Finding]) -> Iterator[RenderableType]:
-    notes = [finding_words(each)[0] for each in told if each.severity == "note"]
+def _notes(told: Sequence[Finding], language: Language) -> Iterator[RenderableType]:
+    notes = [finding_words(each, language)[0] for each in told if each.severity == "note"]
     if notes:
         yield Text()
-        yield Text("good to know", style="bold")
+        yield Text(language.say("good to know"), style="bold")
         table = Table.grid(padding=(0, 1))
+        table.add_column(width=1)
+        table.add_column(overflow="fold")
         for words in notes:
-            table.add_row("-", Text(words))
+            table.add_row("-", Prose(words))
         yield Padding(table, (0, 0, 0, 2))
 
 
@@ -206,4 +277,10 @@ def doctor_document(found: CheckupRecord) -> dict[str, object]:
 
 def _finding_document(finding: Finding) -> dict[str, object]:
     what, how = finding_words(finding)
-    return {**vars(finding), "what": what, "how": how}
+    return {
+        "code": finding.code,
+        "severity": finding.severity,
+        "numbers": finding.numbers,
+        "what": what,
+        "how": how,
+    }

@@ -32,14 +32,16 @@ ASKED_FOR = (
 """Settings that a comparison asks for first."""
 
 
-def import_page(imported: Imported) -> RenderableType:
+def import_page(imported: Imported, other: str | None = None) -> RenderableType:
+    """`other` is a run to compare it with."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
     for title, words in import_rows(imported):
         table.add_row(title, Text(words))
     name = shlex.quote(imported.record.name)
-    return Group(table, Text(f"\nnext: nanodyno show {name}"))
+    compare = "" if other is None else f", nanodyno compare {shlex.quote(other)} {name}"
+    return Group(table, Text(f"\nnext: nanodyno show {name}{compare}"))
 
 
 def import_rows(imported: Imported) -> list[tuple[str, str]]:

@@ -6,93 +6,122 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from nanodyno.costs.calibration import REFERENCE, Basis
+from nanodyno.costs.calibration import REFERENCE
 from nanodyno.costs.plan import CHINCHILLA_TOKENS_PER_PARAMETER, Candidate, Plan
 from nanodyno.report import quantities
 from nanodyno.report.advice import advice_table
+from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.plan_facts import Source, fact_rows
+from nanodyno.report.prose import Prose
 from nanodyno.report.stacked import memory_bars
 
 UNKNOWN = "-"
 
 
-def plan_page(plan: Plan, source: Source, width: int) -> RenderableType:
-    pieces: list[RenderableType] = [Text(_title(plan, source), style="bold"), Text(), _facts(plan, source)]
-    pieces += [Text(), candidates_table(plan), Text()]
-    pieces.append(memory_bars(plan.candidates, plan.asked.setup.batch_size, plan.target.memory_bytes, width))
+def plan_page(plan: Plan, source: Source, width: int, language: Language = ENGLISH) -> RenderableType:
+    pieces: list[RenderableType] = [Prose(title(plan, source, language), style="bold"), Text()]
+    pieces += [_facts(plan, source, language), Text(), candidates_table(plan, language), Text()]
+    asked, limit = plan.asked.setup.batch_size, plan.target.memory_bytes
+    pieces.append(memory_bars(plan.candidates, asked, limit, width, language))
     if plan.asked.fits is False:
-        pieces += [Text(), advice_table(plan.advice, plan.target.host_bytes)]
-    remarks = [*source.notes, *_remarks(plan)]
-    return Group(*pieces, *([Text()] if remarks else []), *(Text(remark, style="dim") for remark in remarks))
+        pieces += [Text(), advice_table(plan.advice, plan.target.host_bytes, language)]
+    told = [*source.notes, *remarks(plan, language)]
+    return Group(*pieces, *([Text()] if told else []), *(Prose(each, style="dim") for each in told))
 
 
-_SURE: dict[Basis, str] = {
-    "training": "unverified",  # in another dtype than was measured
-    "ceilings": "by this card's own ceilings",
-    "datasheet": "unverified",
-}
-
-
-def _title(plan: Plan, source: Source) -> str:
+def title(plan: Plan, source: Source, language: Language) -> str:
+    config = source.title(language)
     if plan.target.name is None:
-        return f"{source.title}, no card: predicted memory only"
-    sure = "calibrated on this kind of card" if plan.verified else _SURE[plan.basis]
-    return f"{source.title} on {plan.target.name}: a prediction, {sure}"
+        return language.say("{title}, no card: predicted memory only", title=config)
+    if plan.verified:
+        words = message("{title} on {card}: a prediction, calibrated on this kind of card")
+    elif plan.basis == "ceilings":
+        words = message("{title} on {card}: a prediction, by this card's own ceilings")
+    else:
+        words = message("{title} on {card}: a prediction, unverified")
+    return language.say(words, title=config, card=plan.target.name)
 
 
-def _facts(plan: Plan, source: Source) -> Table:
+def _facts(plan: Plan, source: Source, language: Language) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
-    table.add_column()
+    table.add_column(overflow="fold")
     colours = {None: "", True: "green", False: "red"}
-    for title, words in fact_rows(plan, source):
-        table.add_row(title, Text(words, style=colours[plan.asked.fits] if title == "fits" else ""))
+    fits = language.say("fits")
+    for title, words in fact_rows(plan, source, language):
+        table.add_row(title, Prose(words, style=colours[plan.asked.fits] if title == fits else ""))
     return table
 
 
-def candidates_table(plan: Plan) -> Table:
+def candidates_table(plan: Plan, language: Language = ENGLISH) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    titles = ("batch x steps", "memory", "fits", "tok/s", "of peak", "recompute")
-    for title in titles:
-        table.add_column(title, justify="left" if title in ("fits", "recompute") else "right", no_wrap=True)
+    figures = (message("batch x steps"), message("memory"), None, message("tok/s"), message("of peak"))
+    for title in figures:
+        if title is None:
+            table.add_column(language.say("fits"), no_wrap=True)
+        else:
+            table.add_column(language.say(title), justify="right", no_wrap=True)
+    table.add_column(language.say("recompute"), no_wrap=True)
+    fits = {None: UNKNOWN, True: language.say("yes"), False: language.say("no")}
     for each in plan.candidates:
-        setup = each.setup
+        setup, time, share = each.setup, each.time, each.share_of_peak
         asked = setup.batch_size == plan.asked.setup.batch_size
         table.add_row(
             f"{setup.batch_size} x {setup.micro_steps}",
-            quantities.gib(each.memory.total),
-            UNKNOWN if each.fits is None else "yes" if each.fits else "no",
-            UNKNOWN if each.time is None else quantities.about(each.time.tokens_per_second),
-            UNKNOWN if each.share_of_peak is None else quantities.about_percent(each.share_of_peak),
+            quantities.gib(each.memory.total, language),
+            fits[each.fits],
+            UNKNOWN if time is None else quantities.about(time.tokens_per_second, language=language),
+            UNKNOWN if share is None else quantities.about_percent(share, language),
             setup.recompute if setup.kernels == "fused" else UNKNOWN,
             style="bold" if asked else "dim" if each.fits is False else "",
         )
     return table
 
 
-def _remarks(plan: Plan) -> list[str]:
+def remarks(plan: Plan, language: Language) -> list[str]:
     remarks: list[str] = []
     name, card = plan.target.name, plan.target.card
     if name is None:
-        remarks.append("no card is meant: a recent one is assumed; --gpu NAME predicts the speed too")
+        remarks.append(
+            language.say("no card is meant: a recent one is assumed; --gpu NAME predicts the speed too")
+        )
     elif plan.basis == "ceilings":
         remarks.append(
-            f"rates of an {REFERENCE} as it trains, scaled by what `nanodyno doctor` measured on this card; "
-            "`nanodyno probe` measures a config itself"
+            language.say(
+                "rates of an {reference} as it trains, scaled by what `nanodyno doctor` measured on this "
+                "card; `nanodyno probe` measures a config itself",
+                reference=REFERENCE,
+            )
         )
     elif card is None:
-        remarks.append(f"{name} is not in the table of cards: `nanodyno doctor` measures it")
+        remarks.append(
+            language.say("{card} is not in the table of cards: `nanodyno doctor` measures it", card=name)
+        )
     elif not plan.verified and card.name == REFERENCE:
-        remarks.append(f"unverified: {name} was measured in bfloat16, and this is {plan.asked.setup.dtype}")
+        remarks.append(
+            language.say(
+                "unverified: {card} was measured in bfloat16, and this is {dtype}",
+                card=name,
+                dtype=plan.asked.setup.dtype,
+            )
+        )
     elif not plan.verified:
         remarks.append(
-            f"unverified: rates of an {REFERENCE}, scaled by {name}'s datasheet peak and bandwidth; where "
-            "such a card is, `nanodyno doctor` measures it"
+            language.say(
+                "unverified: rates of an {reference}, scaled by {card}'s datasheet peak and bandwidth; where "
+                "such a card is, `nanodyno doctor` measures it",
+                reference=REFERENCE,
+                card=name,
+            )
         )
     if card is None and plan.advice:
-        remarks.append(f"what a switch costs in time is predicted for an {REFERENCE}")
+        remarks.append(
+            language.say("what a switch costs in time is predicted for an {reference}", reference=REFERENCE)
+        )
     if plan.asked.setup.fp8:
-        remarks.append("fp8 is there from Ada and Hopper on; training refuses it on an older card")
+        remarks.append(
+            language.say("fp8 is there from Ada and Hopper on; training refuses it on an older card")
+        )
     return remarks
 
 

@@ -4,7 +4,10 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
+
+from nanodyno.report.language import ENGLISH, Language
 
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 BRAILLE = 0x2800
@@ -22,14 +25,21 @@ class Series:
     y: Sequence[float]
 
 
-def line_plot(series: Sequence[Series], width: int, height: int, x_label: str, y_label: str) -> Text:
+@dataclass(frozen=True)
+class Labels:
+    x: str
+    y: str
+    language: Language = ENGLISH
+
+
+def line_plot(series: Sequence[Series], width: int, height: int, labels: Labels) -> Text:
     """All series on common axes; where two share a character the later one gives its colour.
 
     Every second series is dashed, so that neighbours are told apart without colour too.
     """
     drawn = [entry for entry in series if entry.x]
     if not drawn:
-        return Text("(nothing to plot yet)", style="dim")
+        return Text(labels.language.say("(nothing to plot yet)"), style="dim")
     columns = max(10, width - AXIS_WIDTH - 1)
     x_low, x_high = _range([x for entry in drawn for x in entry.x])
     y_low, y_high = _range([y for entry in drawn for y in entry.y])
@@ -47,24 +57,25 @@ def line_plot(series: Sequence[Series], width: int, height: int, x_label: str, y
             place = (row // 4, column // 2)
             dots = cells.get(place, (0, colour))[0]
             cells[place] = (dots | DOTS[row % 4][column % 2], colour)
-    text = _legend(drawn, y_label)
+    text = _legend(drawn, labels.y)
     for row in range(height):
-        text.append(_tick(row, height, y_low, y_high) + "│", style="dim")
+        text.append(labels.language.marks(_tick(row, height, y_low, y_high)) + "│", style="dim")
         for column in range(columns):
             dots, colour = cells.get((row, column), (0, ""))
             text.append(chr(BRAILLE + dots) if dots else " ", style=colour)
         text.append("\n")
     text.append(" " * AXIS_WIDTH + "└" + "─" * columns + "\n", style="dim")
-    left, right = f"{x_low:g}", f"{x_high:g}"
-    text.append(
-        " " * (AXIS_WIDTH + 1) + left + x_label.center(columns - len(left) - len(right)) + right, style="dim"
-    )
+    left, right = (labels.language.number(bound, "g") for bound in (x_low, x_high))
+    room = columns - len(left) - len(right)
+    before = " " * max(0, (room - cell_len(labels.x)) // 2)
+    middle = set_cell_size(before + labels.x, max(room, cell_len(labels.x)))
+    text.append(" " * (AXIS_WIDTH + 1) + left + middle + right, style="dim")
     return text
 
 
 def _legend(series: Sequence[Series], y_label: str) -> Text:
     text = Text()
-    text.append(y_label.rjust(AXIS_WIDTH) + "  ", style="dim")
+    text.append(" " * (AXIS_WIDTH - cell_len(y_label)) + y_label + "  ", style="dim")
     for number, entry in enumerate(series):
         text.append(f"{DASHED if number % 2 else SOLID} ", style=COLOURS[number % len(COLOURS)])
         text.append(f"{entry.label}   ")

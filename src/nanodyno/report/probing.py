@@ -10,7 +10,8 @@ from rich.text import Text
 
 from nanodyno.records.probe import ProbeProgress
 from nanodyno.report import quantities
-from nanodyno.report.disturbances import disturbance_words
+from nanodyno.report.disturbances import causes_words, stage_words
+from nanodyno.report.language import ENGLISH, Language
 from nanodyno.report.progress import say
 
 
@@ -23,12 +24,15 @@ class ProbeDisplay(Protocol):
 
 
 def make_probe_display(
-    console: Console, rounds: int, clock: Callable[[], float] = time.monotonic
+    console: Console,
+    rounds: int,
+    language: Language = ENGLISH,
+    clock: Callable[[], float] = time.monotonic,
 ) -> ProbeDisplay:
     """rounds: the most that are planned."""
     if console.is_terminal:
-        return LiveProbing(console, rounds, Pace(rounds, clock))
-    return PlainProbing(console, rounds)
+        return LiveProbing(console, rounds, Pace(rounds, clock), language)
+    return PlainProbing(console, rounds, language)
 
 
 class Pace:
@@ -60,16 +64,17 @@ class Pace:
 class PlainProbing:
     """A line whenever a config enters another stage: for files, pipes and CI."""
 
-    def __init__(self, console: Console, rounds: int) -> None:
+    def __init__(self, console: Console, rounds: int, language: Language) -> None:
         self._console = console
         self._rounds = rounds
+        self._language = language
         self._last: tuple[str, int, str] | None = None
 
     def __call__(self, progress: ProbeProgress) -> None:
         here = (progress.name, progress.round, progress.stage)
         if here != self._last or progress.redone_for:
             self._last = here
-            say(self._console, progress_words(progress, self._rounds))
+            say(self._console, progress_words(progress, self._rounds, self._language))
 
     def close(self) -> None:
         pass
@@ -78,35 +83,56 @@ class PlainProbing:
 class LiveProbing:
     """One line that changes, with the time so far and to come; what is measured again stays above it."""
 
-    def __init__(self, console: Console, rounds: int, pace: Pace) -> None:
+    def __init__(self, console: Console, rounds: int, pace: Pace, language: Language) -> None:
         self._console = console
         self._rounds = rounds
+        self._language = language
         self._pace = pace
         self._live = Live(console=console, transient=True, refresh_per_second=4)
         self._live.start()
 
     def __call__(self, progress: ProbeProgress) -> None:
         if progress.redone_for:
-            say(self._console, progress_words(progress, self._rounds), "yellow", soft_wrap=False)
+            words = progress_words(progress, self._rounds, self._language)
+            say(self._console, words, "yellow", soft_wrap=False)
             return
         self._pace.enter(progress.round)
-        left = self._pace.left()
-        to_come = "" if left is None else f", up to about {quantities.clock(left)} to go"
-        words = f"{quantities.clock(self._pace.elapsed())}{to_come}  {progress_words(progress, self._rounds)}"
+        times = pace_words(self._pace, self._language)
+        words = f"{times}  {progress_words(progress, self._rounds, self._language)}"
         self._live.update(Text(words, overflow="ellipsis", no_wrap=True))
 
     def close(self) -> None:
         self._live.stop()
 
 
-def progress_words(progress: ProbeProgress, rounds: int) -> str:
-    words = progress.name
+def pace_words(pace: Pace, language: Language) -> str:
+    elapsed, left = quantities.clock(pace.elapsed(), language), pace.left()
+    if left is None:
+        return elapsed
+    return language.say(
+        "{elapsed}, up to about {left} to go", elapsed=elapsed, left=quantities.clock(left, language)
+    )
+
+
+def progress_words(progress: ProbeProgress, rounds: int, language: Language = ENGLISH) -> str:
+    name = progress.name
     if rounds > 1:
-        words += f", process {progress.round + 1} of at most {rounds}"
+        name = language.say(
+            "{name}, process {number} of at most {most}",
+            name=name,
+            number=str(progress.round + 1),
+            most=str(rounds),
+        )
     if progress.redone_for:
-        causes = dict.fromkeys(disturbance_words(each) for each in progress.redone_for)
-        return f"{words}: once more, since {'; '.join(causes)}"
-    words += f": {progress.stage}"
-    if progress.samples and progress.seconds is not None:
-        words += f", {progress.samples} iterations, the last {quantities.milliseconds(progress.seconds)}"
-    return words
+        why = causes_words(progress.redone_for, language)
+        return language.say("{name}: once more, since {why}", name=name, why=why)
+    stage = language.say("{name}: {stage}", name=name, stage=stage_words(progress.stage, language))
+    if not progress.samples or progress.seconds is None:
+        return stage
+    last = language.say_plural(
+        "{n} iterations, the last {time}",
+        "{n} iterations, the last {time}",
+        progress.samples,
+        time=quantities.milliseconds(progress.seconds, language),
+    )
+    return language.joined([stage, last])

@@ -14,6 +14,7 @@ from nanodyno.records.events import Event, Message, Started
 from nanodyno.records.types import EvalRecord, MachineRecord, SaveRecord, SplitRecord, StepRecord, StopRecord
 from nanodyno.report.meter import Meter, Speed
 from nanodyno.report.nanogpt_log import NanogptLog, eval_line, nanogpt_header
+from nanodyno.report.outlook import Outlook
 from nanodyno.report.words import (
     eval_words,
     header,
@@ -61,6 +62,7 @@ class PlainDisplay:
         self._console = console
         self._recall = recall
         self._meter: Meter | None = None
+        self._outlook: Outlook | None = None
 
     def __call__(self, event: Event) -> None:
         match event:
@@ -69,6 +71,7 @@ class PlainDisplay:
             case Started():
                 ceilings = self._recall(event.record.machine)
                 self._meter = Meter(event, ceilings)
+                self._outlook = Outlook(event)
                 for line in header(event, ceilings):
                     self._print(line)
             case _:
@@ -84,7 +87,9 @@ class PlainDisplay:
                 return self._step_line(event, meter)
             case EvalRecord():
                 meter.add_eval(event)
-                return eval_words(event)
+                assert self._outlook is not None
+                ahead, warnings = self._outlook.add_eval(event)
+                return "\n".join([" | ".join(filter(None, (eval_words(event), ahead))), *warnings])
             case SaveRecord():
                 meter.add_save(event)
                 return save_words(event)
@@ -96,6 +101,8 @@ class PlainDisplay:
 
     def _step_line(self, step: StepRecord, meter: Meter) -> str | None:
         speed = meter.add_step(step)
+        assert self._outlook is not None
+        self._outlook.add_step(step)
         done = step.iteration + 1
         if done == 1 or done % meter.config.log_interval == 0:
             return " | ".join(step_parts(step, speed, meter))
@@ -115,6 +122,7 @@ class LiveDisplay:
         self._console = console
         self._recall = recall
         self._meter: Meter | None = None
+        self._outlook: Outlook | None = None
         self._live: Live | None = None
 
     def __call__(self, event: Event) -> None:
@@ -124,6 +132,7 @@ class LiveDisplay:
             case Started():
                 ceilings = self._recall(event.record.machine)
                 self._meter = Meter(event, ceilings)
+                self._outlook = Outlook(event)
                 for line in header(event, ceilings):
                     self._print(line, "bold" if line.startswith("run ") else "")
                 self._live = Live(console=self._console, refresh_per_second=4, transient=True)
@@ -131,20 +140,25 @@ class LiveDisplay:
             case _:
                 assert self._meter is not None, f"{event} came before the run started"
                 assert self._live is not None
-                self._show(event, self._meter, self._live)
+                assert self._outlook is not None
+                self._show(event, self._meter, self._live, self._outlook)
 
     def close(self) -> None:
         if self._live is not None:
             self._live.stop()
 
-    def _show(self, event: Happening, meter: Meter, live: Live) -> None:
+    def _show(self, event: Happening, meter: Meter, live: Live, outlook: Outlook) -> None:
         match event:
             case StepRecord():
+                outlook.add_step(event)
                 live.update(_lines(event, meter.add_step(event), meter))
                 self._print(skip_words(event), "yellow")
             case EvalRecord():
                 meter.add_eval(event)
-                self._print(eval_words(event))
+                ahead, warnings = outlook.add_eval(event)
+                self._print(" | ".join(filter(None, (eval_words(event), ahead))))
+                for warning in warnings:
+                    self._print(warning, "yellow")
             case SaveRecord():
                 meter.add_save(event)
             case SplitRecord():

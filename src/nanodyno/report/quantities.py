@@ -2,118 +2,147 @@
 
 import math
 
+from nanodyno.report.language import ENGLISH, Language, message
+
 GIB = 2**30
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+BYTE_RATES = (
+    (1e15, message("PB/s")),
+    (1e12, message("TB/s")),
+    (1e9, message("GB/s")),
+    (1e6, message("MB/s")),
+    (1e3, message("kB/s")),
+)
+DURATIONS = (
+    (86400, 3600, message("{big} d {small} h")),
+    (3600, 60, message("{big} h {small} min")),
+    (60, 1, message("{big} min {small} s")),
+)
 
 
-def count(value: float) -> str:
-    """850 / 12.3k / 123.6M / 9.87B, as parameters and tokens are spoken of."""
+def of_unit(number: str, unit: str, language: Language = ENGLISH) -> str:
+    """36.4 TFLOP/s: a number, formatted, and a unit, which may be another one there."""
+    return language.say("{number} {unit}", number=number, unit=language.say(unit))
+
+
+def count(value: float, language: Language = ENGLISH) -> str:
+    """850 / 12.3k / 123.6M / 9.87B, as parameters and tokens are spoken of everywhere."""
     for size, suffix in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size * 0.9995:
-            return f"{_three_digits(value / size)}{suffix}"
-    return f"{value:.0f}"
+            return f"{language.marks(_three_digits(value / size))}{suffix}"
+    return language.number(value, ".0f")
 
 
-def flop_rate(value: float) -> str:
+def flop_rate(value: float, language: Language = ENGLISH) -> str:
     """427 TFLOP/s."""
     for size, prefix in PREFIXES:
         if value >= size * 0.9995:
-            return f"{_three_digits(value / size)} {prefix}FLOP/s"
-    return f"{value:.0f} FLOP/s"
+            return of_unit(language.marks(_three_digits(value / size)), f"{prefix}FLOP/s", language)
+    return of_unit(language.number(value, ".0f"), "FLOP/s", language)
 
 
-def byte_rate(value: float) -> str:
+def byte_rate(value: float, language: Language = ENGLISH) -> str:
     """4.19 TB/s, of 10^12 bytes as datasheets count; 335.4 MB/s."""
-    for size, prefix in PREFIXES:
+    for size, unit in BYTE_RATES:
         if value >= size * 0.9995:
-            return f"{_three_digits(value / size)} {prefix}B/s"
-    return f"{value:.0f} B/s"
+            return of_unit(language.marks(_three_digits(value / size)), unit, language)
+    return of_unit(language.number(value, ".0f"), message("B/s"), language)
 
 
-def gib(value: int) -> str:
+def gib(value: int, language: Language = ENGLISH) -> str:
     """11.98 GiB; small runs keep two digits."""
     size = value / GIB
-    return f"{size:.2f} GiB" if size >= 0.1 else f"{size * 1024:.0f} MiB"
+    if size >= 0.1:
+        return of_unit(language.number(size, ".2f"), message("GiB"), language)
+    return of_unit(language.number(size * 1024, ".0f"), message("MiB"), language)
 
 
-def percent(share: float) -> str:
+def share(value: float, how: str = ".1f", language: Language = ENGLISH) -> str:
+    """A fraction in percent, with as many decimals as `how` says: 12.3%, +0.4%."""
+    return language.say("{number}%", number=language.number(value * 100, how))
+
+
+def percent(value: float, language: Language = ENGLISH) -> str:
     """A fraction as 45.8%; tiny ones keep two digits that say something."""
-    value = share * 100
-    if value == 0 or value >= 1:
-        return f"{value:.1f}%"
-    return f"{_two_digits(value)}%"
+    figures = value * 100
+    if figures == 0 or figures >= 1:
+        return share(value, ".1f", language)
+    return language.say("{number}%", number=language.marks(_two_digits(figures)))
 
 
-def spread(share: float) -> str:
+def spread(value: float, language: Language = ENGLISH) -> str:
     """To the tenth of a percent: ±1.6%, ±0.1%; less than half of one is <0.1%."""
-    return f"±{share:.1%}" if share >= 0.0005 else "<0.1%"
+    return f"±{share(value, '.1f', language)}" if value >= 0.0005 else f"<{share(0.001, '.1f', language)}"
 
 
-def epochs(value: float) -> str:
+def epochs(value: float, language: Language = ENGLISH) -> str:
     """Passes over the data: 1.25, 0.0053."""
-    return f"{value:.2f}" if value == 0 or value >= 1 else _two_digits(value)
+    return language.marks(f"{value:.2f}" if value == 0 or value >= 1 else _two_digits(value))
 
 
-def duration(seconds: float | None) -> str:
+def duration(seconds: float | None, language: Language = ENGLISH) -> str:
     """850 ms, 12.3 s, 4 min 05 s, 2 h 03 min, 3 d 04 h."""
     if seconds is None or not math.isfinite(seconds):
         return "?"
     if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
+        return of_unit(language.number(seconds * 1000, ".0f"), message("ms"), language)
     if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    for size, big, small_size, small in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
+        return of_unit(language.number(seconds, ".1f"), message("s"), language)
+    for size, small_size, words in DURATIONS:
         rounded = round(seconds / small_size) * small_size
         if rounded >= size:
-            return f"{rounded // size} {big} {rounded % size // small_size:02d} {small}"
-    return f"{seconds:.0f} s"
+            big, small = rounded // size, rounded % size // small_size
+            digits = (
+                f"{small:02d}" if language is ENGLISH else str(small)
+            )  # elsewhere nobody writes a 0 there
+            return language.say(words, big=language.number(big, "d"), small=digits)
+    return of_unit(language.number(seconds, ".0f"), "s", language)
 
 
-def clock(seconds: float | None) -> str:
+def clock(seconds: float | None, language: Language = ENGLISH) -> str:
     """Time left: whole seconds are enough."""
     if seconds is None or not math.isfinite(seconds):
-        return duration(None)
-    return f"{seconds:.0f} s" if seconds < 59.5 else duration(round(seconds))
+        return duration(None, language)
+    if seconds < 59.5:
+        return of_unit(language.number(seconds, ".0f"), "s", language)
+    return duration(round(seconds), language)
 
 
-def milliseconds(seconds: float) -> str:
+def milliseconds(seconds: float, language: Language = ENGLISH) -> str:
     """9,340 ms; 121.9 ms; 3.82 ms."""
     value = seconds * 1000
-    if value >= 1000:
-        return f"{value:,.0f} ms"
-    return f"{value:.1f} ms" if value >= 10 else f"{value:.2f} ms"
+    how = ",.0f" if value >= 1000 else ".1f" if value >= 10 else ".2f"
+    return of_unit(language.number(value, how), "ms", language)
 
 
-def short_time(seconds: float) -> str:
+def short_time(seconds: float, language: Language = ENGLISH) -> str:
     """2.42 us; 14.2 ms."""
-    return f"{_three_digits(seconds * 1e6)} us" if seconds < 1e-3 else milliseconds(seconds)
+    if seconds >= 1e-3:
+        return milliseconds(seconds, language)
+    return of_unit(language.marks(_three_digits(seconds * 1e6)), message("us"), language)
 
 
-def rate(value: float) -> str:
+def rate(value: float, language: Language = ENGLISH) -> str:
     """Tokens per second: 463,292."""
-    return f"{value:,.0f}"
+    return language.number(value, ",.0f")
 
 
-def about(value: float, digits: int = 3) -> str:
+def about(value: float, digits: int = 3, language: Language = ENGLISH) -> str:
     """As many digits as a prediction knows: 18,800; 148; 7.53."""
     if value == 0 or not math.isfinite(value):
-        return f"{value:.0f}"
+        return language.number(value, ".0f")
     rounded = float(f"{value:.{digits - 1}e}")
     decimals = digits - 1 - math.floor(math.log10(abs(rounded)))
-    return f"{rounded:,.{max(decimals, 0)}f}"
+    return language.number(rounded, f",.{max(decimals, 0)}f")
 
 
-def about_percent(share: float) -> str:
+def about_percent(value: float, language: Language = ENGLISH) -> str:
     """A predicted fraction: 59%, 5.3%."""
-    return f"{about(share * 100, 2)}%"
+    return language.say("{number}%", number=about(value * 100, 2, language))
 
 
-def threads(number: int) -> str:
-    return "1 thread" if number == 1 else f"{number} threads"
+def threads(number: int, language: Language = ENGLISH) -> str:
+    return language.say_plural("{n} thread", "{n} threads", number)
 
 
 def _two_digits(value: float) -> str:

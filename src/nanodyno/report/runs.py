@@ -1,7 +1,7 @@
 """Runs as a table, one run as a page, losses as a picture: for a terminal."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +14,8 @@ from nanodyno.analysis.summary import Summary
 from nanodyno.records.store import Run
 from nanodyno.report import quantities
 from nanodyno.report.facts import facts_table
-from nanodyno.report.plot import Series, line_plot
+from nanodyno.report.language import ENGLISH, Language, message
+from nanodyno.report.plot import Labels, Series, line_plot
 from nanodyno.report.state import STYLES, state_cell
 
 PLOT_HEIGHT = 12
@@ -29,7 +30,7 @@ GAP = 2
 @dataclass(frozen=True)
 class Column:
     title: str
-    cell: Callable[[Run, Summary], str]
+    cell: Callable[[Run, Summary, Language], str]
     rank: int = 0
     """0 is always shown; the others come in as long as they fit, lower ranks first."""
     justify: Literal["left", "right"] = "right"
@@ -38,25 +39,30 @@ class Column:
     """A column that no run of the table wants is left out."""
 
 
-def runs_table(runs: Sequence[tuple[Run, Summary]], width: int) -> Table:
+def runs_table(runs: Sequence[tuple[Run, Summary]], width: int, language: Language = ENGLISH) -> Table:
     """One run a row. Narrow windows lose the columns that are least asked for."""
     columns = [column for column in COLUMNS if any(column.wanted(summary) for _, summary in runs)]
-    shown = _fitting(columns, runs, width)
+    cells = {
+        column.title: [column.cell(run, summary, language) for run, summary in runs] for column in columns
+    }
+    shown = _fitting(columns, cells, width, language)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in shown:
-        table.add_column(column.title, justify=column.justify, no_wrap=True)
-    for run, summary in runs:
-        table.add_row(*(Text(column.cell(run, summary), style=column.style(summary)) for column in shown))
+        table.add_column(language.say(column.title), justify=column.justify, no_wrap=True)
+    for row, (_, summary) in enumerate(runs):
+        table.add_row(*(Text(cells[column.title][row], style=column.style(summary)) for column in shown))
     return table
 
 
-def _fitting(columns: Sequence[Column], runs: Sequence[tuple[Run, Summary]], width: int) -> list[Column]:
+def _fitting(
+    columns: Sequence[Column], cells: Mapping[str, Sequence[str]], width: int, language: Language
+) -> list[Column]:
     """The columns that stand side by side without a cell being cut, in the order of the table."""
     shown: set[str] = set()
     left = width + GAP
     for column in sorted(columns, key=lambda column: column.rank):
-        cells = [column.title, *(column.cell(run, summary) for run, summary in runs)]
-        needed = max(cell_len(cell) for cell in cells) + GAP
+        every = [language.say(column.title), *cells[column.title]]
+        needed = max(cell_len(cell) for cell in every) + GAP
         if column.rank and needed > left:
             break
         shown.add(column.title)
@@ -64,25 +70,30 @@ def _fitting(columns: Sequence[Column], runs: Sequence[tuple[Run, Summary]], wid
     return [column for column in columns if column.title in shown]
 
 
-def run_page(run: Run, summary: Summary, width: int) -> RenderableType:
+def run_page(run: Run, summary: Summary, width: int, language: Language = ENGLISH) -> RenderableType:
     """Everything about one run that fits a screen: facts, speed, memory, losses, the curve."""
-    return Group(facts_table(run, summary), Text(), loss_plot([run], width))
+    return Group(facts_table(run, summary, language), Text(), loss_plot([run], width, language))
 
 
-def loss_plot(runs: Sequence[Run], width: int) -> Text:
+def loss_plot(runs: Sequence[Run], width: int, language: Language = ENGLISH) -> Text:
     """Training loss of one run with its evaluations, or the val loss of several.
 
     Several are shown without their first, untrained point, beside which all the rest would look level.
     """
     width = min(width, PLOT_MAX_WIDTH)
     if len(runs) == 1:
-        series = [_train_series(runs[0]), _val_series(runs[0], "val loss")]
+        series = [
+            _train_series(runs[0], language.say("train loss")),
+            _val_series(runs[0], language.say("val loss")),
+        ]
     else:
         series = [_val_series(run, run.name, skip_untrained=True) for run in runs]
-    return line_plot(series, width, PLOT_HEIGHT, "iterations", "loss" if len(runs) == 1 else "val loss")
+    y_label = language.say("loss") if len(runs) == 1 else language.say("val loss")
+    labels = Labels(language.say("iterations"), y_label, language)
+    return line_plot(series, width, PLOT_HEIGHT, labels)
 
 
-def _train_series(run: Run) -> Series:
+def _train_series(run: Run, label: str) -> Series:
     """Thinned to what a plot can show: the mean over equal stretches."""
     points = [
         (step.iteration + 1, step.loss)
@@ -92,7 +103,7 @@ def _train_series(run: Run) -> Series:
     size = max(1, len(points) // (2 * PLOT_MAX_WIDTH))
     groups = [points[start : start + size] for start in range(0, len(points), size)]
     return Series(
-        "train loss",
+        label,
         [group[-1][0] for group in groups],
         [sum(loss for _, loss in group) / len(group) for group in groups],
     )
@@ -109,57 +120,69 @@ def _can_be_drawn(loss: float) -> bool:
     return math.isfinite(loss) and abs(loss) < LARGEST_DRAWN
 
 
-def _size_cell(_: Run, summary: Summary) -> str:
+def _size_cell(_: Run, summary: Summary, language: Language) -> str:
     """By the log's own count where that is all there is."""
     size = summary.parameters.total if summary.parameters else summary.counted_parameters
-    return UNKNOWN if size is None else quantities.count(size)
+    return UNKNOWN if size is None else quantities.count(size, language)
 
 
-def _tokens_cell(_: Run, summary: Summary) -> str:
-    return UNKNOWN if summary.tokens_seen is None else quantities.count(summary.tokens_seen)
+def _tokens_cell(_: Run, summary: Summary, language: Language) -> str:
+    return UNKNOWN if summary.tokens_seen is None else quantities.count(summary.tokens_seen, language)
 
 
-def _time_cell(_: Run, summary: Summary) -> str:
-    return UNKNOWN if summary.training_seconds is None else quantities.duration(summary.training_seconds)
+def _time_cell(_: Run, summary: Summary, language: Language) -> str:
+    seconds = summary.training_seconds
+    return UNKNOWN if seconds is None else quantities.duration(seconds, language)
 
 
-def _speed_cell(_: Run, summary: Summary) -> str:
-    return quantities.rate(summary.tokens_per_second.estimate) if summary.tokens_per_second else UNKNOWN
+def _speed_cell(_: Run, summary: Summary, language: Language) -> str:
+    rate = summary.tokens_per_second
+    return quantities.rate(rate.estimate, language) if rate else UNKNOWN
 
 
-def _iteration_cell(_: Run, summary: Summary) -> str:
-    return f"{summary.step_seconds.estimate * 1000:,.1f}" if summary.step_seconds else UNKNOWN
+def _iteration_cell(_: Run, summary: Summary, language: Language) -> str:
+    seconds = summary.step_seconds
+    return language.number(seconds.estimate * 1000, ",.1f") if seconds else UNKNOWN
 
 
-def _share_cell(_: Run, summary: Summary) -> str:
-    return UNKNOWN if summary.card_share is None else quantities.percent(summary.card_share)
+def _share_cell(_: Run, summary: Summary, language: Language) -> str:
+    return UNKNOWN if summary.card_share is None else quantities.percent(summary.card_share, language)
 
 
-def _peak_cell(_: Run, summary: Summary) -> str:
+def _peak_cell(_: Run, summary: Summary, language: Language) -> str:
     peak = summary.peak_allocated_bytes or summary.peak_host_bytes
-    return UNKNOWN if peak is None else quantities.gib(peak)
+    return UNKNOWN if peak is None else quantities.gib(peak, language)
 
 
-def _eta_cell(_: Run, summary: Summary) -> str:
-    return quantities.clock(summary.eta_seconds) if summary.state.kind == "running" else UNKNOWN
+def _eta_cell(_: Run, summary: Summary, language: Language) -> str:
+    return quantities.clock(summary.eta_seconds, language) if summary.state.kind == "running" else UNKNOWN
+
+
+def _val_cell(_: Run, summary: Summary, language: Language) -> str:
+    return language.number(summary.last_val.loss, ".4f") if summary.last_val else UNKNOWN
 
 
 COLUMNS = (
-    Column("run", lambda run, _: run.name, justify="left"),
+    Column(message("run"), lambda run, _summary, _language: run.name, justify="left"),
     Column(
-        "state",
-        lambda _, summary: state_cell(summary),
+        message("state"),
+        lambda _, summary, language: state_cell(summary, language),
         justify="left",
         style=lambda summary: STYLES[summary.state.kind],
     ),
-    Column("ETA", _eta_cell, rank=1, wanted=lambda summary: summary.state.kind == "running"),
-    Column("params", _size_cell),
-    Column("tokens", _tokens_cell, rank=2),
-    Column("val loss", lambda _, summary: f"{summary.last_val.loss:.4f}" if summary.last_val else UNKNOWN),
-    Column("tok/s", _speed_cell),
-    Column("ms/iter", _iteration_cell, rank=5),
-    Column("% of peak", _share_cell, rank=4, wanted=lambda summary: summary.card_share is not None),
-    Column("peak mem", _peak_cell, rank=3),
-    Column("time", _time_cell, rank=6),
-    Column("started (UTC)", lambda run, _: f"{run.record.started_at:%Y-%m-%d %H:%M}", 7, "left"),
+    Column(message("ETA"), _eta_cell, rank=1, wanted=lambda summary: summary.state.kind == "running"),
+    Column(message("params"), _size_cell),
+    Column(message("tokens"), _tokens_cell, rank=2),
+    Column(message("val loss"), _val_cell),
+    Column(message("tok/s"), _speed_cell),
+    Column(message("ms/iter"), _iteration_cell, rank=5),
+    Column(message("% of peak"), _share_cell, rank=4, wanted=lambda summary: summary.card_share is not None),
+    Column(message("peak mem"), _peak_cell, rank=3),
+    Column(message("time"), _time_cell, rank=6),
+    Column(
+        message("started (UTC)"),
+        lambda run, _summary, _language: f"{run.record.started_at:%Y-%m-%d %H:%M}",
+        7,
+        "left",
+    ),
 )

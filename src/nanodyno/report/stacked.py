@@ -10,19 +10,20 @@ from rich.text import Text
 from nanodyno.costs.memory import Memory
 from nanodyno.costs.plan import Candidate
 from nanodyno.report import quantities
+from nanodyno.report.language import ENGLISH, Language, message
 
 PARTS = (
-    ("weights", "w", "cyan", "weights"),
-    ("grads", "g", "blue", "grads"),
-    ("optimiser", "o", "magenta", "optimiser"),
-    ("casts", "c", "white", "casts"),
-    ("activations", "a", "green", "activations"),
-    ("logits_and_loss", "l", "yellow", "logits and loss"),
-    ("largest_temporary", "t", "red", "largest temporary"),
-    ("context", "x", "bright_black", "context"),
-    ("fragmentation", "f", "bright_blue", "fragmentation"),
+    ("weights", "w", "cyan", message("weights")),
+    ("grads", "g", "blue", message("grads")),
+    ("optimiser", "o", "magenta", message("optimiser")),
+    ("casts", "c", "white", message("casts")),
+    ("activations", "a", "green", message("activations")),
+    ("logits_and_loss", "l", "yellow", message("logits and loss")),
+    ("largest_temporary", "t", "red", message("largest temporary")),
+    ("context", "x", "bright_black", message("context")),
+    ("fragmentation", "f", "bright_blue", message("fragmentation")),
 )
-SMALL = ("+", "bright_white", "smaller parts")
+SMALL = ("+", "bright_white", message("smaller parts"))
 """Those that are less than a cell."""
 LABEL_WIDTH = 5
 AMOUNT_WIDTH = 11
@@ -35,11 +36,17 @@ BEYOND_MARK = ("»", "")
 
 
 def memory_bars(
-    candidates: Sequence[Candidate], asked: int, limit_bytes: int | None, width: int
+    candidates: Sequence[Candidate],
+    asked: int,
+    limit_bytes: int | None,
+    width: int,
+    language: Language = ENGLISH,
 ) -> RenderableType:
     """A bar a micro-batch; one that ends in » goes on beyond the picture."""
     labels = _aligned((f"{each.setup.batch_size} " for each in candidates), LABEL_WIDTH)
-    amounts = _aligned((f"  {quantities.gib(each.memory.total)}" for each in candidates), AMOUNT_WIDTH)
+    amounts = _aligned(
+        (f"  {quantities.gib(each.memory.total, language)}" for each in candidates), AMOUNT_WIDTH
+    )
     room = max(20, min(width, MOST_WIDTH) - len(labels[0]) - len(amounts[0]))
     largest = max(each.memory.total for each in candidates)
     end = largest if limit_bytes is None else min(largest, round(limit_bytes * BEYOND))
@@ -52,10 +59,14 @@ def memory_bars(
         )
         for each, label, cells, amount in zip(candidates, labels, bars, amounts, strict=True)
     ]
-    title = "memory over micro-batch"
+    title = language.say("memory over micro-batch")
     if limit_bytes is not None:
-        title += f"; {LINE} is the limit of {quantities.gib(limit_bytes)}"
-    return Group(Text(title, style="bold"), *rows, _legend(any(SMALL[:2] in bar for bar in bars)))
+        limit = quantities.gib(limit_bytes, language)
+        title = language.say(
+            "memory over micro-batch; {line} is the limit of {limit}", line=LINE, limit=limit
+        )
+    has_small = any(SMALL[:2] in bar for bar in bars)
+    return Group(Text(title, style="bold"), *rows, _legend(has_small, language))
 
 
 def _aligned(words: Iterable[str], least: int) -> list[str]:
@@ -105,11 +116,14 @@ def _boundary(value: float, room: int) -> int:
     return min(room, math.floor(value + 0.5))
 
 
-def _legend(has_small: bool) -> Table:
+def _legend(has_small: bool, language: Language) -> Table:
     legend = Table.grid(padding=(0, 2))
     legend.add_column(width=LABEL_WIDTH - 2)
     shown = [each[1:] for each in PARTS] + ([SMALL] if has_small else [])
-    entries = [Text.assemble((letter, f"black on {colour}"), f" {words}") for letter, colour, words in shown]
+    entries = [
+        Text.assemble((letter, f"black on {colour}"), f" {language.say(words)}")
+        for letter, colour, words in shown
+    ]
     for first in range(0, len(entries), LEGEND_COLUMNS):
         legend.add_row("", *entries[first : first + LEGEND_COLUMNS])
     return legend

@@ -10,7 +10,8 @@ from nanodyno.analysis.summary import Summary
 from nanodyno.records.imported import ImportedRecord
 from nanodyno.records.store import Run
 from nanodyno.records.types import StopReason
-from nanodyno.report.words import STOPPED
+from nanodyno.report import quantities
+from nanodyno.report.language import ENGLISH, Language, message
 
 STYLES: Mapping[StateKind, str] = {
     "running": "cyan",
@@ -21,78 +22,135 @@ STYLES: Mapping[StateKind, str] = {
     "not begun": "",
     "imported": "",
 }
-REMEDIES: Mapping[StopReason, str] = {
-    "diverged": " with a lower --learning_rate",
-    "no-space": ", once there is room,",
-    "no-memory": " with a smaller --batch_size",
+GO_ON: Mapping[StopReason | None, str] = {
+    None: message("`{command}` goes on from iteration {iteration}"),
+    "diverged": message("`{command}` with a lower --learning_rate goes on from iteration {iteration}"),
+    "no-space": message("`{command}`, once there is room, goes on from iteration {iteration}"),
+    "no-memory": message("`{command}` with a smaller --batch_size goes on from iteration {iteration}"),
 }
-"""Without them the same would happen again."""
+BEGIN_ANEW: Mapping[StopReason | None, str] = {
+    None: message("`{command}` begins anew, as nothing was saved yet"),
+    "diverged": message("`{command}` with a lower --learning_rate begins anew, as nothing was saved yet"),
+    "no-space": message("`{command}`, once there is room, begins anew, as nothing was saved yet"),
+    "no-memory": message("`{command}` with a smaller --batch_size begins anew, as nothing was saved yet"),
+}
+"""By why it stopped: without a remedy the same would happen again."""
+STOPPED: Mapping[StopReason, str] = {
+    "interrupted": message("stopped by Ctrl-C at iteration {iteration} of {planned}, {when}: {go_on}"),
+    "terminated": message("stopped by SIGTERM at iteration {iteration} of {planned}, {when}: {go_on}"),
+    "max-hours": message("stopped by --max-hours at iteration {iteration} of {planned}, {when}: {go_on}"),
+    "stop-at": message("stopped by --stop-at at iteration {iteration} of {planned}, {when}: {go_on}"),
+}
+CELLS: Mapping[StateKind, str] = {
+    "running": message("running"),
+    "done": message("done"),
+    "stopped": message("stopped"),
+    "failed": message("failed"),
+    "died": message("died"),
+    "not begun": message("not begun"),
+    "imported": message("imported"),
+}
 
 
-def state_cell(summary: Summary) -> str:
+def state_cell(summary: Summary, language: Language = ENGLISH) -> str:
     """`running 40%`: a share is of the iterations, and less than 100% before the last one is done."""
     state, planned = summary.state, summary.iterations_planned
+    words = language.say(CELLS[state.kind])
     if state.kind in ("done", "not begun", "imported") or not planned:
-        return state.kind
-    return f"{state.kind} {math.floor(100 * min(1.0, state.iteration / planned))}%"
+        return words
+    share = math.floor(100 * min(1.0, state.iteration / planned)) / 100
+    return f"{words} {quantities.share(share, '.0f', language)}"
 
 
-def state_words(run: Run, summary: Summary) -> str:
+def state_words(run: Run, summary: Summary, language: Language = ENGLISH) -> str:
     """What is the matter, and the command that goes on."""
     state = summary.state
-    match state.kind:
-        case "running":
-            return _running(run)
-        case "done":
-            return f"done{_when(run)}"
-        case "imported":
-            return _imported(run)
-        case "not begun":
-            return f"not begun: {_go_on(run, state)}"
-        case "died":
-            return f"died{_where(summary)} (killed, or the machine went down): {_go_on(run, state)}"
-        case "stopped":
-            how = STOPPED[state.reason] if state.reason else ""
-            return f"stopped {how}{_where(summary)}{_when(run)}: {_go_on(run, state)}"
-        case "failed":
-            why = f": {state.words}" if state.words else ""
-            return f"failed{_where(summary)}{_when(run)}{why}; {_go_on(run, state)}"
+    if state.kind == "running":
+        return _running(run, language)
+    if state.kind == "imported":
+        return _imported(run, language)
+    when = moment(run.stop.wall_time, language) if run.stop else ""
+    if state.kind == "done":
+        return language.say("done, {when}", when=when) if when else language.say("done")
+    values = {
+        "iteration": language.number(state.iteration, ","),
+        "planned": language.number(summary.iterations_planned or 0, ","),
+        "when": when,
+        "go_on": _go_on(run, state, language),
+        "why": state.words or "",
+    }
+    return language.say(_ended(state, bool(summary.iterations_planned)), **values)
 
 
-def _imported(run: Run) -> str:
+def _ended(state: RunState, planned: bool) -> str:
+    if state.kind == "not begun":
+        return message("not begun: {go_on}")
+    if not planned:
+        return _ended_without_training(state)
+    if state.kind == "died":
+        return message(
+            "died at iteration {iteration} of {planned} (killed, or the machine went down): {go_on}"
+        )
+    if state.kind == "stopped" and state.reason is not None:
+        return STOPPED[state.reason]
+    if state.words:
+        return message("failed at iteration {iteration} of {planned}, {when}: {why}; {go_on}")
+    return message("failed at iteration {iteration} of {planned}, {when}; {go_on}")
+
+
+def _ended_without_training(state: RunState) -> str:
+    """Of a run that only evaluates."""
+    if state.kind == "died":
+        return message("died (killed, or the machine went down): {go_on}")
+    if state.kind == "stopped":
+        return message("stopped, {when}: {go_on}")
+    return message("failed, {when}: {why}; {go_on}") if state.words else message("failed, {when}; {go_on}")
+
+
+def _imported(run: Run, language: Language) -> str:
     assert isinstance(run.record, ImportedRecord)
     origin = run.record.origin
-    files = ", ".join(source.name for source in origin.files)
-    return f"imported: a log of {origin.program} ({files}), {run.record.started_at:%Y-%m-%d %H:%M} UTC"
-
-
-def moment(wall_time: float) -> str:
-    return f"{datetime.fromtimestamp(wall_time, UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def _running(run: Run) -> str:
-    start = run.last_start
-    if start is None:
-        return "running: it is just being started"
-    others = f" (the first of {start.processes})" if start.processes > 1 else ""
-    return (
-        f"running: process {start.process}{others} on {start.host} since {moment(start.wall_time)}; "
-        f"`kill {start.process}` saves and stops it"
+    said = (
+        message("imported: a result of {program} ({files}), {when}")
+        if origin.files[0].kind == "result"
+        else message("imported: a log of {program} ({files}), {when}")
+    )
+    return language.say(
+        said,
+        program=origin.program,
+        files=", ".join(source.name for source in origin.files),
+        when=language.moment(run.record.started_at),
     )
 
 
-def _where(summary: Summary) -> str:
-    planned = summary.iterations_planned
-    return f" at iteration {summary.state.iteration:,} of {planned:,}" if planned else ""
+def moment(wall_time: float, language: Language = ENGLISH) -> str:
+    return language.moment(datetime.fromtimestamp(wall_time, UTC))
 
 
-def _when(run: Run) -> str:
-    return f", {moment(run.stop.wall_time)}" if run.stop else ""
+def _running(run: Run, language: Language) -> str:
+    start = run.last_start
+    if start is None:
+        return language.say("running: it is just being started")
+    words = (
+        message(
+            "running: process {process} (the first of {processes}) on {host} since {when}; "
+            "`kill {process}` saves and stops it"
+        )
+        if start.processes > 1
+        else message("running: process {process} on {host} since {when}; `kill {process}` saves and stops it")
+    )
+    return language.say(
+        words,
+        process=str(start.process),
+        processes=str(start.processes),
+        host=start.host,
+        when=moment(start.wall_time, language),
+    )
 
 
-def _go_on(run: Run, state: RunState) -> str:
-    remedy = REMEDIES.get(state.reason, "") if state.reason else ""
-    command = f"`nanodyno train --resume {shlex.quote(str(run.folder))}`{remedy}"
+def _go_on(run: Run, state: RunState, language: Language) -> str:
+    command = f"nanodyno train --resume {shlex.quote(str(run.folder))}"
     if state.saved_iteration is None:
-        return f"{command} begins anew, as nothing was saved yet"
-    return f"{command} goes on from iteration {state.saved_iteration:,}"
+        return language.say(BEGIN_ANEW.get(state.reason, BEGIN_ANEW[None]), command=command)
+    iteration = language.number(state.saved_iteration, ",")
+    return language.say(GO_ON.get(state.reason, GO_ON[None]), command=command, iteration=iteration)

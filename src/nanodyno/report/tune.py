@@ -14,7 +14,9 @@ from nanodyno.analysis.tuning import Row, Tuning, against_chosen, curve_of, rows
 from nanodyno.records.probe import Failed, Measured, Throttled
 from nanodyno.report import quantities
 from nanodyno.report.disturbances import result_words
+from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.probes import call_words
+from nanodyno.report.prose import Prose
 from nanodyno.report.tune_picture import tune_picture
 from nanodyno.report.tune_words import (
     REASONS,
@@ -30,56 +32,76 @@ from nanodyno.report.tune_words import (
 WIDE = 100
 LEAST_SWITCHES = 15
 MARK = "*"
+CHOSEN = {
+    (False, True): message("chosen: {name}: {rate}, {memory}"),
+    (False, False): message("chosen: {name}: {rate}, {memory}; by the search alone, not measured afresh"),
+    (True, True): message("the best so far: {name}: {rate}, {memory}"),
+    (True, False): message(
+        "the best so far: {name}: {rate}, {memory}; by the search alone, not measured afresh"
+    ),
+}
+"""By whether the search was interrupted, and whether it came to the final."""
 
 
-def tune_page(tuning: Tuning, name: str, width: int) -> RenderableType:
+def tune_page(tuning: Tuning, name: str, width: int, language: Language = ENGLISH) -> RenderableType:
     rows = rows_of(tuning)
     chosen = None if tuning.pick is None else tuning.pick.chosen
-    pieces: list[RenderableType] = [Text(title_words(tuning, name), style="bold"), Text()]
+    pieces: list[RenderableType] = [Prose(title_words(tuning, name, language), style="bold"), Text()]
     if any(row.summary is not None for row in rows):
-        pieces += [tune_table(rows, chosen, width), Text()]
-    if untried := list(_untried(rows)):
-        pieces += [*map(Text, untried), Text()]
-    pieces += [Text(line, style=style) for line, style in verdict_lines(tuning, rows)]
+        pieces += [tune_table(rows, chosen, width, language), Text()]
+    if left := list(untried(rows, language)):
+        pieces += [*map(Prose, left), Text()]
+    pieces += [Prose(line, style=style) for line, style in verdict_lines(tuning, rows, language)]
     curve = curve_of(rows, chosen)
     if len(curve) > 1:
-        pieces += [Text(), tune_picture(curve, chosen, width)]
-    found = [finding_words(each) for each in tune_findings(tuning)]
+        pieces += [Text(), tune_picture(curve, chosen, width, language)]
+    found = [finding_words(each, language) for each in tune_findings(tuning)]
     if found:
-        indented = (Padding(words, (0, 0, 0, 2), expand=False) for words in map(Text, found))
-        pieces += [Text(), Text("why", style="bold"), *indented]
+        indented = (Padding(words, (0, 0, 0, 2), expand=False) for words in map(Prose, found))
+        pieces += [Text(), Text(language.say("why"), style="bold"), *indented]
+    told = remarks(tuning, rows, language)
+    return Group(*pieces, *([Text()] if told else []), *(Prose(each, style="dim") for each in told))
+
+
+def remarks(tuning: Tuning, rows: Sequence[Row], language: Language) -> list[str]:
     predicted = any(row.summary is None and row.candidate.memory is not None for row in rows)
-    remarks = ["~ is predicted, not measured"] if predicted else []
-    remarks += [*_margin(tuning), *tuning.notes]
-    return Group(*pieces, *([Text()] if remarks else []), *(Text(each, style="dim") for each in remarks))
+    mark = [language.say("~ is predicted, not measured")] if predicted else []
+    return [*mark, *_margin(tuning, language), *tuning.notes]
 
 
-def title_words(tuning: Tuning, name: str) -> str:
-    machine = tuning.machine
-    limit = tuning.memory_limit_bytes
-    limited = "" if limit is None else f" kept to {quantities.gib(limit)}"
-    threads = f", {quantities.threads(machine.cpu_threads)}" if machine.device_type == "cpu" else ""
-    return (
-        f"{name} on {machine.device_name}{threads}{limited}, {tuning.ground.dtype}: "
-        f"{tuning.asked.tokens_per_iter:,} tokens per iteration"
+def title_words(tuning: Tuning, name: str, language: Language = ENGLISH) -> str:
+    machine, limit = tuning.machine, tuning.memory_limit_bytes
+    device = machine.device_name
+    if machine.device_type == "cpu":
+        device = language.joined([device, quantities.threads(machine.cpu_threads, language)])
+    if limit is not None:
+        size = quantities.gib(limit, language)
+        device = language.say("{device} kept to {size}", device=device, size=size)
+    return language.say(
+        "{name} on {device}, {dtype}: {tokens} tokens per iteration",
+        name=name,
+        device=device,
+        dtype=tuning.ground.dtype,
+        tokens=language.number(tuning.asked.tokens_per_iter, ","),
     )
 
 
-def tune_table(rows: Sequence[Row], chosen: str | None, width: int) -> Table:
+def tune_table(rows: Sequence[Row], chosen: str | None, width: int, language: Language = ENGLISH) -> Table:
     """Rates without ± are of the search, those with it were measured afresh in the final."""
     on_card = any(row.summary is not None and row.summary.card_share is not None for row in rows)
     ceiling = None if on_card else matmul_ceiling(rows)
     narrow = width < WIDE
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0 if narrow else 1))
     table.add_column("", no_wrap=True)
-    table.add_column("micro-batch", justify="right", no_wrap=True)
-    table.add_column("switches", min_width=LEAST_SWITCHES)
-    for title in ("memory", "ms/iter", "tok/s", "±", "of peak" if on_card else "of matmul"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("fits", no_wrap=True)
+    table.add_column(language.say("micro-batch"), justify="right", no_wrap=True)
+    table.add_column(language.say("switches"), min_width=LEAST_SWITCHES)
+    share = message("of peak") if on_card else message("of matmul")
+    for title in (message("memory"), message("ms/iter"), message("tok/s"), "±", share):
+        table.add_column(language.say(title), justify="right", no_wrap=True)
+    table.add_column(language.say("fits"), no_wrap=True)
     for row in rows:
         style = "bold" if row.name == chosen else "dim" if row.reason else ""
-        table.add_row(MARK if row.name == chosen else "", *_cells(row, ceiling), style=style)
+        table.add_row(MARK if row.name == chosen else "", *_cells(row, ceiling, language), style=style)
     return table
 
 
@@ -90,92 +112,121 @@ def matmul_ceiling(rows: Sequence[Row]) -> float | None:
     return max((rate for rate in rates if rate is not None), default=None)
 
 
-def _cells(row: Row, ceiling: float | None) -> list[str]:
+def _cells(row: Row, ceiling: float | None, language: Language) -> list[str]:
     """ceiling: what shares are of where there is no datasheet."""
     config, summary, rate = row.candidate.config, row.summary, row.tokens_per_second
     split = f"{config.batch_size} x {config.gradient_accumulation_steps}"
-    switches = switch_words(row.candidate)
+    switches, fits = switch_words(row.candidate, language), fits_words(row, language)
     if summary is None or rate is None:
-        return [split, switches, _predicted(row.candidate), *[UNKNOWN] * 4, fits_words(row)]
+        return [split, switches, _predicted(row.candidate, language), *[UNKNOWN] * 4, fits]
     share = summary.card_share if ceiling is None else summary.flops_per_second / ceiling
     return [
         split,
         switches,
-        memory_words(row),
-        f"{summary.iteration_seconds * 1000:,.1f}",
-        quantities.rate(rate.estimate),
-        spread_words(rate),
-        UNKNOWN if share is None else quantities.percent(share),
-        fits_words(row),
+        memory_words(row, language),
+        language.number(summary.iteration_seconds * 1000, ",.1f"),
+        quantities.rate(rate.estimate, language),
+        spread_words(rate, language),
+        UNKNOWN if share is None else quantities.percent(share, language),
+        fits,
     ]
 
 
-def _predicted(candidate: Candidate) -> str:
-    return UNKNOWN if candidate.memory is None else f"~{quantities.gib(candidate.memory.allocated)}"
+def _predicted(candidate: Candidate, language: Language) -> str:
+    return UNKNOWN if candidate.memory is None else f"~{quantities.gib(candidate.memory.allocated, language)}"
 
 
-def _untried(rows: Sequence[Row]) -> Iterator[str]:
+def untried(rows: Sequence[Row], language: Language) -> Iterator[str]:
     """Why rows have no figures, each reason once."""
     by_words: dict[str, list[str]] = {}
     for row in rows:
         if row.summary is None and row.reason is not None:
-            by_words.setdefault(_why(row), []).append(row.name)
+            by_words.setdefault(_why(row, language), []).append(row.name)
     for words, names in by_words.items():
-        yield f"{', '.join(names)}: {words}"
+        yield language.say("{names}: {reason}", names=language.joined(names), reason=words)
 
 
-def _why(row: Row) -> str:
+def _why(row: Row, language: Language) -> str:
     if row.candidate.hopeless and row.candidate.memory is not None:
-        return f"does not fit: about {quantities.gib(row.candidate.memory.total)} by prediction"
+        needs = quantities.gib(row.candidate.memory.total, language)
+        return language.say("does not fit: about {needs} by prediction", needs=needs)
     if isinstance(row.result, Failed | Throttled) and row.reason in ("failed", "disturbed"):
-        return result_words(row.result)
-    return REASONS[row.reason] if row.reason is not None else ""
+        return result_words(row.result, language)
+    return language.say(REASONS[row.reason]) if row.reason is not None else ""
 
 
-def verdict_lines(tuning: Tuning, rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
+def verdict_lines(
+    tuning: Tuning, rows: Sequence[Row], language: Language = ENGLISH
+) -> Iterator[tuple[str, str]]:
     by_name = {row.name: row for row in rows}
     if tuning.interrupted:
-        yield "stopped: this is what was measured so far, and the same command goes on from here", "yellow"
+        yield (
+            language.say("stopped: this is what was measured so far, and the same command goes on from here"),
+            "yellow",
+        )
     pick = tuning.pick
     if pick is None:
         if not tuning.interrupted:
-            yield "no candidate could be measured, so none is chosen", "red"
+            yield language.say("no candidate could be measured, so none is chosen"), "red"
         return
     chosen = by_name[pick.chosen]
-    afresh = "" if chosen.is_final else "; by the search alone, not measured afresh"
-    word = "the best so far" if tuning.interrupted else "chosen"
-    yield f"{word}: {chosen.name}: {rate_words(chosen)}, {memory_words(chosen)}{afresh}", "bold green"
-    asked = next((row for row in rows if _is_asked(row, tuning)), None)
-    if (
-        asked is not None
-        and asked.name != chosen.name
-        and asked.tokens_per_second
-        and chosen.tokens_per_second
-    ):
-        gain = chosen.tokens_per_second.estimate / asked.tokens_per_second.estimate - 1
-        looked = "" if asked.is_final and chosen.is_final else " (a first look)"
-        yield f"  {100 * gain:+.1f}% against {asked.name}, as it was asked for{looked}", ""
+    words = language.say(
+        CHOSEN[tuning.interrupted, chosen.is_final],
+        name=chosen.name,
+        rate=rate_words(chosen, language),
+        memory=memory_words(chosen, language),
+    )
+    yield words, "bold green"
+    asked = next((row for row in rows if is_asked(row, tuning)), None)
+    if asked is not None and (gained := _gain_words(asked, chosen, language)):
+        yield f"  {gained}", ""
     for each in against_chosen(tuning):
-        change = 100 * (1 / each.ratio.estimate - 1)
-        yield f"  {each.config}: {change:+.1f}%, {call_words(each)}", ""
+        change = quantities.share(1 / each.ratio.estimate - 1, "+.1f", language)
+        call = call_words(each, language)
+        said = language.say("{config}: {change}, {verdict}", config=each.config, change=change, verdict=call)
+        yield f"  {said}", ""
 
 
-def _is_asked(row: Row, tuning: Tuning) -> bool:
+def _gain_words(asked: Row, chosen: Row, language: Language) -> str | None:
+    if asked.name == chosen.name or not asked.tokens_per_second or not chosen.tokens_per_second:
+        return None
+    gain = chosen.tokens_per_second.estimate / asked.tokens_per_second.estimate - 1
+    words = (
+        message("{change} against {name}, as it was asked for")
+        if asked.is_final and chosen.is_final
+        else message("{change} against {name}, as it was asked for (a first look)")
+    )
+    return language.say(words, change=quantities.share(gain, "+.1f", language), name=asked.name)
+
+
+def is_asked(row: Row, tuning: Tuning) -> bool:
     same = row.candidate.batch_size == tuning.asked.batch_size
     return same and not row.candidate.variant and row.summary is not None
 
 
-def _margin(tuning: Tuning) -> Iterator[str]:
+def _margin(tuning: Tuning, language: Language) -> Iterator[str]:
     ground = tuning.ground
     if ground.usable_bytes is not None:
-        context, margin = quantities.gib(ground.context_bytes), quantities.gib(ground.margin_bytes)
-        yield (
-            f"fits: the measured peak that the allocator holds, what an evaluation adds, {context} of "
-            f"context and {margin} left free, in {quantities.gib(ground.usable_bytes)}"
+        yield language.say(
+            "fits: the measured peak that the allocator holds, what an evaluation adds, {context} of "
+            "context and {margin} left free, in {usable}",
+            context=quantities.gib(ground.context_bytes, language),
+            margin=quantities.gib(ground.margin_bytes, language),
+            usable=quantities.gib(ground.usable_bytes, language),
         )
-    reused = f", {tuning.reused} probes of an earlier search among them" if tuning.reused else ""
-    of = quantities.clock(tuning.budget_seconds)
-    yield f"measuring took {quantities.clock(tuning.spent_seconds)} of {of}{reused}"
+    spent, budget = (
+        quantities.clock(each, language) for each in (tuning.spent_seconds, tuning.budget_seconds)
+    )
+    if not tuning.reused:
+        yield language.say("measuring took {spent} of {budget}", spent=spent, budget=budget)
+        return
+    yield language.say_plural(
+        "measuring took {spent} of {budget}, {n} probe of an earlier search among them",
+        "measuring took {spent} of {budget}, {n} probes of an earlier search among them",
+        tuning.reused,
+        spent=spent,
+        budget=budget,
+    )
 
 
 def tune_document(tuning: Tuning, settings: Mapping[str, object]) -> dict[str, object]:
@@ -202,7 +253,7 @@ def tune_document(tuning: Tuning, settings: Mapping[str, object]) -> dict[str, o
             }
             for each in against_chosen(tuning)
         ],
-        "findings": [dataclasses.asdict(each) for each in tune_findings(tuning)],
+        "findings": [{"code": each.code, "numbers": each.numbers} for each in tune_findings(tuning)],
         "spent_seconds": tuning.spent_seconds,
         "budget_seconds": tuning.budget_seconds,
         "interrupted": tuning.interrupted,

@@ -1,11 +1,14 @@
 """Micro-batch against tokens per second with intervals, and memory beside it: a row a micro-batch."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from rich.cells import set_cell_size
 from rich.text import Text
 
 from nanodyno.analysis.tuning import Row
 from nanodyno.report import quantities
+from nanodyno.report.language import ENGLISH, Language
 
 LABEL_WIDTH = 6
 RATE_WIDTH = 11
@@ -18,19 +21,20 @@ BEYOND = 0.2
 POINT, CHOSEN, LEFT, RIGHT, LINE, BAR = "o", "●", "├", "┤", "─", "▇"
 
 
-def tune_picture(curve: Sequence[Row], chosen: str | None, width: int) -> Text:
+def tune_picture(curve: Sequence[Row], chosen: str | None, width: int, language: Language = ENGLISH) -> Text:
     """A point for the rate, its interval around it where there is one; the chosen one is filled."""
     room = min(width, MOST_WIDTH) - LABEL_WIDTH - RATE_WIDTH - MEMORY_WIDTH - AMOUNT_WIDTH - 4
     room = max(LEAST_ROOM, room)
     low, high = _range(curve)
     most = max((row.peak_bytes or 0 for row in curve), default=0)
     text = Text()
-    title = "tok/s by micro-batch; ├─┤ measured afresh"
-    text.append(title.ljust(LABEL_WIDTH + room + RATE_WIDTH + 4), style="bold")
-    text.append("memory\n", style="bold")
+    title = language.say("tok/s by micro-batch; ├─┤ measured afresh")
+    text.append(set_cell_size(title, LABEL_WIDTH + room + RATE_WIDTH + 4), style="bold")
+    text.append(language.say("memory") + "\n", style="bold")
+    pen = _Pen(_Scale(low, high, room), most, language)
     for row in curve:
-        _draw(text, row, row.name == chosen, _Scale(low, high, room), most)
-    left, right = quantities.rate(low), quantities.rate(high)
+        _draw(text, row, row.name == chosen, pen)
+    left, right = quantities.rate(low, language), quantities.rate(high, language)
     text.append(" " * LABEL_WIDTH + "└" + LINE * room + "\n", style="dim")
     text.append(" " * (LABEL_WIDTH + 1) + left + right.rjust(room - len(left)), style="dim")
     return text
@@ -54,18 +58,29 @@ def _range(curve: Sequence[Row]) -> tuple[float, float]:
     return (low, high) if high > low else (0.99 * low, 1.01 * high)
 
 
-def _draw(text: Text, row: Row, chosen: bool, scale: _Scale, most: int) -> None:
+@dataclass(frozen=True)
+class _Pen:
+    scale: _Scale
+    most: int
+    """Bytes of the longest bar."""
+    language: Language
+
+
+def _draw(text: Text, row: Row, chosen: bool, pen: _Pen) -> None:
     rate = row.tokens_per_second
     assert rate is not None, "only what was measured is drawn"
+    mark = CHOSEN if chosen else POINT
     style = "bold green" if chosen else "dim" if row.reason else "cyan"
     text.append(f"{row.candidate.batch_size:>{LABEL_WIDTH - 1}} ", style="bold" if chosen else "")
     text.append("│", style="dim")
-    text.append(_whisker(rate.estimate, rate.low, rate.high, scale, CHOSEN if chosen else POINT), style=style)
-    text.append(f"{quantities.rate(rate.estimate):>{RATE_WIDTH}}  ", style="bold" if chosen else "")
+    text.append(_whisker(rate.estimate, rate.low, rate.high, pen.scale, mark), style=style)
+    text.append(
+        f"{quantities.rate(rate.estimate, pen.language):>{RATE_WIDTH}}  ", style="bold" if chosen else ""
+    )
     peak = row.peak_bytes or 0
-    bar = BAR * max(1 if peak else 0, round(MEMORY_WIDTH * peak / most)) if most else ""
+    bar = BAR * max(1 if peak else 0, round(MEMORY_WIDTH * peak / pen.most)) if pen.most else ""
     text.append(bar.ljust(MEMORY_WIDTH), style="magenta")
-    text.append(f"{quantities.gib(peak):>{AMOUNT_WIDTH}}\n" if peak else "\n")
+    text.append(f"{quantities.gib(peak, pen.language):>{AMOUNT_WIDTH}}\n" if peak else "\n")
 
 
 def _whisker(estimate: float, low: float | None, high: float | None, scale: _Scale, point: str) -> str:

@@ -5,17 +5,21 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
+from nanodyno.analysis.asking import Stage
 from nanodyno.analysis.probes import summarise_probe
 from nanodyno.analysis.tuning import Asked, Heard, TuneEvent
-from nanodyno.records.probe import Failed, Measured, OutOfMemory, ProbeProgress
+from nanodyno.records.probe import Failed, Measured, OutOfMemory, ProbeProgress, ProbeResult
 from nanodyno.report import quantities
-from nanodyno.report.probing import progress_words
+from nanodyno.report.budgeted import BudgetLine
+from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.progress import say
 
-STAGES = {"screening": "a first look", "halving": "a second look", "final": "measured afresh"}
+STAGES: dict[Stage, str] = {
+    "screening": message("a first look"),
+    "halving": message("a second look"),
+    "final": message("measured afresh"),
+}
 
 
 class TuneDisplay(Protocol):
@@ -27,22 +31,26 @@ class TuneDisplay(Protocol):
 
 
 def make_tune_display(
-    console: Console, budget_seconds: float, clock: Callable[[], float] = time.monotonic
+    console: Console,
+    budget_seconds: float,
+    language: Language = ENGLISH,
+    clock: Callable[[], float] = time.monotonic,
 ) -> TuneDisplay:
     if console.is_terminal:
-        return LiveTuning(console, budget_seconds, clock)
-    return PlainTuning(console)
+        return LiveTuning(console, budget_seconds, language, clock)
+    return PlainTuning(console, language)
 
 
 class PlainTuning:
     """A line for each candidate that was measured: for files, pipes and CI."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, language: Language) -> None:
         self._console = console
+        self._language = language
 
     def __call__(self, event: TuneEvent) -> None:
         if isinstance(event, Heard) and not event.reused:
-            say(self._console, heard_words(event))
+            say(self._console, heard_words(event, self._language))
 
     def close(self) -> None:
         pass
@@ -51,49 +59,44 @@ class PlainTuning:
 class LiveTuning(PlainTuning):
     """Below those lines one that changes, with the time so far and how much there is."""
 
-    def __init__(self, console: Console, budget_seconds: float, clock: Callable[[], float]) -> None:
-        super().__init__(console)
-        self._budget = budget_seconds
-        self._clock = clock
-        self._began = clock()
-        self._spent_before = 0.0
-        self._where = ""
-        self._live = Live(console=console, transient=True, refresh_per_second=4)
-        self._live.start()
+    def __init__(
+        self, console: Console, budget_seconds: float, language: Language, clock: Callable[[], float]
+    ) -> None:
+        super().__init__(console, language)
+        self._line = BudgetLine(console, budget_seconds, language, clock)
 
     def __call__(self, event: TuneEvent) -> None:
         super().__call__(event)
         if isinstance(event, Asked):
-            self._spent_before, self._began = event.spent_seconds, self._clock()
-            self._where = asked_words(event)
+            self._line.enter(asked_words(event, self._language), event.spent_seconds)
         elif isinstance(event, ProbeProgress):
-            spent = self._spent_before + self._clock() - self._began
-            times = f"{quantities.clock(spent)} of {quantities.clock(self._budget)}"
-            words = f"{times}  {self._where}: {progress_words(event, 1)}"
-            self._live.update(Text(words, overflow="ellipsis", no_wrap=True))
+            self._line.show(event)
 
     def close(self) -> None:
-        self._live.stop()
+        self._line.close()
 
 
-def asked_words(asked: Asked) -> str:
+def asked_words(asked: Asked, language: Language) -> str:
     ask = asked.ask
     if ask.stage == "final":
-        return f"{STAGES['final']}, round {ask.round + 1}"
-    return f"{STAGES[ask.stage]} at up to {asked.entrants}"
+        return language.say("measured afresh, round {number}", number=str(ask.round + 1))
+    stage = language.say(STAGES[ask.stage])
+    return language.say("{stage} at up to {number}", stage=stage, number=str(asked.entrants))
 
 
-def heard_words(heard: Heard) -> str:
+def heard_words(heard: Heard, language: Language) -> str:
     """`16 x 32: 607,553 tok/s, 8.93 GiB (a first look)`."""
-    name, result = heard.candidate.name, heard.result
-    where = f" ({STAGES[heard.stage]})"
+    words = _result_words(heard.result, language)
+    stage = language.say(STAGES[heard.stage])
+    return language.say("{name}: {words} ({stage})", name=heard.candidate.name, words=words, stage=stage)
+
+
+def _result_words(result: ProbeResult, language: Language) -> str:
     if isinstance(result, Measured):
-        summary = summarise_probe(result)
+        rate = summarise_probe(result).tokens_per_second.estimate
         peak = result.memory.peak_allocated_bytes or result.memory.peak_host_bytes
-        size = "" if peak is None else f", {quantities.gib(peak)}"
-        return f"{name}: {quantities.rate(summary.tokens_per_second.estimate)} tok/s{size}{where}"
+        speed = quantities.of_unit(quantities.rate(rate, language), message("tok/s"), language)
+        return language.joined([speed] if peak is None else [speed, quantities.gib(peak, language)])
     if isinstance(result, OutOfMemory):
-        return f"{name}: does not fit{where}"
-    if isinstance(result, Failed):
-        return f"{name}: {result.words}{where}"
-    return f"{name}: disturbed{where}"
+        return language.say("does not fit")
+    return result.words if isinstance(result, Failed) else language.say("disturbed")

@@ -21,13 +21,14 @@ from nanodyno.records.types import (
     StopRecord,
 )
 from nanodyno.report import quantities
+from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.meter import Meter, Speed
 
 SKIPPED: Mapping[Skipped, str] = {
-    "overflow": "fp16 overflow",
-    "not-finite": "loss or gradient not a number",
-    "loss-spike": "loss spike",
-    "norm-spike": "gradient spike",
+    "overflow": message("fp16 overflow"),
+    "not-finite": message("loss or gradient not a number"),
+    "loss-spike": message("loss spike"),
+    "norm-spike": message("gradient spike"),
 }
 STOPPED: Mapping[StopReason, str] = {
     "interrupted": "by Ctrl-C",
@@ -62,65 +63,97 @@ def known_words(record: RunRecord, ceilings: Ceilings | None) -> str:
     return known if ceiling is None else f"{known}, measured ceiling {quantities.flop_rate(ceiling)}"
 
 
-def arithmetic_words(arithmetic: ArithmeticRecord, config: RunConfig) -> str:
+def arithmetic_words(arithmetic: ArithmeticRecord, config: RunConfig, language: Language = ENGLISH) -> str:
     """`bfloat16, fused kernels, cudnn attention, one CUDA graph, prepared in 4 s`; other arithmetic first."""
-    took = arithmetic.compile_seconds
-    took_words = "" if took is None else f" in {quantities.duration(took)}"
-    attention = [f"{arithmetic.attention} attention"] if arithmetic.attention else []
+    seconds = arithmetic.compile_seconds
+    took = None if seconds is None else quantities.duration(seconds, language)
+    attention = []
+    if arithmetic.attention:
+        attention = [language.say("{kind} attention", kind=arithmetic.attention)]
     if arithmetic.kernels == "autograd":
-        compiled = f"compiled{took_words}" if arithmetic.compiled else "not compiled"
-        return ", ".join([arithmetic.dtype, *attention, compiled])
-    kernels = "fused kernels" if arithmetic.triton or took is None else "fused kernels in plain torch"
-    recompute = [] if arithmetic.recompute == "none" else [f"recompute {arithmetic.recompute}"]
-    products = ["measured products"] if arithmetic.products == "measured" else []
-    graph = ["one CUDA graph"] if arithmetic.cuda_graph else []
-    graph += ["moments in host memory"] if config.offload_moments else []
-    prepared = [f"prepared{took_words}"] if took is not None else []
-    other = (
-        [f"other arithmetic than the default's: {', '.join(words)}"] if (words := _different(config)) else []
-    )
-    return ", ".join(
-        [arithmetic.dtype, *other, kernels, *attention, *products, *recompute, *graph, *prepared]
-    )
+        return language.joined([arithmetic.dtype, *attention, _compiled(arithmetic.compiled, took, language)])
+    plain = not arithmetic.triton and took is not None
+    kernels = language.say("fused kernels in plain torch") if plain else language.say("fused kernels")
+    parts = [arithmetic.dtype, *_other_arithmetic(config, language), kernels, *attention]
+    parts += [language.say("measured products")] if arithmetic.products == "measured" else []
+    if arithmetic.recompute != "none":
+        parts.append(language.say("recompute {level}", level=arithmetic.recompute))
+    parts += [language.say("one CUDA graph")] if arithmetic.cuda_graph else []
+    parts += [language.say("moments in host memory")] if config.offload_moments else []
+    parts += [language.say("prepared in {seconds}", seconds=took)] if took is not None else []
+    return language.joined(parts)
 
 
-def _different(config: RunConfig) -> list[str]:
+def _compiled(compiled: bool, took: str | None, language: Language) -> str:
+    if not compiled:
+        return language.say("not compiled")
+    return language.say("compiled") if took is None else language.say("compiled in {seconds}", seconds=took)
+
+
+def _other_arithmetic(config: RunConfig, language: Language) -> list[str]:
     """The switches of the class *different* that were on."""
     switches = {
-        "fp8 products": config.fp8,
-        "bfloat16 residual stream": config.residual_dtype != "float32",
-        "bfloat16 moments": config.moments_dtype != "float32",
+        message("fp8 products"): config.fp8,
+        message("bfloat16 residual stream"): config.residual_dtype != "float32",
+        message("bfloat16 moments"): config.moments_dtype != "float32",
     }
-    return [words for words, on in switches.items() if on]
+    words = [language.say(words) for words, on in switches.items() if on]
+    if not words:
+        return []
+    return [language.say("other arithmetic than the default's: {switches}", switches=language.joined(words))]
 
 
-def device_words(record: RunRecord) -> str:
+def device_words(record: RunRecord, language: Language = ENGLISH) -> str:
     """`NVIDIA H200`, `2 x NVIDIA H200`, or a CPU with its threads."""
     machine, processes = record.machine, record.arithmetic.processes
     if machine.device_type != "cpu":
         return times(processes, machine.device_name)
-    threads = quantities.threads(machine.cpu_threads)
-    each = f", {processes} processes of {threads}" if processes > 1 else f", {threads}"
-    return machine.device_name + each
+    threads = quantities.threads(machine.cpu_threads, language)
+    if processes > 1:
+        threads = language.say_plural(
+            "{n} process of {threads}", "{n} processes of {threads}", processes, threads=threads
+        )
+    return language.joined([machine.device_name, threads])
 
 
 def times(processes: int, name: str) -> str:
     return name if processes == 1 else f"{processes} x {name}"
 
 
-def batch_words(record: RunRecord) -> str:
+def batch_words(record: RunRecord, language: Language = ENGLISH) -> str:
     config, processes = record.config, record.arithmetic.processes
-    words = f"{config.tokens_per_iter:,} tokens/iteration = {config.batch_size} x {config.block_size} "
-    words += f"x {config.gradient_accumulation_steps // processes} micro-steps"
-    return words + (f" x {processes} processes" if processes > 1 else "") + ramp_words(config)
+    words = language.say_plural(
+        "{tokens} tokens/iteration = {batch} x {block} x {n} micro-steps",
+        "{tokens} tokens/iteration = {batch} x {block} x {n} micro-steps",
+        config.gradient_accumulation_steps // processes,
+        tokens=language.number(config.tokens_per_iter, ","),
+        batch=str(config.batch_size),
+        block=str(config.block_size),
+    )
+    if processes > 1:
+        words = language.say_plural(
+            "{product} x {n} process", "{product} x {n} processes", processes, product=words
+        )
+    return with_ramp(words, config, language)
 
 
-def ramp_words(config: RunConfig) -> str:
+def with_ramp(batch: str, config: RunConfig, language: Language = ENGLISH) -> str:
+    """How large the batch is, and how it grows."""
     ramp = config.ramp
     if ramp.most is not None:
-        return f", doubling with the measured noise up to {ramp.most:,}"
-    steps = (f"{size:,} from {quantities.count(since)} tokens on" for since, size in ramp.steps)
-    return f", growing to {', '.join(steps)}" if ramp.steps else ""
+        most = language.number(ramp.most, ",")
+        return language.say("{batch}, doubling with the measured noise up to {most}", batch=batch, most=most)
+    if not ramp.steps:
+        return batch
+    steps = [
+        language.say(
+            "{size} from {since} tokens on",
+            size=language.number(size, ","),
+            since=quantities.count(since, language),
+        )
+        for since, size in ramp.steps
+    ]
+    return language.say("{batch}, growing to {steps}", batch=batch, steps=language.joined(steps))
 
 
 def evaluation_words(record: RunRecord) -> str:

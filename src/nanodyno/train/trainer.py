@@ -257,7 +257,8 @@ class Trainer:
         loader, micro_steps = self.batches.loader, self.batches.steps
         block_size = self.config.block_size
         tokens, micro_tokens = self.batches.sequences * block_size, self.batches.size * block_size
-        learning_rate = learning_rate_at(self.config, self.iteration) * batch_factor(self.config, tokens)
+        learning_rate = learning_rate_at(self.config, self.iteration)
+        learning_rate *= batch_factor(tokens, self.config.tokens_per_iter)
         measured = not self.engine.sharded and self.effective.is_measured(
             self.iteration, micro_steps, micro_tokens
         )

@@ -1,4 +1,4 @@
-"""Whatever a file holds: a run that can be read and shown, or a clear error. `make nightly` tries 100,000."""
+"""Whatever a file holds: a run that can be read, shown and compared, or an error. `make nightly`: 100,000."""
 
 import io
 import shutil
@@ -9,11 +9,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from nanodyno.analysis.account import account_of
+from nanodyno.analysis.conclusions import compared_runs
+from nanodyno.analysis.leaderboard import leaderboard, standing_of
+from nanodyno.analysis.result import result_of
 from nanodyno.analysis.summary import summarise
 from nanodyno.errors import NanodynoError
 from nanodyno.records.importers.joining import Request, import_run
+from nanodyno.records.result import result_text
 from nanodyno.records.store import read_run
+from nanodyno.report.compare import comparison_page
 from nanodyno.report.importing import import_page
+from nanodyno.report.leaderboard import leaderboard_page
+from nanodyno.report.page import to_terminal
 from nanodyno.report.runs import run_page
 
 HERE = Path(__file__).parent
@@ -29,6 +37,13 @@ MODDED = b"class Hyperparameters:\n    batch_size : int = 8*64\nstep:1/9 train_l
 STATE = (
     b'{"epoch": 1, "log_history": [{"loss": 4.0, "step": 10}, {"eval_loss": 3.9, "step": 9}], "max_steps": 2}'
 )
+RESULT = (
+    b'{"format": "nanodyno-result", "version": 1, "name": "a", "program": "b", "settings": {"n_embd": 64, '
+    b'"dataset": "c"}, "tokens_per_iter": 512, "logged_iterations": 9, "logged_evaluations": 1, "summary": '
+    b'{}, "resumed_at_iterations": [3], "steps": [{"iteration": 0, "loss": 4.0, "step_seconds": 0.5, '
+    b'"overhead": "start"}, {"iteration": 7, "loss": "NaN", "tokens": 512}], "evals": [{"iteration": 8, '
+    b'"val_loss": 3.9}]}'
+)
 TABLE = b'step,train_loss,val_loss,lr,seconds\n0,10.9,11.0,1e-6,0.5\n"10",9.4,,2e-6,0.25\n'
 COMMAND = b"$ torchrun --nproc_per_node=2 train.py config/x.py --batch_size=8 --a='b c' | tee x\n"
 CONFIG = b"Overriding config with c.py:\nbatch_size = 2 ** 3\nx = 'y' * 9\nblock_size = 1024\n"
@@ -39,6 +54,7 @@ SEEDS = [
     PRINTED,
     MODDED,
     STATE,
+    RESULT,
     TABLE,
     COMMAND,
     CONFIG,
@@ -107,6 +123,9 @@ def try_to_import(folder: Path, texts: list[bytes]) -> None:
     console = Console(file=io.StringIO(), width=100, force_terminal=False)
     console.print(import_page(imported))
     console.print(run_page(run, summarise(run), 100))
+    console.print(to_terminal(comparison_page(*compared_runs([run, run]))))
+    console.print(to_terminal(leaderboard_page(leaderboard([standing_of(account_of(run))] * 2))))
+    assert result_text(result_of(run, summarise(run))).endswith("}\n")
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert not set(shown) & {"\x1b", "\0", "\x07", "\r"}
 

@@ -47,6 +47,7 @@ def test_everything_that_its_lines_tell_is_read(imported: Any) -> None:
         "compile": True,
         "dataset": "fineweb-edu",
         "vocab_size": 50304,
+        "block_size": 1024,
     }
     assert (run.tokens_per_iter, run.record.parameters) == (524_288, 123_590_000)
     assert run.record.origin.program == "nanoGPT"
@@ -243,9 +244,20 @@ def test_configs_given_beside_the_log_yield_to_it_and_to_the_user(imported: Any,
 def test_a_setting_that_changes_at_a_restart_is_noted(imported: Any) -> None:
     run = imported(HEAD + steps(5) + "Overriding: batch_size = 16\n" + steps(3, start=5))
     assert run.settings["batch_size"] == 16
-    assert run.record.notes == ("batch_size was 8 up to iteration 4, and 16 after it",)
+    assert run.record.notes[-1] == "batch_size was 8 up to iteration 4, and 16 after it"
+    assert run.settings["block_size"] == 1024
 
 
 def test_a_command_alone_is_no_run(imported: Any) -> None:
     with pytest.raises(NanodynoError, match="only settings"):
         imported("python train.py --batch_size=8\n")
+
+
+def test_a_block_size_that_is_not_told_follows_from_the_tokens(imported: Any) -> None:
+    head = "Overriding: batch_size = 12\nOverriding: gradient_accumulation_steps = 40\n"
+    told = "tokens per iteration will be: 491,520\n"
+    run = imported(head + told + steps(2))
+    assert run.settings["block_size"] == 1024
+    assert "491,520 tokens per iteration are 12 x 1,024 x 40" in run.record.notes[0]
+    assert "block_size" not in imported(head + steps(2)).settings
+    assert "block_size" not in imported(head + told.replace("520", "521") + steps(2)).settings

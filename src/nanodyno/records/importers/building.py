@@ -32,7 +32,13 @@ BATCH = ("batch_size", "block_size", "gradient_accumulation_steps")
 class Builder:
     """Takes a run's events in order and writes its steps and evaluations into a folder."""
 
-    def __init__(self, folder: Path, fixed: Mapping[str, Setting], clock_holds_evaluations: bool) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        fixed: Mapping[str, Setting],
+        clock_holds_evaluations: bool,
+        batch_is_of_all: bool = False,
+    ) -> None:
         self.settings: dict[str, Setting] = dict(fixed)
         self.notes: dict[str, None] = {}
         self.parameters: int | None = None
@@ -47,6 +53,7 @@ class Builder:
         self.evals = GrowingRecords(folder / EVALS_FILE, eval_lines, eval_back)
         self._fixed = fixed
         self._clock_holds_evaluations = clock_holds_evaluations
+        self._batch_is_of_all = batch_is_of_all
         self._tokens = self._tokens_per_iter()
         self._starts = False
         self._last_step = -1
@@ -82,6 +89,17 @@ class Builder:
     def note(self, words: str) -> None:
         if len(self.notes) < MOST_NOTES:
             self.notes[words] = None
+
+    def _work_out_block_size(self) -> None:
+        """nanoGPT prints the product that it is a factor of, and not the size itself if it is the default."""
+        tokens, micro, times = (self.settings.get(key) for key in ("tokens_per_iter", *BATCH[::2]))
+        if "block_size" in self.settings or not (_is_count(tokens) and _is_count(micro) and _is_count(times)):
+            return
+        if tokens % (micro * times) == 0:
+            self.settings["block_size"] = size = tokens // (micro * times)
+            self.note(
+                f"block_size follows: {tokens:,} tokens per iteration are {micro:,} x {size:,} x {times:,}"
+            )
 
     def close(self) -> None:
         self.steps.close()
@@ -140,6 +158,8 @@ class Builder:
         if key in self.settings and before != value and self._last_step >= 0:
             self.note(f"{key} was {before} up to iteration {self._last_step:,}, and {value} after it")
         self.settings[key] = value
+        if key == "tokens_per_iter" and self._batch_is_of_all:
+            self._work_out_block_size()
         self._tokens = self._tokens_per_iter()
 
     def _tokens_per_iter(self) -> int | None:

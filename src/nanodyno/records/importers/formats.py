@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nanodyno.errors import NanodynoError
-from nanodyno.records.importers import llmc, modded, nanogpt, tables, tensorboard, trainer_state
+from nanodyno.records.importers import llmc, modded, nanogpt, results, tables, tensorboard, trainer_state
 from nanodyno.records.importers.events import Event
 from nanodyno.records.importers.source import ANSI, BOMS, Source, clean
 
@@ -25,6 +25,8 @@ class Format:
     in_lines: bool = True
     """Whether it may begin after any amount of other text."""
     clock_holds_evaluations: bool = False
+    batch_is_of_all: bool = False
+    """Whether its accumulation counts all processes: then the batch's settings make tokens_per_iter."""
 
 
 FORMATS = (
@@ -35,6 +37,7 @@ FORMATS = (
         nanogpt.recognise,
         nanogpt.read,
         clock_holds_evaluations=True,
+        batch_is_of_all=True,
     ),
     Format("llmc-log", llmc.PROGRAM, llmc.LOOKED_FOR, llmc.recognise, llmc.read),
     Format("modded-nanogpt-log", modded.PROGRAM, modded.LOOKED_FOR, modded.recognise, modded.read),
@@ -85,7 +88,9 @@ def not_known(path: Path) -> NanodynoError:
 
 
 def hint() -> str:
-    return "looked for:" + "".join(f"\n  {each.program}: {each.looked_for}" for each in FORMATS)
+    kinds = [(each.program, each.looked_for) for each in FORMATS]
+    kinds.append((results.PROGRAM, results.LOOKED_FOR))
+    return "looked for:" + "".join(f"\n  {program}: {looked_for}" for program, looked_for in kinds)
 
 
 def _plain(chunk: bytes) -> bytes:

@@ -1,7 +1,8 @@
 """Files of another program to one run: in which order they belong, and what came of them."""
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from nanodyno.records.imported import ImportedRecord, OriginRecord, Setting, Sou
 from nanodyno.records.importers.building import Builder
 from nanodyno.records.importers.events import Eval, Event, Step, Told
 from nanodyno.records.importers.formats import Format, not_known, recognise
+from nanodyno.records.importers.results import read_result, record_of, write_records
 from nanodyno.records.importers.source import Source, Watch, clean
 from nanodyno.records.importers.told import command_line, told
+from nanodyno.records.result import is_result
 from nanodyno.records.store import RUN_FILE, read_any_record
 from nanodyno.records.types import utc_now
 
@@ -52,27 +55,56 @@ class Imported:
 def import_run(request: Request, watch: Watch = lambda _: None) -> Imported:
     """Reads the files into a run folder, which appears when it is whole."""
     _refuse_existing(request)
+    if any(map(is_result, request.files)):
+        return _import_result(request)
     card = card_named(request.gpu) if request.gpu else None
     settings, sources, logs = _settings(request, watch)
     paths, kind = _in_order(logs, request.files)
-    aside = request.folder.with_name(f"{ASIDE}{request.folder.name}")
-    try:
-        shutil.rmtree(aside, ignore_errors=True)  # left by a kill
-        aside.mkdir(parents=True)
-        builder = Builder(aside, request.settings, kind.clock_holds_evaluations)
+    with _written_aside(request.folder) as aside:
+        builder = Builder(aside, request.settings, kind.clock_holds_evaluations, kind.batch_is_of_all)
         sources += _read(builder, settings, paths, kind, watch)
         _refuse_nothing(builder, paths, kind)
         if card is not None:
             builder.device_name = card.name
         record = _record(request, builder, kind, sources, card.memory_bytes if card else None)
         write_new(aside / RUN_FILE, record.model_dump_json(indent=2) + "\n")
-        _put_in_place(aside, request.folder)
-    except OSError as error:
-        raise NanodynoError(f"cannot write {request.folder}: {error.strerror}") from error
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
     examples = (source.example for source in sources if source.example is not None)
     return Imported(record, request.folder, builder.dropped, next(examples, None))
+
+
+def _import_result(request: Request) -> Imported:
+    path, *others = request.files
+    if others:
+        raise NanodynoError(
+            "a result of nanodyno is a whole run: there is nothing to join it with", "import it alone"
+        )
+    card = card_named(request.gpu) if request.gpu else None
+    result, source = read_result(path)
+    config = {each.key: each.value for each in _config(request.config)} if request.config else {}
+    settings = {**config, **result.settings, **request.settings}
+    record = record_of(result, source, request.folder.name, request.command, settings)
+    if card is not None:
+        known = {"device_name": card.name, "device_memory_bytes": card.memory_bytes, "machine": None}
+        record = record.model_copy(update=known)
+    with _written_aside(request.folder) as aside:
+        write_records(result, aside)
+        write_new(aside / RUN_FILE, record.model_dump_json(indent=2) + "\n")
+    return Imported(record, request.folder, dropped_iterations=0, example=None)
+
+
+@contextmanager
+def _written_aside(folder: Path) -> Generator[Path]:
+    """A folder that takes its place when it is whole."""
+    aside = folder.with_name(f"{ASIDE}{folder.name}")
+    try:
+        shutil.rmtree(aside, ignore_errors=True)  # left by a kill
+        aside.mkdir(parents=True)
+        yield aside
+        _put_in_place(aside, folder)
+    except OSError as error:
+        raise NanodynoError(f"cannot write {folder}: {error.strerror}") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _settings(request: Request, watch: Watch) -> tuple[list[Event], list[Source], list[tuple[Path, Format]]]:

@@ -1,0 +1,117 @@
+"""Loss curves with their schedules, from a folder: imported runs, or tables of step, loss and rate."""
+
+import csv
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nanodyno.analysis.account import account_of
+from nanodyno.analysis.forecast_law import Array, Schedule
+from nanodyno.analysis.forecast_plan import curve_of, logged_schedule, plan_of, schedule_of
+from nanodyno.analysis.forecast_points import Curve
+from nanodyno.records.store import read_run
+
+MOVED = 1e-3
+"""By how much a share of the peak must change to count as lowered."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A whole curve: what is to be foretold and what comes before it."""
+
+    name: str
+    size: str
+    family: str
+    """Curves of one family are of the same model, data and batch, and differ in their schedule."""
+    curve: Curve
+    schedule: Schedule
+
+    @property
+    def last(self) -> float:
+        return float(self.curve.updates[-1])
+
+    @property
+    def final(self) -> float:
+        return float(self.curve.losses[-1])
+
+    @property
+    def kind(self) -> str:
+        """cosine when the rate falls from the warm-up on, wsd when it is held before it falls."""
+        shares = self.schedule.shares[self.schedule.peak_at :]
+        low = np.nonzero(shares < 1 - MOVED)[0]
+        if not len(low):
+            return "constant"
+        return "cosine" if low[0] < 0.1 * len(shares) else "wsd"
+
+    @property
+    def at_once(self) -> bool:
+        """Whether the rate falls by a third of its peak within a hundredth of the run: in stages."""
+        shares = self.schedule.shares[self.schedule.peak_at :]
+        window = max(1, len(shares) // 100)
+        return bool(np.max(shares[:-window] - shares[window:], initial=0.0) > 1 / 3)
+
+
+def load(folder: Path) -> list[Known]:
+    """Every curve under a folder, in order of their names."""
+    found = [_run(path.parent) for path in sorted(folder.rglob("run.json"))]
+    for index in sorted(folder.rglob("index.json")):
+        found += [_described(index.parent, entry) for entry in json.loads(index.read_text())]
+    described = {known.name for known in found}
+    tables = [path for path in sorted(folder.rglob("*.csv")) if path.stem not in described]
+    found += [known for path in tables if (known := _table(path, folder)) is not None]
+    return found
+
+
+def _run(folder: Path) -> Known:
+    account = account_of(read_run(folder))
+    count = account.parameters or account.told_parameters
+    size = folder.name if count is None else f"{count / 1e6:.0f}M"
+    curve = curve_of(account)
+    plan, last = plan_of(account), int(curve.updates[-1])
+    schedule = schedule_of(account, plan, last) if plan is not None else logged_schedule(account, last)
+    if schedule is None:
+        raise SystemExit(f"{folder}: its learning-rate schedule is not known")
+    return Known(account.name, size, account.name, curve, schedule)
+
+
+def _described(folder: Path, entry: dict[str, Any]) -> Known:
+    """A curve whose schedule is told in words beside it: cosine, or held and then linear to 0."""
+    rows = _rows(folder / entry["file"])
+    updates, losses = _column(rows, "val_loss")
+    train_updates, train_losses = _column(rows, "train_loss")
+    steps, warmup = int(entry["steps"]), int(entry["warmup_steps"])
+    at = np.arange(1, steps + 1)
+    rates = np.minimum(1.0, at / max(warmup, 1))
+    if "cosine" in entry["schedule"]:
+        half = 0.5 * (1 + np.cos(np.pi * (at - warmup) / (steps - warmup)))
+        rates = np.where(at < warmup, rates, half)
+    else:
+        rates = np.minimum(rates, (steps - at + 1) / int(entry["warmdown_steps"]))
+    name = Path(entry["file"]).stem
+    curve = Curve(updates, losses, train_updates, train_losses)
+    return Known(name, entry["model"].split(",")[0], name, curve, Schedule(rates))
+
+
+def _table(path: Path, root: Path) -> Known | None:
+    """Columns step, lr and loss; before the first row the rate climbs to its own."""
+    rows = _rows(path)
+    if not rows or not {"step", "lr", "loss"} <= set(rows[0]):
+        return None
+    updates, losses = _column(rows, "loss")
+    places, rates = _column(rows, "lr")
+    dense = np.interp(np.arange(1, int(updates[-1]) + 1), [0.0, *places], [0.0, *rates])
+    size = path.parent.name if path.parent != root else path.stem
+    return Known(f"{size}/{path.stem}", size, size, Curve(updates, losses), Schedule(dense))
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _column(rows: list[dict[str, str]], name: str) -> tuple[Array, Array]:
+    told = [(float(row["step"]), float(row[name])) for row in rows if row[name] and float(row["step"]) > 0]
+    return np.array([step for step, _ in told]), np.array([value for _, value in told])

@@ -1,0 +1,200 @@
+"""How far off is a forecast? Whole curves cut short, foretold, and held against how they ended.
+
+    python benchmarks/forecast_replay.py DIR [--json] [--curves] [--write-prior FILE]
+
+DIR holds imported runs (`nanodyno import`), or tables with the columns step, lr and loss, a folder a model
+size, or an index.json that tells schedules in words. For each curve and each prefix of it, by schedule kind:
+  ours      median absolute error of the final loss, in percent, and the share of 80% intervals that held it
+  constant  the mean final loss of the curves learned from: what knowing one number is worth
+  last      the last value seen
+  power     a plain power law with a floor, fitted to the same prefix
+Leave-one-size-out: the prior for a curve is learned from the curves of the other sizes, its shape, its
+centre and its width. The second table is of the prior that ships, which has seen the curves it names.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from forecast_curves import Known, load
+from forecast_learning import PREFIXES, foretell, learn
+from nanodyno.analysis.forecast_fit import Prior, shipped_prior
+from nanodyno.analysis.forecast_points import Curve
+
+KINDS = ("cosine", "wsd", "constant")
+DECAY, STAGES = "wsd, one decay", "wsd, in stages"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One curve at one prefix: errors as shares of the final loss."""
+
+    curve: str
+    kind: str
+    """cosine, wsd or constant."""
+    detail: str
+    """wsd apart by how the rate falls: over some time, or at once to a lower stage."""
+    size: str
+    prefix: float
+    final: float
+    ours: float
+    half_interval: float
+    constant: float
+    last: float
+    power: float
+
+    @property
+    def covered(self) -> bool:
+        return abs(self.ours) <= self.half_interval
+
+
+def replay(curves: Sequence[Known], prior_for: Callable[[Known], tuple[Prior, float]]) -> list[Trial]:
+    trials: list[Trial] = []
+    for known in curves:
+        prior, constant = prior_for(known)
+        for prefix in PREFIXES:
+            made, seen = foretell(known, prefix, prior), known.curve.until(prefix * known.last)
+            if made is None:
+                continue
+            end = known.final
+            trials.append(
+                Trial(
+                    known.name, known.kind, _detail(known), known.size, prefix, end,
+                    float(made.median[0]) / end - 1, float(made.high[0] - made.median[0]) / end,
+                    constant / end - 1, float(seen.losses[-1]) / end - 1,
+                    plain_power(seen, known.last) / end - 1,
+                )
+            )  # fmt: skip
+    return trials
+
+
+def _detail(known: Known) -> str:
+    return known.kind if known.kind != "wsd" else STAGES if known.at_once else DECAY
+
+
+def plain_power(seen: Curve, last: float) -> float:
+    """A floor and a power of the updates, by robust least squares over all of the prefix."""
+    ratio, losses = seen.updates / seen.updates[-1], seen.losses
+
+    def off(tried: np.ndarray) -> np.ndarray:
+        return tried[0] + np.exp(tried[1]) * ratio ** -np.exp(tried[2]) - losses
+
+    start = [losses[-1] - 0.3, np.log(0.3), np.log(0.5)]
+    floor, scale, power = least_squares(off, start, loss="huber", f_scale=0.01, max_nfev=300).x
+    return float(floor + np.exp(scale) * (last / seen.updates[-1]) ** -np.exp(power))
+
+
+def left_out(curves: Sequence[Known]) -> Callable[[Known], tuple[Prior, float]]:
+    """For each size, a prior and a mean end of the others."""
+    made: dict[str, tuple[Prior, float]] = {}
+    for size in {known.size for known in curves}:
+        others = [known for known in curves if known.size != size]
+        made[size] = learn(others), float(np.mean([known.final for known in others]))
+    return lambda known: made[known.size]
+
+
+def table(trials: Sequence[Trial]) -> str:
+    rows = ["| schedule | prefix | curves | ours | constant | last | power | 80% interval held | its half |"]
+    rows.append("|" + "---|" * 9)
+    for kind in (*KINDS, "all", DECAY, STAGES):
+        for prefix in PREFIXES:
+            some = [
+                each for each in trials if kind in (each.kind, each.detail, "all") and each.prefix == prefix
+            ]
+            if some:
+                errors = [
+                    100 * float(np.median([abs(getattr(each, name)) for each in some]))
+                    for name in ("ours", "constant", "last", "power", "half_interval")
+                ]
+                held = 100 * np.mean([each.covered for each in some])
+                ours, *others, half = errors
+                cells = [kind, f"{prefix:.0%}", str(len(some)), f"**{ours:.2f}**"]
+                cells += [f"{error:.2f}" for error in others] + [f"{held:.0f}%", f"{half:.2f}"]
+                rows.append("| " + " | ".join(cells) + " |")
+    return "\n".join(rows)
+
+
+def by_curve(trials: Sequence[Trial]) -> float:
+    """The share of intervals that held the end, each curve counted once, from a prefix of 20% on."""
+    names = sorted({each.curve for each in trials})
+    shares = [
+        float(np.mean([each.covered for each in trials if each.curve == name and each.prefix >= 0.2]))
+        for name in names
+    ]
+    return float(np.mean(shares))
+
+
+def shift_error(curves: Sequence[Known], prior: Prior) -> float:
+    """By how much a forecast fails to move with a curve that is raised or lowered as a whole."""
+    worst = 0.0
+    for known in curves:
+        for shift in (-0.3, 0.6):
+            moved = Known(
+                known.name, known.size, known.family,
+                _raised(known.curve, shift), known.schedule,
+            )  # fmt: skip
+            for prefix in (0.2, 0.5):
+                one, other = foretell(known, prefix, prior), foretell(moved, prefix, prior)
+                if one is not None and other is not None:
+                    worst = max(worst, abs(float(other.median[0] - one.median[0]) - shift))
+    return worst
+
+
+def _raised(curve: Curve, by: float) -> Curve:
+    return Curve(curve.updates, curve.losses + by, curve.train_updates, curve.train_losses + by)
+
+
+def written(prior: Prior, curves: Sequence[Known]) -> str:
+    numbers = asdict(prior)
+    numbers |= numbers.pop("shape")
+    document = {
+        "source": "benchmarks/forecast_replay.py --write-prior, from runs of KellerJordan/modded-nanogpt's "
+        "records and of the MultiPowerLaw repository (both MIT)",
+        "curves": [known.name for known in curves],
+        "mean_final_loss": float(np.mean([known.final for known in curves])),
+        "prior": {key: float(f"{value:.6g}") for key, value in numbers.items()},
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--json", action="store_true", help="every trial, on stdout")
+    parser.add_argument("--curves", action="store_true", help="every trial as a line")
+    parser.add_argument("--write-prior", type=Path, help="learn from all of them and write the prior here")
+    told = parser.parse_args()
+    curves = load(told.folder)
+    if told.write_prior is not None:
+        told.write_prior.write_text(written(learn(curves), curves))
+        return
+    sizes = {known.size for known in curves}
+    text = files("nanodyno.analysis").joinpath("forecast_prior.json").read_text(encoding="utf-8")
+    mean = json.loads(text)["mean_final_loss"]
+    runs = {"shipped prior": replay(curves, lambda _: (shipped_prior(), mean))}
+    if len(sizes) > 1:
+        runs = {"leave one size out": replay(curves, left_out(curves)), **runs}
+    if told.json:
+        print(
+            json.dumps({name: [asdict(each) for each in trials] for name, trials in runs.items()}, indent=1)
+        )
+        return
+    for name, trials in runs.items():
+        print(f"\n{name}: {len(curves)} curves, {len(sizes)} sizes\n\n{table(trials)}\n")
+        print(f"80% intervals that held the end, counted by curve, from 20% on: {by_curve(trials):.0%}")
+        if told.curves:
+            for each in trials:
+                half = 100 * each.half_interval
+                print(f"  {each.curve:28} {each.prefix:.0%} {100 * each.ours:+.2f}% ± {half:.2f}")
+    off = shift_error(curves, shipped_prior())
+    print(f"a curve moved by -0.3 or 0.6 moves its forecast by that within {off:.1g}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""What is asked for unless the user says otherwise: how precise, how long, what counts as nothing."""
+
+import math
+
+from nanodyno.analysis.budget import Budget
+from nanodyno.analysis.effects import Rules
+from nanodyno.analysis.verdict import MARGIN
+
+PRECISION = 0.02
+SPEED_BUDGET_SECONDS = 900.0
+LOSS_PRECISION = 0.02
+"""In nats."""
+LOSS_MARGIN = 0.005
+"""In nats: what seeds alone move a small model's loss by (0.001 to 0.005)."""
+LOSS_BUDGET_SECONDS = 7200.0
+LOSS_SEEDS = Budget(looks=(3, 6, 12))
+
+
+def speed_rules(factors: int, precision: float) -> Rules:
+    """Of logarithms of rates."""
+    return Rules(factors, math.log1p(precision), math.log1p(MARGIN))
+
+
+def loss_rules(factors: int, precision: float) -> Rules:
+    return Rules(factors, precision, LOSS_MARGIN, LOSS_SEEDS, odd=False)

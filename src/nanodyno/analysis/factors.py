@@ -1,0 +1,232 @@
+"""The changes between two configs as factors of an experiment: grouped, left out, or inert by arithmetic."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from nanodyno.analysis.shapley import MOST_FACTORS, Corner
+from nanodyno.config import ConfigError, RunConfig, build_config
+from nanodyno.errors import NanodynoError
+
+Metric = Literal["tokens_per_second", "flops_per_second", "val_loss"]
+SPLIT = "gradient_accumulation_steps"
+"""Never a factor: it follows from tokens_per_iter, batch_size and block_size."""
+COUPLED: tuple[tuple[str, ...], ...] = (
+    ("n_embd", "n_head"),
+    ("learning_rate", "min_lr"),
+    ("max_iters", "lr_decay_iters"),
+    ("dataset", "tokenizer", "vocab_size"),
+)
+"""Keys that are one change unless they are told apart."""
+PLACES = frozenset({"device", "out_dir", "init_from"})
+"""Where something ran and what it was called is no change: all is measured here."""
+SPEED_INERT = frozenset(
+    {
+        "learning_rate", "min_lr", "warmup_iters", "lr_decay_iters", "max_iters", "weight_decay", "beta1",
+        "beta2", "decay_lr", "schedule", "wsd_decay_fraction", "seed", "eval_interval", "eval_tokens",
+        "eval_iters", "eval_only", "log_interval", "parallel", "keep_checkpoints", "bad_update",
+        "spike_zscore",
+    }
+)  # fmt: skip
+SPEED_SWITCHES = frozenset({"grad_clip", "dropout"})
+"""They cost time or none: how much they clip or drop makes no difference to it."""
+LOSS_INERT = frozenset(
+    {
+        "batch_size", "compile", "kernels", "attention", "products", "loss_rows", "recompute", "cuda_graph",
+        "offload_moments", "threads", "parallel", "eval_interval", "eval_tokens", "eval_iters", "eval_only",
+        "log_interval", "keep_checkpoints", "bad_update", "spike_zscore", "seed",
+    }
+)  # fmt: skip
+"""But for rounding. The seed is no change either: every corner is trained with the same ones."""
+OTHER_TEXT = ("dataset", "tokenizer")
+VOCABULARY = (*OTHER_TEXT, "vocab_size")
+"""Of a dataset the speed knows the vocabulary only."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One change, or several made together."""
+
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(self.before)
+
+    @property
+    def name(self) -> str:
+        """By its leading keys: those that follow from another are left out."""
+        followers = {key for group in COUPLED for key in group[1:] if group[0] in self.before}
+        return "+".join(key for key in self.before if key not in followers)
+
+
+@dataclass(frozen=True)
+class Change:
+    key: str
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True)
+class Infeasible:
+    """A corner that is no config, and why."""
+
+    words: str
+
+
+@dataclass(frozen=True)
+class Design:
+    """What there is to measure between two configs."""
+
+    before: RunConfig
+    after: RunConfig
+    factors: tuple[Factor, ...]
+    inert: tuple[Change, ...]
+    """By arithmetic, so not measured."""
+    ignored: tuple[Change, ...] = ()
+    """At the user's wish: as before everywhere."""
+    held: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """On top of every corner."""
+
+    def config(self, corner: Corner) -> RunConfig | Infeasible:
+        settings = self.before.model_dump() | {"eval_iters": None}
+        del settings[SPLIT]
+        for number, factor in enumerate(self.factors):
+            if corner >> number & 1:
+                settings |= factor.after
+        try:
+            return build_config(settings | dict(self.held))
+        except ConfigError as error:
+            return Infeasible(error.message)
+
+    def settings(self, corner: Corner) -> dict[str, Any]:
+        """What tells a corner from the others: the leading key of each factor."""
+        return {
+            key: (factor.after if corner >> number & 1 else factor.before)[key]
+            for number, factor in enumerate(self.factors)
+            for key in factor.name.split("+")
+        }
+
+
+def design_of(  # noqa: PLR0913 - the two, and what is asked about them
+    before: RunConfig,
+    after: RunConfig,
+    metric: Metric,
+    groups: Sequence[Sequence[str]] = (),
+    ignored: Iterable[str] = (),
+    same_vocabulary: bool = False,
+    equal: Literal["tokens", "time"] = "tokens",
+) -> Design:
+    """Refuses what has no answer: nothing that differs, too many changes, losses of different text.
+
+    same_vocabulary: the two have as many tokens, whatever their datasets. equal: at equal time a loss is
+    moved by what moves the speed, too.
+    """
+    _refuse_unknown([*(key for group in groups for key in group), *ignored])
+    after = on_one_schedule(before, after) if metric == "val_loss" else after
+    left_out = {_leading(key) for key in ignored}
+    changes = [
+        Change(key, getattr(before, key), getattr(after, key))
+        for key in RunConfig.model_fields
+        if key not in PLACES and key != SPLIT and getattr(before, key) != getattr(after, key)
+    ]
+    kept = [each for each in changes if each.key not in left_out]
+    alike = VOCABULARY if same_vocabulary and metric != "val_loss" else ()
+    moving = [each for each in kept if each.key not in alike and not _is_inert(each, metric, equal)]
+    if metric == "val_loss" and any(each.key in OTHER_TEXT for each in moving):
+        raise NanodynoError(
+            "no common metric: val losses on different text or in different tokens cannot be compared",
+            "give both the same --dataset and --tokenizer, or measure --metric tokens_per_second",
+        )
+    if not moving:
+        raise _nothing_moves(kept, metric)
+    factors = _grouped(moving, groups)
+    if len(factors) > MOST_FACTORS:
+        raise _too_many(factors)
+    inert = tuple(each for each in kept if each not in moving)
+    ignored_changes = tuple(each for each in changes if each.key in left_out)
+    return Design(before, after, factors, inert, ignored_changes)
+
+
+def on_one_schedule(before: RunConfig, after: RunConfig) -> RunConfig:
+    """`after` with its schedule as shares of before's length, which alone moves no loss at equal tokens."""
+    return with_length(after, before.max_iters)
+
+
+def with_length(config: RunConfig, iterations: int) -> RunConfig:
+    """The same schedule in so many iterations."""
+    share = iterations / config.max_iters
+    settings = config.model_dump() | {
+        "max_iters": iterations,
+        "lr_decay_iters": max(1, round(config.lr_decay_iters * share)),
+        "warmup_iters": round(config.warmup_iters * share) or min(1, config.warmup_iters),
+    }
+    return build_config(settings)
+
+
+def _is_inert(change: Change, metric: Metric, equal: Literal["tokens", "time"]) -> bool:
+    if metric != "val_loss":
+        return _leaves_speed(change)
+    return change.key in LOSS_INERT and (equal == "tokens" or _leaves_speed(change))
+
+
+def _leaves_speed(change: Change) -> bool:
+    if change.key in SPEED_SWITCHES:
+        return bool(change.before) and bool(change.after)
+    return change.key in SPEED_INERT
+
+
+def _leading(key: str) -> str:
+    return "tokens_per_iter" if key == SPLIT else key
+
+
+def _grouped(changes: Sequence[Change], groups: Sequence[Sequence[str]]) -> tuple[Factor, ...]:
+    """In the order in which keys stand in a config; a user's groups join coupled ones."""
+    members: dict[str, set[str]] = {each.key: {each.key} for each in changes}
+    for group in (*COUPLED, *([_leading(key) for key in wanted] for wanted in groups)):
+        joined = {key for member in group if member in members for key in members[member]}
+        members |= dict.fromkeys(joined, joined)
+    found: list[set[str]] = []
+    for each in changes:
+        if members[each.key] not in found:
+            found.append(members[each.key])
+    return tuple(
+        Factor(
+            {each.key: each.before for each in changes if each.key in keys},
+            {each.key: each.after for each in changes if each.key in keys},
+        )
+        for keys in found
+    )
+
+
+def _refuse_unknown(keys: Iterable[str]) -> None:
+    unknown = [key for key in keys if key not in RunConfig.model_fields]
+    if unknown:
+        raise NanodynoError(
+            f"{', '.join(unknown)}: no such setting", "`nanodyno train --keys` lists every setting"
+        )
+
+
+def _nothing_moves(inert: Sequence[Change], metric: Metric) -> NanodynoError:
+    what = {"val_loss": "the loss"}.get(metric, "the speed")
+    if not inert:
+        return NanodynoError(
+            "the two configs are the same in every setting: there is nothing to attribute",
+            "`nanodyno probe A B` measures how much equals differ",
+        )
+    keys = ", ".join(each.key for each in inert)
+    other = "tokens_per_second" if metric == "val_loss" else "val_loss"
+    return NanodynoError(
+        f"the two configs differ in {keys}, none of which can move {what}: there is nothing to measure",
+        f"--metric {other} asks about something else",
+    )
+
+
+def _too_many(factors: Sequence[Factor]) -> NanodynoError:
+    names = [each.name for each in factors]
+    spare = names[MOST_FACTORS - 1 :]
+    return NanodynoError(
+        f"{len(names)} changes at once are more than {MOST_FACTORS}: {', '.join(names)}",
+        f"make some of them one, such as --group {','.join(spare)}, or leave some as before with --ignore",
+    )

@@ -1,0 +1,209 @@
+"""Where a run will end, when, and what it takes: a question to one account, and an answer with its basis."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from nanodyno.analysis.account import Account
+from nanodyno.analysis.forecast_fit import Z80, Prediction, Prior, predict, shipped_prior
+from nanodyno.analysis.forecast_law import Array
+from nanodyno.analysis.forecast_plan import MOST_UPDATES, Pace, Plan, curve_of, plan_of, schedule_of
+from nanodyno.analysis.forecast_points import Curve
+from nanodyno.analysis.forecast_size import SizeLaw, size_law
+from nanodyno.analysis.forecast_warnings import Warned, warned
+from nanodyno.errors import NanodynoError
+from nanodyno.records.imported import Setting
+
+PLACES = 80
+"""Of the band in a picture, and between which a target is looked for."""
+Basis = Literal["curve", "curve-without-schedule", "size", "ended"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """At most one of tokens, iterations and hours; without any, the end of the run."""
+
+    tokens: float | None = None
+    iterations: int | None = None
+    hours: float | None = None
+    """From now."""
+    until_loss: float | None = None
+    changes: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
+    """Of the schedule, from here on."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    median: float
+    low: float
+    high: float
+    """80% lie between."""
+
+    @property
+    def spread(self) -> float:
+        return (self.high - self.low) / (2 * Z80)
+
+
+@dataclass(frozen=True)
+class Band:
+    updates: Array
+    median: Array
+    low: Array
+    high: Array
+
+
+@dataclass(frozen=True)
+class Reached:
+    """The first place where the median is at the target; None: not before the end asked about."""
+
+    loss: float
+    iterations: int | None
+    likely_iterations: int | None
+    """Where nine in ten have reached it."""
+    known_floor: float | None
+    """Below which the known laws for this tokenizer and data do not go."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    name: str
+    basis: Basis
+    iterations_done: int
+    iterations: int
+    """That the answer is about."""
+    final: Loss
+    tokens: float | None
+    seconds: float | None
+    """Until then, at the run's own pace."""
+    pace: Pace | None
+    plan: Plan | None
+    band: Band | None
+    reached: Reached | None
+    size: SizeLaw | None
+    prediction: Prediction | None
+    warned: tuple[Warned, ...]
+    points: int
+    of_train: bool
+    """Of the training loss: the run has no evaluations."""
+
+
+def forecast(account: Account, question: Question, pace: Pace | None, prior: Prior | None = None) -> Forecast:
+    plan = plan_of(account, question.changes)
+    done, per_iter = account.iterations, account.tokens_per_iter
+    end = _end(account, question, plan, pace)
+    size = size_law(account, end * per_iter) if per_iter else None
+    curve = curve_of(account)
+    places = np.unique(np.round(np.geomspace(max(done, 1), max(end, done, 1), PLACES)))
+    prediction, basis = _predicted(account, curve, plan, places, prior or shipped_prior())
+    told = curve.losses[np.isfinite(curve.losses)]
+    if end <= done and len(told):
+        last = float(curve.losses[np.searchsorted(curve.updates, end, side="right") - 1])
+        final, basis, band = Loss(last, last, last), "ended", None
+    elif prediction is not None:
+        band = Band(places, prediction.median, prediction.low, prediction.high)
+        final = Loss(*(float(each[-1]) for each in (prediction.median, prediction.low, prediction.high)))
+    elif size is not None:
+        final, basis, band = _by_size(size), "size", None
+    else:
+        raise _too_little(account, curve)
+    return Forecast(
+        account.name, basis, done, end, final, None if per_iter is None else float(end * per_iter),
+        None if pace is None else max(0, end - done) * pace.seconds_per_iteration, pace, plan, band,
+        _reached(question.until_loss, band, final, size, end), size, prediction,
+        warned(account, curve, plan), len(told), not account.evals,
+    )  # fmt: skip
+
+
+def _predicted(
+    account: Account, curve: Curve, plan: Plan | None, places: Array, prior: Prior
+) -> tuple[Prediction | None, Basis]:
+    last = int(places[-1])
+    if plan is not None:
+        return predict(curve, schedule_of(account, plan, last, plan_of(account)), places, prior), "curve"
+    flat = Plan(1.0, 0.0, 0, last, last, schedule="constant")
+    ways = [
+        predict(curve, schedule_of(replace(account, steps=()), each, last), places, prior)
+        for each in (flat, replace(flat, schedule="cosine"), replace(flat, schedule="wsd"))
+    ]
+    found = [each for each in ways if each is not None]
+    return (_any_of(found), "curve-without-schedule") if found else (None, "curve")
+
+
+def _any_of(ways: Sequence[Prediction]) -> Prediction:
+    """As wide as from the lowest of their ends to the highest."""
+    low = np.min([each.low for each in ways], axis=0)
+    high = np.max([each.high for each in ways], axis=0)
+    return replace(ways[0], median=(low + high) / 2, spread=(high - low) / (2 * Z80))
+
+
+def _by_size(size: SizeLaw) -> Loss:
+    return Loss(size.median, size.median - Z80 * size.spread, size.median + Z80 * size.spread)
+
+
+def _end(account: Account, question: Question, plan: Plan | None, pace: Pace | None) -> int:
+    """The number of updates that is asked about."""
+    if question.iterations is not None:
+        end = question.iterations
+    elif question.tokens is not None:
+        if account.tokens_per_iter is None:
+            raise NanodynoError(
+                f"{account.name}: how many tokens an iteration has is not known",
+                "ask by --iters, or import it with --set tokens_per_iter=524288",
+            )
+        end = math.ceil(question.tokens / account.tokens_per_iter)
+    elif question.hours is not None:
+        if pace is None:
+            raise NanodynoError(
+                f"{account.name}: its speed is not known, so hours say nothing", "ask by --tokens or --iters"
+            )
+        end = account.iterations + int(question.hours * 3600 / pace.seconds_per_iteration)
+    else:
+        end = _planned_end(account, plan)
+    if not 1 <= end <= MOST_UPDATES:
+        raise NanodynoError(f"{end:,} iterations are nothing to forecast", f"from 1 to {MOST_UPDATES:,} are")
+    return end
+
+
+def _planned_end(account: Account, plan: Plan | None) -> int:
+    told = account.settings.get("max_iters")
+    if plan is None and not isinstance(told, int | float):
+        raise NanodynoError(
+            f"{account.name}: where it is to end is not known, nor its learning-rate schedule",
+            "say where by --tokens or --iters, or tell both: --set learning_rate=6e-4 --set max_iters=19000 "
+            "--set lr_decay_iters=19000",
+        )
+    return plan.max_iters if plan is not None else int(told)  # pyright: ignore[reportArgumentType]
+
+
+def _too_little(account: Account, curve: Curve) -> NanodynoError:
+    return NanodynoError(
+        f"{account.name}: {len(curve.losses)} evaluations are too few for a forecast, and its size or its "
+        "tokenizer is not one that a law is known for",
+        "three evaluations after the warm-up are enough",
+    )
+
+
+def _reached(
+    target: float | None, band: Band | None, final: Loss, size: SizeLaw | None, end: int
+) -> Reached | None:
+    if target is None:
+        return None
+    floor = None if size is None else size.floor
+    if band is None:
+        return Reached(target, end if final.median <= target else None, None, floor)
+    return Reached(target, _first(band, band.median, target), _first(band, band.high, target), floor)
+
+
+def _first(band: Band, losses: Array, target: float) -> int | None:
+    """Between two places on the straight line."""
+    below = np.nonzero(losses <= target)[0]
+    if not len(below):
+        return None
+    at = int(below[0])
+    if at == 0:
+        return int(band.updates[0])
+    (x0, x1), (y0, y1) = band.updates[at - 1 : at + 1], losses[at - 1 : at + 1]
+    return math.ceil(x0 + (x1 - x0) * (y0 - target) / (y0 - y1))

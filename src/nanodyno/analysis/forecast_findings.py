@@ -1,0 +1,207 @@
+"""A forecast as findings: what is expected, on what ground, and what stands against it."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from nanodyno.analysis.account import Account, account_of
+from nanodyno.analysis.audit import audit, with_found_shape
+from nanodyno.analysis.curves import are_of_other_text
+from nanodyno.analysis.findings import Code, Finding, Number, Severity
+from nanodyno.analysis.forecast import Basis, Forecast, Loss, Question, forecast
+from nanodyno.analysis.forecast_plan import Pace, pace_of, pace_of_run
+from nanodyno.analysis.forecast_warnings import Sign
+from nanodyno.errors import NanodynoError
+from nanodyno.records.imported import Setting
+from nanodyno.records.store import Run
+
+CONCERNING = ("another-schedule", "loss-too-low", "perplexity-as-loss")
+"""Findings of an audit that a forecast's reader must know."""
+EVEN = 0.6
+"""A probability below this says that either may end lower."""
+ENDS: dict[Basis, Code] = {
+    "curve": "forecast-end",
+    "curve-without-schedule": "forecast-end",
+    "size": "forecast-by-size",
+    "ended": "forecast-ended",
+}
+SIGNS: dict[Sign, Code] = {
+    "diverging": "warning-diverging",
+    "plateau": "warning-plateau",
+    "spikes": "warning-spikes",
+    "parting": "warning-parting",
+    "repeating": "warning-repeating",
+    "not-finite": "warning-not-finite",
+    "uneven-evaluations": "warning-uneven-evaluations",
+}
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """Of one run or of two side by side."""
+
+    accounts: tuple[Account, ...]
+    forecasts: tuple[Forecast, ...]
+    findings: tuple[Finding, ...]
+
+
+def foretold(runs: Sequence[Run], question: Question) -> Foretold:
+    """Two at a place that was asked for are compared as if the schedule of each ended there."""
+    accounts = tuple(with_found_shape(account_of(run)) for run in runs)
+    paces = [pace_of_run(run, account) for run, account in zip(runs, accounts, strict=True)]
+    rough = len(runs) == 2 and bool(question.tokens or question.iterations or question.hours)
+    made: list[Forecast] = []
+    findings: list[Finding] = []
+    for account, pace in zip(accounts, paces, strict=True):
+        asked = stretched(account, question, pace) if rough else question
+        made.append(forecast(account, asked, pace))
+        planned = forecast(account, replace(question, changes={}), pace) if question.changes else None
+        findings += findings_of(made[-1], account, planned)
+    if len(made) == 2:
+        findings = [*lower_of(made[0], made[1], rough), *findings]
+    return Foretold(accounts, tuple(made), tuple(findings))
+
+
+def findings_of(made: Forecast, account: Account, as_planned: Forecast | None = None) -> tuple[Finding, ...]:
+    """as_planned is the forecast without the changes that were asked about."""
+    parts = (_ends(made), _changed(made, as_planned), _target(made), _time(made), _ground(made), _signs(made))
+    found = [finding for part in parts for finding in part]
+    return (*found, *(each for each in audit(account) if each.code in CONCERNING))
+
+
+def _ends(made: Forecast) -> Iterator[Finding]:
+    numbers: dict[str, Number] = _loss(made.final) | {
+        "iterations": made.iterations,
+        "tokens": made.tokens,
+        "iterations_done": made.iterations_done,
+    }
+    yield _of(made, ENDS[made.basis], "fact", **numbers)
+
+
+def _changed(made: Forecast, as_planned: Forecast | None) -> Iterator[Finding]:
+    if as_planned is not None:
+        yield _of(
+            made, "forecast-changed", "fact",
+            losses=[as_planned.final.median, made.final.median],
+            difference=made.final.median - as_planned.final.median, iterations=as_planned.iterations,
+        )  # fmt: skip
+
+
+def _target(made: Forecast) -> Iterator[Finding]:
+    reached = made.reached
+    if reached is None:
+        return
+    if reached.known_floor is not None and reached.loss < reached.known_floor:
+        yield _of(made, "target-beyond-laws", "caution", target=reached.loss, floor=reached.known_floor)
+    if reached.iterations is None:
+        yield _of(
+            made, "target-not-reached", "fact",
+            target=reached.loss, loss=made.final.median, iterations=made.iterations,
+        )  # fmt: skip
+        return
+    per_iter = made.tokens / made.iterations if made.tokens is not None else None
+    yield _of(
+        made, "target-reached" if reached.likely_iterations else "target-reached-perhaps", "fact",
+        target=reached.loss, iterations=reached.iterations,
+        tokens=None if per_iter is None else reached.iterations * per_iter,
+        seconds=_seconds(made, reached.iterations), likely_iterations=reached.likely_iterations,
+    )  # fmt: skip
+
+
+def _time(made: Forecast) -> Iterator[Finding]:
+    if made.seconds and made.pace is not None:
+        whole = made.pace.eval_seconds is not None and bool(made.pace.eval_interval)
+        yield _of(
+            made, "forecast-time" if whole else "forecast-time-training-only", "fact",
+            seconds=made.seconds, iterations=made.iterations, per_iteration=made.pace.seconds_per_iteration,
+        )  # fmt: skip
+
+
+def _ground(made: Forecast) -> Iterator[Finding]:
+    """What the answer rests on, where that is less than a curve with its schedule."""
+    if made.basis == "size" and made.size is not None:
+        yield _of(made, "forecast-few-points", "caution", points=made.points, data=made.size.data)
+    if made.basis == "curve-without-schedule":
+        yield _of(made, "forecast-schedule-unknown", "caution")
+    if made.of_train:
+        yield _of(made, "forecast-of-train-loss", "caution")
+    plan = made.plan
+    if plan is not None and made.iterations > plan.lr_decay_iters and plan.decay_lr and made.basis != "ended":
+        yield _of(
+            made, "forecast-beyond-schedule", "caution",
+            lr_decay_iters=plan.lr_decay_iters, min_lr=plan.min_lr, iterations=made.iterations,
+        )  # fmt: skip
+    if made.prediction is not None and made.prediction.spikes:
+        yield _of(made, "forecast-spikes-left-out", "fact", count=made.prediction.spikes)
+
+
+def _signs(made: Forecast) -> Iterator[Finding]:
+    for each in made.warned:
+        yield _of(made, SIGNS[each.sign], "caution", **each.numbers)
+
+
+def lower_of(one: Forecast, other: Forecast, rough: bool = False) -> tuple[Finding, ...]:
+    """Which of two ends lower, with the probability; rough where they are of different sizes."""
+    spread = math.hypot(one.final.spread, other.final.spread)
+    apart = other.final.median - one.final.median
+    chance = 0.5 * math.erfc(-apart / (spread * math.sqrt(2))) if spread > 0 else float(apart > 0)
+    first, second = (one, other) if chance >= 0.5 else (other, one)
+    chance = max(chance, 1 - chance)
+    numbers: dict[str, Number] = {
+        "probability": chance,
+        "losses": [first.final.median, second.final.median],
+        "lows": [first.final.low, second.final.low],
+        "highs": [first.final.high, second.final.high],
+        "iterations": [first.iterations, second.iterations],
+    }
+    names = (first.name, second.name)
+    found = [Finding("ends-lower" if chance >= EVEN else "ends-alike", "fact", names, numbers)]
+    if rough or "size" in (one.basis, other.basis):
+        found.append(Finding("ends-rough", "caution", names))
+    return tuple(found)
+
+
+def ends_of(accounts: Sequence[Account]) -> tuple[Finding, ...]:
+    """For a comparison of two runs that are not both at their end; nothing where one cannot be foretold."""
+    if len(accounts) != 2:
+        return ()
+    made: list[Forecast] = []
+    for account in accounts:
+        try:
+            made.append(forecast(account, Question(), pace_of(account)))
+        except NanodynoError:
+            return ()
+    settled = [each.basis in ("curve", "ended") for each in made]
+    if not all(settled) or all(each.basis == "ended" for each in made):
+        return ()
+    one, other = accounts
+    named_alike = one.settings.get("dataset") == other.settings.get("dataset")
+    return lower_of(made[0], made[1]) if named_alike and not are_of_other_text(one, other) else ()
+
+
+def stretched(account: Account, question: Question, pace: Pace | None) -> Question:
+    """The same question with a schedule that ends there: sizes are compared at their best."""
+    made = forecast(account, question, pace)
+    changes: dict[str, Setting] = {"max_iters": made.iterations, "lr_decay_iters": made.iterations}
+    ahead = made.iterations > made.iterations_done
+    return Question(
+        iterations=made.iterations,
+        changes=changes | dict(question.changes) if ahead and made.plan is not None else question.changes,
+    )
+
+
+def _seconds(made: Forecast, iterations: int) -> float | None:
+    if made.pace is None:
+        return None
+    return max(0, iterations - made.iterations_done) * made.pace.seconds_per_iteration
+
+
+def _loss(loss: Loss) -> dict[str, Number]:
+    numbers: dict[str, Number] = {"loss": loss.median, "low": loss.low, "high": loss.high}
+    for name, value in (("", loss.median), ("_low", loss.low), ("_high", loss.high)):
+        numbers[f"perplexity{name}"] = math.exp(min(value, 50.0))
+    return numbers
+
+
+def _of(made: Forecast, code: Code, severity: Severity, **numbers: Number) -> Finding:
+    return Finding(code, severity, (made.name,), numbers)

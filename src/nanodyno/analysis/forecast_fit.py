@@ -1,0 +1,204 @@
+"""One run's curve extrapolated: a regression on the law, with a prior on its shape and none on its level.
+
+The exponent is tried on a grid; level, slope and drop are linear given it, so that their posterior is exact.
+What the law does not know wanders: a random walk beside it, in proportion to the run's own slope, through
+which the newest losses count most.
+"""
+
+import json
+import math
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+
+from nanodyno.analysis.forecast_law import Array, Schedule, Shape, annealed, elapsed
+from nanodyno.analysis.forecast_points import Curve, Points, points_of
+
+EXPONENTS: Array = 0.15 * np.arange(-20.0, 21.0, dtype=np.float64)
+"""In standard deviations of the prior."""
+LOWEST_EXPONENT = 0.05
+SMALLEST_SLOPE = 0.2
+"""Of what is expected at this place, for the walk beside the law."""
+FEW_POINTS = 6
+"""A spread from so many points is trusted half as far, in variance, as one from many."""
+YOUNG = 2000.0
+"""Updates at which the variance is doubled: curves so young were not learned from."""
+FLAT = 1e-8
+"""The weight of a prior that says nothing."""
+Z80 = 1.2816
+"""Half of an 80% interval in standard deviations."""
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What other curves say about the shape of this one."""
+
+    exponent: float
+    exponent_spread: float
+    drop: float
+    """What lowering the rate to nothing brings, in nats."""
+    drop_spread: float
+    """As a share of it."""
+    shape: Shape
+    slope_scale: float
+    """Nats per e-fold of updates at s updates are expected to be this times s^-exponent, within its size."""
+    wander: float
+    """The walk beside the law, as a share of the slope."""
+    anneal_wander: float
+    width: float
+    """By which spreads are multiplied, so that 80% intervals hold four fifths of the curves learned from."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Normal around a median at each of some places ahead."""
+
+    updates: Array
+    median: Array
+    spread: Array
+    """Standard deviation, run noise included."""
+    exponent: float
+    slope: float
+    """Nats by which the loss falls per e-fold of updates, at the last point and a steady rate."""
+    noise: float
+    spikes: int
+
+    @property
+    def low(self) -> Array:
+        return self.median - Z80 * self.spread
+
+    @property
+    def high(self) -> Array:
+        return self.median + Z80 * self.spread
+
+
+@cache
+def shipped_prior() -> Prior:
+    text = files("nanodyno.analysis").joinpath("forecast_prior.json").read_text(encoding="utf-8")
+    return prior_from(json.loads(text)["prior"])
+
+
+def prior_from(numbers: dict[str, float]) -> Prior:
+    rest = dict(numbers)
+    shape = Shape(**{key: rest.pop(key) for key in ("pace", "reach", "quickening", "fading")})
+    return Prior(shape=shape, **rest)
+
+
+def predict(curve: Curve, schedule: Schedule, at: Array, prior: Prior) -> Prediction | None:
+    """The loss at places after the curve's last; None with too few points for one."""
+    points = points_of(curve, schedule)
+    return None if points is None else _predict(points, schedule, at, prior)
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """Everything of a fit that does not depend on the size of the walk."""
+
+    points: Points
+    rows: Array
+    s: Array
+    fallen: Array
+    centre: Array
+    weight: Array
+    level: float
+    """Taken off the losses, so that the flat prior on the level stays out of the way."""
+
+    @property
+    def count(self) -> int:
+        return len(self.points.updates)
+
+    @property
+    def losses(self) -> Array:
+        return self.points.losses - self.level
+
+
+@dataclass(frozen=True)
+class _Posterior:
+    """By exponent: how likely it is, and level, slope, drop and distance of train losses given it."""
+
+    chance: Array
+    found: Array
+    covariance: Array
+    walk: Array
+    inverse: Array
+    """Of the Cholesky factor of what the points scatter by."""
+
+    @property
+    def slope(self) -> float:
+        return float(self.chance @ self.found[:, 1])
+
+
+def _predict(points: Points, schedule: Schedule, at: Array, prior: Prior) -> Prediction:
+    places = np.concatenate([points.updates, at])
+    s, fallen = elapsed(schedule, places), annealed(schedule, places, prior.shape)
+    now = float(s[len(points.updates) - 1])
+    expected = prior.slope_scale * now**-prior.exponent
+    exponents = np.maximum(prior.exponent + prior.exponent_spread * EXPONENTS, LOWEST_EXPONENT)
+    setting = _Setting(
+        points,
+        _rows(points, s / now, fallen, exponents),
+        s,
+        fallen,
+        np.array([0.0, expected, prior.drop, 0.0]),
+        np.array([FLAT, expected**-2, (prior.drop_spread * prior.drop) ** -2, FLAT]),
+        float(points.losses.mean()),
+    )
+    first = _posterior(setting, _walk(s, fallen, now, expected, prior))
+    slope = max(first.slope, SMALLEST_SLOPE * expected)  # the walk is as large as the slope turns out to be
+    posterior = _posterior(setting, _walk(s, fallen, now, slope, prior))
+    median, variance = _ahead(setting, posterior)
+    width = prior.width * math.sqrt((1 + FEW_POINTS / setting.count) * (1 + YOUNG / now))
+    return Prediction(
+        at, median, width * np.sqrt(variance), float(posterior.chance @ exponents), posterior.slope,
+        points.noise, points.spikes,
+    )  # fmt: skip
+
+
+def _posterior(setting: _Setting, walk: Array) -> _Posterior:
+    n, weight, centre = setting.count, setting.weight, setting.centre
+    scatter: Array = walk[:n, :n] + np.diag(setting.points.variances)
+    inverse = np.linalg.inv(np.linalg.cholesky(scatter)).astype(np.float64)
+    rows, losses = inverse @ setting.rows[:, :n], inverse @ setting.losses
+    precision: Array = np.einsum("aij,aik->ajk", rows, rows) + np.diag(weight)
+    covariance = np.linalg.inv(precision).astype(np.float64)
+    pull: Array = np.einsum("aij,i->aj", rows, losses) + weight * centre
+    found: Array = np.einsum("ajk,ak->aj", covariance, pull)
+    off: Array = losses - np.einsum("aij,aj->ai", rows, found)
+    evidence = -0.5 * ((off**2).sum(1) + ((found - centre) ** 2 * weight).sum(1) + EXPONENTS**2)
+    evidence = evidence - 0.5 * np.linalg.slogdet(precision)[1]
+    chance: Array = np.exp(evidence - evidence.max())
+    return _Posterior(chance / chance.sum(), found, covariance, walk, inverse)
+
+
+def _ahead(setting: _Setting, posterior: _Posterior) -> tuple[Array, Array]:
+    """Median and variance at the places ahead, over all exponents; the walk goes on from where it stands."""
+    n, rows, walk, found = setting.count, setting.rows, posterior.walk, posterior.found
+    carried = posterior.inverse.T @ (posterior.inverse @ walk[:n, n:])
+    rest: Array = setting.losses - np.einsum("aij,aj->ai", rows[:, :n], found)
+    medians: Array = setting.level + np.einsum("amj,aj->am", rows[:, n:], found) + rest @ carried
+    change: Array = rows[:, n:] - np.einsum("im,aij->amj", carried, rows[:, :n])
+    own = np.maximum(np.diag(walk)[n:] - (carried * walk[:n, n:]).sum(0), 0.0)
+    of_law: Array = np.einsum("amj,ajk,amk->am", change, posterior.covariance, change)
+    median = posterior.chance @ medians
+    within = of_law + own + setting.points.noise**2
+    return median, posterior.chance @ (within + (medians - median) ** 2)
+
+
+def _rows(points: Points, ratio: Array, fallen: Array, exponents: Array) -> Array:
+    """By exponent and place: what level, slope, drop and the distance of train losses are multiplied by."""
+    rows = np.zeros((len(exponents), len(ratio), 4))
+    rows[:, :, 0] = 1.0
+    rows[:, :, 1] = ratio ** -exponents[:, None] / exponents[:, None]
+    rows[:, :, 2] = -fallen
+    rows[:, : len(points.is_train), 3] = points.is_train
+    return rows
+
+
+def _walk(s: Array, fallen: Array, now: float, slope: float, prior: Prior) -> Array:
+    """Covariance of the walk from the first point on, between all places."""
+    steps = (prior.wander * slope) ** 2 * np.abs(np.diff(now / s))
+    steps = steps + prior.anneal_wander**2 * np.abs(np.diff(fallen))
+    so_far = np.concatenate([[0.0], np.cumsum(steps)])
+    return np.minimum(so_far[:, None], so_far[None, :])

@@ -1,0 +1,164 @@
+"""What is ahead of a run: its learning rates, as they were and are planned, and the time they take."""
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+
+import numpy as np
+
+from nanodyno.analysis.account import Account
+from nanodyno.analysis.eta import evaluation_seconds
+from nanodyno.analysis.forecast_law import Array, Schedule
+from nanodyno.analysis.forecast_points import Curve
+from nanodyno.errors import NanodynoError
+from nanodyno.records.imported import Setting
+from nanodyno.records.store import Run
+from nanodyno.records.types import SaveRecord
+from nanodyno.schedule import learning_rate_at
+
+MOST_UPDATES = 10_000_000
+SCHEDULES = ("cosine", "linear", "constant", "wsd")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The settings of a schedule; all that is asked of a config here."""
+
+    learning_rate: float
+    min_lr: float
+    warmup_iters: int
+    lr_decay_iters: int
+    max_iters: int
+    decay_lr: bool = True
+    schedule: str = "cosine"
+    wsd_decay_fraction: float = 0.2
+
+
+KEYS = tuple(each.name for each in fields(Plan))
+
+
+def plan_of(account: Account, changes: Mapping[str, Setting] | None = None) -> Plan | None:
+    """As the run's settings have it, with changes from here on; None where they do not tell a schedule.
+
+    A log may leave out what nanoGPT derives or defaults by rule: min_lr is a tenth of the peak there, and the
+    decay ends with the run. Whether the rate falls at all must be told, or be seen in logged rates.
+    """
+    told = {key: value for key, value in account.settings.items() if key in KEYS}
+    told |= _checked(changes or {})
+    if not account.foreign:
+        return _made(told)
+    falls = "lr_decay_iters" in told or "schedule" in told or told.get("decay_lr") is False
+    if "learning_rate" not in told or "max_iters" not in told or not falls:
+        return None
+    told.setdefault("warmup_iters", 0)
+    told.setdefault("min_lr", float(told["learning_rate"] or 0) / 10)
+    told.setdefault("lr_decay_iters", told["max_iters"])
+    return _made(told)
+
+
+def _checked(changes: Mapping[str, Setting]) -> dict[str, Setting]:
+    for key, value in changes.items():
+        if key not in KEYS:
+            raise NanodynoError(
+                f"--set {key}: a forecast changes the schedule only", f"one of {', '.join(KEYS)}"
+            )
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        fits = {"schedule": value in SCHEDULES, "decay_lr": isinstance(value, bool)}.get(
+            key, number and math.isfinite(float(value or 0)) and float(value or 0) >= 0
+        )
+        if not fits:
+            raise NanodynoError(f"--set {key}={value} cannot be", "for example --set lr_decay_iters=20000")
+    return dict(changes)
+
+
+def _made(told: Mapping[str, Setting]) -> Plan:
+    whole = ("warmup_iters", "lr_decay_iters", "max_iters")
+    values = {key: int(value) if key in whole else value for key, value in told.items()}  # pyright: ignore[reportArgumentType]
+    plan = Plan(**values)  # pyright: ignore[reportArgumentType]
+    if not 0 < plan.max_iters <= MOST_UPDATES:
+        raise NanodynoError(f"{plan.max_iters:,} iterations are more than a forecast reaches")
+    return (
+        plan
+        if plan.lr_decay_iters > plan.warmup_iters
+        else replace(plan, lr_decay_iters=plan.warmup_iters + 1)
+    )
+
+
+def schedule_of(account: Account, plan: Plan, updates: int, before: Plan | None = None) -> Schedule:
+    """The rates that were recorded, or were planned before, and from here on those of the plan."""
+    planned = _planned(plan, max(updates, 1)).copy()
+    if before is not None:
+        done = min(account.iterations, updates)
+        planned[:done] = _planned(before, max(updates, 1))[:done]
+    logged = [each for each in _logged_rates(account) if each[0] < updates]
+    if logged:
+        first, last = logged[0][0], logged[-1][0]
+        places, rates = zip(*logged, strict=True)
+        planned[first : last + 1] = np.interp(np.arange(first, last + 1), places, rates)
+    return Schedule(planned)
+
+
+@lru_cache(maxsize=4)
+def _planned(plan: Plan, updates: int) -> Array:
+    return np.array([learning_rate_at(plan, iteration) for iteration in range(updates)])
+
+
+def logged_schedule(account: Account, updates: int) -> Schedule | None:
+    """As it was, of a run that is over; before the first rate that was logged it climbs to that one."""
+    logged = _logged_rates(account)
+    if not logged:
+        return None
+    places, rates = zip(*logged, strict=True)
+    return Schedule(np.interp(np.arange(updates), [-1.0, *places], [0.0, *rates]))
+
+
+def _logged_rates(account: Account) -> list[tuple[int, float]]:
+    return [(step.iteration, step.learning_rate) for step in account.steps if step.learning_rate is not None]
+
+
+def curve_of(account: Account) -> Curve:
+    """Losses by the updates made before them; without evaluations, those of the training batches."""
+    trained = [(step.iteration, step.loss) for step in account.steps if step.loss is not None]
+    evals = [(each.iteration, each.val_loss) for each in account.evals]
+    if not evals:
+        return Curve(_column(trained, 0), _column(trained, 1))
+    return Curve(*(_column(evals, 0), _column(evals, 1), _column(trained, 0), _column(trained, 1)))
+
+
+def _column(rows: list[tuple[int, float]], place: int) -> Array:
+    return np.array([row[place] for row in rows], dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What an iteration takes, and an evaluation with the save after it every so many."""
+
+    iteration_seconds: float
+    eval_seconds: float | None
+    """None where no record tells; then times are of training alone."""
+    eval_interval: int | None
+
+    @property
+    def seconds_per_iteration(self) -> float:
+        if self.eval_seconds is None or not self.eval_interval:
+            return self.iteration_seconds
+        return self.iteration_seconds + self.eval_seconds / self.eval_interval
+
+
+def pace_of(account: Account, eval_seconds: float | None = None) -> Pace | None:
+    """By the run's own times; a log's evaluations are in the time of the iteration they follow."""
+    seconds, interval = account.iteration_seconds, account.settings.get("eval_interval")
+    if seconds is None:
+        return None
+    if eval_seconds is None and account.foreign:
+        odd = [step.seconds for step in account.steps if step.seconds and not step.steady and step.iteration]
+        extra = [each - seconds.estimate for each in odd if each > seconds.estimate]
+        eval_seconds = statistics.median(extra) if extra else None
+    return Pace(seconds.estimate, eval_seconds, int(interval) if isinstance(interval, int | float) else None)
+
+
+def pace_of_run(run: Run, account: Account) -> Pace | None:
+    saves = [entry.save_seconds for entry in run.history if isinstance(entry, SaveRecord)]
+    return pace_of(account, evaluation_seconds([entry.eval_seconds for entry in run.own_evals], saves))

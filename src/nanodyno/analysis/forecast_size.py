@@ -1,0 +1,69 @@
+"""What a model's size, data and tokens alone say about its loss: for runs that have shown too little.
+
+The shape is Chinchilla's, L = E + A / N^a + B / D^b, with Besiroglu et al.'s numbers; the level is set by one
+public run (llm.c's GPT-2 124M on FineWeb, 3.2722 after 10.26B tokens). So it is rough, and says so by width.
+"""
+
+import math
+from dataclasses import dataclass
+
+from nanodyno.analysis.account import GPT2_VOCABULARY, Account
+from nanodyno.analysis.audit import LAW_A, LAW_ALPHA, LAW_B, LAW_BETA, LAW_E
+
+ANCHOR_PARAMETERS, ANCHOR_TOKENS, ANCHOR_LOSS = 124_475_904, 19_560 * 524_288, 3.2722
+EDU = -0.155
+"""FineWeb-Edu against FineWeb: OpenAI's GPT-2 124M scores 0.133 less on it, and third-party runs of 20B and
+30B tokens (2.998, 2.967) end 0.176 and 0.158 below this law."""
+SPREAD = 0.08
+"""Of runs on known data: learning rate, optimiser, batch."""
+EDU_SPREAD = 0.03
+OTHER_DATA_SPREAD = 0.3
+SIZE_SPREAD, TOKENS_SPREAD = 0.05, 0.03
+"""For each e-fold away from the anchor."""
+
+
+@dataclass(frozen=True)
+class SizeLaw:
+    median: float
+    spread: float
+    data: str
+    """fineweb, fineweb-edu or other."""
+
+    @property
+    def floor(self) -> float:
+        """Two spreads below: what no run of this size, tokenizer and tokens is known to reach."""
+        return self.median - 2 * self.spread
+
+
+def law_loss(parameters: float, tokens: float) -> float:
+    """On FineWeb, with GPT-2's tokenizer and a rate that ends low."""
+    level = ANCHOR_LOSS - _law(ANCHOR_PARAMETERS, ANCHOR_TOKENS)
+    return level + _law(parameters, tokens)
+
+
+def size_law(account: Account, tokens: float) -> SizeLaw | None:
+    """None where the size is not known, or the tokenizer is not GPT-2's: its losses lie on another level."""
+    parameters = account.parameters or account.told_parameters
+    if parameters is None or tokens <= 0 or account.data_vocab_size not in (None, GPT2_VOCABULARY):
+        return None
+    data = _data(account)
+    spreads = [
+        SPREAD,
+        SIZE_SPREAD * math.log(parameters / ANCHOR_PARAMETERS),
+        TOKENS_SPREAD * math.log(tokens / ANCHOR_TOKENS),
+        {"fineweb": 0.0, "fineweb-edu": EDU_SPREAD}.get(data, OTHER_DATA_SPREAD),
+    ]
+    level = EDU if data == "fineweb-edu" else 0.0
+    return SizeLaw(law_loss(parameters, tokens) + level, math.hypot(*spreads), data)
+
+
+def _law(parameters: float, tokens: float) -> float:
+    return LAW_E + LAW_A / parameters**LAW_ALPHA + LAW_B / tokens**LAW_BETA
+
+
+def _data(account: Account) -> str:
+    """By the dataset's name, which is all there is."""
+    name = str(account.settings.get("dataset", "")).lower().rsplit("/", maxsplit=1)[-1]
+    if "edu" in name:
+        return "fineweb-edu"
+    return "fineweb" if "fineweb" in name or name.startswith("fw") else "other"

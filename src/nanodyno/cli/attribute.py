@@ -1,0 +1,172 @@
+"""`nanodyno attribute`: which change between two configs did what, by measuring the corners between them."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from nanodyno.cli.options import (
+    INTERRUPTED,
+    Json,
+    Lang,
+    bytes_of,
+    console_for,
+    language_of,
+    print_page,
+    seconds_of,
+)
+from nanodyno.cli.pairs import pair_of
+from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
+from nanodyno.errors import NanodynoError
+
+if TYPE_CHECKING:
+    from nanodyno.analysis.attribution import Attribution
+    from nanodyno.experiments.attribute import Inquiry
+    from nanodyno.experiments.tune import Bench
+    from nanodyno.report.language import Language
+    from nanodyno.report.page import Page
+
+FEWEST_STEPS = 500
+_OF = "A recipe, a TOML file, a nanoGPT config or a run, with settings of its own after commas"
+
+
+def attribute(  # noqa: PLR0913 - one parameter per option
+    context: typer.Context,
+    before: Annotated[str, typer.Argument(metavar="BEFORE[,key=value...]", help=f"{_OF}.")],
+    after: Annotated[str, typer.Argument(metavar="AFTER[,key=value...]", help=f"{_OF}.")],
+    metric: Annotated[
+        Literal["tokens_per_second", "flops_per_second", "val_loss"],
+        typer.Option(help="What to attribute. The first two come of the same measurements; a loss trains."),
+    ] = "tokens_per_second",
+    precision: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0005, max=0.5, help="Half-width to which every part is wanted: 0.02 (2%), or 0.02 nats."
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="At most (default: 15m; for a loss 2h). The same command goes on."),
+    ] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY,KEY", help="Changes that are to be one. May be given several times."),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY", help="A change that is left out: as in BEFORE. May be repeated."),
+    ] = None,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="Emulate a smaller card, 12GB (of 2^30 bytes) or 11.2GiB, context included."
+        ),
+    ] = None,
+    make_fit: Annotated[
+        bool, typer.Option("--make-fit", help="Measure all corners with the switch that makes them fit.")
+    ] = False,
+    equal: Annotated[
+        Literal["tokens", "time"], typer.Option(help="Of trainings: what all corners have in common.")
+    ] = "tokens",
+    steps: Annotated[
+        int, typer.Option(min=1, help="Of trainings: iterations that each corner has at least.")
+    ] = FEWEST_STEPS,
+    again: Annotated[
+        bool, typer.Option("--again", help="Measure anew what is remembered of an earlier command.")
+    ] = False,
+    html: Html = None,
+    opened: Open = False,
+    form: Format = None,
+    out: Out = None,
+    lang: Lang = None,
+    json: Json = False,
+) -> None:
+    """Measure which change between two configs did what, with intervals and with the mechanism.
+
+    nanodyno attribute gpt2-384 gpt2-768 --html report.html --open
+
+    nanodyno attribute train2 train1 --metric flops_per_second
+
+    nanodyno attribute gpt2-768 gpt2-768,batch_size=16,compile=False --kernels=autograd --memory-limit 12GB
+
+    nanodyno attribute demo demo,n_embd=256,learning_rate=1e-3 --metric val_loss --device=cpu
+
+    Settings that differ are changed one by one in every combination; those that cannot move the metric are
+    told and not measured. --key=value after the two goes for both.
+
+    Ctrl-C shows what is known by then; the same command goes on with it.
+    """
+    from nanodyno.experiments.attribute import Inquiry
+
+    wanted = Wanted(html, opened, form, out, lang, json)
+    pair = pair_of(before, after, context.args)
+    seconds = None if budget is None else seconds_of(budget)
+    if budget is not None and seconds is None:
+        raise NanodynoError("a measurement without an end", "give --budget a time, such as 10m")
+    inquiry = Inquiry(
+        before=pair.before,
+        after=pair.after,
+        names=pair.names,
+        metric=metric,
+        precision=precision,
+        budget_seconds=seconds,
+        memory_limit_bytes=None if memory_limit is None else bytes_of(memory_limit, "--memory-limit"),
+        groups=tuple(tuple(each.split(",")) for each in group or ()),
+        ignored=tuple(key for each in ignore or () for key in each.split(",")),
+        make_fit=make_fit,
+        again=again,
+        equal=equal,
+        steps=steps,
+        elsewhere=pair.elsewhere,
+        untold=pair.untold,
+        logs_only=pair.logs_only,
+    )
+    language = language_of(lang, json)
+    found = attributed(inquiry, json, language)
+    if json:
+        _print_document(found)
+    elif not wanted.takes_stdout:
+        _show(found, language)
+    deliver(wanted, lambda language: _report(found, language))
+    if found.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    if not found.look.made:
+        raise typer.Exit(1)
+
+
+def attributed(inquiry: "Inquiry", json: bool, language: "Language") -> "Attribution":
+    """Measures with a display."""
+    from nanodyno.experiments.attribute import attribute as measure
+    from nanodyno.report.attributing import make_attribute_display
+
+    console = console_for(json or not sys.stdout.isatty())
+    display = make_attribute_display(console, inquiry.seconds, language)
+    try:
+        return measure(inquiry, display, bench())
+    finally:
+        display.close()
+
+
+def bench() -> "Bench | None":
+    """With what to measure: this machine."""
+    return None
+
+
+def _print_document(found: "Attribution") -> None:
+    from nanodyno.report.attribute_document import attribution_document
+    from nanodyno.report.document import to_json
+
+    typer.echo(to_json(attribution_document(found)))
+
+
+def _show(found: "Attribution", language: "Language") -> None:
+    from nanodyno.report.attribute import attribution_page
+
+    console = console_for(json=False)
+    print_page(attribution_page(found, console.width, language), console, language)
+
+
+def _report(found: "Attribution", language: "Language") -> "Page":
+    from nanodyno.report.pages.attribute import attribution_report
+
+    return attribution_report(found, language)

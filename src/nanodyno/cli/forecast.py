@@ -1,0 +1,94 @@
+"""`nanodyno forecast`: where a run will end, when, and what it takes to reach a loss."""
+
+from typing import Annotated
+
+import typer
+
+from nanodyno.cli.importing import settings_of
+from nanodyno.cli.options import (
+    RUNS_FOLDER,
+    Json,
+    Lang,
+    console_for,
+    count_of,
+    language_of,
+    print_page,
+)
+from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
+from nanodyno.errors import NanodynoError
+
+MOST_HOURS = 1e6
+
+
+def forecast(  # noqa: PLR0913 - one parameter per option
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN [RUN]", help="A name under runs/, or the path of a run folder."),
+    ],
+    tokens: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help="Where it stands after so many: 10B, 300M.")
+    ] = None,
+    iters: Annotated[
+        int | None, typer.Option(metavar="NUMBER", min=1, help="Where it stands at this iteration.")
+    ] = None,
+    hours: Annotated[
+        float | None,
+        typer.Option(metavar="HOURS", min=0.0, max=MOST_HOURS, help="Where it stands in so many from now."),
+    ] = None,
+    until_loss: Annotated[
+        float | None, typer.Option(metavar="LOSS", min=0.0, help="When it reaches this loss, if it does.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Another schedule from here on: lr_decay_iters, min_lr, ..."
+        ),
+    ] = None,
+    html: Html = None,
+    opened: Open = False,
+    form: Format = None,
+    out: Out = None,
+    lang: Lang = None,
+    json: Json = False,
+) -> None:
+    """Forecast where a run ends: its loss with an 80% interval, when, and whether it reaches a target.
+
+    nanodyno forecast gpt2-768-1
+
+    nanodyno forecast gpt2-768-1 --until-loss 3.3
+
+    nanodyno forecast gpt2-768-1 --tokens 10B --set lr_decay_iters=19073
+
+    nanodyno forecast small large --hours 12 --html report.html --open
+
+    The curve so far is extrapolated under the rest of the learning-rate schedule. A run that has shown too
+    little gets a rough answer from its size, data and tokens, and is told so.
+    """
+    from nanodyno.analysis.forecast import Question
+    from nanodyno.analysis.forecast_findings import foretold
+    from nanodyno.records.store import find_run, read_run
+    from nanodyno.report.document import to_json
+    from nanodyno.report.forecast import forecast_document, forecast_page
+    from nanodyno.report.pages.forecast import forecast_report
+
+    wanted = Wanted(html, opened, form, out, lang, json)
+    _refuse_contradictions(runs, {"--tokens": tokens, "--iters": iters, "--hours": hours})
+    number = None if tokens is None else float(count_of(tokens, "--tokens"))
+    question = Question(number, iters, hours, until_loss, settings_of(set_ or []))
+    made = foretold([read_run(find_run(run, RUNS_FOLDER)) for run in runs], question)
+    if json:
+        typer.echo(to_json(forecast_document(made)))
+    elif not wanted.takes_stdout:
+        console, language = console_for(json), language_of(lang)
+        print_page(forecast_page(made, console.width, language), console, language)
+    deliver(wanted, lambda language: forecast_report(made, language))
+
+
+def _refuse_contradictions(runs: list[str], places: dict[str, object]) -> None:
+    if len(runs) > 2:
+        raise NanodynoError("a forecast is of one run, or of two side by side", "name two at most")
+    told = [option for option, value in places.items() if value is not None]
+    if len(told) > 1:
+        raise NanodynoError(f"{' and '.join(told)} each say how far", "give one of them")
+    if places["--hours"] == 0:
+        raise NanodynoError("--hours=0 is no time to train in", "for example 48, or 0.5")

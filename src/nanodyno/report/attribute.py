@@ -1,0 +1,148 @@
+"""An attribution as a page for people."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from nanodyno.analysis.attribution import Attribution
+from nanodyno.analysis.attribution_findings import attribution_findings
+from nanodyno.analysis.findings import Finding, Severity
+from nanodyno.report import quantities
+from nanodyno.report.attribute_picture import waterfall, waterfall_figure
+from nanodyno.report.attribute_tables import corners_table, factor_words, judged, parts_table, size_words
+from nanodyno.report.attribute_words import words
+from nanodyno.report.behind import numbers_table
+from nanodyno.report.language import ENGLISH, Language, message
+from nanodyno.report.page import Part, Points, Section, Table, to_terminal
+from nanodyno.report.prose import Prose
+
+TITLED = {
+    "tokens_per_second": message("tokens per second"),
+    "flops_per_second": message("rate of work, exact causal"),
+    "val_loss": message("val loss"),
+}
+METRICS = {
+    "tokens_per_second": message("throughput"),
+    "flops_per_second": message("rate of work"),
+    "val_loss": message("val loss"),
+}
+TOLD_BY_TABLES = frozenset({"part", "part-tied", "part-not-shown", "part-once"})
+TITLES: tuple[tuple[str, tuple[Severity, ...]], ...] = (
+    (message("what was found"), ("fact",)),
+    (message("what to keep in mind"), ("wrong", "caution")),
+    (message("what to do next"), ("next",)),
+)
+
+
+def attribution_page(found: Attribution, width: int, language: Language = ENGLISH) -> RenderableType:
+    pieces: list[RenderableType] = [
+        Prose(title_words(found, language), style="bold"),
+        Text(),
+        corners_table(found, width, language),
+    ]
+    if found.interrupted:
+        pieces += [Text(), Prose(stopped_words(language), style="yellow")]
+    if found.look.effects.parts:
+        pieces += [Text(), parts_table(found, language), Text(), waterfall(found, width, language)]
+    sections = attribution_sections(attribution_findings(found), language)
+    told = [Prose(each, style="dim") for each in remarks(found, language)]
+    return Group(*pieces, Text(), to_terminal(sections), *([Text()] if told else []), *told)
+
+
+def stopped_words(language: Language) -> str:
+    return language.say("stopped: this is what was measured so far, and the same command goes on from here")
+
+
+def title_words(found: Attribution, language: Language = ENGLISH) -> str:
+    device, limit = found.machine.device_name, found.memory_limit_bytes
+    if limit is not None:
+        size = quantities.gib(limit, language)
+        device = language.say("{device} kept to {size}", device=device, size=size)
+    before, after = found.names
+    return language.say(
+        "{before} to {after} on {device}: {metric}",
+        before=before,
+        after=after,
+        device=device,
+        metric=language.say(TITLED[found.metric]),
+    )
+
+
+def attribution_sections(findings: Sequence[Finding], language: Language = ENGLISH) -> list[Section]:
+    """What stands in the tables is not said again."""
+    told = [each for each in findings if each.code not in TOLD_BY_TABLES]
+    by_title = ((title, [each for each in told if each.severity in kinds]) for title, kinds in TITLES)
+    return [Section(language.say(title), (points(each, language),)) for title, each in by_title if each]
+
+
+def points(findings: Sequence[Finding], language: Language) -> Points:
+    sentences = tuple(words(each, language) for each in findings)
+    return Points(sentences, tuple(numbers_table(each.numbers) for each in findings))
+
+
+def measured_apart(attributions: Sequence[Attribution], language: Language = ENGLISH) -> list[Section]:
+    """For the page of a comparison, of which these are attributions."""
+    work = next((each for each in attributions if each.metric == "flops_per_second"), None)
+    return [
+        _embedded(each, work if each.metric == "tokens_per_second" else None, language)
+        for each in attributions
+        if each is not work
+    ]
+
+
+def _embedded(found: Attribution, work: Attribution | None, language: Language) -> Section:
+    """Which device it was, a row a change, and what was found.
+
+    work: the same measurements as rates of work, where they differ from those of tokens.
+    """
+    told: list[Part] = [language.say("Measured apart: {title}.", title=title_words(found, language))]
+    if found.look.effects.parts:
+        shown = [found] if work is None else [found, work]
+        interval = language.say("interval")
+        heads = [title for each in shown for title in (language.say(METRICS[each.metric]), interval)]
+        rows = tuple(_rows(shown, language))
+        told += [
+            *(waterfall_figure(each, language) for each in shown),
+            Table((language.say("change"), *heads, ""), rows, figures_from=1),
+        ]
+    findings = [each for each in attribution_findings(found) if each.code not in TOLD_BY_TABLES]
+    return Section(language.say("which change did what"), (*told, points(findings, language)))
+
+
+def _rows(shown: Sequence[Attribution], language: Language) -> Iterator[tuple[str, ...]]:
+    for number, factor in enumerate(shown[0].design.factors):
+        cells: list[str] = []
+        for each in shown:
+            part = each.look.effects.parts[number]
+            cells += [size_words(each, part, language), judged(each, part, language)[0]]
+        call = judged(shown[0], shown[0].look.effects.parts[number], language)[1]
+        yield factor_words(factor, language), *cells, call
+
+
+def remarks(found: Attribution, language: Language = ENGLISH) -> Iterator[str]:
+    if len(found.look.kept) > 1:
+        yield language.say_plural(
+            "intervals are over {n} round, at {level} since they may be looked at more than once; those of "
+            "the parts hold together",
+            "intervals are over {n} rounds, at {level} since they may be looked at more than once; those of "
+            "the parts hold together",
+            len(found.look.kept),
+            level=quantities.share(found.look.level, ".3g", language),
+        )
+    if found.budget_seconds is not None:
+        yield _spent(found, found.budget_seconds, language)
+    yield from found.notes
+
+
+def _spent(found: Attribution, budget_seconds: float, language: Language) -> str:
+    spent, budget = (quantities.clock(each, language) for each in (found.spent_seconds, budget_seconds))
+    if not found.reused:
+        return language.say("measuring took {spent} of {budget}", spent=spent, budget=budget)
+    return language.say_plural(
+        "measuring took {spent} of {budget}, {n} visit of an earlier command among them",
+        "measuring took {spent} of {budget}, {n} visits of an earlier command among them",
+        found.reused,
+        spent=spent,
+        budget=budget,
+    )

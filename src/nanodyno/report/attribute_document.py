@@ -1,0 +1,69 @@
+"""An attribution as a document for programs."""
+
+import dataclasses
+
+from nanodyno.analysis.attribution import Attribution, Known
+from nanodyno.analysis.attribution_findings import attribution_findings
+from nanodyno.analysis.effects import Effect
+from nanodyno.analysis.shapley import Corner, along
+
+
+def attribution_document(found: Attribution) -> dict[str, object]:
+    """Under the names of the code, for programs. Effects are of logarithms, or of losses as they are."""
+    effects = found.look.effects
+    names = [factor.name for factor in found.design.factors]
+    return {
+        "runs": list(found.names),
+        "metric": found.metric,
+        "scale": "log" if found.on_logs else "nats",
+        "machine": found.machine.model_dump(mode="json"),
+        "memory_limit_bytes": found.memory_limit_bytes,
+        "changes": [
+            {"name": each.name, "before": dict(each.before), "after": dict(each.after)}
+            for each in found.design.factors
+        ],
+        "corners": [_corner_document(found, corner, known) for corner, known in found.corners.items()],
+        "difference": _effect_document(effects.total),
+        "parts": {name: _effect_document(each) for name, each in zip(names, effects.parts, strict=False)},
+        "screened": effects.screened,
+        "left_over": _effect_document(effects.left_over),
+        "steps": [
+            {"from": found.design.settings(corner), "change": names[factor], **(_effect_document(each) or {})}
+            for (corner, factor), each in effects.steps.items()
+        ],
+        "interactions": [
+            {"pairs": [[names[one], names[other]] for one, other in chain], **(_effect_document(each) or {})}
+            for chain, each in effects.pairs.items()
+        ],
+        "paths": [
+            [
+                {"change": names[factor], "effect": effects.steps[at, factor].interval.estimate}
+                for at, factor in zip(along(path), path, strict=False)
+            ]
+            for path in effects.paths()
+        ],
+        "level": found.look.level,
+        "rounds": len(found.look.kept),
+        "precise": found.look.finished,
+        "findings": [dataclasses.asdict(each) for each in attribution_findings(found)],
+        "spent_seconds": found.spent_seconds,
+        "budget_seconds": found.budget_seconds,
+        "interrupted": found.interrupted,
+        "notes": list(found.notes),
+    }
+
+
+def _effect_document(effect: Effect | None) -> dict[str, object] | None:
+    return None if effect is None else {**dataclasses.asdict(effect.interval), "verdict": effect.call}
+
+
+def _corner_document(found: Attribution, corner: Corner, known: Known) -> dict[str, object]:
+    summary = known.summary
+    return {
+        "settings": found.design.settings(corner),
+        "value": found.value(corner),
+        "missing": None if known.missing is None else dataclasses.asdict(known.missing),
+        "summary": None if summary is None else dataclasses.asdict(summary),
+        "memory": None if known.measured is None else known.measured.memory.model_dump(mode="json"),
+        "val_losses": list(known.losses),
+    }

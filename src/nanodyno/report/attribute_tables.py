@@ -1,0 +1,175 @@
+"""The tables of an attribution: a row a corner, a row a change."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.cells import cell_len
+from rich.table import Table
+
+from nanodyno.analysis.attribution import Attribution, Known, Reason
+from nanodyno.analysis.effects import Effect
+from nanodyno.analysis.factors import Factor
+from nanodyno.analysis.shapley import Corner, last_corner
+from nanodyno.analysis.verdict import Call
+from nanodyno.records.probe import MemoryRecord
+from nanodyno.report import quantities
+from nanodyno.report.attribute_numbers import change_words, interval_words, setting_words, turn_words
+from nanodyno.report.language import ENGLISH, Language, message
+from nanodyno.report.tune_words import spread_words
+
+UNKNOWN = "-"
+GAP = 2
+COLUMNS = {
+    message("tok/s"): 0,
+    "±": 1,
+    message("ms/micro-batch"): 5,
+    message("rate of work"): 2,
+    message("idle"): 4,
+    message("memory"): 3,
+}
+"""How much each is asked for, the least first."""
+LOSS_COLUMNS = (message("val loss"), message("seeds"))
+MISSING: dict[Reason, str] = {
+    "too-large": message("does not fit"),
+    "indivisible": message("no config"),
+    "failed": message("failed"),
+    "disturbed": message("disturbed"),
+    "no-time": message("not measured"),
+}
+CALLS: dict[Call, str] = {
+    "different": "",
+    "tied": message("nothing to speak of"),
+    "no difference shown": message("not shown"),
+}
+
+
+def corners_table(found: Attribution, width: int, language: Language = ENGLISH) -> Table:
+    """A row a corner, before first and after last; a column a setting."""
+    rows = {corner: _cells(found, corner, known, language) for corner, known in found.corners.items()}
+    heads = {
+        corner: [
+            _end(found, corner, language),
+            *(setting_words(value, language) for value in found.design.settings(corner).values()),
+        ]
+        for corner in rows
+    }
+    keys = ["", *found.design.settings(0)]
+    taken = (_width([key, *(cells[place] for cells in heads.values())]) for place, key in enumerate(keys))
+    titles: Sequence[str] = LOSS_COLUMNS
+    if found.metric != "val_loss":
+        titles = _that_fit(rows.values(), width - sum(taken), language)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
+    for key in keys:
+        table.add_column(key, justify="right" if key else "left", no_wrap=True)
+    for title in titles:
+        table.add_column(language.say(title), justify="right", no_wrap=True)
+    for corner, cells in rows.items():
+        missing = found.corners[corner].missing
+        told = [cells.get(title, "") for title in titles]
+        if missing is not None:
+            told = [language.say(MISSING[missing.reason])]
+        table.add_row(*heads[corner], *told)
+    return table
+
+
+def _that_fit(rows: Iterable[Mapping[str, str]], room: int, language: Language) -> list[str]:
+    """Those most asked for first; shown in the order that they have."""
+    rows = list(rows)
+    kept: list[str] = []
+    for title in sorted(COLUMNS, key=COLUMNS.__getitem__):
+        room -= _width([language.say(title), *(row.get(title, "") for row in rows)])
+        if room >= -GAP or not kept:
+            kept.append(title)
+    return [title for title in COLUMNS if title in kept]
+
+
+def _width(cells: Sequence[str]) -> int:
+    return max(map(cell_len, cells)) + GAP
+
+
+def _end(found: Attribution, corner: Corner, language: Language) -> str:
+    ends = {0: message("before"), last_corner(len(found.design.factors)): message("after")}
+    return language.say(ends[corner]) if corner in ends else ""
+
+
+def _cells(found: Attribution, corner: Corner, known: Known, language: Language) -> dict[str, str]:
+    if known.missing is not None:
+        return {}
+    return (
+        _loss_cells(found, corner, known, language)
+        if found.metric == "val_loss"
+        else _speed_cells(known, language)
+    )
+
+
+def _loss_cells(found: Attribution, corner: Corner, known: Known, language: Language) -> dict[str, str]:
+    value = found.value(corner)
+    return {
+        "val loss": UNKNOWN if value is None else language.number(value, ".4f"),
+        "seeds": language.number(len(known.losses)),
+    }
+
+
+def _speed_cells(known: Known, language: Language) -> dict[str, str]:
+    summary, measured = known.summary, known.measured
+    assert summary is not None
+    assert measured is not None
+    time = summary.time
+    return {
+        "tok/s": quantities.rate(summary.tokens_per_second.estimate, language),
+        "±": spread_words(summary.tokens_per_second, language),
+        "ms/micro-batch": language.number(summary.micro_step_seconds * 1000, ",.2f"),
+        "rate of work": quantities.flop_rate(summary.flops_per_second, language),
+        "idle": UNKNOWN if time is None else quantities.share(time.idle, ".0f", language),
+        "memory": _memory(measured.memory, language),
+    }
+
+
+def _memory(memory: MemoryRecord, language: Language) -> str:
+    peak = memory.peak_reserved_bytes or memory.peak_host_bytes
+    return UNKNOWN if peak is None else quantities.gib(peak, language)
+
+
+def parts_table(found: Attribution, language: Language = ENGLISH) -> Table:
+    """What each change does if it is made first, if last, and its part of the whole."""
+    effects, screened = found.look.effects, found.look.effects.screened
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
+    table.add_column(language.say("change"), overflow="fold")
+    several = len(effects.parts) > 1 and not screened
+    titles = [language.say("made first"), language.say("made last")] if several else []
+    part_title = language.say("average") if screened else language.say("its part")
+    for title in (*titles, part_title, language.say("interval"), ""):
+        table.add_column(title, justify="left" if not title else "right", no_wrap=True)
+    whole = last_corner(len(effects.parts))
+    for number, part in enumerate(effects.parts):
+        factor = found.design.factors[number]
+        ends = [effects.steps[0, number], effects.steps[whole & ~(1 << number), number]] if several else []
+        shown = [size_words(found, each, language) for each in (*ends, part)]
+        table.add_row(factor_words(factor, language), *shown, *judged(found, part, language))
+    if several or screened:
+        told = effects.total
+        assert told is not None, "parts need both ends"
+        cells = [*[""] * len(titles), size_words(found, told, language), *judged(found, told, language)]
+        table.add_row(language.say("all together"), *cells, style="bold")
+    return table
+
+
+def size_words(found: Attribution, effect: Effect, language: Language) -> str:
+    return change_words(found.change(effect.interval.estimate), found.metric, language)
+
+
+def factor_words(factor: Factor, language: Language) -> str:
+    """n_embd 384 to 768."""
+    turns = [
+        turn_words(key, factor.before[key], factor.after[key], language) for key in factor.name.split("+")
+    ]
+    return language.joined(turns)
+
+
+def judged(found: Attribution, effect: Effect, language: Language) -> list[str]:
+    """Its interval, and what that says."""
+    low, high = effect.interval.low, effect.interval.high
+    if low is None or high is None:
+        return [UNKNOWN, language.say("seen once")]
+    bounds = interval_words(found.change(low), found.change(high), found.metric, language)
+    call = CALLS[effect.call]
+    return [bounds, language.say(call) if call else ""]

@@ -1,0 +1,103 @@
+"""What a person sees while attribute measures: a live line on a terminal, a line for each visit."""
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from rich.console import Console
+
+from nanodyno.analysis.attribution import AttributeEvent, Visited, Visiting
+from nanodyno.analysis.probes import summarise_probe
+from nanodyno.records.attribution import AttributionLine, TrainedRecord
+from nanodyno.records.probe import Failed, Measured, OutOfMemory, ProbeProgress
+from nanodyno.report.attribute_numbers import settings_words, value_words
+from nanodyno.report.budgeted import BudgetLine
+from nanodyno.report.language import ENGLISH, Language
+from nanodyno.report.progress import say
+
+
+class AttributeDisplay(Protocol):
+    """Shows events; closed when the measuring ends, however it ends."""
+
+    def __call__(self, event: AttributeEvent) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def make_attribute_display(
+    console: Console,
+    budget_seconds: float,
+    language: Language = ENGLISH,
+    clock: Callable[[], float] = time.monotonic,
+) -> AttributeDisplay:
+    if console.is_terminal:
+        return LiveAttributing(console, budget_seconds, language, clock)
+    return PlainAttributing(console, language)
+
+
+class PlainAttributing:
+    """A line for each corner that was measured: for files, pipes and CI."""
+
+    def __init__(self, console: Console, language: Language) -> None:
+        self._console = console
+        self._language = language
+
+    def __call__(self, event: AttributeEvent) -> None:
+        if isinstance(event, Visited) and not event.reused:
+            say(self._console, visited_words(event, self._language))
+
+    def close(self) -> None:
+        pass
+
+
+class LiveAttributing(PlainAttributing):
+    """Below those of the first round one line that changes, with the time so far and how much there is."""
+
+    def __init__(
+        self, console: Console, budget_seconds: float, language: Language, clock: Callable[[], float]
+    ) -> None:
+        super().__init__(console, language)
+        self._line = BudgetLine(console, budget_seconds, language, clock)
+
+    def __call__(self, event: AttributeEvent) -> None:
+        if isinstance(event, Visited) and event.round == 0:
+            super().__call__(event)
+        if isinstance(event, Visiting):
+            self._line.enter(visiting_words(event, self._language), event.spent_seconds)
+        elif isinstance(event, ProbeProgress):
+            self._line.show(event)
+
+    def close(self) -> None:
+        self._line.close()
+
+
+def visiting_words(visiting: Visiting, language: Language) -> str:
+    return language.say_plural(
+        "round {number} of {n} corner",
+        "round {number} of {n} corners",
+        visiting.corners,
+        number=str(visiting.round + 1),
+    )
+
+
+def visited_words(visited: Visited, language: Language = ENGLISH) -> str:
+    """`round 1, n_embd=384, batch_size=16: 1,068,871 tok/s`."""
+    return language.say(
+        "round {number}, {corner}: {words}",
+        number=str(visited.round + 1),
+        corner=settings_words(visited.settings, language),
+        words=_told(visited.line, language),
+    )
+
+
+def _told(line: AttributionLine, language: Language) -> str:
+    if isinstance(line, TrainedRecord):
+        if line.val_loss is None:
+            return str(line.words)
+        return language.say("val loss {loss}", loss=language.number(line.val_loss, ".4f"))
+    result = line.result
+    if isinstance(result, Measured):
+        return value_words(summarise_probe(result).tokens_per_second.estimate, "tokens_per_second", language)
+    if isinstance(result, OutOfMemory):
+        return language.say("does not fit")
+    return result.words if isinstance(result, Failed) else language.say("disturbed")

@@ -1,0 +1,90 @@
+"""The arithmetic behind findings and figures, for those who open it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+from nanodyno.analysis.account import Account
+from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS
+from nanodyno.report import quantities as q
+from nanodyno.report.language import Language, message
+from nanodyno.report.page import Folded, Table
+
+
+def numbers_table(numbers: Mapping[str, object]) -> Table | None:
+    """Under the names that --json has, with all their digits; None where there is nothing behind it."""
+    rows = tuple((f"`{name}`", _value(value)) for name, value in numbers.items() if _is_told(value))
+    return Table(("", ""), rows) if rows else None
+
+
+def _is_told(value: object) -> bool:
+    if isinstance(value, list):
+        return any(_is_told(each) for each in cast(list[object], value))
+    return value not in (None, "", (), {})
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1e6 and abs(value) < 1e15 else f"{value:,.6g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_value(each)}" for name, each in cast(Mapping[str, object], value).items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "; ".join(_value(each) for each in cast(Sequence[object], value))
+    return str(value)
+
+
+def derivations(accounts: Sequence[Account], language: Language) -> Folded | None:
+    """How rates and shares follow from what was measured; None where nothing is known to derive from."""
+    rows = tuple(row for account in accounts for row in _steps(account, language))
+    if not rows:
+        return None
+    heads = tuple(
+        language.say(each) for each in (message("run"), message("figure"), message("how it is worked out"))
+    )
+    return Folded(language.say("How the rates are worked out"), (Table(heads, rows),))
+
+
+def _steps(account: Account, language: Language) -> Iterator[tuple[str, str, str]]:
+    seconds, tokens, rate = account.iteration_seconds, account.tokens_per_iter, account.tokens_per_second
+    if seconds is None or tokens is None or rate is None:
+        return
+    per_second = q.rate(rate.estimate, language)
+    took = language.number(seconds.estimate, ",.4g")
+    yield (
+        account.name,
+        language.say("tokens per second"),
+        f"{language.number(tokens)} / {took} s = {per_second}",
+    )
+    work, shape = account.flops_per_token, account.shape
+    if work is None or shape is None:
+        return
+    mega = language.number(work / 1e6, ",.1f")
+    yield (
+        account.name,
+        language.say("work per token, exact causal"),
+        language.say(
+            "6 x parameters of products + 6 x {layers} layers x {width} x ({context} + 1) = {work} MFLOP",
+            layers=str(shape.n_layer),
+            width=str(shape.n_embd),
+            context=str(shape.block_size),
+            work=mega,
+        ),
+    )
+    reached = q.flop_rate(rate.estimate * work, language)
+    yield account.name, language.say("rate of work, exact causal"), f"{per_second} x {mega} MFLOP = {reached}"
+    if account.peak_flops is not None:
+        share = q.percent(rate.estimate * work / account.peak_flops, language)
+        peak = q.flop_rate(account.peak_flops, language)
+        yield account.name, language.say("share of the card's peak"), f"{reached} / {peak} = {share}"
+    theirs, mfu = account.nanogpt_flops_per_token, account.nanogpt_mfu
+    if theirs is not None and mfu is not None:
+        whole = f"{per_second} x {language.number(theirs / 1e6, ',.1f')} MFLOP"
+        peak = q.flop_rate(NANOGPT_PEAK_FLOPS, language)
+        yield (
+            account.name,
+            language.say("nanoGPT's MFU (A100)"),
+            f"{whole} / {peak} = {q.percent(mfu, language)}",
+        )

@@ -1,0 +1,132 @@
+"""The numbers of findings as they are shown, each by its name."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nanodyno.report import quantities as q
+from nanodyno.report.language import Language
+
+PAIRED = ("tokens_per_second", "flops_per_second")
+"""Of both runs, where a finding is about two."""
+
+Format = Callable[[Any, Language], str]
+
+
+def shown_numbers(numbers: Mapping[str, Any], language: Language) -> dict[str, str]:
+    every = dict(numbers)
+    if "at" in every:
+        every["at"] = (every.pop("axis"), every["at"])
+    for name in PAIRED:
+        if isinstance(every.get(name), list):
+            every[f"{name}_0"], every[f"{name}_1"] = every.pop(name)
+    for name in ("throughput", "rate"):
+        if f"{name}_ratio" in every:
+            every |= {f"{name}_change": every[f"{name}_ratio"], f"{name}_times": every[f"{name}_ratio"]}
+    return {
+        name: language.say("not known") if value is None else _format(name)(value, language)
+        for name, value in every.items()
+    }
+
+
+def _format(name: str) -> Format:
+    return _FORMATS.get(name.removesuffix("_0").removesuffix("_1"), _plain)
+
+
+def place(axis: str, at: float, language: Language) -> str:
+    """A place on an axis of training."""
+    if axis == "iterations":
+        return language.say("iteration {number}", number=language.number(at, ",.0f"))
+    if axis == "tokens":
+        return language.say("{number} tokens", number=q.count(at, language))
+    if axis == "seconds":
+        return q.duration(at, language)
+    return q.of_unit(language.number(at, ".3g"), "FLOP", language)
+
+
+def _plain(value: Any, language: Language) -> str:
+    if isinstance(value, bool):
+        return language.say("yes") if value else language.say("no")
+    if isinstance(value, int):
+        return language.number(value, ",")
+    if isinstance(value, float):
+        return language.number(value, "g")
+    return value if isinstance(value, str) else language.joined([str(each) for each in value])
+
+
+def _in(how: str) -> Format:
+    return lambda value, language: language.number(value, how)
+
+
+def _fits(fits: Sequence[Mapping[str, Any]], language: Language) -> str:
+    shapes = [
+        language.say_plural(
+            "{n} layer of {width}, {size} parameters",
+            "{n} layers of {width}, {size} parameters",
+            fit["n_layer"],
+            width=str(fit["n_embd"]),
+            size=q.count(fit["parameters"], language),
+        )
+        for fit in fits
+    ]
+    return language.say("; or ").join(shapes)
+
+
+def _able(cards: Sequence[Mapping[str, Any]], language: Language) -> str:
+    return language.joined([f"{each['card']} {q.share(each['share'], '.0f', language)}" for each in cards])
+
+
+def _excluded(cards: Sequence[str], language: Language) -> str:
+    return language.say(", no ").join(cards)
+
+
+def _share(value: float, language: Language) -> str:
+    return q.share(value, ".0f", language) if value > 1 else q.percent(value, language)
+
+
+def _losses(values: Sequence[float], language: Language) -> str:
+    return language.listed([language.number(value, ".4f") for value in values])
+
+
+def _megaflops(value: float, language: Language) -> str:
+    return q.of_unit(language.number(value / 1e6, ".1f"), "MFLOP", language)
+
+
+_FORMATS: dict[str, Format] = {
+    "able": _able,
+    "at": lambda at, language: place(at[0], at[1], language),
+    "card": lambda value, _: value,
+    "computed_tokens": q.rate,
+    "difference": _in("+.4f"),
+    "excluded": _excluded,
+    "expected": _megaflops,
+    "fits": _fits,
+    "flops_per_second": q.flop_rate,
+    "flops_per_token": _megaflops,
+    "guessing": _in(".2f"),
+    "hours": _in(",.1f"),
+    "law": _in(".3f"),
+    "longest_seconds": q.duration,
+    "loss": _in(".4f"),
+    "losses": _losses,
+    "lowered_by": q.percent,
+    "mfu": lambda value, language: q.share(value, ".1f", language),
+    "parameters": q.count,
+    "parameters_ratio": _in(".2f"),
+    "peak": q.flop_rate,
+    "public": _in(".4f"),
+    "rate_change": lambda value, language: q.share(abs(value - 1), ".1f", language),
+    "rate_times": _in(".2f"),
+    "seconds": q.duration,
+    "share": _share,
+    "steps_per_billion": q.rate,
+    "throughput_change": lambda value, language: q.share(abs(value - 1), ".1f", language),
+    "throughput_times": _in(".2f"),
+    "told_loss": _in(".2f"),
+    "told_tokens": q.rate,
+    "tokens": q.count,
+    "tokens_after": q.rate,
+    "tokens_before": q.rate,
+    "tokens_per_iter": q.rate,
+    "tokens_per_second": q.rate,
+    "work_ratio": _in(".2f"),
+}

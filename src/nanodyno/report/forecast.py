@@ -1,0 +1,130 @@
+"""A forecast on one page: the answer, what it rests on, what stands against it, and the picture."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from nanodyno.analysis.account import Account
+from nanodyno.analysis.conclusions import SAME_SIZE, public_curves
+from nanodyno.analysis.findings import Code, Finding
+from nanodyno.analysis.forecast import Forecast
+from nanodyno.analysis.forecast_findings import Foretold
+from nanodyno.report.behind import numbers_table
+from nanodyno.report.figures import Point, finite
+from nanodyno.report.forecast_words import sentence, words
+from nanodyno.report.language import ENGLISH, Language
+from nanodyno.report.page import Points, Section, to_terminal
+from nanodyno.report.plot import Labels, Series, line_plot
+
+ANSWERS: tuple[Code, ...] = (
+    "ends-lower", "ends-alike", "forecast-end", "forecast-by-size", "forecast-ended", "forecast-changed",
+    "target-reached", "target-reached-perhaps", "target-not-reached", "forecast-time",
+    "forecast-time-training-only",
+)  # fmt: skip
+PLOT_MAX_WIDTH, PLOT_HEIGHT = 110, 14
+DRAWN_FROM = 0.2
+"""Of the way so far: the first fall would press all the rest flat."""
+LARGEST_DRAWN = 1e4
+
+
+def forecast_page(made: Foretold, width: int, language: Language = ENGLISH) -> RenderableType:
+    parts: list[RenderableType] = [to_terminal(sections(made.findings, language)), Text()]
+    parts.append(picture(made.forecasts, made.accounts, min(width, PLOT_MAX_WIDTH), language))
+    return Group(*parts)
+
+
+def sections(findings: Sequence[Finding], language: Language = ENGLISH) -> list[Section]:
+    answer = answering(findings)
+    rest = [each for each in findings if each not in answer]
+    made = [Section(None, tuple(sentence(each, language) for each in answer))]
+    if rest:
+        behind = tuple(numbers_table(each.numbers) for each in rest)
+        cautions = Points(tuple(words(each, language) for each in rest), behind)
+        made.append(Section(language.say("what to bear in mind"), (cautions,)))
+    return made
+
+
+def answering(findings: Sequence[Finding]) -> list[Finding]:
+    return [each for code in ANSWERS for each in findings if each.code == code]
+
+
+def picture(
+    made: Sequence[Forecast], accounts: Sequence[Account], width: int, language: Language = ENGLISH
+) -> Text:
+    """Losses so far and the band ahead, with a public run of the same size."""
+    series: list[Series] = []
+    for each, account in zip(made, accounts, strict=True):
+        name = "" if len(made) == 1 else each.name
+        series.append(_series(_named(name, language.say("so far"), language), losses_so_far(each, account)))
+        band = each.band
+        if band is not None:
+            ahead = list(band.updates)
+            series.append(Series(_named(name, language.say("expected"), language), ahead, list(band.median)))
+            if len(made) == 1:
+                series.append(Series(language.say("low (80%)"), ahead, list(band.low)))
+                series.append(Series(language.say("high (80%)"), ahead, list(band.high)))
+    if len(made) == 1:
+        series += [_series(name, points) for name, points in public_beside(made[0], accounts[0]).items()]
+    labels = Labels(language.say("iterations"), language.say("loss"), language)
+    return line_plot(series, width, PLOT_HEIGHT, labels)
+
+
+def _named(run: str, what: str, language: Language) -> str:
+    return language.say("{run}: {what}", run=run, what=what) if run else what
+
+
+def _series(label: str, points: Sequence[Point]) -> Series:
+    return Series(label, [x for x, _ in points], [y for _, y in points])
+
+
+def losses_so_far(made: Forecast, account: Account) -> tuple[Point, ...]:
+    """Without the first fall; val losses, or where there are none those of the batches."""
+    losses = [(float(each.iteration), each.val_loss) for each in account.evals]
+    if made.of_train:
+        losses = [(float(step.iteration), step.loss) for step in account.steps if step.loss is not None]
+    first = DRAWN_FROM * made.iterations_done
+    return finite([(x, y) for x, y in losses if x >= first and abs(y) < LARGEST_DRAWN])
+
+
+def public_beside(made: Forecast, account: Account) -> dict[str, tuple[Point, ...]]:
+    """Public runs of the same size over the same stretch, at equal tokens."""
+    count, per_iter = account.parameters, account.tokens_per_iter
+    if count is None or per_iter is None:
+        return {}
+    first, last = DRAWN_FROM * made.iterations_done, made.iterations
+    found: dict[str, tuple[Point, ...]] = {}
+    for name, curve in public_curves().items():
+        if abs(count / curve["parameters"] - 1) <= SAME_SIZE:
+            scale = curve["tokens_per_iter"] / per_iter
+            points = [(int(step) * scale, loss) for step, loss in curve["val_loss"].items()]
+            found[f"{name} ({curve['data']})"] = finite([(x, y) for x, y in points if first <= x <= last])
+    return found
+
+
+def forecast_document(made: Foretold) -> Mapping[str, Any]:
+    """Of one run its own numbers on the top level; of two, under `runs`."""
+    runs = [_document(each) for each in made.forecasts]
+    found = [asdict(each) for each in made.findings]
+    return {**runs[0], "findings": found} if len(runs) == 1 else {"runs": runs, "findings": found}
+
+
+def _document(made: Forecast) -> dict[str, Any]:
+    reached, band = made.reached, made.band
+    return {
+        "run": made.name,
+        "basis": made.basis,
+        "iterations_done": made.iterations_done,
+        "iterations": made.iterations,
+        "tokens": made.tokens,
+        "final_val_loss": {"median": made.final.median, "low": made.final.low, "high": made.final.high},
+        "is_train_loss": made.of_train,
+        "eta_seconds": made.seconds,
+        "schedule": None if made.plan is None else asdict(made.plan),
+        "target": None if reached is None else asdict(reached),
+        "band": None
+        if band is None
+        else {name: [float(x) for x in getattr(band, name)] for name in ("updates", "median", "low", "high")},
+    }

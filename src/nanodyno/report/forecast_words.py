@@ -1,0 +1,194 @@
+"""Forecasts and their warnings in words: a message a code, whose numbers are shown by their names."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nanodyno.analysis.findings import Code, Finding
+from nanodyno.report import finding_words
+from nanodyno.report import quantities as q
+from nanodyno.report.language import ENGLISH, Language, Plural, message
+
+WORDS: dict[Code, str | Plural] = {
+    "forecast-end": message(
+        "{run} ends at a loss of {loss} (80%: {low} to {high}), a perplexity of {perplexity} "
+        "({perplexity_low} to {perplexity_high}), at iteration {iterations} (tokens: {tokens})"
+    ),
+    "forecast-by-size": message(
+        "by its size, data and tokens alone, not by its curve, {run} would end at about {loss} "
+        "(80%: {low} to {high}), a perplexity of {perplexity} ({perplexity_low} to {perplexity_high}), "
+        "at iteration {iterations} (tokens: {tokens})"
+    ),
+    "forecast-ended": message("{run} has been there: its loss was {loss} at iteration {iterations}"),
+    "forecast-changed": message(
+        "with this schedule {run} ends at {loss_1} instead of {loss_0} at iteration {iterations} "
+        "({difference})"
+    ),
+    "target-reached": message(
+        "{run} reaches {target} at about iteration {iterations} (tokens: {tokens}; time from now: "
+        "{seconds}), and nine times in ten by iteration {likely_iterations}"
+    ),
+    "target-reached-perhaps": message(
+        "{run} reaches {target} at about iteration {iterations} (tokens: {tokens}; time from now: "
+        "{seconds}), but less than nine times in ten before the end"
+    ),
+    "target-not-reached": message(
+        "{run} does not reach {target} with this schedule: {loss} is expected at iteration {iterations}"
+    ),
+    "target-beyond-laws": message(
+        "{run}: {target} is below {floor}, which is what the known laws leave possible for a model of this "
+        "size on these tokens: a target of another tokenizer, other data or a larger model"
+    ),
+    "forecast-time": message(
+        "{run} takes {seconds} more to iteration {iterations}, at {per_iteration} an iteration with its "
+        "share of evaluations and saves"
+    ),
+    "forecast-time-training-only": message(
+        "{run} takes {seconds} more to iteration {iterations}, at {per_iteration} an iteration; what "
+        "evaluations and saves take is not known"
+    ),
+    "forecast-few-points": message(
+        "{run} has shown too little of its curve (losses seen: {points}): this is a published law for "
+        "model size and tokens, at the level of one public run, for data of the kind: {data}; it "
+        "knows nothing of this run"
+    ),
+    "forecast-schedule-unknown": message(
+        "{run}: its learning-rate schedule is not known, so the interval reaches from a rate that is held "
+        "to one that falls to nothing; --set lr_decay_iters=..., learning_rate=... and max_iters=... tell it"
+    ),
+    "forecast-of-train-loss": message("{run} has no evaluations: this is its training loss"),
+    "forecast-beyond-schedule": message(
+        "{run}: its learning rate is at its lowest ({min_lr}) from iteration {lr_decay_iters} on; "
+        "--set lr_decay_iters={plain_iterations} asks about a schedule that goes all the way"
+    ),
+    "forecast-spikes-left-out": message("{run}: losses that leap were left out of the fit: {count}"),
+    "warning-diverging": message(
+        "{run}: its val loss has risen by {rise} since its best ({best}, now {loss}): it may be diverging, "
+        "and the forecast takes for granted that it recovers"
+    ),
+    "warning-plateau": message(
+        "{run}: its val loss hardly falls any more ({slope} nats per e-fold of iterations) while the "
+        "learning rate is high"
+    ),
+    "warning-spikes": message("{run}: {count} of its last {of} batches had a loss that leaps"),
+    "warning-parting": message(
+        "{run}: val loss is {gap} above train loss, and was {smallest}: it begins to learn its data by heart"
+    ),
+    "warning-repeating": message(
+        "{run} will see its data {epochs} times ({tokens} tokens): beyond about four times the forecast is "
+        "too low"
+    ),
+    "warning-not-finite": Plural(
+        "{run}: {n} of its losses is not a number, and was left out",
+        "{run}: {n} of its losses are not a number, and were left out",
+        by="count",
+    ),
+    "warning-uneven-evaluations": message(
+        "{run}: its val losses scatter by {noise}: each seems to be of other tokens"
+    ),
+    "ends-lower": message(
+        "{run} ends lower than {other} with a probability of {probability}: {loss_0} ({low_0} to {high_0}) "
+        "at iteration {iteration_0} against {loss_1} ({low_1} to {high_1}) at iteration {iteration_1}"
+    ),
+    "ends-alike": message(
+        "either may end lower: {run} at {loss_0} ({low_0} to {high_0}) at iteration {iteration_0}, {other} "
+        "at {loss_1} ({low_1} to {high_1}) at iteration {iteration_1}"
+    ),
+    "ends-rough": message(
+        "{run} and {other} are compared as if the learning rate of each fell from here to its lowest at that "
+        "place: a rough answer"
+    ),
+}
+ENDS: tuple[Code, ...] = ("ends-lower", "ends-alike", "ends-rough")
+"""Of two runs, in a comparison."""
+PAIRS = {"losses": "loss", "lows": "low", "highs": "high", "iterations": "iteration"}
+
+
+def words(finding: Finding, language: Language = ENGLISH) -> str:
+    if finding.code not in WORDS:
+        return finding_words.words(finding, language)
+    numbers: dict[str, Any] = dict(finding.numbers)
+    for name, one in PAIRS.items():
+        if isinstance(numbers.get(name), Sequence):
+            before, after = numbers.pop(name)
+            numbers |= {f"{one}_0": before, f"{one}_1": after}
+    if "iterations" in numbers:
+        numbers["plain_iterations"] = str(numbers["iterations"])
+    shown = {
+        name: _shown(name.removesuffix("_0").removesuffix("_1"), value, language)
+        for name, value in numbers.items()
+    }
+    if finding.code == "target-not-reached" and shown["loss"] == shown["target"]:
+        shown["loss"] = language.number(numbers["loss"], ".5f")  # it misses by less than is shown
+    names = {"run": finding.runs[0], "other": finding.runs[-1]}
+    return language.tell(WORDS[finding.code], names | shown, finding.numbers)
+
+
+def sentence(finding: Finding, language: Language = ENGLISH) -> str:
+    text = words(finding, language)
+    capitalised = text if text.startswith(finding.runs) else text[0].upper() + text[1:]
+    return language.say("{sentence}.", sentence=capitalised)
+
+
+def short_end(median: float, low: float, high: float) -> str:
+    """For a line of progress, which is English."""
+    return f"ends at about {median:.3f} (80%: {low:.3f} to {high:.3f})"
+
+
+def loss(value: float, language: Language) -> str:
+    return language.number(value, ".3f")
+
+
+def perplexity(value: float, language: Language) -> str:
+    return language.number(value, ".1f" if value < 1000 else ",.0f")
+
+
+def _shown(name: str, value: Any, language: Language) -> str:
+    if value is None:
+        return language.say("not known")
+    return _FORMATS[name](value, language) if name in _FORMATS else str(value)
+
+
+def _in(how: str) -> Callable[[Any, Language], str]:
+    return lambda value, language: language.number(value, how)
+
+
+def _data(kind: str, language: Language) -> str:
+    return language.say_in("kind of data", "other") if kind == "other" else kind
+
+
+def _probability(value: float, language: Language) -> str:
+    return f">{q.share(0.99, '.0f', language)}" if value > 0.99 else q.share(value, ".0f", language)
+
+
+_FORMATS: dict[str, Callable[[Any, Language], str]] = {
+    "best": loss,
+    "count": q.rate,
+    "data": _data,
+    "difference": _in("+.3f"),
+    "epochs": _in(".1f"),
+    "floor": loss,
+    "gap": loss,
+    "high": loss,
+    "iteration": q.rate,
+    "iterations": q.rate,
+    "iterations_done": q.rate,
+    "likely_iterations": q.rate,
+    "loss": loss,
+    "low": loss,
+    "lr_decay_iters": q.rate,
+    "min_lr": _in("g"),
+    "noise": loss,
+    "of": q.rate,
+    "per_iteration": q.milliseconds,
+    "perplexity": perplexity,
+    "perplexity_high": perplexity,
+    "perplexity_low": perplexity,
+    "points": q.rate,
+    "probability": _probability,
+    "rise": loss,
+    "seconds": q.duration,
+    "slope": loss,
+    "smallest": loss,
+    "target": loss,
+    "tokens": q.count,
+}

@@ -1,0 +1,98 @@
+"""A leaderboard on one page: what is ranked, and why the rest is not."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from nanodyno.analysis.leaderboard import Board, Entry, Leaderboard, Metric, Reason, Unranked
+from nanodyno.report import quantities as q
+from nanodyno.report.page import Points, Section, Table
+
+TITLES: dict[Metric, str] = {
+    "val_loss_at_equal_tokens": "val loss",
+    "tokens_per_second": "tokens per second",
+    "card_share": "share of the card's peak",
+}
+REASONS: dict[Reason, str] = {
+    "no-evaluation": "no evaluation of a trained model",
+    "tokens-unknown": "tokens per iteration not known (--set tokens_per_iter=...)",
+    "tokens-contradict": "the tokens per iteration that it prints are not those of its settings",
+    "text-unknown": "text or tokenizer not told (import with --set dataset=... --set tokenizer=...)",
+    "only-one-of-its-text": "no other run has the same text and tokenizer; other losses do not compare",
+    "not-evaluated-there": "no evaluation near the same number of tokens as the others",
+    "perplexity-as-loss": "what is called a val loss is a perplexity",
+    "noise-unknown": "fewer than 5 evaluations: how much they scatter is not known",
+    "times-unknown": "no times told",
+    "too-few-times": "fewer than 6 timed iterations: no interval",
+    "model-unknown": "the model, or the card's peak at this precision, is not known",
+    "card-unknown": "card not known (import with --gpu NAME), or none",
+    "rate-impossible": "more than the card can do: the card, the model or the times are not what is told",
+    "only-one": "no other run to rank it with",
+}
+SHARED = "Runs share a place where the one ahead is not ahead by more than the intervals."
+
+
+def leaderboard_page(found: Leaderboard) -> list[Section]:
+    sections = [Section(_title(board), (_table(board),)) for board in found.boards]
+    if any(_is_shared(board) for board in found.boards):
+        sections.append(Section(None, (SHARED,)))
+    if found.held_back:
+        names = ", ".join(found.held_back)
+        words = f"Losses are compared where most runs were evaluated; {names} went more than twice as far."
+        sections.append(Section(None, (f"{words} Name runs to rank those alone.",)))
+    if found.unranked:
+        sections.append(Section("not ranked", (Points(_reasons(found.unranked)),)))
+    return sections
+
+
+def leaderboard_document(found: Leaderboard) -> dict[str, object]:
+    return asdict(found)
+
+
+def _title(board: Board) -> str:
+    title = TITLES[board.metric]
+    if board.text is None or board.at_tokens is None:
+        return title
+    return f"{title} on {board.text.dataset} ({board.text.tokens}) after {q.count(board.at_tokens)} tokens"
+
+
+def _table(board: Board) -> Table:
+    with_cards = any(entry.card for entry in board.entries)
+    headers = ("", "run", "params", TITLES[board.metric], "95% interval", "card" if with_cards else "")
+    rows = tuple(_row(board.metric, entry, with_cards) for entry in board.entries)
+    return Table(headers, rows, figures_from=2)
+
+
+def _row(metric: Metric, entry: Entry, with_cards: bool) -> tuple[str, ...]:
+    value = entry.value
+    within = "-"
+    if value.low is not None and value.high is not None:
+        within = f"{_shown(metric, value.low)} to {_shown(metric, value.high)}"
+    return (
+        "-" if entry.place is None else str(entry.place),
+        entry.run,
+        "-" if entry.parameters is None else q.count(entry.parameters),
+        _shown(metric, value.value),
+        within,
+        (entry.card or "-") if with_cards else "",
+    )
+
+
+def _shown(metric: Metric, value: float) -> str:
+    if metric == "val_loss_at_equal_tokens":
+        return f"{value:.4f}"
+    return q.rate(value) if metric == "tokens_per_second" else q.percent(value)
+
+
+def _is_shared(board: Board) -> bool:
+    places = [entry.place for entry in board.entries if entry.place is not None]
+    return len(set(places)) < len(places)
+
+
+def _reasons(unranked: Sequence[Unranked]) -> tuple[str, ...]:
+    """Runs with the same gap in one sentence."""
+    runs: dict[tuple[Metric, Reason], list[str]] = {}
+    for each in unranked:
+        runs.setdefault((each.metric, each.reason), []).append(each.run)
+    return tuple(
+        f"{TITLES[metric]}: {', '.join(names)}: {REASONS[reason]}" for (metric, reason), names in runs.items()
+    )

@@ -1,0 +1,60 @@
+"""Where the run that is being shown will end, made anew at each evaluation from what was shown so far."""
+
+from contextlib import suppress
+from dataclasses import replace
+
+from nanodyno.analysis.account import Account, Eval, Step, account_of
+from nanodyno.analysis.forecast import Question, forecast
+from nanodyno.analysis.forecast_findings import findings_of
+from nanodyno.errors import NanodynoError
+from nanodyno.records.events import Started
+from nanodyno.records.store import Run, read_run
+from nanodyno.records.types import EvalRecord, StepRecord
+from nanodyno.report.forecast_words import sentence, short_end
+
+ENOUGH_EVALS = 5
+MOST_STEPS, RECENT_STEPS = 6000, 1000
+"""Kept of them: every second of the older ones is let go, so that a forecast costs the same at any length."""
+EARLIEST, LATEST = 0.1, 0.98
+"""Of the run: before, little is known; after, there is nothing left to foretell."""
+
+
+class Outlook:
+    """Keeps losses and rates; a resumed run's are read from its folder once."""
+
+    def __init__(self, started: Started) -> None:
+        self._account = account_of(Run(started.folder, started.record, (), ()))
+        self._steps: list[Step] = []
+        self._evals: list[Eval] = []
+        self._told: set[str] = set()
+        if started.iteration:
+            with suppress(NanodynoError):  # what cannot be read is not forecast from; training goes on
+                earlier = account_of(read_run(started.folder, up_to_damage=True))
+                self._steps, self._evals = list(earlier.steps), list(earlier.evals)
+
+    def add_step(self, step: StepRecord) -> None:
+        self._steps.append(Step(step.iteration, step.loss, learning_rate=step.learning_rate))
+        if len(self._steps) > MOST_STEPS:
+            self._steps = [*self._steps[:-RECENT_STEPS:2], *self._steps[-RECENT_STEPS:]]
+
+    def add_eval(self, entry: EvalRecord) -> tuple[str, list[str]]:
+        """Where it ends, in a few words or none, and warnings that were not given before."""
+        self._evals.append(Eval(entry.iteration, entry.val_loss, entry.train_loss))
+        account = self._now()
+        planned = int(account.settings["max_iters"] or 0)
+        share = entry.iteration / planned
+        if len(self._evals) < ENOUGH_EVALS or not EARLIEST <= share <= LATEST:
+            return "", []
+        try:
+            made = forecast(account, Question(), None)
+        except NanodynoError:
+            return "", []
+        found = [each for each in findings_of(made, account) if each.code.startswith("warning-")]
+        fresh = [each for each in found if each.code not in self._told]
+        self._told |= {each.code for each in fresh}
+        final = made.final
+        words = short_end(final.median, final.low, final.high) if made.basis == "curve" else ""
+        return words, [sentence(each) for each in fresh]
+
+    def _now(self) -> Account:
+        return replace(self._account, steps=tuple(self._steps), evals=tuple(self._evals))

@@ -1,0 +1,58 @@
+"""An attribution as a page to open: the difference, a waterfall, the parts, every corner, and why."""
+
+from nanodyno.analysis.attribution import Attribution
+from nanodyno.analysis.attribution_findings import attribution_findings
+from nanodyno.analysis.shapley import last_corner
+from nanodyno.report.attribute import attribution_sections, remarks, stopped_words, title_words
+from nanodyno.report.attribute_numbers import value_words
+from nanodyno.report.attribute_picture import waterfall_figure
+from nanodyno.report.attribute_tables import corners_table, judged, parts_table, size_words
+from nanodyno.report.attribute_words import words
+from nanodyno.report.language import Language
+from nanodyno.report.page import Page, Part, Section, Tile, Tiles, from_terminal
+
+ROOMY = 400
+"""A width at which no column of a terminal's table is left out."""
+OF_THE_WHOLE = frozenset({"difference", "difference-tied", "difference-not-shown", "difference-once"})
+
+
+def attribution_report(found: Attribution, language: Language) -> Page:
+    findings = attribution_findings(found)
+    told = [words(each, language) for each in findings if each.code in OF_THE_WHOLE]
+    if found.interrupted:
+        told.append(stopped_words(language))
+    answer = [_sentence(each, found.names, language) for each in told]
+    sections = [Section(title_words(found, language), (*answer, *_tiles(found, language)))]
+    if found.look.effects.parts:
+        shown = (waterfall_figure(found, language), *from_terminal(parts_table(found, language)))
+        sections.append(Section(language.say("which change did what"), shown))
+    corners = from_terminal(corners_table(found, ROOMY, language))
+    sections.append(Section(language.say("every combination"), corners))
+    sections += attribution_sections([each for each in findings if each.code not in OF_THE_WHOLE], language)
+    known = tuple(remarks(found, language))
+    if known:
+        sections.append(Section(language.say("to be known"), known))
+    return Page(language.say("attribution"), tuple(sections), found.names)
+
+
+def _tiles(found: Attribution, language: Language) -> tuple[Part, ...]:
+    total = found.look.effects.total
+    before, after = found.value(0), found.value(last_corner(len(found.design.factors)))
+    if total is None or before is None or after is None:
+        return ()
+    tiles = (
+        Tile(language.say("before"), value_words(before, found.metric, language)),
+        Tile(language.say("after"), value_words(after, found.metric, language)),
+        Tile(
+            language.say("difference"),
+            size_words(found, total, language),
+            judged(found, total, language)[0],
+        ),
+    )
+    return (Tiles(tiles),)
+
+
+def _sentence(text: str, names: tuple[str, ...], language: Language) -> str:
+    """Capitalised, but for a name, which is as its user wrote it."""
+    sentence = text if text.startswith(names) else text[0].upper() + text[1:]
+    return language.say("{sentence}.", sentence=sentence)

@@ -1,0 +1,100 @@
+"""A comparison as a page to open: the answer, pictures, tables, and the arithmetic behind it."""
+
+from collections.abc import Callable, Sequence
+
+from nanodyno.analysis.attribution import Attribution
+from nanodyno.analysis.compare import Comparison, Metric
+from nanodyno.analysis.findings import Finding
+from nanodyno.report import quantities as q
+from nanodyno.report.attribute import measured_apart
+from nanodyno.report.behind import derivations, numbers_table
+from nanodyno.report.compare import answering, comparison_page
+from nanodyno.report.figures import Estimate, Intervals
+from nanodyno.report.language import Language, message
+from nanodyno.report.page import Folded, Page, Part, Section
+from nanodyno.report.pages.losses import loss_pictures
+
+RATES: tuple[tuple[str, str, str, Callable[[float, Language], str]], ...] = (
+    (
+        "tokens_per_second",
+        message("tokens per second"),
+        message("Tokens per second are not known of any of them, so there is no picture of speed."),
+        q.rate,
+    ),
+    (
+        "flops_per_second",
+        message("rate of work, exact causal"),
+        message("The rate of work is not known of any of them: a model's shape or the times are missing."),
+        q.flop_rate,
+    ),
+)
+
+
+def comparison_report(
+    comparison: Comparison,
+    findings: Sequence[Finding],
+    language: Language,
+    attributions: Sequence[Attribution] = (),
+) -> Page:
+    answer, *rest = comparison_page(comparison, findings, language)
+    tables = [table for each in answering(findings) if (table := numbers_table(each.numbers)) is not None]
+    behind = (Folded(language.say("The numbers behind it"), tuple(tables)),) if tables else ()
+    answer = Section(answer.title, (*answer.parts, *behind))
+    names = tuple(account.name for account in comparison.accounts)
+    speed = tuple(_rates(comparison, *each, language) for each in RATES)
+    pictures = [
+        Section(language.say("speed"), speed),
+        Section(language.say("loss"), (loss_pictures(comparison.accounts, language),)),
+    ]
+    memory = _memory(comparison, language)
+    if memory is not None:
+        pictures.append(Section(language.say("memory"), (memory,)))
+    folded = derivations(comparison.accounts, language)
+    more = [] if folded is None else [Section(None, (folded,))]
+    apart = measured_apart(attributions, language)
+    return Page(language.say("comparison"), (answer, *pictures, *rest, *apart, *more), names)
+
+
+def _rates(
+    comparison: Comparison,
+    name: str,
+    title: str,
+    missing: str,
+    words: Callable[[float, Language], str],
+    language: Language,
+) -> Part:
+    metric = _metric(comparison, name)
+    if metric is None:
+        return language.say(missing)
+    rows = tuple(
+        Estimate(account.name, found.value, words(found.value, language), found.low, found.high, number)
+        for number, account in enumerate(comparison.accounts)
+        if (found := metric.values.get(account.name)) is not None
+    )
+    description = language.say(
+        "Medians over iterations that hold training alone; the mark is their 95% interval."
+    )
+    absent = [each.name for each in comparison.accounts if each.name not in metric.values]
+    if absent:
+        missing = language.say("Not known of {runs}.", runs=language.joined(absent))
+        description = language.together([description, missing])
+    return Intervals(language.say(title), description, "", lambda value: words(value, language), rows)
+
+
+def _memory(comparison: Comparison, language: Language) -> Intervals | None:
+    metric = _metric(comparison, "peak_allocated_bytes")
+    if metric is None:
+        return None
+    rows = tuple(
+        Estimate(account.name, found.value, q.gib(int(found.value), language), colour=number)
+        for number, account in enumerate(comparison.accounts)
+        if (found := metric.values.get(account.name)) is not None
+    )
+    description = language.say("The most that the allocator handed out at once.")
+    return Intervals(
+        language.say("peak memory"), description, "", lambda value: q.gib(int(value), language), rows
+    )
+
+
+def _metric(comparison: Comparison, name: str) -> Metric | None:
+    return next((metric for metric in comparison.metrics if metric.name == name), None)

@@ -1,0 +1,89 @@
+"""A forecast as a page to open: the answer, the curve with its band, what stands against it."""
+
+from nanodyno.analysis.account import Account
+from nanodyno.analysis.forecast import Band as Expected
+from nanodyno.analysis.forecast import Forecast
+from nanodyno.analysis.forecast_findings import Foretold
+from nanodyno.report import quantities as q
+from nanodyno.report.behind import numbers_table
+from nanodyno.report.figures import Axis, Band, Series
+from nanodyno.report.forecast import answering, losses_so_far, public_beside, sections
+from nanodyno.report.forecast_words import loss
+from nanodyno.report.language import Language
+from nanodyno.report.page import Folded, Page, Part, Section, Tile, Tiles
+from nanodyno.report.pages.losses import loss_pictures
+
+
+def forecast_report(made: Foretold, language: Language) -> Page:
+    answer, *rest = sections(made.findings, language)
+    names = tuple(each.name for each in made.forecasts)
+    tables = [numbers_table(each.numbers) for each in answering(made.findings)]
+    behind = Folded(language.say("The numbers behind it"), tuple(each for each in tables if each is not None))
+    tiles = (_tiles(made.forecasts[0], language),) if len(names) == 1 else ()
+    pictures = tuple(
+        _picture(each, account, language) for each, account in zip(made.forecasts, made.accounts, strict=True)
+    )
+    return Page(
+        language.say("forecast"),
+        (
+            Section(language.listed(names), (*answer.parts, *tiles, behind)),
+            Section(language.say("loss"), pictures),
+            *rest,
+        ),
+        names,
+    )
+
+
+def _tiles(made: Forecast, language: Language) -> Tiles:
+    final = made.final
+    interval = language.say(
+        "80%: {low} to {high}", low=loss(final.low, language), high=loss(final.high, language)
+    )
+    if made.basis == "ended":
+        label, note = language.say("train loss") if made.of_train else language.say("val loss"), ""
+    else:
+        expected = language.say("expected train loss"), language.say("expected val loss")
+        label, note = expected[0] if made.of_train else expected[1], interval
+    tiles = [Tile(label, loss(final.median, language), note)]
+    if made.tokens is not None:
+        tiles.append(Tile(language.say("tokens"), q.count(made.tokens, language)))
+    if made.seconds:
+        tiles.append(Tile(language.say("time from now"), q.duration(made.seconds, language)))
+    return Tiles(tuple(tiles))
+
+
+def _picture(made: Forecast, account: Account, language: Language) -> Part:
+    """Of a run without a band its losses are all that there is to see."""
+    measured = losses_so_far(made, account)
+    if made.band is None or not measured:
+        return loss_pictures([account], language)
+    target = _target(made, made.band)
+    return Band(
+        language.say("Loss of {run} so far, and how it may go on", run=made.name),
+        language.say(
+            "Points are measured. The line is the median of what is expected; four ends in five are to lie "
+            "in the band."
+        ),
+        Axis(language.say("iterations"), lambda value: language.number(value, ",.0f")),
+        Axis(language.say("loss, nats per token"), lambda value: language.marks(f"{value:g}")),
+        Series(language.say("so far"), measured),
+        Series(language.say("expected"), tuple(_line(made.band)), manner="median"),
+        tuple(float(each) for each in made.band.low),
+        tuple(float(each) for each in made.band.high),
+        language.say("{level}% interval", level="80"),
+        tuple(Series(name, points, manner="beside") for name, points in public_beside(made, account).items()),
+        target,
+        "" if target is None else language.say("target: {loss}", loss=loss(target, language)),
+    )
+
+
+def _line(band: Expected) -> list[tuple[float, float]]:
+    return [(float(x), float(y)) for x, y in zip(band.updates, band.median, strict=True)]
+
+
+def _target(made: Forecast, band: Expected) -> float | None:
+    """Where it would not leave the curve a line at the edge of the picture."""
+    if made.reached is None:
+        return None
+    high, low = float(band.high.max()), float(band.low.min())
+    return made.reached.loss if low - 2 * (high - low) <= made.reached.loss <= high + (high - low) else None

@@ -1,0 +1,141 @@
+"""A plan as a page to open: does it fit, pictures of memory and speed, the tables."""
+
+from nanodyno.costs.plan import Candidate, Plan
+from nanodyno.report import quantities as q
+from nanodyno.report.advice import advice_table
+from nanodyno.report.figures import Bar, Bars, Estimate, Intervals, Stack, Stacks
+from nanodyno.report.language import Language, message
+from nanodyno.report.page import Page, Part, Section, Table, Tile, Tiles, from_terminal
+from nanodyno.report.plan import candidates_table, remarks, title
+from nanodyno.report.plan_facts import Source, fact_rows, fits_words
+
+GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (message("weights, gradients, moments"), ("weights", "grads", "optimiser", "casts")),
+    (message("activations"), ("activations",)),
+    (message("logits and loss"), ("logits_and_loss",)),
+    (message("the rest"), ("largest_temporary", "context", "fragmentation")),
+)
+COMPONENTS = {
+    "weights": message("weights"),
+    "grads": message("grads"),
+    "optimiser": message("optimiser"),
+    "casts": message("casts"),
+    "activations": message("activations"),
+    "logits_and_loss": message("logits and loss"),
+    "largest_temporary": message("largest temporary"),
+    "context": message("context"),
+    "fragmentation": message("fragmentation"),
+}
+
+
+def plan_report(plan: Plan, source: Source, language: Language) -> Page:
+    sections = [
+        Section(title(plan, source, language), _answer(plan, language)),
+        Section(
+            language.say("memory"), (_by_micro_batch(plan, language), _by_component(plan.asked, language))
+        ),
+        Section(language.say("speed"), (_speed(plan, language),)),
+        Section(language.say("the plan"), (Table(("", ""), tuple(fact_rows(plan, source, language))),)),
+        Section(
+            language.say("micro-batches at the same tokens per iteration"),
+            from_terminal(candidates_table(plan, language)),
+        ),
+    ]
+    if plan.asked.fits is False:
+        sections.append(
+            Section(
+                language.say("what would make it fit"),
+                from_terminal(advice_table(plan.advice, plan.target.host_bytes, language)),
+            )
+        )
+    notes = (*source.notes, *remarks(plan, language))
+    if notes:
+        sections.append(Section(language.say("to be known"), notes))
+    return Page(language.say("plan"), tuple(sections), (source.name,))
+
+
+def _answer(plan: Plan, language: Language) -> tuple[Part, ...]:
+    fits = fits_words(plan, language)
+    tiles = [Tile(language.say("memory, predicted"), q.gib(plan.asked.memory.total, language))]
+    if plan.asked.time is not None:
+        tiles.append(
+            Tile(
+                language.say("tokens per second, predicted"),
+                q.about(plan.asked.time.tokens_per_second, language=language),
+            )
+        )
+    if plan.bill.hours is not None:
+        tiles.append(
+            Tile(
+                language.say("to {tokens} tokens", tokens=q.count(plan.bill.tokens, language)),
+                q.duration(plan.bill.hours * 3600, language),
+            )
+        )
+    answer = f"{fits[0].upper()}{fits[1:]}"
+    if plan.target.memory_bytes is None:
+        return language.say("{sentence}.", sentence=answer), Tiles(tuple(tiles))
+    return language.say("Does it fit? {answer}.", answer=answer), Tiles(tuple(tiles))
+
+
+def _by_micro_batch(plan: Plan, language: Language) -> Stacks:
+    limit = plan.target.memory_bytes
+    return Stacks(
+        language.say("Memory over micro-batch"),
+        language.say("Predicted, at the same tokens per iteration. What was asked for is bold."),
+        language.say("micro-batch"),
+        tuple(language.say(name) for name, _ in GROUPS),
+        tuple(
+            Stack(
+                str(each.setup.batch_size),
+                tuple(float(sum(each.memory.components[key] for key in keys)) for _, keys in GROUPS),
+                q.gib(each.memory.total, language),
+                each.setup.batch_size == plan.asked.setup.batch_size,
+            )
+            for each in plan.candidates
+        ),
+        limit,
+        "" if limit is None else language.say("limit {size}", size=q.gib(limit, language)),
+    )
+
+
+def _by_component(asked: Candidate, language: Language) -> Bars:
+    parts = {key: size for key, size in asked.memory.components.items() if size}
+    rows = tuple(
+        Bar(language.say(COMPONENTS[key]), (float(size),), (q.gib(size, language),), _group(key))
+        for key, size in parts.items()
+    )
+    size = str(asked.setup.batch_size)
+    return Bars(
+        language.say("Memory by component at micro-batch {size}", size=size),
+        language.say("At the moment when all of them together are the most. Predicted."),
+        rows,
+    )
+
+
+def _group(component: str) -> int:
+    """The colour of the part that it is of."""
+    return next(number for number, (_, keys) in enumerate(GROUPS) if component in keys)
+
+
+def _speed(plan: Plan, language: Language) -> Part:
+    rows = tuple(
+        Estimate(
+            str(each.setup.batch_size),
+            each.time.tokens_per_second,
+            q.about(each.time.tokens_per_second, language=language)
+            + ("" if each.fits is not False else f" ({language.say('does not fit')})"),
+            chosen=each.setup.batch_size == plan.asked.setup.batch_size,
+            colour=0 if each.fits is not False else 1,
+        )
+        for each in plan.candidates
+        if each.time is not None
+    )
+    if not rows:
+        return language.say("No card is named, so no speed is predicted.")
+    return Intervals(
+        language.say("Tokens per second over micro-batch"),
+        language.say("Predicted, not measured."),
+        language.say("micro-batch"),
+        lambda value: q.about(value, language=language),
+        rows,
+    )

@@ -1,0 +1,72 @@
+"""One run as a page to open: how it stands, its curve, where its time went, its facts."""
+
+from nanodyno.analysis.account import account_of
+from nanodyno.analysis.audit import with_found_shape
+from nanodyno.analysis.summary import Summary
+from nanodyno.records.store import Run
+from nanodyno.report import quantities as q
+from nanodyno.report.behind import derivations
+from nanodyno.report.facts import fact_rows
+from nanodyno.report.figures import Bar, Bars
+from nanodyno.report.language import Language
+from nanodyno.report.page import Page, Part, Section, Table, Tile, Tiles
+from nanodyno.report.pages.losses import loss_pictures
+from nanodyno.report.state import state_words
+
+
+def run_report(run: Run, summary: Summary, language: Language) -> Page:
+    account = with_found_shape(account_of(run))
+    state = state_words(run, summary, language)
+    answer = language.say("{sentence}.", sentence=f"{state[0].upper()}{state[1:]}")
+    folded = derivations([account], language)
+    sections = [
+        Section(run.name, (answer, *_tiles(summary, language))),
+        Section(language.say("loss"), (loss_pictures([account], language),)),
+        Section(language.say("where the time went"), (_time(summary, language),)),
+        Section(language.say("the run"), (Table(("", ""), tuple(fact_rows(run, summary, language))),)),
+    ]
+    sections += [] if folded is None else [Section(None, (folded,))]
+    return Page(language.say("one run"), tuple(sections), (run.name,))
+
+
+def _tiles(summary: Summary, language: Language) -> tuple[Part, ...]:
+    tiles: list[Tile] = []
+    if summary.last_val is not None:
+        tiles.append(Tile(language.say("val loss"), language.number(summary.last_val.loss, ".4f")))
+    if (rate := summary.tokens_per_second) is not None:
+        tiles.append(Tile(language.say("tokens per second"), q.rate(rate.estimate, language)))
+    if summary.card_share is not None:
+        tiles.append(
+            Tile(
+                language.say("share of the card's peak"),
+                q.percent(summary.card_share, language),
+                summary.card_name or "",
+            )
+        )
+    peak = summary.peak_allocated_bytes or summary.peak_host_bytes
+    if peak is not None:
+        tiles.append(Tile(language.say("peak memory"), q.gib(peak, language)))
+    return (Tiles(tuple(tiles)),) if tiles else ()
+
+
+def _time(summary: Summary, language: Language) -> Part:
+    training, evaluation = summary.training_seconds, summary.evaluation_seconds
+    if training is None or evaluation is None or training + evaluation == 0:
+        return language.say("Its log does not tell where the time went.")
+    waiting = (summary.data_wait_share or 0.0) * training
+    parts = (
+        (language.say("training"), training - waiting),
+        (language.say("waiting for data"), waiting),
+        (language.say("evaluation"), evaluation),
+        (language.say("saving"), summary.saving_seconds),
+    )
+    total = sum(seconds for _, seconds in parts)
+    rows = tuple(
+        Bar(label, (seconds,), (f"{q.duration(seconds, language)} · {q.percent(seconds / total, language)}",))
+        for label, seconds in parts
+    )
+    return Bars(
+        language.say("Where the time of the run went"),
+        language.say("Of all that was recorded; starting and compiling are not."),
+        rows,
+    )

@@ -1,0 +1,83 @@
+"""What is to be said of a probe beside its numbers."""
+
+from collections.abc import Iterator
+
+from nanodyno.analysis.probes import ProbeSummary
+from nanodyno.records.probe import Measured, ProbeResult
+from nanodyno.report import quantities
+from nanodyno.report.disturbances import USUAL, disturbance_words, redone_words, result_words
+from nanodyno.report.language import Language
+
+LAUNCH_BOUND = 0.25
+
+
+def probe_notes(result: ProbeResult, summary: ProbeSummary | None, language: Language) -> Iterator[str]:
+    if not isinstance(result, Measured) or summary is None:
+        assert not isinstance(result, Measured)
+        yield result_words(result, language)
+        return
+    yield from _how_sure(summary, language)
+    yield from _why(result, summary, language)
+    yield from result.setup.notes
+    yield from _told(result, language)
+    if result.redone:
+        yield redone_words(result.redone, language)
+    if result.breakdown_fault is not None:
+        yield language.say("no breakdown: {reason}", reason=result.breakdown_fault)
+    if result.stopped is not None:
+        yield language.say("ended before its time: {reason}", reason=result.stopped)
+
+
+def _told(result: Measured, language: Language) -> Iterator[str]:
+    """What disturbed visits that count, the last of its kind, and how many it disturbed."""
+    last = {each.code: each for visit in result.visits for each in visit.disturbances}
+    visits = len(result.visits)
+    for code, each in last.items():
+        cause = disturbance_words(each, language)
+        times = sum(any(found.code == code for found in visit.disturbances) for visit in result.visits)
+        if visits > 1:
+            cause = language.say_plural(
+                "{cause} (the last of {times} of {n} visit)",
+                "{cause} (the last of {times} of {n} visits)",
+                visits,
+                cause=cause,
+                times=language.number(times, ","),
+            )
+        if code in USUAL:
+            yield language.say("noted: {cause}", cause=cause)
+        else:
+            yield language.say("disturbed, and counted: {cause}", cause=cause)
+
+
+def _how_sure(summary: ProbeSummary, language: Language) -> Iterator[str]:
+    if summary.processes > 1:
+        return
+    known = language.say("not known")
+    if summary.own_precision is not None:
+        known = f"±{quantities.percent(summary.own_precision, language)}"
+    yield language.say_plural(
+        "one process of {n} iteration, its own mean {known}; how processes differ takes more --processes",
+        "one process of {n} iterations, its own mean {known}; how processes differ takes more --processes",
+        summary.iterations,
+        known=known,
+    )
+
+
+def _why(result: Measured, summary: ProbeSummary, language: Language) -> Iterator[str]:
+    """What the breakdown and the allocator explain."""
+    time, memory = summary.time, result.memory
+    on_card = result.setup.machine.device_type == "cuda"
+    if time is not None and on_card and time.idle >= LAUNCH_BOUND:
+        often = time.launches_per_micro_step or time.kernels_per_micro_step
+        yield language.say_plural(
+            "launch-bound: the card idles {idle} of a micro-step, which has {n} launch",
+            "launch-bound: the card idles {idle} of a micro-step, which has {n} launches",
+            round(often),
+            idle=quantities.share(time.idle, ".0f", language),
+        )
+    if memory.alloc_retries:
+        yield language.say_plural(
+            "the allocator had to start over {n} time: memory is all but full",
+            "the allocator had to start over {n} times: memory is all but full",
+            memory.alloc_retries,
+        )

@@ -1,0 +1,103 @@
+from typing import Any
+
+import pytest
+
+from nanodyno.analysis.factors import Infeasible, design_of
+from nanodyno.config import RunConfig, build_config
+from nanodyno.errors import NanodynoError
+
+NARROW: dict[str, Any] = {
+    "n_layer": 12, "n_embd": 384, "batch_size": 16, "tokens_per_iter": 524_288, "learning_rate": 1e-3,
+}  # fmt: skip
+
+
+def build(**changes: Any) -> RunConfig:
+    return build_config(NARROW | changes)
+
+
+def test_the_case_has_two_factors_and_a_learning_rate_that_moves_no_speed() -> None:
+    design = design_of(build(), build(n_embd=768, batch_size=8, learning_rate=3e-4), "tokens_per_second")
+    assert [each.name for each in design.factors] == ["n_embd", "batch_size"]
+    assert design.factors[0].after == {"n_head": 12, "n_embd": 768}
+    assert [each.key for each in design.inert] == ["learning_rate", "min_lr"]
+    corner = design.config(0b10)
+    assert isinstance(corner, RunConfig)
+    assert (corner.n_embd, corner.n_head, corner.batch_size) == (384, 6, 8)
+    assert (corner.gradient_accumulation_steps, corner.tokens_per_iter) == (64, 524_288)
+    assert design.settings(0b01) == {"n_embd": 768, "batch_size": 16}
+    last = design.config(0b11)
+    assert isinstance(last, RunConfig)
+    assert (last.n_embd, last.batch_size, last.learning_rate) == (768, 8, 1e-3)
+
+
+def test_of_the_loss_it_is_the_other_way_round() -> None:
+    design = design_of(build(), build(batch_size=8, learning_rate=3e-4), "val_loss")
+    assert [each.name for each in design.factors] == ["learning_rate"]
+    assert [each.key for each in design.inert] == ["batch_size"]
+
+
+def test_at_equal_time_what_moves_the_speed_moves_the_loss() -> None:
+    after = build(batch_size=8, learning_rate=3e-4, log_interval=5)
+    design = design_of(build(), after, "val_loss", equal="time")
+    assert [each.name for each in design.factors] == ["batch_size", "learning_rate"]
+    assert [each.key for each in design.inert] == ["log_interval"]
+
+
+def test_groups_and_what_is_ignored() -> None:
+    after = build(n_embd=768, batch_size=8, n_layer=6)
+    grouped = design_of(build(), after, "tokens_per_second", groups=[["n_embd", "batch_size"]])
+    assert [each.name for each in grouped.factors] == ["n_layer", "n_embd+batch_size"]
+    left = design_of(build(), after, "tokens_per_second", ignored=["n_layer"])
+    assert [each.name for each in left.factors] == ["n_embd", "batch_size"]
+    assert [each.key for each in left.ignored] == ["n_layer"]
+    last = left.config(0b11)
+    assert isinstance(last, RunConfig)
+    assert last.n_layer == 12
+
+
+def test_a_corner_that_is_no_config_is_a_result() -> None:
+    """12,288 tokens are 4 x 3 sequences of 1024 or 4 x 2 of 1536; of the latter no micro-batch has 3."""
+    before = build(batch_size=3, tokens_per_iter=12_288)
+    after = build(batch_size=2, block_size=1536, tokens_per_iter=12_288)
+    design = design_of(before, after, "tokens_per_second")
+    corner = design.config(0b01)
+    assert isinstance(corner, Infeasible)
+    assert "12288 is not a multiple of batch_size * block_size = 4608" in corner.words
+    assert isinstance(design.config(0b10), RunConfig)
+
+
+def test_a_dataset_moves_speed_by_its_vocabulary_alone() -> None:
+    other = build(dataset="edu", n_layer=6)
+    assert len(design_of(build(), other, "tokens_per_second").factors) == 2
+    alike = design_of(build(), other, "tokens_per_second", same_vocabulary=True)
+    assert [each.name for each in alike.factors] == ["n_layer"]
+    assert [each.key for each in alike.inert] == ["dataset"]
+
+
+def test_clipping_costs_time_or_none_however_much_it_clips() -> None:
+    with pytest.raises(NanodynoError, match="grad_clip, none of which can move the speed"):
+        design_of(build(), build(grad_clip=2.0), "tokens_per_second")
+    assert design_of(build(), build(grad_clip=0.0), "tokens_per_second").factors[0].name == "grad_clip"
+
+
+def test_what_has_no_answer_is_refused_with_what_would_have_one() -> None:
+    with pytest.raises(NanodynoError, match="the same in every setting"):
+        design_of(build(), build(), "tokens_per_second")
+    with pytest.raises(NanodynoError, match="learning_rate, min_lr, none of which") as inert:
+        design_of(build(), build(learning_rate=1e-4), "tokens_per_second")
+    assert inert.value.hint == "--metric val_loss asks about something else"
+    with pytest.raises(NanodynoError, match="no common metric"):
+        design_of(build(), build(dataset="edu"), "val_loss")
+    with pytest.raises(NanodynoError, match="n_emb: no such setting"):
+        design_of(build(), build(n_layer=6), "tokens_per_second", ignored=["n_emb"])
+
+
+def test_more_than_eight_changes_say_what_to_group() -> None:
+    many = build(
+        n_layer=6, n_embd=768, block_size=512, bias=True, dropout=0.1, batch_size=8, dtype="float32",
+        compile=False, kernels="autograd",
+    )  # fmt: skip
+    with pytest.raises(NanodynoError, match="9 changes at once are more than 8") as refused:
+        design_of(build(), many, "tokens_per_second")
+    assert refused.value.hint is not None
+    assert "--group compile,kernels" in refused.value.hint

@@ -1,0 +1,173 @@
+"""The fit against known ends, a second way of reckoning it, and what must not move it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.analysis.losses import EXPONENT, SHAPE, cosine, true_loss
+
+from nanodyno.analysis.forecast_fit import (
+    EXPONENTS,
+    FEW_POINTS,
+    YOUNG,
+    Prediction,
+    Prior,
+    predict,
+    shipped_prior,
+)
+from nanodyno.analysis.forecast_law import Array, Schedule, annealed, elapsed
+from nanodyno.analysis.forecast_points import Curve, points_of
+
+LAST = 10_000
+END = np.array([float(LAST)])
+PRIOR = replace(shipped_prior(), shape=SHAPE, exponent=EXPONENT)
+
+
+def curve(until: int, noise: float = 0.0, every: int = 100, schedule: Schedule | None = None) -> Curve:
+    updates = np.arange(every, until + 1, every, dtype=np.float64)
+    losses = true_loss(schedule or cosine(LAST), updates)
+    return Curve(updates, losses + noise * np.random.default_rng(1).normal(size=len(losses)))
+
+
+def end_of(seen: Curve, prior: Prior = PRIOR) -> Prediction:
+    made = predict(seen, cosine(LAST), END, prior)
+    assert made is not None
+    return made
+
+
+@pytest.mark.parametrize(("share", "within"), [(0.2, 0.03), (0.3, 0.02), (0.5, 0.01), (0.8, 0.002)])
+def test_the_end_of_a_curve_that_follows_the_law_is_found(share: float, within: float) -> None:
+    true = float(true_loss(cosine(LAST), END)[0])
+    made = end_of(curve(int(share * LAST), noise=0.001))
+    assert float(made.median[0]) == pytest.approx(true, abs=within)
+    assert made.low[0] < true < made.high[0]
+
+
+def test_an_interval_narrows_with_what_was_seen() -> None:
+    spreads = [float(end_of(curve(until, noise=0.001)).spread[0]) for until in (1500, 3000, 5000, 8000, 9500)]
+    assert spreads == sorted(spreads, reverse=True)
+
+
+@pytest.mark.parametrize("shift", [-0.3, 0.6, 2.0])
+def test_a_curve_that_is_raised_raises_its_forecast_by_as_much(shift: float) -> None:
+    seen = curve(3000, noise=0.002)
+    raised = Curve(seen.updates, seen.losses + shift)
+    one, other = end_of(seen), end_of(raised)
+    assert float(other.median[0] - one.median[0]) == pytest.approx(shift, abs=1e-6)
+    assert other.spread == pytest.approx(one.spread, rel=1e-6)
+
+
+def test_the_posterior_is_that_of_one_large_normal_conditioned_on_the_losses() -> None:
+    """Another way to the same: all coefficients and the walk as one covariance, an exponent at a time."""
+    seen, schedule = curve(4000, noise=0.002, every=250), cosine(LAST)
+    points = points_of(seen, schedule)
+    assert points is not None
+    made = end_of(seen)
+    places = np.concatenate([points.updates, END])
+    s, fallen = elapsed(schedule, places), annealed(schedule, places, SHAPE)
+    n, now = len(points.updates), float(s[len(points.updates) - 1])
+    expected = PRIOR.slope_scale * now**-PRIOR.exponent
+
+    def conditioned(slope: float) -> tuple[float, float, float]:
+        so_far = np.concatenate(
+            [
+                [0.0],
+                np.cumsum(
+                    (PRIOR.wander * slope) ** 2 * np.abs(np.diff(now / s))
+                    + PRIOR.anneal_wander**2 * np.abs(np.diff(fallen))
+                ),
+            ]
+        )
+        walk = np.minimum.outer(so_far, so_far)
+        medians, variances, weights, slopes = [], [], [], []
+        for z in EXPONENTS:
+            exponent = PRIOR.exponent + PRIOR.exponent_spread * z
+            rows = np.stack([np.ones(n + 1), (s / now) ** -exponent / exponent, -fallen], axis=1)
+            scale = np.diag([100.0**2, expected**2, (PRIOR.drop * PRIOR.drop_spread) ** 2])
+            mean = rows @ np.array([points.losses.mean(), expected, PRIOR.drop])
+            cov = rows @ scale @ rows.T + walk
+            known = cov[:n, :n] + np.diag(points.variances)
+            gain = np.linalg.solve(known, cov[:n, n])
+            off = points.losses - mean[:n]
+            medians.append(mean[n] + gain @ off)
+            variances.append(cov[n, n] - gain @ cov[:n, n] + points.noise**2)
+            weights.append(-0.5 * (off @ np.linalg.solve(known, off) + np.linalg.slogdet(known)[1] + z**2))
+            slopes.append(expected + (scale @ rows[:n].T @ np.linalg.solve(known, off))[1])
+        chance = np.exp(np.array(weights) - max(weights))
+        chance /= chance.sum()
+        median = float(chance @ medians)
+        return (
+            median,
+            float(chance @ (np.array(variances) + (np.array(medians) - median) ** 2)),
+            float(chance @ slopes),
+        )
+
+    _, _, slope = conditioned(expected)
+    median, variance, _ = conditioned(slope)
+    width = PRIOR.width * np.sqrt((1 + FEW_POINTS / n) * (1 + YOUNG / now))
+    assert float(made.median[0]) == pytest.approx(median, abs=1e-4)
+    assert float(made.spread[0]) == pytest.approx(width * np.sqrt(variance), rel=1e-3)
+
+
+def test_spikes_and_numbers_that_are_none_do_not_move_it() -> None:
+    seen = curve(5000, noise=0.001)
+    losses = seen.losses.copy()
+    losses[[20, 33]] += 0.5
+    losses[[25, 40]] = np.nan
+    spoiled = end_of(Curve(seen.updates, losses))
+    assert spoiled.spikes == 2
+    assert float(spoiled.median[0]) == pytest.approx(float(end_of(seen).median[0]), abs=0.003)
+
+
+def test_a_fall_to_another_level_is_no_spike() -> None:
+    rates = Schedule(np.where(np.arange(LAST) < 5000, 1.0, 0.1))
+    made = predict(curve(8000, schedule=rates), rates, END, PRIOR)
+    assert made is not None
+    assert made.spikes == 0
+    assert float(made.median[0]) == pytest.approx(float(true_loss(rates, END)[0]), abs=0.003)
+
+
+def test_losses_of_batches_help_where_evaluations_are_few() -> None:
+    """Five evaluations tell a level and hardly a slope; batches at a distance of 0.1 tell the slope."""
+    seen = curve(3000, every=600, noise=0.003)
+    at = np.arange(0, 3000, 10, dtype=np.float64)
+    rng = np.random.default_rng(2)
+    batches = true_loss(cosine(LAST), np.maximum(at, 1)) - 0.1 + 0.02 * rng.normal(size=len(at))
+    alone, helped = end_of(seen), end_of(Curve(seen.updates, seen.losses, at, batches))
+    assert helped.spread[0] < 0.8 * alone.spread[0]
+    assert float(helped.median[0]) == pytest.approx(float(true_loss(cosine(LAST), END)[0]), abs=0.02)
+
+
+def test_two_points_are_too_few() -> None:
+    assert predict(curve(200), cosine(LAST), END, PRIOR) is None
+    assert predict(Curve(np.zeros(0), np.zeros(0)), cosine(LAST), END, PRIOR) is None
+
+
+def test_intervals_hold_the_end_of_curves_that_wander_as_they_are_thought_to() -> None:
+    """Laws drawn from the prior, with its walk: 80% intervals of width 1 hold 72 to 88 of 100 ends."""
+    prior, schedule, rng = replace(PRIOR, width=1.0), cosine(LAST), np.random.default_rng(3)
+    updates = np.arange(200, 3001, 40, dtype=np.float64)
+    places = np.concatenate([updates, END])
+    s, fallen = elapsed(schedule, places), annealed(schedule, places, SHAPE)
+    held = 0
+    for _ in range(100):
+        drawn = _drawn(prior, s, fallen, float(s[len(updates) - 1]), rng)
+        seen = Curve(updates, drawn[:-1] + 0.002 * rng.normal(size=len(updates)))
+        made = predict(seen, schedule, END, prior)
+        assert made is not None
+        true = drawn[-1] + 0.002 * rng.normal()
+        extra = np.sqrt((1 + FEW_POINTS / 60) * (1 + YOUNG / s[len(updates) - 1]))
+        half = float(made.high[0] - made.median[0]) / extra
+        held += abs(float(made.median[0]) - true) < half
+    assert 72 <= held <= 88
+
+
+def _drawn(prior: Prior, s: Array, fallen: Array, now: float, rng: np.random.Generator) -> Array:
+    exponent = prior.exponent + prior.exponent_spread * rng.normal()
+    slope = prior.slope_scale * now**-prior.exponent
+    steps = (prior.wander * slope) ** 2 * np.abs(np.diff(now / s)) + prior.anneal_wander**2 * np.abs(
+        np.diff(fallen)
+    )
+    walk = np.concatenate([[0.0], np.cumsum(np.sqrt(steps) * rng.normal(size=len(steps)))])
+    drop = prior.drop * (1 + prior.drop_spread * rng.normal())
+    return 3.0 + slope * (s / now) ** -exponent / exponent - drop * fallen + walk

@@ -1,0 +1,151 @@
+"""The command with a made-up stopwatch, and once in earnest on a CPU with the tiniest of models."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nanodyno.experiments.tune import Bench
+from nanodyno.report.attribute_numbers import turn_words
+from nanodyno.report.language import LANGUAGES
+
+Run = Callable[..., Any]
+CASE = Path(__file__).parents[1] / "case"
+TINY = [
+    "--n_layer=1", "--n_head=1", "--n_embd=16", "--block_size=16", "--device=cpu",
+    "--tokens_per_iter=64", "--compile=False", "--kernels=auto", "--threads=1", "--eval_tokens=64",
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is measured here is kept, and other tests compare the same pair."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def faked(tunings: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Wider is slower by its square root, and a micro-batch of 8 by a tenth."""
+
+    def answer(config: Any) -> Any:
+        seconds = (config.n_embd / 384) ** 0.5 * (1.1 if config.batch_size == 8 else 1.0)
+        return tunings.visit(config, seconds, config.n_embd * 2**20)
+
+    stopwatch = tunings.stopwatch(answer)
+    place = tunings.place(usable_gib=140.0)
+
+    def bench() -> Any:
+        made = stopwatch.bench(None, place)
+        stopwatch.now = 0.0
+        return made
+
+    monkeypatch.setattr("nanodyno.cli.attribute.bench", bench)
+    return stopwatch
+
+
+def test_the_two_recipes_of_the_case_on_a_page_and_as_a_document(faked: Any, nanodyno: Run) -> None:
+    page = nanodyno("attribute", "gpt2-384", "gpt2-768")
+    assert page.exit_code == 0, page.output
+    told = " ".join(page.stdout.split())
+    assert "n_embd 384 to 768" in told
+    assert "batch_size 16 to 8" in told
+    assert "learning_rate 0.001 to 0.0003" in told
+    document = json.loads(nanodyno("attribute", "gpt2-384", "gpt2-768", "--json").stdout)
+    assert len(faked.asked) == 4  # the second time all is remembered
+    sizes = {name: part["estimate"] for name, part in document["parts"].items()}
+    assert sizes == pytest.approx({"n_embd": -0.34657, "batch_size": -0.09531}, abs=1e-4)
+    assert sum(sizes.values()) == pytest.approx(document["difference"]["estimate"])
+    assert [len(path) for path in document["paths"]] == [2, 2]
+    assert len(document["corners"]) == 4
+
+
+def test_a_page_to_open_in_another_language_beside_the_terminals(
+    faked: Any, nanodyno: Run, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    command = ("attribute", "gpt2-384", "gpt2-768", "--lang", "fr")
+    shown = nanodyno(*command, "--html", str(page))
+    assert shown.exit_code == 0, shown.output
+    french = LANGUAGES["fr"]
+    assert '<html lang="fr"' in page.read_text("utf-8")
+    assert french.say("which change did what") in page.read_text("utf-8").lower()
+    told = " ".join(shown.stdout.split())
+    assert turn_words("n_embd", 384, 768, french) in told
+    assert french.say("what was found") in told
+    markdown = nanodyno(*command, "--format", "markdown").stdout
+    assert markdown.startswith("## ")
+    faked.asked.clear()
+    refused = nanodyno(*command, "--again", "--html", str(tmp_path / "nowhere" / "page.html"))
+    assert (refused.exit_code, faked.asked) == (2, [])
+
+
+def test_logs_of_another_card_are_measured_here_and_compare_shows_it(faked: Any, nanodyno: Run) -> None:
+    for name in ("train2", "train1"):
+        log = str(CASE / f"{name}.log")
+        assert nanodyno("import", log, "--name", name, "--gpu", "RTX 4070").exit_code == 0
+    before = " ".join(nanodyno("compare", "train2", "train1").stdout.split())
+    assert "nanodyno attribute train2 train1" in before
+    page = nanodyno("attribute", "train2", "train1")
+    assert page.exit_code == 0, page.output
+    told = " ".join(page.stdout.split())
+    assert "train2 ran on RTX 4070; all of this was measured here, on NVIDIA H200" in told
+    assert "what neither log tells is as nanodyno has it by default" in told
+    jobs = {(job.config.n_embd, job.config.batch_size) for job in faked.jobs.values()}
+    assert jobs == {(384, 16), (768, 16), (384, 8), (768, 8)}
+    assert {job.config.n_layer for job in faked.jobs.values()} == {12}
+    after = " ".join(nanodyno("compare", "train2", "train1").stdout.split())
+    assert "which change did what" in after
+    assert "n_embd 384 to 768" in after
+    assert "nanodyno attribute train2 train1" not in after
+    document = json.loads(nanodyno("compare", "train2", "train1", "--json").stdout)
+    assert document["attributions"][0]["parts"].keys() == {"n_embd", "batch_size"}
+
+
+def test_a_run_of_our_own_can_be_one_of_the_two(nanodyno: Run, tiny: list[str]) -> None:
+    """They differ in a learning rate, which moves no speed: refused before anything is measured."""
+    assert nanodyno(*tiny, "--name=a", "--learning_rate=0.01").exit_code == 0
+    refused = nanodyno("attribute", "a", "a,learning_rate=0.02")
+    assert refused.exit_code == 2
+    assert "learning_rate, none of which can move the speed" in refused.output
+    assert "--metric val_loss" in refused.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["demo", "demo"], "the same in every setting"),
+        (["demo", "nobody"], "nobody: no recipe, no file and no run"),
+        (["demo", "demo,n_embd=65"], "4 does not divide n_embd=65"),
+        (["demo", "demo,n_layer=2", "--budget=off"], "a measurement without an end"),
+        (["demo", "--n_layer=2"], "two configs come before --n_layer=2"),
+        (["demo", "demo,n_layer=2", "--ignore=n_lyer"], "n_lyer: no such setting"),
+        (["demo", "demo,dataset=edu", "--metric=val_loss"], "no common metric"),
+    ],
+)
+def test_what_has_no_answer_is_refused(arguments: list[str], told: str, faked: Any, nanodyno: Run) -> None:
+    result = nanodyno("attribute", *arguments)
+    assert (result.exit_code, faked.asked) == (2, [])
+    assert told in " ".join(result.output.split())
+
+
+def test_a_loss_is_attributed_by_training_every_corner(
+    nanodyno: Run, tunings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One round, since its time is up then: two corners of three iterations each."""
+    here = Bench(look=lambda *_: tunings.host_place())
+    monkeypatch.setattr("nanodyno.cli.attribute.bench", lambda: here)
+    words = ["attribute", "demo,batch_size=2", "demo,learning_rate=0.02,batch_size=4", *TINY]
+    result = nanodyno(*words, "--metric=val_loss", "--steps=3", "--budget=0.1s", "--json")
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    losses = [corner["val_losses"] for corner in document["corners"]]
+    assert [len(each) for each in losses] == [1, 1]
+    difference = losses[1][0] - losses[0][0]
+    assert document["parts"]["learning_rate"]["estimate"] == pytest.approx(difference)
+    assert difference != 0
+    found = {each["code"]: each["numbers"] for each in document["findings"]}
+    assert found["short-training"]["steps"] == 3
+    assert [each["key"] for each in found["inert"]["changes"]] == ["batch_size"]
+    assert "one-round" in found

@@ -1,0 +1,129 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.analysis.losses import cosine, true_loss
+from tests.report.html.static import Checked
+
+Nanodyno = Callable[..., Any]
+TOLD = [
+    f"--set={each}"
+    for each in (
+        "learning_rate=6e-4", "min_lr=6e-5", "warmup_iters=100", "lr_decay_iters=10000", "max_iters=10000",
+        "tokens_per_iter=524288", "eval_interval=200",
+    )
+]  # fmt: skip
+
+
+def log(path: Path, until: int, lower: float = 0.0) -> Path:
+    """nanoGPT's own lines: an evaluation every 200 iterations and a step a hundred."""
+    at = np.arange(200, until + 1, 200)
+    losses = true_loss(cosine(10_000), at.astype(float)) - lower
+    lines: list[str] = []
+    for iteration, loss in zip(at, losses, strict=True):
+        lines.append(f"step {iteration}: train loss {loss:.4f}, val loss {loss:.4f}")
+        lines += [f"iter {iteration + k}: loss {loss:.4f}, time 500.00ms, mfu 20.00%" for k in (1, 50, 100)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def imported(nanodyno: Nanodyno, tmp_path: Path) -> Nanodyno:
+    assert nanodyno("import", str(log(tmp_path / "a.log", 5000)), *TOLD).exit_code == 0
+    assert nanodyno("import", str(log(tmp_path / "b.log", 5000, lower=0.2)), *TOLD).exit_code == 0
+    return nanodyno
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_a_run_is_foretold_on_a_page_and_as_a_document(imported: Nanodyno) -> None:
+    page = imported("forecast", "a")
+    assert page.exit_code == 0
+    assert "a ends at a loss of 3.2" in page.output
+    assert "at iteration 10,000 (tokens: 5.24B)" in flat(page.output)
+    assert "a takes 40 min" in page.output  # 4,900 iterations of half a second
+    document = json.loads(imported("forecast", "a", "--json").output)
+    assert document["final_val_loss"]["low"] < document["final_val_loss"]["median"]
+    assert document["tokens"] == 10_000 * 524_288
+    assert document["eta_seconds"] == pytest.approx(4900 * 0.5, rel=0.01)
+
+
+def test_a_target_another_schedule_and_two_runs(imported: Nanodyno) -> None:
+    assert "does not reach 2.900 with this schedule" in flat(
+        imported("forecast", "a", "--until-loss", "2.9").output
+    )
+    changed = imported("forecast", "a", "--set", "lr_decay_iters=20000", "--set", "max_iters=20000")
+    assert "at iteration 20,000" in flat(changed.output)
+    assert "instead of" in changed.output
+    both = imported("forecast", "a", "b", "--hours", "1")
+    assert "b ends lower than a with a probability of >99%" in flat(both.output)
+    assert "a rough answer" in flat(both.output)
+
+
+def test_compare_says_which_of_two_unfinished_runs_ends_lower(imported: Nanodyno) -> None:
+    page = flat(imported("compare", "a", "b").output)
+    assert "where they will end b ends lower than a with a probability of" in page
+    french = flat(imported("compare", "a", "b", "--format", "markdown", "--lang", "fr").output)
+    assert "## où elles finiront b finit plus bas que a avec une probabilité de" in french
+    codes = {each["code"] for each in json.loads(imported("compare", "a", "b", "--json").output)["findings"]}
+    assert "ends-lower" in codes
+
+
+def test_a_page_to_open_has_the_band_and_the_target(imported: Nanodyno, tmp_path: Path) -> None:
+    result = imported("forecast", "a", "--until-loss", "3.3", "--html", "a.html")
+    assert "report: a.html" in result.stderr
+    page = Checked((tmp_path / "a.html").read_text(encoding="utf-8"))
+    assert page.faults == []
+    for words in ("a ends at a loss of 3.2", "80% interval", "target: 3.300", "time from now"):
+        assert words in page.text
+
+
+def test_a_forecast_is_told_in_the_language_that_is_asked_for(imported: Nanodyno) -> None:
+    answers = {
+        "fr": "a finit à une perte de 3,2",
+        "zh-Hant": "a 最終損失預計為 3.2",
+        "ja": "a の最終損失は 3.2",
+        "hi": "a इटरेशन 10,000 (टोकन: 5.24B) पर 3.2",
+        "ar": "ينتهي a عند خسارة قدرها 3.2",
+    }
+    for code, answer in answers.items():
+        assert answer in flat(imported("forecast", "a", "--lang", code).output)
+    document = ("forecast", "a", "--json")
+    assert imported(*document, "--lang", "fr").stdout == imported(*document).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["a", "--tokens", "1B", "--iters", "9"], "each say how far"),
+        (["a", "--hours", "0"], "no time to train in"),
+        (["a", "--tokens", "many"], "not a number of tokens"),
+        (["a", "--set", "n_embd=3"], "changes the schedule only"),
+        (["a", "--set", "nonsense"], "not a setting"),
+        (["a", "b", "a"], "one run, or of two"),
+        (["nobody"], "there is no run"),
+    ],
+)
+def test_a_mistake_is_told_with_exit_code_2(imported: Nanodyno, arguments: list[str], words: str) -> None:
+    result = imported("forecast", *arguments)
+    assert result.exit_code == 2
+    assert words in flat(result.output)
+
+
+def test_a_log_that_tells_no_schedule_is_asked_for_it(nanodyno: Nanodyno, tmp_path: Path) -> None:
+    nanodyno("import", str(log(tmp_path / "a.log", 5000)))
+    refused = nanodyno("forecast", "a")
+    assert refused.exit_code == 2
+    assert "--set lr_decay_iters" in flat(refused.output)
+    answered = nanodyno("forecast", "a", "--iters", "10000")
+    assert "its learning-rate schedule is not known" in flat(answered.output)
+
+
+def test_a_run_of_our_own_that_is_done_has_been_there(nanodyno: Nanodyno, tiny: list[str]) -> None:
+    assert nanodyno(*tiny, "--name=own").exit_code == 0
+    assert "own has been there" in nanodyno("forecast", "own").output

@@ -1,0 +1,106 @@
+"""`--lang` and the locale, on the command line."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+Nanodyno = Callable[..., Any]
+
+
+@pytest.fixture
+def case(nanodyno: Nanodyno) -> Nanodyno:
+    for name in ("train1", "train2"):
+        assert nanodyno("import", str(ROOT / "tests" / "case" / f"{name}.log")).exit_code == 0
+    return nanodyno
+
+
+def test_the_case_is_answered_in_the_language_that_is_asked_for(case: Nanodyno) -> None:
+    answers = {
+        "fr": "train1 traite 58,1\u202f% de tokens en moins par seconde que train2",
+        "zh-Hant": "train1 每秒處理的 token 數比 train2 少 58.1%",
+        "ja": "train1 は train2 より毎秒のトークン数が 58.1% 少ない",
+        "hi": "train1 हर सेकंड train2 से 58.1% कम टोकन प्रोसेस करता है",
+        "ar": "يعالج train1 في الثانية توكنات أقل من train2 بنسبة 58.1%",
+        "en": "train1 trains 58.1% fewer tokens per second than train2",
+    }
+    for code, answer in answers.items():
+        assert answer in case("compare", "train2", "train1", "--lang", code).output
+
+
+def test_the_locale_counts_where_no_language_is_asked_for(
+    case: Nanodyno, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LC_ALL", "fr_FR.UTF-8")
+    assert "côte à côte" in case("compare", "train2", "train1").output
+    assert "side by side" in case("compare", "train2", "train1", "--lang", "en").output
+    document = json.loads(case("compare", "train2", "train1", "--json").stdout)
+    assert document["runs"] == ["train2", "train1"]
+
+
+def test_a_language_that_is_lacking_is_told_once_and_english_shown(case: Nanodyno) -> None:
+    result = case("show", "train1", "--lang", "de")
+    assert result.exit_code == 0
+    assert result.stderr == "not in de: shown in en; --lang takes en, ar, fr, hi, ja, zh-Hant\n"
+    assert "parameters" in result.stdout
+
+
+def test_a_document_is_the_same_whatever_the_language(case: Nanodyno) -> None:
+    plan = ("plan", "gpt2-768", "--gpu", "H200", "--json")
+    assert case(*plan, "--lang", "fr").stdout == case(*plan).stdout
+
+
+def test_markdown_from_the_right_keeps_latin_in_its_own_direction(case: Nanodyno) -> None:
+    markdown = case("compare", "train2", "train1", "--markdown", "--lang", "ar").output
+    assert "\u206844.8 TFLOP/s\u2069" in markdown
+    assert "\u2068" not in case("compare", "train2", "train1", "--lang", "ar").output
+
+
+def test_a_terminal_without_the_letters_gets_english(case: Nanodyno) -> None:
+    command = [sys.executable, "-m", "nanodyno", "compare", "train2", "train1", "--lang", "ja"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert "has no letters for ja" in done.stderr
+    assert "side by side" in done.stdout
+    assert case("compare", "train2", "train1").exit_code == 0
+
+
+def test_a_wheel_carries_the_catalogues_compiled(tmp_path: Path) -> None:
+    """Built from a copy, without the network, and read by an interpreter that sees nothing but the wheel."""
+    source = tmp_path / "source"
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        source.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, source / name)
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    shutil.copytree(ROOT / "src", source / "src", ignore=ignored)
+    build = ["-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--quiet", "--wheel-dir"]
+    subprocess.run([sys.executable, *build, str(tmp_path), str(source)], check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+    folder = tmp_path / "installed" / "nanodyno" / "report" / "catalogues"
+    assert sorted(path.stem for path in folder.glob("*.mo")) == ["ar", "fr", "hi", "ja", "zh_Hant"]
+    for path in folder.glob("*.po"):
+        path.unlink()
+    code = (
+        "from nanodyno.report import language\n"
+        "print(language.__file__, *(each.say('why') for each in language.LANGUAGES.values()))"
+    )
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{tmp_path / 'installed'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
+    )
+    file, *words = done.stdout.split()
+    assert Path(file).is_relative_to(tmp_path)
+    assert words == ["why", "لماذا", "pourquoi", "क्यों", "理由", "原因"]

@@ -1,0 +1,103 @@
+"""Pages of attributions on a made-up card: what a person reads, at any width."""
+
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from nanodyno.analysis.attribution import Attribution
+from nanodyno.analysis.attribution_findings import attribution_findings
+from nanodyno.config import RunConfig
+from nanodyno.records.probe import ProbeResult
+from nanodyno.report.attribute import attribution_page
+from nanodyno.report.attribute_document import attribution_document
+from nanodyno.report.attribute_numbers import change_words
+from nanodyno.report.attribute_picture import waterfall_bars
+from nanodyno.report.attribute_words import words
+from tunings import build_visit
+
+
+@pytest.fixture
+def found(attributions: Any, tmp_path: Path) -> Attribution:
+    names = ("train2", "train1")
+    return attributions.measure(attributions.inquiry(names=names), tmp_path)[0]
+
+
+@pytest.fixture
+def gappy(attributions: Any, tmp_path: Path) -> Attribution:
+    """Without one of the corners."""
+    surface = attributions.surface(too_large=((256, 4),))
+    return attributions.measure(attributions.inquiry(), tmp_path, surface)[0]
+
+
+def page(found: Attribution, width: int) -> list[str]:
+    paper = StringIO()
+    Console(width=width, file=paper).print(attribution_page(found, width))
+    return [line.rstrip() for line in paper.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_no_line_is_wider_than_the_window(width: int, found: Attribution, gappy: Attribution) -> None:
+    for each in (found, gappy):
+        assert max(map(len, page(each, width))) <= width
+
+
+def test_both_orders_stand_on_the_page(found: Attribution) -> None:
+    told = " ".join(" ".join(page(found, 100)).split())
+    assert "the order matters: first n_embd, +38." in told
+    assert "n_embd 128 to 256" in told
+    assert "the card idles 40% of the time" in told
+
+
+def test_a_waterfall_goes_from_before_to_after(found: Attribution) -> None:
+    before, *parts, after = waterfall_bars(found)
+    assert (before.label, after.label) == ("train2", "train1")
+    assert parts[0].begin == before.end
+    assert parts[1].begin == parts[0].end
+    assert parts[-1].end == pytest.approx(after.end)
+    assert before.end == pytest.approx(308 / 100 * 16_384, rel=0.01)
+
+
+def test_a_missing_corner_is_a_row_and_there_is_no_waterfall(gappy: Attribution) -> None:
+    lines = page(gappy, 100)
+    assert any("does not fit" in line and "256" in line for line in lines)
+    assert not any("█" in line for line in lines)
+    told = " ".join(" ".join(lines).split())
+    assert "first batch_size -44." in told
+    assert "then n_embd +130%" in told
+
+
+def test_the_document_has_every_step_and_every_finding(found: Attribution) -> None:
+    document: Any = attribution_document(found)
+    assert len(document["steps"]) == 4
+    assert len(document["findings"]) == len(attribution_findings(found))
+    assert all(words(each) for each in attribution_findings(found))
+
+
+def test_changes_in_words() -> None:
+    assert change_words(0.386, "tokens_per_second") == "+38.6%"
+    assert change_words(-0.004, "tokens_per_second") == "-0.4%"
+    assert change_words(1.302, "flops_per_second") == "+130%"
+    assert change_words(0.01234, "val_loss") == "+0.0123"
+
+
+def test_five_changes_are_screened_with_what_that_leaves_open(attributions: Any, tmp_path: Path) -> None:
+    """Each of five slows it by a fifth, and the first two together by a tenth more."""
+    after = {"n_embd": 256, "batch_size": 2, "n_layer": 4, "bias": True, "dropout": 0.1}
+
+    def answer(config: RunConfig) -> ProbeResult:
+        made = [getattr(config, key) == value for key, value in after.items()]
+        seconds = 1.2 ** sum(made) * (1.1 if made[0] and made[1] else 1.0)
+        return build_visit(config, seconds, 2**30)
+
+    found, bench = attributions.measure(attributions.inquiry(after), tmp_path, answer)
+    assert all(len(names) == 16 for _, _, names in bench.asked)
+    lines = page(found, 100)
+    assert any("average" in line for line in lines)
+    told = " ".join(" ".join(lines).split())
+    assert "5 changes were screened with 16 corners" in told
+    assert "at least one interacts, and a screening cannot say which:" in told
+    assert "n_embd with batch_size" in told
+    assert sum(bar.change is not None for bar in waterfall_bars(found)) == 6

@@ -1,0 +1,145 @@
+"""Forecasts in words: every finding has some, with all of its numbers, and pictures fit the screen."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.analysis.losses import cosine, true_loss, with_losses
+from tests.analysis.test_forecast_warnings import CASES
+
+from nanodyno.analysis.account import Account
+from nanodyno.analysis.findings import Finding
+from nanodyno.analysis.forecast import Forecast, Question, forecast
+from nanodyno.analysis.forecast_findings import Foretold, findings_of, lower_of
+from nanodyno.analysis.forecast_plan import Pace
+from nanodyno.report.figures import Band
+from nanodyno.report.forecast import forecast_document, picture, sections
+from nanodyno.report.forecast_words import WORDS, sentence, words
+from nanodyno.report.language import ENGLISH
+from nanodyno.report.page import Page, Tile, Tiles
+from nanodyno.report.pages.forecast import forecast_report
+
+RUN = with_losses(5000)
+PACE = Pace(2.0, 10.0, 200)
+
+
+def of(account: Account, question: Question, pace: Pace | None = PACE) -> list[Finding]:
+    made = forecast(account, question, pace)
+    changed = forecast(account, replace(question, changes={}), pace) if question.changes else None
+    return list(findings_of(made, account, changed))
+
+
+def every_finding() -> list[Finding]:
+    one, other = forecast(RUN, Question(), PACE), forecast(CASES["diverging"], Question(), PACE)
+    unknown = replace(RUN, settings={"max_iters": 10_000}, foreign=True)
+    spiked = np.array([each.val_loss for each in RUN.evals])
+    spiked[15] += 1.0
+    found = [
+        *of(RUN, Question(until_loss=3.3)),
+        *of(RUN, Question(until_loss=3.265, changes={"lr_decay_iters": 20_000})),
+        *of(RUN, Question(until_loss=2.5, iterations=20_000), replace(PACE, eval_seconds=None)),
+        *of(RUN, Question(iterations=3000)),
+        *of(with_losses(400), Question()),
+        *of(unknown, Question()),
+        *of(replace(RUN, evals=(), steps=CASES["spikes"].steps * 1), Question()),
+        *of(with_losses(5000, loss=lambda _: spiked), Question()),
+        *(finding for account in CASES.values() for finding in of(account, Question())),
+        *lower_of(one, replace(other, name="other", final=replace(other.final, median=9.0))),
+        *lower_of(one, replace(one, name="twin"), rough=True),
+    ]
+    middle = forecast(RUN, Question(), None).final
+    return [*found, *of(RUN, Question(until_loss=middle.median + 0.001))]
+
+
+FOUND = every_finding()
+
+
+def test_every_code_is_found_in_some_run_and_has_words() -> None:
+    assert {each.code for each in FOUND if each.code in WORDS} == WORDS.keys()
+
+
+@pytest.mark.parametrize("finding", FOUND, ids=lambda each: each.code)
+def test_words_leave_no_placeholder_and_no_raw_number(finding: Finding) -> None:
+    text = words(finding)
+    assert "{" not in text
+    assert "None" not in text
+    assert not re.search(r"\d\.\d{6}", text)
+    assert sentence(finding).endswith(".")
+
+
+def test_a_target_that_is_missed_by_a_hair_is_not_told_as_the_same_number() -> None:
+    numbers = {"target": 3.26, "loss": 3.26004, "iterations": 9}
+    told = words(Finding("target-not-reached", "fact", ("a",), numbers))
+    assert told == "a does not reach 3.260 with this schedule: 3.26004 is expected at iteration 9"
+
+
+def test_the_answer_comes_first_and_what_stands_against_it_after() -> None:
+    answer, mind = sections(of(RUN, Question(until_loss=2.5, iterations=20_000)))
+    assert answer.title is None
+    assert str(answer.parts[0]).startswith("run ends at a loss of")
+    assert mind.title == "what to bear in mind"
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_a_picture_keeps_to_its_width_and_shows_the_public_run(width: int) -> None:
+    drawn = picture([forecast(RUN, Question(), None)], [RUN], width).plain
+    assert "llm.c 124M (FineWeb)" in drawn
+    assert max(len(line) for line in drawn.splitlines()[1:]) <= width
+
+
+def test_a_document_has_the_promised_keys() -> None:
+    made = forecast(RUN, Question(), PACE)
+    document = forecast_document(Foretold((RUN,), (made,), findings_of(made, RUN)))
+    assert set(document["final_val_loss"]) == {"median", "low", "high"}
+    assert document["eta_seconds"] == pytest.approx(5000 * 2.05)
+    assert document["tokens"] == 10_000 * 524_288
+    assert len(document["band"]["median"]) == len(document["band"]["updates"])
+    two = Foretold((RUN, RUN), (made, made), ())
+    assert [each["run"] for each in forecast_document(two)["runs"]] == ["run", "run"]
+
+
+def test_a_run_of_few_losses_is_drawn_without_a_band() -> None:
+    few = with_losses(400)
+    assert "expected" not in picture([forecast(few, Question(), None)], [few], 80).plain
+
+
+def _made(account: Account) -> Forecast:
+    return forecast(account, Question(), None)
+
+
+def report(account: Account, question: Question) -> Page:
+    made = forecast(account, question, PACE)
+    return forecast_report(Foretold((account,), (made,), findings_of(made, account)), ENGLISH)
+
+
+def test_a_page_to_open_has_a_band_where_there_is_one_and_calls_it_expected() -> None:
+    answer, losses, *_ = report(RUN, Question(until_loss=3.3)).sections
+    (tiles,) = [part for part in answer.parts if isinstance(part, Tiles)]
+    assert [tile.label for tile in tiles.tiles] == ["expected val loss", "tokens", "time from now"]
+    (band,) = losses.parts
+    assert isinstance(band, Band)
+    assert band.target == 3.3
+    assert band.measured.points[-1][0] == 5000
+    assert band.median.points[-1][0] == 10_000
+    assert [each.label for each in band.beside] == ["llm.c 124M (FineWeb)"]
+
+
+def test_a_page_of_a_place_that_was_passed_shows_what_was_measured() -> None:
+    answer, losses, *_ = report(RUN, Question(iterations=3000)).sections
+    (tiles,) = [part for part in answer.parts if isinstance(part, Tiles)]
+    assert tiles.tiles[0] == Tile("val loss", f"{RUN.evals[14].val_loss:.3f}")
+    assert not any(isinstance(part, Band) for part in losses.parts)
+
+
+def test_a_target_far_off_is_left_out_of_the_picture() -> None:
+    (band,) = report(RUN, Question(until_loss=1.0)).sections[1].parts
+    assert isinstance(band, Band)
+    assert band.target is None
+
+
+def test_two_runs_are_drawn_on_common_axes() -> None:
+    other = replace(with_losses(5000, loss=lambda at: true_loss(cosine(10_000), at) - 0.1), name="b")
+    drawn = picture([_made(RUN), _made(other)], [RUN, other], 100).plain
+    assert "run: so far" in drawn
+    assert "b: expected" in drawn

@@ -1,0 +1,112 @@
+"""Whole pages in every language: what a sentence was forgotten in is English, or has English marks."""
+
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+from tests.analysis.accounts import AFTER, BEFORE
+from tests.report.test_forecast import FOUND
+
+from nanodyno.analysis.audit import with_found_shape
+from nanodyno.analysis.budget import Budget
+from nanodyno.analysis.compare import compare
+from nanodyno.analysis.conclusions import conclusions
+from nanodyno.analysis.probes import reading_of
+from nanodyno.analysis.summary import summarise
+from nanodyno.config import build_config
+from nanodyno.costs.plan import Wishes, make_plan
+from nanodyno.costs.target import named_target
+from nanodyno.experiments.tune import tune
+from nanodyno.experiments.wish import Wish
+from nanodyno.report.attribute import attribution_page, measured_apart
+from nanodyno.report.compare import comparison_page
+from nanodyno.report.doctor import doctor_page
+from nanodyno.report.forecast import sections
+from nanodyno.report.language import ENGLISH, LANGUAGES, Language
+from nanodyno.report.page import to_terminal
+from nanodyno.report.plan import plan_page
+from nanodyno.report.plan_facts import Source
+from nanodyno.report.probes import probes_page
+from nanodyno.report.runs import run_page, runs_table
+from nanodyno.report.tune import tune_page
+
+ENGLISH_ONLY = re.compile(
+    r"\b(the|of|and|is|are|was|with|without|not|that|which|per|it|its|at|by|no|yes|from|has|than|this|here)\b"
+)
+NAMED = re.compile(
+    r"Linux-\S+|Python \S+|2\.13\S*|(?:torch|CUDA|cuDNN|Triton|capability|pilote) [\d.]+", re.MULTILINE
+)
+WIDTH = 200
+Pages = Callable[[Language], list[str]]
+
+
+def shown(page: RenderableType, width: int = WIDTH) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(page)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def pages(
+    checkup: Callable[..., Any],
+    tunings: Any,
+    attributions: Any,
+    run: Callable[..., Any],
+    tmp_path: Path,
+) -> Pages:
+    comparison = compare((with_found_shape(BEFORE), with_found_shape(AFTER)))
+    tuning = tune(Wish(tunings.config(), 400.0), bench=tunings.stopwatch().bench(tmp_path))
+    config = build_config({"batch_size": 64, "tokens_per_iter": 524_288, "recompute": "none"})
+    target = named_target("RTX 3060 12GB", None)
+    plan = make_plan(config, 50304, 50257, target, Wishes(price_kwh=0.3, price_hour=0.5))
+    measured = {"a": tunings.visit(tunings.config(), 1.0, 2**30, 0.4)}
+    reading = reading_of(measured, Budget(looks=(1,)), "a", 0.01)
+    trained = run()
+    summary = summarise(trained)
+    surface = attributions.surface(too_large=((256, 4),))
+    asked = attributions.inquiry(names=("train2", "train1"))
+    attributed = [
+        attributions.measure(asked, tmp_path / "whole")[0],
+        attributions.measure(asked, tmp_path / "gappy", surface)[0],
+    ]
+
+    def make(language: Language) -> list[str]:
+        return [
+            shown(to_terminal(comparison_page(comparison, conclusions(comparison), language))),
+            shown(to_terminal(sections(FOUND, language))),
+            shown(tune_page(tuning, "gpt2", WIDTH, language)),
+            shown(plan_page(plan, Source("gpt2"), WIDTH, language)),
+            *(shown(attribution_page(each, WIDTH, language)) for each in attributed),
+            shown(to_terminal(measured_apart(attributed[:1], language))),
+            shown(doctor_page(checkup(), language)),
+            shown(probes_page(measured, reading, WIDTH, language)),
+            shown(run_page(trained, summary, WIDTH, language)),
+            shown(runs_table([(trained, summary)], WIDTH, language)),
+        ]
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "language", [each for each in LANGUAGES.values() if each is not ENGLISH], ids=lambda each: each.code
+)
+def test_no_page_has_english_in_it(pages: Pages, language: Language) -> None:
+    for page in pages(language):
+        assert ENGLISH_ONLY.findall(re.sub(r"`[^`]*`", "", page)) == [], page
+
+
+def test_french_pages_have_decimal_commas(pages: Pages) -> None:
+    """But where a number is a name: a version, a compute capability."""
+    for page in pages(LANGUAGES["fr"]):
+        assert re.findall(r"\d\.\d", NAMED.sub("", page)) == [], page
+
+
+@pytest.mark.parametrize("code", ["ja", "zh-Hant"])
+def test_wide_letters_leave_no_line_wider_than_the_window(pages: Pages, code: str) -> None:
+    for page in pages(LANGUAGES[code]):
+        assert max(cell_len(line) for line in page.splitlines()) <= WIDTH
