@@ -3,12 +3,13 @@
 A foreign log tells little. What it does not tell is None, or missing from `settings`, and never assumed.
 """
 
-import itertools
 import math
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
+from nanodyno.analysis.growth import Growth, growth_of
 from nanodyno.analysis.imported import imported_card, known_shape, whole
 from nanodyno.analysis.peaks import card_of
 from nanodyno.analysis.statistics import Interval, median_interval
@@ -17,7 +18,7 @@ from nanodyno.config import ModelShape
 from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, flops_per_token, nanogpt_flops_per_token
 from nanodyno.costs.parameters import parameters
 from nanodyno.hardware.cards import Card
-from nanodyno.records.imported import ImportedRecord, ImportedStep, Setting
+from nanodyno.records.imported import AnyStep, ImportedRecord, ImportedStep, Setting
 from nanodyno.records.store import Run
 from nanodyno.records.types import DataRecord
 
@@ -41,6 +42,7 @@ class Step:
     printed_mfu: float | None = None
     """A fraction, as the program itself gave it."""
     learning_rate: float | None = None
+    tokens: int | None = None
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,6 @@ class Eval:
     """Updates made before it."""
     val_loss: float
     train_loss: float | None = None
-    tokens_seen: int | None = None
-    """Of a run whose batch grew; else it is iteration * tokens_per_iter."""
-
-    def tokens(self, tokens_per_iter: int) -> int:
-        return self.iteration * tokens_per_iter if self.tokens_seen is None else self.tokens_seen
 
 
 @dataclass(frozen=True)
@@ -91,6 +88,22 @@ class Account:
     def tokens_per_iter(self) -> int | None:
         by_settings = self._product("batch_size", "gradient_accumulation_steps", "block_size")
         return whole(self.settings.get("tokens_per_iter")) or by_settings or self.told_tokens_per_iter
+
+    @cached_property
+    def growth(self) -> Growth | None:
+        """None where tokens_per_iter is not known."""
+        if self.tokens_per_iter is None:
+            return None
+        recorded = ((step.iteration, step.tokens) for step in self.steps if step.tokens is not None)
+        return growth_of(self.tokens_per_iter, recorded, self.settings.get("batch_ramp"))
+
+    @property
+    def even_evals(self) -> tuple[Eval, ...]:
+        """By iterations of tokens_per_iter, where the batch grew."""
+        growth = self.growth
+        if growth is None or not growth.stages:
+            return self.evals
+        return tuple(replace(each, iteration=int(growth.even(each.iteration))) for each in self.evals)
 
     @property
     def tokens_per_micro_step(self) -> int | None:
@@ -196,13 +209,12 @@ def _own(run: Run) -> Account:
         settings={key: value for key, value in record.config.model_dump().items() if value is not None},
         steps=tuple(
             Step(
-                step.iteration, step.loss, step.step_seconds * record.config.tokens_per_iter / step.tokens,
-                step.iteration in steady,
-                learning_rate=step.learning_rate,
+                step.iteration, step.loss, _even_seconds(step, record.config.tokens_per_iter),
+                step.iteration in steady, learning_rate=step.learning_rate, tokens=step.tokens,
             )
             for step in steps
         ),
-        evals=_own_evals(run),
+        evals=tuple(Eval(each.iteration, each.val_loss, each.train_loss) for each in run.own_evals),
         shape=record.config.model_shape(record.vocab_size),
         data_vocab_size=record.data.vocab_size,
         data=record.data,
@@ -215,15 +227,10 @@ def _own(run: Run) -> Account:
     )  # fmt: skip
 
 
-def _own_evals(run: Run) -> tuple[Eval, ...]:
-    seen: dict[int, int] = {}
-    if run.own.config.batch_ramp is not None:
-        totals = itertools.accumulate(step.tokens for step in run.own_steps)
-        seen = dict(zip((step.iteration + 1 for step in run.own_steps), totals, strict=True))
-    return tuple(
-        Eval(each.iteration, each.val_loss, each.train_loss, seen.get(each.iteration))
-        for each in run.own_evals
-    )
+def _even_seconds(step: AnyStep, tokens_per_iter: int | None) -> float | None:
+    if step.step_seconds is None or step.tokens is None or tokens_per_iter is None:
+        return step.step_seconds
+    return step.step_seconds * tokens_per_iter / step.tokens
 
 
 def _imported(run: Run, record: ImportedRecord) -> Account:
@@ -234,8 +241,8 @@ def _imported(run: Run, record: ImportedRecord) -> Account:
         settings=record.settings,
         steps=tuple(
             Step(
-                step.iteration, step.loss, step.step_seconds, training_seconds(step) is not None,
-                step.printed_mfu, step.learning_rate,
+                step.iteration, step.loss, _even_seconds(step, run.tokens_per_iter),
+                training_seconds(step) is not None, step.printed_mfu, step.learning_rate, step.tokens,
             )
             for step in logged
         ),

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from nanodyno.analysis.account import Account, Eval
@@ -36,7 +36,7 @@ class LossesAt:
 
 
 def per_iteration(account: Account, axis: Axis) -> float | None:
-    """How far an iteration moves on this axis: time at the run's own steady pace."""
+    """How far an iteration of tokens_per_iter moves on this axis: time at the run's own steady pace."""
     tokens, seconds, work = account.tokens_per_iter, account.iteration_seconds, account.flops_per_token
     if axis == "iterations":
         return 1.0
@@ -57,7 +57,8 @@ def losses_at_equal(accounts: Sequence[Account], axis: Axis) -> LossesAt | None:
         (account, curve, pace)
         for account in accounts
         if not account.tells_perplexity
-        if (curve := _curve(_along(account, axis))) and (pace := per_iteration(account, axis)) is not None
+        if (curve := _curve(account.evals if axis == "iterations" else account.even_evals))
+        if (pace := per_iteration(account, axis)) is not None
     ]
     if len(moved) < 2:
         return None
@@ -74,14 +75,6 @@ def losses_at_equal(accounts: Sequence[Account], axis: Axis) -> LossesAt | None:
         if len(losses) == len(moved):
             return LossesAt(axis, at, losses)
     return None
-
-
-def _along(account: Account, axis: Axis) -> Sequence[Eval]:
-    """Evaluations by iterations of tokens_per_iter, which is what a pace is of, where the batch grew."""
-    per_iter = account.tokens_per_iter
-    if axis == "iterations" or per_iter is None:
-        return account.evals
-    return [replace(each, iteration=each.tokens(per_iter) // per_iter) for each in account.evals]
 
 
 def loss_at(evals: Sequence[Eval], iteration: float) -> LossAt | None:
