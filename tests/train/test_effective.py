@@ -118,7 +118,7 @@ def test_a_resumed_ramp_goes_on_to_the_bit(
     again.restore(found.checkpoint)
     rest = steps_of(again)
     assert [facts(step) for step in rest] == [facts(step) for step in expected[4:]]
-    assert again.effective.growth() == whole.effective.growth()
+    assert again.stepper.effective.growth() == whole.stepper.effective.growth()
     sizes = [step.tokens for step in expected]
     assert sizes[0] < sizes[3] <= sizes[4] < sizes[7]  # it had grown before, and grew after
 
