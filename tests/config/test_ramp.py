@@ -42,6 +42,13 @@ def test_a_token_more_takes_one_more_iteration() -> None:
     assert RAMP.iterations_for(1101) == 8
 
 
+def test_in_a_shorter_run_a_ramp_keeps_its_shares() -> None:
+    assert RAMP.in_share(0.1) == "25:200, 100:400"
+    assert RAMP.in_share(1e-6) == "1:400"  # what falls together is the last of it
+    assert Ramp(100).in_share(0.5) is None
+    assert Ramp(100, most=800).in_share(0.5) == "noise:800"
+
+
 def test_noise_grows_to_sixteen_times_or_as_far_as_it_is_told() -> None:
     assert build_config({"batch_ramp": "noise", "tokens_per_iter": 12 * 1024 * 2}).ramp.most == 12 * 1024 * 32
     assert build_config({"batch_ramp": "noise:100k", "tokens_per_iter": 24576}).ramp.most == 100_000

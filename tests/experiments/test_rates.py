@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from nanodyno.config import RunConfig
+from nanodyno.config import RunConfig, build_config
 from nanodyno.errors import RunFailed
 from nanodyno.experiments import rates
 from nanodyno.experiments.rates import range_test, train_shortly, trial_config
 
 TINY: dict[str, object] = {
     "n_layer": 1, "n_head": 1, "n_embd": 16, "block_size": 16, "batch_size": 2, "tokens_per_iter": 64,
-    "max_iters": 1000, "dataset": "python", "tokenizer": "bytes", "device": "cpu", "eval_tokens": 64,
-    "compile": False, "learning_rate": "auto",
+    "max_iters": 1000, "warmup_iters": 30, "dataset": "python", "tokenizer": "bytes", "device": "cpu",
+    "eval_tokens": 64, "compile": False, "learning_rate": "auto",
 }  # fmt: skip
 
 
@@ -32,12 +32,18 @@ def test_trials_are_the_run_in_short_with_seeds_of_their_own() -> None:
     seen: list[RunConfig] = []
     found = range_test(TINY, lambda _: None, lambda config, _: seen.append(config) or bowl(config, None))
     assert found.chosen.learning_rate == pytest.approx(1e-3)
-    assert found.iterations == 50  # a 25th of 1000 is less
+    assert found.iterations == 100  # a 25th of 1000 is less
     assert {config.seed for config in seen} == {1338, 1339, 1340}  # the run itself has 1337
     assert {(c.max_iters, c.lr_decay_iters, c.warmup_iters, c.tokens_per_iter) for c in seen} == {
-        (50, 50, 5, 64)
+        (100, 100, 30, 64)
     }
     assert all(config.min_lr == pytest.approx(config.learning_rate / 10) for config in seen)
+
+
+@pytest.mark.parametrize(("own", "of_a_trial"), [(0, 0), (7, 7), (50, 50), (700, 50)])
+def test_warm_up_is_the_runs_own_and_at_most_half_of_a_trial(own: int, of_a_trial: int) -> None:
+    config = build_config({**TINY, "learning_rate": 1e-3, "warmup_iters": own})
+    assert trial_config(config, (1e-3, 0), 100).warmup_iters == of_a_trial
 
 
 def test_a_test_that_was_stopped_goes_on_with_what_it_has() -> None:

@@ -50,6 +50,16 @@ class Ramp:
             seen, done = seen + number * size, done + number
         return done
 
+    def in_share(self, share: float) -> str | None:
+        """As a setting, of a run that is so many times as long; None for one that does not rise."""
+        if self.most is not None:
+            return f"{NOISE}:{self.most}"
+        steps: list[tuple[int, int]] = []
+        for since, size in self.steps:
+            at = max(1, round(since * share))
+            steps = [step for step in steps if step[0] < at] + [(at, size)]
+        return ", ".join(f"{since}:{size}" for since, size in steps) or None
+
     def _stages(self) -> Iterator[tuple[float, int]]:
         """Where each size ends, and it."""
         ends = (*(since for since, _ in self.steps), math.inf)

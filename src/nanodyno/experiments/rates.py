@@ -23,7 +23,7 @@ from nanodyno.train.trainer import Trainer
 
 SHARE = 25
 """One part in so many of the run's iterations, within the bounds, is the length of a trial."""
-FEWEST, MOST = 50, 200
+FEWEST, MOST = 100, 200
 EVAL_TOKENS = 65_536
 FEWEST_TRIALS = len(COARSE) + 3 * SEEDS - 1
 OF_NO_MATTER = (
@@ -70,12 +70,17 @@ def range_test(settings: Mapping[str, object], watch: Watch, attempt: Try | None
 
 
 def trial_config(config: RunConfig, ask: Ask, iterations: int) -> RunConfig:
-    """The run's own schedule in a short while: a tenth of it warm-up, down to a tenth of the rate."""
+    """The run's own schedule in a short while, down to a tenth of the rate.
+
+    Warm-up is as many iterations as the run's, up to half of the trial: how high a rate the beginning bears
+    is a matter of their number, and a warm-up cut to its share speaks for lower rates (LOG.md).
+    """
     rate, repeat = ask
     values = config.model_dump(exclude={"gradient_accumulation_steps", "eval_iters", "min_lr"})
     changes = {
         "learning_rate": rate, "seed": config.seed + 1 + repeat, "max_iters": iterations,
-        "lr_decay_iters": iterations, "warmup_iters": iterations // 10, "eval_interval": iterations,
+        "lr_decay_iters": iterations, "warmup_iters": min(config.warmup_iters, iterations // 2),
+        "eval_interval": iterations,
         "eval_tokens": min(config.eval_tokens, max(EVAL_TOKENS, config.block_size)), "bad_update": "stop",
         "eval_only": False,
     }  # fmt: skip
