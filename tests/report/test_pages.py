@@ -10,6 +10,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from tests.analysis.accounts import AFTER, BEFORE
+from tests.report.test_effective import ASKED, SETTLED, SILENT, UNSETTLED
 from tests.report.test_forecast import FOUND
 
 from nanodyno.analysis.audit import with_found_shape
@@ -19,6 +20,7 @@ from nanodyno.analysis.conclusions import conclusions
 from nanodyno.analysis.probes import reading_of
 from nanodyno.analysis.summary import summarise
 from nanodyno.config import build_config
+from nanodyno.config.ramp import Ramp
 from nanodyno.costs.plan import Wishes, make_plan
 from nanodyno.costs.target import named_target
 from nanodyno.experiments.tune import tune
@@ -26,6 +28,7 @@ from nanodyno.experiments.wish import Wish
 from nanodyno.report.attribute import attribution_page, measured_apart
 from nanodyno.report.compare import comparison_page
 from nanodyno.report.doctor import doctor_page
+from nanodyno.report.effective import effective_page
 from nanodyno.report.forecast import sections
 from nanodyno.report.language import ENGLISH, LANGUAGES, Language
 from nanodyno.report.page import to_terminal
@@ -42,6 +45,7 @@ NAMED = re.compile(
     r"Linux-\S+|Python \S+|2\.13\S*|(?:torch|CUDA|cuDNN|Triton|capability|pilote) [\d.]+", re.MULTILINE
 )
 WIDTH = 200
+GROWING = Ramp(524_288, ((10**9, 1_048_576),))
 Pages = Callable[[Language], list[str]]
 
 
@@ -80,7 +84,8 @@ def pages(
             shown(to_terminal(comparison_page(comparison, conclusions(comparison), language))),
             shown(to_terminal(sections(FOUND, language))),
             shown(tune_page(tuning, "gpt2", WIDTH, language)),
-            shown(plan_page(plan, Source("gpt2"), WIDTH, language)),
+            *(shown(effective_page(ASKED, each, language)) for each in (SETTLED, UNSETTLED, SILENT)),
+            shown(plan_page(plan, Source("gpt2", ramp=GROWING), WIDTH, language)),
             *(shown(attribution_page(each, WIDTH, language)) for each in attributed),
             shown(to_terminal(measured_apart(attributed[:1], language))),
             shown(doctor_page(checkup(), language)),

@@ -111,7 +111,7 @@ def plan(  # noqa: PLR0913 - one parameter per option
     from nanodyno.report.plan import plan_document, plan_page
     from nanodyno.report.plan_facts import Source
 
-    origin = Source(settings.name, changed(loaded, settings), config.warmup_iters, notes)
+    origin = Source(settings.name, changed(loaded, settings), config.warmup_iters, notes, config.ramp)
     if json:
         from nanodyno.report.document import to_json
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from nanodyno.analysis.summary import perplexity
 from nanodyno.analysis.throughput import Rates, Yardstick
 from nanodyno.config import RunConfig
+from nanodyno.config.ramp import Ramp
 from nanodyno.costs.parameters import parameters
 from nanodyno.hardware.ceilings import Ceilings
 from nanodyno.noise import NoiseScale
@@ -134,12 +135,11 @@ def batch_words(record: RunRecord, language: Language = ENGLISH) -> str:
         words = language.say_plural(
             "{product} x {n} process", "{product} x {n} processes", processes, product=words
         )
-    return with_ramp(words, config, language)
+    return with_ramp(words, config.ramp, language)
 
 
-def with_ramp(batch: str, config: RunConfig, language: Language = ENGLISH) -> str:
+def with_ramp(batch: str, ramp: Ramp, language: Language = ENGLISH) -> str:
     """How large the batch is, and how it grows."""
-    ramp = config.ramp
     if ramp.most is not None:
         most = language.number(ramp.most, ",")
         return language.say("{batch}, doubling with the measured noise up to {most}", batch=batch, most=most)
