@@ -32,12 +32,20 @@ def test_trials_are_the_run_in_short_with_seeds_of_their_own() -> None:
     seen: list[RunConfig] = []
     found = range_test(TINY, lambda _: None, lambda config, _: seen.append(config) or bowl(config, None))
     assert found.chosen.learning_rate == pytest.approx(1e-3)
-    assert found.iterations == 100  # a 25th of 1000 is less
+    assert found.iterations == 200  # a 25th of 1000 is less
     assert {config.seed for config in seen} == {1338, 1339, 1340}  # the run itself has 1337
     assert {(c.max_iters, c.lr_decay_iters, c.warmup_iters, c.tokens_per_iter) for c in seen} == {
-        (100, 100, 30, 64)
+        (200, 200, 30, 64)
     }
     assert all(config.min_lr == pytest.approx(config.learning_rate / 10) for config in seen)
+
+
+@pytest.mark.parametrize(("whole", "trial"), [(60, 60), (1000, 200), (7500, 300), (99_999, 400)])
+def test_a_trial_is_a_25th_of_the_run_within_bounds_and_never_longer(whole: int, trial: int) -> None:
+    told: list[str] = []
+    assert range_test(TINY | {"max_iters": whole}, told.append, bowl).iterations == trial
+    work = f"the work of {13 * trial:,} iterations of this run, which has {whole:,}"
+    assert any(work in line for line in told)
 
 
 @pytest.mark.parametrize(("own", "of_a_trial"), [(0, 0), (7, 7), (50, 50), (700, 50)])

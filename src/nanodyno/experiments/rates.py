@@ -23,7 +23,8 @@ from nanodyno.train.trainer import Trainer
 
 SHARE = 25
 """One part in so many of the run's iterations, within the bounds, is the length of a trial."""
-FEWEST, MOST = 100, 200
+FEWEST, MOST = 200, 400
+"""In fewer a small model learns little more than how often each token comes, at any rate."""
 EVAL_TOKENS = 65_536
 FEWEST_TRIALS = len(COARSE) + 3 * SEEDS - 1
 OF_NO_MATTER = (
@@ -49,11 +50,11 @@ def range_test(settings: Mapping[str, object], watch: Watch, attempt: Try | None
     attempt = attempt or train_shortly
     config = build_config({**settings, "learning_rate": COARSE[0], "min_lr": None, "batch_ramp": None})
     dataset = resolve_dataset(config.dataset, DATA_FOLDER, config.tokenizer, config.vocab_size, watch)
-    iterations = max(FEWEST, min(MOST, config.max_iters // SHARE))
+    iterations = min(config.max_iters, max(FEWEST, min(MOST, config.max_iters // SHARE)))
     kept = _Kept(config, dataset, iterations)
     watch(
         f"learning_rate=auto: a range test of {FEWEST_TRIALS} or more trainings of {iterations} iterations, "
-        f"the work of {FEWEST_TRIALS * iterations} iterations of this run"
+        f"the work of {FEWEST_TRIALS * iterations:,} iterations of this run, which has {config.max_iters:,}"
     )
     trials: list[Trial] = []
     while asks := next_trials(trials):
