@@ -32,10 +32,31 @@ def test_the_bottom_of_a_bowl_is_found_between_the_rates(bottom: float) -> None:
     assert not chosen.at_the_end
 
 
-def test_it_takes_the_coarse_rates_once_and_the_best_with_its_neighbours_in_every_repeat() -> None:
+def test_it_goes_from_coarse_rates_to_octaves_to_halves_of_them_in_every_repeat() -> None:
     trials = played(bowl(1.7e-3))
-    assert sorted(trial.learning_rate for trial in trials if trial.repeat == 2) == [8e-4, 1.6e-3, 3.2e-3]
-    assert len(trials) == len(COARSE) + 3 * SEEDS - 1
+    root = math.sqrt(2)
+    in_all = sorted(trial.learning_rate for trial in trials if trial.repeat == 2)
+    assert in_all == pytest.approx([1.6e-3 / root, 1.6e-3, 1.6e-3 * root])
+    assert len(trials) == len(COARSE) + 2 + 3 * SEEDS - 1
+
+
+def test_a_wall_on_the_right_pushes_it_aside_by_less_than_three_quarters_of_an_octave() -> None:
+    """A shallow bowl to 0.004 and 2 an octave from there: half an octave of grid, and a quarter of wall."""
+
+    def loss(rate: float, repeat: int) -> float:
+        octave = math.log2(rate / 4e-3)
+        return 3 + 0.01 * repeat + (2 * octave if octave > 0 else 0.05 * octave**2)
+
+    chosen = choose(played(loss))
+    assert chosen is not None
+    assert 4e-3 * 2**-0.75 < chosen.learning_rate <= 4e-3
+
+
+def test_one_repeat_that_misleads_is_outvoted_by_the_others() -> None:
+    """The first repeat alone would have it at 0.0256; the three together, an octave and a half below."""
+    chosen = choose(played(lambda rate, n: abs(math.log2(rate / (0.0256 if n == 0 else 0.0064)))))
+    assert chosen is not None
+    assert chosen.learning_rate < 0.0128
 
 
 def test_a_slope_is_followed_beyond_the_coarse_rates() -> None:

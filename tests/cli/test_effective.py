@@ -63,7 +63,7 @@ def test_a_rate_that_is_found_is_told_and_noted(
     )
     done = nanodyno(*tiny, "--learning_rate=auto", "--name=found")
     assert done.exit_code == 0, done.output
-    assert "a range test of 13 or more trainings of 4 iterations" in done.stderr
+    assert "a range test of 15 or more trainings of 4 iterations" in done.stderr
     record = json.loads((tmp_path / "runs/found/run.json").read_text())
     (note,) = [each for each in record["notes"] if "auto" in each]
     assert note.startswith(f"learning_rate=auto chose {record['config']['learning_rate']:g}")

@@ -44,7 +44,7 @@ def test_trials_are_the_run_in_short_with_seeds_of_their_own() -> None:
 def test_a_trial_is_a_25th_of_the_run_within_bounds_and_never_longer(whole: int, trial: int) -> None:
     told: list[str] = []
     assert range_test(TINY | {"max_iters": whole}, told.append, bowl).iterations == trial
-    work = f"the work of {13 * trial:,} iterations of this run, which has {whole:,}"
+    work = f"the work of {15 * trial:,} iterations of this run, which has {whole:,}"
     assert any(work in line for line in told)
 
 

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.student import t_interval
 
-COARSE = tuple(1e-4 * 4**k for k in range(5))
+BEGIN = 1e-4
+COARSE = tuple(BEGIN * 4**k for k in range(5))
 """0.0001 to 0.0256, one training each."""
+FINE = 0.5
+"""Octaves between the rates that the bottom is read off. Losses rise gently to the left of it and as a wall
+to the right, which would push a parabola over whole octaves aside."""
 LOWEST, HIGHEST = 1e-6, 1.0
 SEEDS = 3
 LEVEL = 0.95
@@ -39,14 +43,18 @@ Ask = tuple[float, int]
 def next_trials(trials: Sequence[Trial]) -> list[Ask]:
     """What is to be trained before more can be said; empty at the end.
 
-    First one of each coarse rate; then every repeat of the best and its neighbours at half and twice the
-    rate; and as long as a neighbour is the better one, its own neighbour.
+    First one of each coarse rate; then one at half and at twice the best, and on downhill; then every repeat
+    of the best and of its neighbours half an octave away, and again on downhill.
     """
     done = {(trial.learning_rate, trial.repeat) for trial in trials}
     missing = [(rate, 0) for rate in COARSE if (rate, 0) not in done]
     if missing or not any(trial.val_loss is not None for trial in trials):
         return missing
-    around = _around(_best(trials))
+    best = _best([trial for trial in trials if not trial.repeat and _octaves(trial.learning_rate) % 1 == 0])
+    missing = [(rate, 0) for rate in _around(best, 1.0) if (rate, 0) not in done]
+    if missing:
+        return missing
+    around = _around(_best(trials) if any(trial.repeat for trial in trials) else best, FINE)
     return [(rate, repeat) for repeat in range(SEEDS) for rate in around if (rate, repeat) not in done]
 
 
@@ -56,10 +64,11 @@ def choose(trials: Sequence[Trial]) -> Chosen | None:
         return None
     best = _best(trials)
     losses = {(trial.learning_rate, trial.repeat): _loss(trial) for trial in trials}
+    around = _around(best, FINE)
     bottoms = [
-        _bottom(best, [losses[rate, repeat] for rate in (best / 2, best, best * 2)])
+        math.log2(best) + FINE * _bottom([losses[rate, repeat] for rate in around])
         for repeat in range(SEEDS)
-        if all((rate, repeat) in losses for rate in (best / 2, best, best * 2))
+        if len(around) == 3 and all((rate, repeat) in losses for rate in around)
     ] or [math.log2(best)]
     found = t_interval(bottoms, LEVEL)
     assert found is not None
@@ -70,8 +79,7 @@ def choose(trials: Sequence[Trial]) -> Chosen | None:
         LEVEL,
         found.n,
     )
-    at_the_end = best / 2 < LOWEST or best * 2 > HIGHEST
-    return Chosen(float(f"{interval.estimate:.2g}"), interval, at_the_end)
+    return Chosen(float(f"{interval.estimate:.2g}"), interval, at_the_end=len(around) < 3)
 
 
 def _best(trials: Sequence[Trial]) -> float:
@@ -84,20 +92,27 @@ def _best(trials: Sequence[Trial]) -> float:
     return min(means, key=lambda rate: means[rate])
 
 
-def _around(best: float) -> list[float]:
-    return [rate for rate in (best / 2, best, best * 2) if LOWEST <= rate <= HIGHEST]
+def _around(best: float, octaves: float) -> list[float]:
+    """With its neighbours, as far as they may be tried."""
+    places = (_octaves(best) + each for each in (-octaves, 0.0, octaves))
+    return [rate for place in places if LOWEST <= (rate := BEGIN * 2**place) <= HIGHEST]
+
+
+def _octaves(rate: float) -> float:
+    """Above the first rate, in halves: what was multiplied and divided comes out as the same number."""
+    return round(2 * math.log2(rate / BEGIN)) / 2
 
 
 def _loss(trial: Trial) -> float:
     return math.inf if trial.val_loss is None else trial.val_loss
 
 
-def _bottom(best: float, losses: Sequence[float]) -> float:
-    """log2 of the rate at the bottom of the parabola through the three; no further off than a neighbour."""
+def _bottom(losses: Sequence[float]) -> float:
+    """Of the parabola through three losses, in steps from the middle one; no further off than a neighbour."""
     low, middle, high = losses
     if not math.isfinite(low + middle + high):
-        return math.log2(best) + (-0.5 if math.isfinite(low) else 0.0)  # the cliff is on the right
+        return -0.5 if math.isfinite(low) else 0.0  # the cliff is on the right
     bend = low - 2 * middle + high
     if bend <= 0:
-        return math.log2(best) + (1.0 if high < low else -1.0)
-    return math.log2(best) + max(-1.0, min(1.0, (low - high) / (2 * bend)))
+        return 1.0 if high < low else -1.0
+    return max(-1.0, min(1.0, (low - high) / (2 * bend)))

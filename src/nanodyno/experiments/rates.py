@@ -26,7 +26,7 @@ SHARE = 25
 FEWEST, MOST = 200, 400
 """In fewer a small model learns little more than how often each token comes, at any rate."""
 EVAL_TOKENS = 65_536
-FEWEST_TRIALS = len(COARSE) + 3 * SEEDS - 1
+FEWEST_TRIALS = len(COARSE) + 2 + 3 * SEEDS - 1
 OF_NO_MATTER = (
     "learning_rate", "min_lr", "seed", "eval_interval", "eval_iters", "log_interval", "out_dir", "init_from",
     "keep_checkpoints", "gradient_accumulation_steps",
