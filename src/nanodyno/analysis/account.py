@@ -43,6 +43,7 @@ class Step:
     """A fraction, as the program itself gave it."""
     learning_rate: float | None = None
     tokens: int | None = None
+    """Of a log only where it tells of a batch that grows: a wrong tokens_per_iter would look like one."""
 
 
 @dataclass(frozen=True)
@@ -236,13 +237,15 @@ def _even_seconds(step: AnyStep, tokens_per_iter: int | None) -> float | None:
 def _imported(run: Run, record: ImportedRecord) -> Account:
     dtype = record.arithmetic.dtype if record.arithmetic else record.settings.get("dtype")
     logged = [step for step in run.steps if isinstance(step, ImportedStep)]
+    grows = record.settings.get("batch_ramp") is not None
     return Account(
         name=run.name,
         settings=record.settings,
         steps=tuple(
             Step(
-                step.iteration, step.loss, _even_seconds(step, run.tokens_per_iter),
-                training_seconds(step) is not None, step.printed_mfu, step.learning_rate, step.tokens,
+                step.iteration, step.loss, _even_seconds(step, run.tokens_per_iter if grows else None),
+                training_seconds(step) is not None, step.printed_mfu, step.learning_rate,
+                step.tokens if grows else None,
             )
             for step in logged
         ),
