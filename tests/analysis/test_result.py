@@ -111,7 +111,7 @@ def test_the_copy_leads_to_the_same_findings_as_the_original(
 def test_the_copy_of_a_run_whose_batch_grew_has_its_tokens(
     run: Any, record: Any, step: Any, evaluation: Any, wide_settings: dict[str, Any], sent: Callable[..., Run]
 ) -> None:
-    """8 iterations of 524,288 tokens in 9 s each, then 12 of twice as many in twice the time: as long as 32."""
+    """8 iterations of 524,288 tokens in 9 s each, 12 of twice the tokens in twice the time: as long as 32."""
     sizes = [2**19] * 8 + [2**20] * 12
     steps = [step(i, tokens=size, step_seconds=9.0 * size / 2**19) for i, size in enumerate(sizes)]
     settings = {**wide_settings, "batch_ramp": f"{8 * 2**19}:1048576"}

@@ -135,4 +135,4 @@ def _is_sound(entry: Any) -> bool:
 
 def _told(trial: Trial) -> str:
     loss = "diverged" if trial.val_loss is None else f"val loss {trial.val_loss:.4f}"
-    return f"learning rate {trial.learning_rate:g}, repeat {trial.repeat + 1}: {loss}"
+    return f"learning rate {trial.learning_rate:.3g}, repeat {trial.repeat + 1}: {loss}"
