@@ -49,3 +49,13 @@ def _share_left(config: Settings, iteration: int) -> float:
         return 1.0
     progress = (iteration - start) / (config.lr_decay_iters - start)
     return 0.5 * (1 + math.cos(math.pi * progress)) if config.schedule == "cosine" else 1 - progress
+
+
+def batch_factor(tokens: int, tokens_per_iter: int) -> float:
+    """What the learning rate of an iteration of so many tokens is multiplied with: the root of its growth.
+
+    learning_rate belongs to tokens_per_iter. AdamW divides by the gradient's own size, so that its steps in
+    one direction add up with the number of samples and its steps astray with the root of it: the same path
+    per token takes the root (Malladi and others, 2022).
+    """
+    return math.sqrt(tokens / tokens_per_iter)

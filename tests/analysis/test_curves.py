@@ -1,10 +1,13 @@
 import math
 import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.analysis.accounts import account
 
-from nanodyno.analysis.account import Eval
+from nanodyno.analysis.account import Eval, account_of
 from nanodyno.analysis.curves import LossAt, is_apart, last_of_stretches, loss_at, losses_at_equal, noise_of
 
 
@@ -111,3 +114,32 @@ def test_of_a_smooth_curve_that_bends_little_is_taken_for_noise() -> None:
     found = noise_of([Eval(at, 2.0 + 8.0 * at**-0.5) for at in range(25, 225, 25)])
     assert found is not None
     assert found < 0.01
+
+
+def test_a_batch_that_grew_is_held_against_others_by_the_tokens_it_saw(
+    run: Callable[..., Any],
+    record: Callable[..., Any],
+    step: Callable[..., Any],
+    evaluation: Callable[..., Any],
+) -> None:
+    """Iterations of 524,288 tokens and of twice that: after 4 and 4 it has seen what the other saw in 12."""
+    wide = {"n_embd": 768, "batch_size": 8, "gradient_accumulation_steps": 64, "max_iters": 19_073}
+    plain = run(
+        [step(i, step_seconds=4.0) for i in range(12)],
+        [evaluation(i, val_loss=9.0 - i / 4) for i in (4, 8, 12)],
+    )
+    grown = run(
+        [step(i, step_seconds=4.0 if i < 4 else 8.0, tokens=2**19 if i < 4 else 2**20) for i in range(8)],
+        [evaluation(i, val_loss=9.5 - i / 4) for i in (4, 8)],
+        record=record(settings=wide | {"batch_ramp": "2M:1048576"}),
+    )
+    one, other = account_of(plain), replace(account_of(grown), name="grown")
+    tokens = losses_at_equal((one, other), "tokens")
+    assert tokens is not None
+    assert tokens.at == 12 * 2**19
+    assert {name: at.loss for name, at in tokens.losses.items()} == {one.name: 6.0, "grown": 7.5}
+    assert other.iteration_seconds is not None
+    assert other.iteration_seconds.estimate == 4.0  # of an iteration of 524,288
+    iterations = losses_at_equal((one, other), "iterations")
+    assert iterations is not None
+    assert iterations.at == 8

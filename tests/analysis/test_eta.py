@@ -5,6 +5,7 @@ from nanodyno.analysis.eta import (
     evaluation_seconds,
     remaining_evaluations,
     remaining_iterations,
+    remaining_work,
 )
 from nanodyno.config import build_config
 
@@ -74,3 +75,20 @@ def test_an_evaluation_takes_its_median_time_and_that_of_the_save_after_it():
     assert evaluation_seconds([10.0, 11.0, 90.0], [2.0, 4.0]) == 11.0 + 3.0
     assert evaluation_seconds([10.0], []) == 10.0
     assert evaluation_seconds([], [2.0]) is None
+
+
+def test_a_ramp_makes_the_iterations_ahead_count_for_more():
+    """Iterations of 1000 tokens at 0 to 4000, then of 4000: 5 and 5 of them."""
+    settings = {"batch_size": 1, "block_size": 1000, "tokens_per_iter": 1000, "max_iters": 10}
+    config = build_config(settings | {"batch_ramp": "4001:4000", "eval_interval": 100})
+    assert remaining_work(config, 0) == 25
+    assert remaining_work(config, 3) == 22
+    assert remaining_work(config, 7) == 3  # of the size that now is
+    assert remaining_work(config, 10) == 0
+    assert eta_seconds(config, 3, 0, 2.0, 10.0) == 22 * 2.0 + 10.0
+    assert (
+        remaining_work(
+            build_config(settings | {"batch_ramp": "noise", "batch_size": 1, "block_size": 500}), 4
+        )
+        == 6
+    )

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from nanodyno.analysis.factors import Infeasible, design_of
+from nanodyno.analysis.factors import Infeasible, design_of, with_length
 from nanodyno.config import RunConfig, build_config
 from nanodyno.errors import NanodynoError
 
@@ -123,3 +123,24 @@ def test_more_than_eight_changes_say_what_to_group() -> None:
         design_of(build(), many, "tokens_per_second")
     assert refused.value.hint is not None
     assert "--group compile,kernels" in refused.value.hint
+
+
+def test_a_ramp_moves_no_speed_that_is_measured_and_is_one_change_with_the_batch() -> None:
+    after = build(tokens_per_iter=262_144, batch_ramp="100M:524288")
+    assert [each.key for each in design_of(build(), after, "tokens_per_second").inert] == ["batch_ramp"]
+    (factor,) = design_of(build(), after, "val_loss").factors
+    assert (factor.name, factor.keys) == ("tokens_per_iter", ("tokens_per_iter", "batch_ramp"))
+
+
+def test_a_ramp_by_noise_has_no_loss_at_equal_tokens() -> None:
+    with pytest.raises(NanodynoError, match="batch_ramp=noise"):
+        design_of(build(), build(batch_ramp="noise"), "val_loss")
+
+
+def test_a_shorter_run_grows_at_the_same_shares() -> None:
+    """19,073 iterations with a ramp from 1B tokens on, made 1,907: from about 100M on."""
+    whole = build(batch_ramp="1B:1048576", max_iters=19_073)
+    assert with_length(whole, 19_073).batch_ramp == "1B:1048576"
+    short = with_length(whole, 1907)
+    assert short.batch_ramp is not None
+    assert short.ramp.steps == ((round(1e9 * 1907 / 19_073), 1_048_576),)

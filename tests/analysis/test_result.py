@@ -13,6 +13,7 @@ import pytest
 from nanodyno.analysis.account import account_of
 from nanodyno.analysis.compare import compare
 from nanodyno.analysis.conclusions import compared_runs
+from nanodyno.analysis.growth import Growth
 from nanodyno.analysis.leaderboard import leaderboard, standing_of
 from nanodyno.analysis.result import result_of, thinned, without_folders
 from nanodyno.analysis.summary import summarise
@@ -105,6 +106,21 @@ def test_the_copy_leads_to_the_same_findings_as_the_original(
     codes = [[finding.code for finding in compared_runs([other, each])[1]] for each in (long, sent(long))]
     assert codes[0] == codes[1]
     assert "throughput-changed" in codes[0] or "same-speed" in codes[0]
+
+
+def test_the_copy_of_a_run_whose_batch_grew_has_its_tokens(
+    run: Any, record: Any, step: Any, evaluation: Any, wide_settings: dict[str, Any], sent: Callable[..., Run]
+) -> None:
+    """8 iterations of 524,288 tokens in 9 s each, 12 of twice the tokens in twice the time: as long as 32."""
+    sizes = [2**19] * 8 + [2**20] * 12
+    steps = [step(i, tokens=size, step_seconds=9.0 * size / 2**19) for i, size in enumerate(sizes)]
+    settings = {**wide_settings, "batch_ramp": f"{8 * 2**19}:1048576"}
+    grown = run(steps, [evaluation(at) for at in (10, 20)], record(settings))
+    for each in (account_of(grown), account_of(sent(grown))):
+        assert each.growth == Growth(2**19, ((8, 2**20),))
+        assert [entry.iteration for entry in each.even_evals] == [12, 32]
+        assert each.iteration_seconds is not None
+        assert each.iteration_seconds.estimate == 9.0
 
 
 def test_a_copy_of_a_copy_is_the_copy(long: Run, sent: Callable[..., Run]) -> None:

@@ -122,6 +122,7 @@ def test_a_run_of_our_own_can_be_one_of_the_two(nanodyno: Run, tiny: list[str]) 
         (["demo", "--n_layer=2"], "two configs come before --n_layer=2"),
         (["demo", "demo,n_layer=2", "--ignore=n_lyer"], "n_lyer: no such setting"),
         (["demo", "demo,dataset=edu", "--metric=val_loss"], "no common metric"),
+        (["demo", "demo,learning_rate=auto", "--metric=val_loss"], "is found by `nanodyno train`"),
     ],
 )
 def test_what_has_no_answer_is_refused(arguments: list[str], told: str, faked: Any, nanodyno: Run) -> None:

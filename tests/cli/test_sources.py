@@ -11,7 +11,7 @@ import pytest
 
 from nanodyno.cli.sources import settings_here, sized
 from nanodyno.cli.tune import train_command
-from nanodyno.config import build_config
+from nanodyno.config import RunConfig, build_config
 from nanodyno.costs.target import Target, named_target
 from nanodyno.recipes import load_settings, override, parse_overrides
 from nanodyno.records.store import read_run
@@ -93,6 +93,52 @@ def test_a_run_goes_on_as_it_was_made(nanodyno: Run) -> None:
     assert refused.exit_code == 2
     assert "best-8h makes another" in refused.stderr
     assert nanodyno("train", "--resume", "mine", "--max_iters=3", "--lr_decay_iters=3").exit_code == 0
+
+
+@pytest.mark.usefixtures("card")
+@pytest.mark.parametrize("recipe", ["best-8h", "speedrun-124m"])
+def test_a_rate_to_be_found_is_left_to_be_found(recipe: str) -> None:
+    found, plain = (settings_here(recipe, each) for each in ({"learning_rate": "auto"}, {}))
+    assert found.values == plain.values | {"learning_rate": "auto"}
+    assert set(found.chosen) == set(plain.chosen) - {"learning_rate"}
+
+
+@pytest.mark.usefixtures("card")
+def test_a_rate_is_found_for_the_model_that_was_chosen(
+    nanodyno: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[RunConfig] = []
+
+    def attempt(config: RunConfig, _: object) -> float:
+        tried.append(config)
+        return 3 + abs(config.learning_rate - 1e-3)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("nanodyno.experiments.rates.train_shortly", attempt)
+    done = nanodyno("train", "best-1h", *SMALL, "--device=cpu", "--learning_rate=auto", "--name=mine")
+    assert done.exit_code == 0, done.output
+    run = read_run(tmp_path / "runs" / "mine").own
+    assert [note.split(" ")[0] for note in run.notes[:2]] == ["best-1h", "learning_rate=auto"]
+    assert {(each.n_layer, each.optimizer, each.muon_lr) for each in tried} == {(2, "muon", None)}
+    assert (run.config.min_lr, run.config.batch_size) == (0.0, tried[0].batch_size)
+    assert 2.5e-4 < run.config.learning_rate < 4e-3
+
+
+def test_a_plan_at_a_rate_to_be_found_is_the_plan(nanodyno: Run) -> None:
+    plain = json.loads(nanodyno("plan", "best-1h", "--gpu", "H200", "--json").stdout)
+    found = json.loads(nanodyno("plan", "best-1h", "--gpu", "H200", "--learning_rate=auto", "--json").stdout)
+    assert (found["chosen"], found["hours"]) == (plain["chosen"], plain["hours"])
+
+
+@pytest.mark.usefixtures("card")
+def test_a_short_training_for_the_noise_takes_the_rate_that_a_recipe_would(nanodyno: Run) -> None:
+    small = [*(each for each in SMALL if "max_iters" not in each), "--batch_size=1", "--max_iters=3"]
+    done = nanodyno(
+        "tune", "best-1h", *small, "--device=cpu", "--learning_rate=auto", "--effective-batch", "--json"
+    )
+    rate = sized(override(load_settings("best-1h"), parse_overrides(small))).settings.values["learning_rate"]
+    assert f"learning_rate=auto: this short training takes {rate:g}" in done.stderr
+    assert json.loads(done.stdout)["of"]["iterations"] == 3
 
 
 def test_a_log_is_of_no_recipe_for_hours(nanodyno: Run) -> None:

@@ -200,6 +200,13 @@ def test_a_schedule_is_cut_short_as_a_whole(tunings: Any) -> None:
     assert with_length(tunings.config(max_iters=1000, warmup_iters=0), 10).warmup_iters == 0
 
 
+def test_a_batch_that_grows_is_cut_short_to_the_same_tokens(tunings: Any) -> None:
+    """500 iterations of 16,384 and 500 of twice that: a tenth of the tokens is a tenth of the iterations."""
+    ramp = {"max_iters": 1000, "batch_ramp": f"{500 * 16_384}:32768"}
+    short = shortened(tunings.config(**ramp), 1500 * 16_384 / 10)
+    assert (short.max_iters, short.ramp.tokens_after(100)) == (100, 150 * 16_384)
+
+
 def test_equal_tokens_are_fewer_steps_of_a_larger_batch_and_equal_time_is_by_pace(tunings: Any) -> None:
     small, large = tunings.config(), tunings.config(tokens_per_iter=2 * 16_384)
     assert tokens_of_each({0: small, 1: large}, 10, None) == {0: 10 * 32_768, 1: 10 * 32_768}

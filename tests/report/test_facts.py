@@ -75,3 +75,29 @@ def test_the_speed_of_two_cards_is_against_the_peak_of_two(
     assert told["machine"].startswith("2 x NVIDIA GeForce RTX 4070, bfloat16")
     assert told["speed"].endswith("since iteration 500")
     assert told["batch"] == "524,288 tokens/iteration = 8 x 1024 x 32 micro-steps x 2 processes"
+
+
+def test_the_noise_scale_is_told_with_its_interval_and_what_serves(run: Builder, step: Builder) -> None:
+    # Squares of 1 + 65,536 / tokens: 9 over 8,192, 2 over 65,536; in every second iteration 2.2.
+    norms = {"micro_grad_norm": 3.0, "micro_tokens": 8192, "tokens": 65_536}
+    steps = [step(i, grad_norm=(2.0 + 0.2 * (i % 2)) ** 0.5, **norms) for i in range(64)]
+    told = rows(run(steps))["noise scale"]
+    assert told.startswith("57.")
+    assert "(95% interval " in told
+    assert "64 measured iterations); 14." in told
+    assert told.endswith("k tokens per iteration serve now")
+
+
+def test_a_noise_scale_that_has_not_settled_gives_no_advice(run: Builder, step: Builder) -> None:
+    norms = {"micro_grad_norm": 3.0, "micro_tokens": 8192, "grad_norm": 2**0.5, "tokens": 65_536}
+    told = rows(run([step(i, **norms) for i in range(10)]))["noise scale"]
+    assert "no advice from it: it has not settled, which takes 32 measured iterations" in told
+
+
+def test_one_micro_step_per_iteration_is_said_to_leave_the_noise_unmeasured(
+    run: Builder, step: Builder, record: Builder
+) -> None:
+    alone = record({"n_embd": 768, "batch_size": 8, "gradient_accumulation_steps": 1})
+    told = rows(run([step(0)], record=alone))["noise scale"]
+    assert told.startswith("not measured: there is one micro-step per iteration")
+    assert "noise scale" not in rows(run([step(0)]))  # an older run, of 64 micro-steps

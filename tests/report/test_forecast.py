@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.analysis.losses import cosine, true_loss, with_losses
+from tests.analysis.test_forecast import grown
 from tests.analysis.test_forecast_warnings import CASES
 
 from nanodyno.analysis.account import Account
@@ -44,6 +45,8 @@ def every_finding() -> list[Finding]:
         *of(unknown, Question()),
         *of(replace(RUN, evals=(), steps=CASES["spikes"].steps * 1), Question()),
         *of(with_losses(5000, loss=lambda _: spiked), Question()),
+        *of(grown(4000), Question()),
+        *of(grown(4000, batch_ramp="noise"), Question()),
         *(finding for account in CASES.values() for finding in of(account, Question())),
         *lower_of(one, replace(other, name="other", final=replace(other.final, median=9.0))),
         *lower_of(one, replace(one, name="twin"), rough=True),

@@ -11,6 +11,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from tests.analysis.accounts import AFTER, BEFORE
+from tests.report.test_effective import ASKED, SETTLED, SILENT, UNSETTLED
 from tests.report.test_forecast import FOUND
 
 from nanodyno.analysis.audit import with_found_shape
@@ -21,6 +22,7 @@ from nanodyno.analysis.probes import reading_of
 from nanodyno.analysis.sizing import Wanted, choose_size
 from nanodyno.analysis.summary import summarise
 from nanodyno.config import build_config
+from nanodyno.config.ramp import Ramp
 from nanodyno.costs.plan import Wishes, make_plan
 from nanodyno.costs.target import GIB, named_target
 from nanodyno.experiments.tune import tune
@@ -29,6 +31,7 @@ from nanodyno.recipes import load_settings
 from nanodyno.report.attribute import attribution_page, measured_apart
 from nanodyno.report.compare import comparison_page
 from nanodyno.report.doctor import doctor_page
+from nanodyno.report.effective import effective_page
 from nanodyno.report.forecast import sections
 from nanodyno.report.language import ENGLISH, LANGUAGES, Language
 from nanodyno.report.page import to_terminal
@@ -46,6 +49,7 @@ NAMED = re.compile(
     r"Linux-\S+|Python \S+|2\.13\S*|(?:torch|CUDA|cuDNN|Triton|capability|pilote) [\d.]+", re.MULTILINE
 )
 WIDTH = 200
+GROWING = Ramp(524_288, ((10**9, 1_048_576),))
 Pages = Callable[[Language], list[str]]
 
 
@@ -88,7 +92,8 @@ def pages(
             shown(to_terminal(comparison_page(comparison, conclusions(comparison), language))),
             shown(to_terminal(sections(FOUND, language))),
             shown(tune_page(tuning, "gpt2", WIDTH, language)),
-            shown(plan_page(plan, Source("gpt2"), WIDTH, language)),
+            *(shown(effective_page(ASKED, each, language)) for each in (SETTLED, UNSETTLED, SILENT)),
+            shown(plan_page(plan, Source("gpt2", ramp=GROWING), WIDTH, language)),
             shown(plan_page(sized, Source("best", choice=choice), WIDTH, language)),
             shown(plan_page(sized, Source("best", choice=foreign), WIDTH, language)),
             "\n".join(data_notes("edu", 50257, 10**6, 10**8, language)),

@@ -175,3 +175,34 @@ def test_the_display_follows_where_it_is_shown() -> None:
     assert isinstance(make_display("auto", console()), PlainDisplay)
     assert isinstance(make_display("plain", console(terminal=True)), PlainDisplay)
     assert isinstance(make_display("nanogpt", console(terminal=True)), NanogptDisplay)
+
+
+def test_a_line_names_the_noise_scale_once_it_has_settled(h200: RunRecord, step: Builder) -> None:
+    """Squares of 1 + 524,288 / tokens: 65 over 8,192 and 2, or 2.02, over 524,288."""
+    norms = {"micro_grad_norm": 65**0.5, "micro_tokens": 8192}
+    steps: list[Event] = [step(i, grad_norm=(2.0 + 0.02 * (i % 2)) ** 0.5, **norms) for i in range(50)]
+    lines = shown(PlainDisplay, [Started(h200, Path("r"), 0), *steps]).splitlines()
+    assert "| noise scale settling | " in lines[-50]
+    assert "| noise scale 51" in lines[-1]
+
+
+def test_the_rate_after_a_batch_has_grown_is_of_its_own_iterations(h200: RunRecord, step: Builder) -> None:
+    small = [step(i, step_seconds=1.0) for i in range(30)]
+    grown = step(30, step_seconds=2.0, tokens=2 * 524_288, micro_steps=128)
+    last = shown(PlainDisplay, [Started(h200, Path("r"), 0), *small, grown]).splitlines()[-1]
+    assert "2,000 ms/iter | 15.6 ms/micro-batch | 524,288 tok/s" in last
+
+
+def test_a_ramp_is_told_in_the_header_and_its_size_in_every_line(record: Builder, step: Builder) -> None:
+    settings = {"batch_size": 8, "tokens_per_iter": 524_288, "max_iters": 100}
+    steps = [step(0), step(1, tokens=1_048_576)]
+    scheduled = record(settings=settings | {"batch_ramp": "100k:1_048_576"})
+    text = shown(PlainDisplay, [Started(scheduled, Path("r"), 0), *steps])
+    assert "x 64 micro-steps, growing to 1,048,576 from 100.0k tokens on;" in text
+    assert [line.split(" | ")[3] for line in text.splitlines()[-2:]] == [
+        "524,288 tokens/iter",
+        "1,048,576 tokens/iter",
+    ]
+    by_noise = record(settings=settings | {"batch_ramp": "noise"})
+    text = shown(PlainDisplay, [Started(by_noise, Path("r"), 0)])
+    assert "micro-steps, doubling with the measured noise up to 8,388,608;" in text

@@ -19,10 +19,12 @@ from nanodyno.config import RunConfig
 from nanodyno.data.resolve import resolve_dataset
 from nanodyno.errors import NanodynoError
 from nanodyno.train.device import choose
+from nanodyno.train.engine import Engine
 from nanodyno.train.job import Job
 from nanodyno.train.parallel import whole
 from nanodyno.train.processes import Processes, open_processes
 from nanodyno.train.runner import run_training
+from nanodyno.train.stepper import Stepper
 from nanodyno.train.trainer import Trainer
 
 
@@ -52,14 +54,14 @@ def gradients(config: RunConfig, data: Path, processes: Processes) -> dict[str, 
 def die_at(rank: int, iteration: int) -> None:
     if os.environ["RANK"] != str(rank):
         return
-    step = Trainer._step
+    step = Stepper.step
 
-    def deadly(self: Trainer) -> object:
-        if self.iteration == iteration:
+    def deadly(self: Stepper, engine: Engine, at: int) -> object:
+        if at == iteration:
             os.kill(os.getpid(), signal.SIGKILL)
-        return step(self)
+        return step(self, engine, at)
 
-    Trainer._step = deadly  # pyright: ignore[reportAttributeAccessIssue]
+    Stepper.step = deadly  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def main() -> None:

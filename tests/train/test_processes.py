@@ -52,6 +52,7 @@ def test_two_processes_have_the_gradients_and_the_curve_of_one_and_pass_a_run_on
 
     whole = alone("whole")
     job: dict[str, object] = {"data": str(data_folder)}
+    norms: dict[str, list[float | None]] = {}
     for way, changes in WAYS.items():
         alone(way, **changes, max_iters=20)
         settings = config(**(schedule | changes | {"max_iters": 60, "init_from": "resume"}))
@@ -74,10 +75,17 @@ def test_two_processes_have_the_gradients_and_the_curve_of_one_and_pass_a_run_on
         assert max(differences) < 1e-4
         assert [step.micro_steps for step in passed.steps] == [6] * 20 + [3] * 40 + [6] * 40
         assert {step.tokens for step in passed.steps} == {192}
+        norms[way] = [step.micro_grad_norm for step in passed.own_steps]
+        assert [norm is not None for norm in norms[way]] == [True] * 20 + [way != "fsdp"] * 40 + [True] * 40
         val_losses = {entry.iteration: entry.val_loss for entry in passed.evals}
         for entry in whole.evals:
             assert val_losses[entry.iteration] == pytest.approx(entry.val_loss, abs=1e-4)
         assert {entry.val_tokens for entry in passed.evals} == {whole.evals[0].val_tokens}
+    assert norms["ddp"] == pytest.approx(norms["fused"], rel=1e-3)
+    # At 20 still the weights of one process, of which the first two micro-steps are now one in each.
+    first = [step.micro_grad_norm for step in whole.own_steps]
+    assert norms["ddp"][19] == pytest.approx(first[19], rel=1e-3)
+    assert norms["ddp"][20] != pytest.approx(first[20], rel=1e-3)
 
 
 def float64_gradients(trainer: Callable[..., Trainer], **changes: Any) -> dict[str, torch.Tensor]:

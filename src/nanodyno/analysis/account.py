@@ -7,7 +7,9 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
+from nanodyno.analysis.growth import Growth, growth_of
 from nanodyno.analysis.imported import imported_card, known_shape, whole
 from nanodyno.analysis.peaks import card_of
 from nanodyno.analysis.statistics import Interval, median_interval
@@ -16,7 +18,7 @@ from nanodyno.config import ModelShape, RunConfig
 from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, flops_per_token, nanogpt_flops_per_token
 from nanodyno.costs.parameters import parameters
 from nanodyno.hardware.cards import Card
-from nanodyno.records.imported import ImportedRecord, ImportedStep, Setting
+from nanodyno.records.imported import AnyStep, ImportedRecord, ImportedStep, Setting
 from nanodyno.records.store import Run
 from nanodyno.records.types import DataRecord
 
@@ -34,11 +36,14 @@ class Step:
     iteration: int
     loss: float | None = None
     seconds: float | None = None
+    """Of an iteration of tokens_per_iter: those of a batch that grew are told in proportion."""
     steady: bool = True
     """Whether its time is training's alone: no evaluation, checkpoint or compilation in it."""
     printed_mfu: float | None = None
     """A fraction, as the program itself gave it."""
     learning_rate: float | None = None
+    tokens: int | None = None
+    """Of a log only where it tells of a batch that grows: a wrong tokens_per_iter would look like one."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,22 @@ class Account:
     def tokens_per_iter(self) -> int | None:
         by_settings = self._product("batch_size", "gradient_accumulation_steps", "block_size")
         return whole(self.settings.get("tokens_per_iter")) or by_settings or self.told_tokens_per_iter
+
+    @cached_property
+    def growth(self) -> Growth | None:
+        """None where tokens_per_iter is not known."""
+        if self.tokens_per_iter is None:
+            return None
+        recorded = ((step.iteration, step.tokens) for step in self.steps if step.tokens is not None)
+        return growth_of(self.tokens_per_iter, recorded, self.settings.get("batch_ramp"))
+
+    @property
+    def even_evals(self) -> tuple[Eval, ...]:
+        """By iterations of tokens_per_iter, where the batch grew."""
+        growth = self.growth
+        if growth is None or not growth.stages:
+            return self.evals
+        return tuple(replace(each, iteration=int(growth.even(each.iteration))) for each in self.evals)
 
     @property
     def tokens_per_micro_step(self) -> int | None:
@@ -189,8 +210,8 @@ def _own(run: Run) -> Account:
         settings=_known_settings(record.config),
         steps=tuple(
             Step(
-                step.iteration, step.loss, step.step_seconds, step.iteration in steady,
-                learning_rate=step.learning_rate,
+                step.iteration, step.loss, _even_seconds(step, record.config.tokens_per_iter),
+                step.iteration in steady, learning_rate=step.learning_rate, tokens=step.tokens,
             )
             for step in steps
         ),
@@ -220,16 +241,24 @@ def _known_settings(config: RunConfig) -> dict[str, Setting]:
     return means | given
 
 
+def _even_seconds(step: AnyStep, tokens_per_iter: int | None) -> float | None:
+    if step.step_seconds is None or step.tokens is None or tokens_per_iter is None:
+        return step.step_seconds
+    return step.step_seconds * tokens_per_iter / step.tokens
+
+
 def _imported(run: Run, record: ImportedRecord) -> Account:
     dtype = record.arithmetic.dtype if record.arithmetic else record.settings.get("dtype")
     logged = [step for step in run.steps if isinstance(step, ImportedStep)]
+    grows = record.settings.get("batch_ramp") is not None
     return Account(
         name=run.name,
         settings=record.settings,
         steps=tuple(
             Step(
-                step.iteration, step.loss, step.step_seconds, training_seconds(step) is not None,
-                step.printed_mfu, step.learning_rate,
+                step.iteration, step.loss, _even_seconds(step, run.tokens_per_iter if grows else None),
+                training_seconds(step) is not None, step.printed_mfu, step.learning_rate,
+                step.tokens if grows else None,
             )
             for step in logged
         ),

@@ -209,11 +209,11 @@ def _of_losses(account: Account) -> Iterator[Finding]:
 
 def _too_good(account: Account, trained: Sequence[Eval], vocabulary: int) -> Iterator[Finding]:
     """Below the published law of loss by parameters and tokens, which real runs of this size stay above."""
-    count, per_iter = account.parameters, account.tokens_per_iter
-    if not trained or count is None or per_iter is None or vocabulary < LARGE_VOCABULARY:
+    count, growth = account.parameters, account.growth
+    if not trained or count is None or growth is None or vocabulary < LARGE_VOCABULARY:
         return
     best = min(trained, key=lambda each: each.val_loss)
-    tokens = best.iteration * per_iter
+    tokens = growth.tokens(best.iteration)
     law = LAW_E + LAW_A / count**LAW_ALPHA + LAW_B / tokens**LAW_BETA
     if best.val_loss < law - GOOD:
         yield _finding(

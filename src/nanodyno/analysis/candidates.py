@@ -86,7 +86,7 @@ class Wanted:
 def candidates_for(wanted: Wanted, ground: Ground) -> tuple[Candidate, ...]:
     """In the order in which they are to be tried."""
     config = wanted.config
-    sizes = micro_batches(config.tokens_per_iter // config.block_size, config.batch_size)
+    sizes = micro_batches(config.sequences_divided, config.batch_size)
     if ground.device_type != "cuda":
         return tuple(_on_host(wanted, ground, sizes))
     card = _Card(wanted, ground)

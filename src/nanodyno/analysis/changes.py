@@ -19,7 +19,7 @@ KINDS: dict[Kind, tuple[str, ...]] = {
         "n_layer", "n_head", "n_embd", "block_size", "vocab_size", "bias", "gelu", *OF_THE_BLOCK,
     ),
     "split": ("batch_size", "gradient_accumulation_steps"),
-    "batch": ("tokens_per_iter",),
+    "batch": ("tokens_per_iter", "batch_ramp"),
     "optimiser": ("optimizer", "cautious_decay"),
     "learning": (
         "learning_rate", "muon_lr", "embedding_lr", "muon_momentum", "schedule", "wsd_decay_fraction",
@@ -126,6 +126,8 @@ def _known(account: Account) -> Mapping[str, Setting]:
     known = dict(account.settings)
     if account.tokens_per_iter is not None:
         known["tokens_per_iter"] = account.tokens_per_iter
+    if not account.foreign:
+        known.setdefault("batch_ramp", None)  # of our own programs, none is told by silence
     if account.shape is not None and account.shape_found:
         known |= {"n_layer": account.shape.n_layer, "n_embd": account.shape.n_embd}
     return known

@@ -1,7 +1,6 @@
 """What follows from two runs side by side, and what does not."""
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
@@ -39,29 +38,29 @@ def conclusions(comparison: Comparison) -> tuple[Finding, ...]:
 def _alone(account: Account) -> Iterator[Finding]:
     yield from audit(account)
     yield from _public(account)
-    tokens, seconds = account.tokens_per_iter, account.iteration_seconds
-    if tokens is not None and seconds is not None:
-        iterations = math.ceil(TOKENS_TO_REACH / tokens)
+    growth, seconds = account.growth, account.iteration_seconds
+    if growth is not None and seconds is not None:
+        iterations = growth.iterations(TOKENS_TO_REACH)
         yield _of(
-            (account,), "hours-to-tokens", "fact",
-            tokens=TOKENS_TO_REACH, iterations=iterations, hours=iterations * seconds.estimate / 3600,
+            (account,), "hours-to-tokens", "fact", tokens=TOKENS_TO_REACH, iterations=iterations,
+            hours=growth.even(iterations) * seconds.estimate / 3600,
         )  # fmt: skip
 
 
 def _public(account: Account) -> Iterator[Finding]:
     """The last evaluation beside a public run of the same size at the same tokens."""
-    count, per_iter = account.parameters, account.tokens_per_iter
+    count, growth = account.parameters, account.growth
     vocabulary = account.vocabulary or GPT2_VOCABULARY
-    if count is None or per_iter is None or vocabulary != GPT2_VOCABULARY:
+    if count is None or growth is None or vocabulary != GPT2_VOCABULARY:
         return
     for name, curve in public_curves().items():
         if abs(count / curve["parameters"] - 1) > SAME_SIZE:
             continue
         points = {int(step) * curve["tokens_per_iter"]: loss for step, loss in curve["val_loss"].items()}
-        met = [each for each in account.evals if each.iteration * per_iter in points]
+        met = [each for each in account.evals if growth.tokens(each.iteration) in points]
         if met:
             last = max(met, key=lambda each: each.iteration)
-            tokens = last.iteration * per_iter
+            tokens = growth.tokens(last.iteration)
             yield _of(
                 (account,), "beside-public-curve", "caution",
                 curve=name, tokens=tokens, loss=last.val_loss, public=points[tokens],
@@ -92,7 +91,7 @@ def _share_a_figure(one: Account, other: Account, comparison: Comparison) -> boo
 
 def _of_batch(one: Account, other: Account, changes: Changes) -> Iterator[Finding]:
     before, after = one.tokens_per_iter, other.tokens_per_iter
-    if before is None or after is None:
+    if before is None or after is None or _grows(one) or _grows(other):
         return
     if before != after:
         yield _of((one, other), "effective-batch-changed", "fact", tokens_before=before, tokens_after=after)
@@ -103,6 +102,10 @@ def _of_batch(one: Account, other: Account, changes: Changes) -> Iterator[Findin
         yield _of(
             (one, other), "steps-unchanged", "fact", tokens_per_iter=before, steps_per_billion=1e9 / before
         )
+
+
+def _grows(account: Account) -> bool:
+    return account.growth is not None and bool(account.growth.stages)
 
 
 def _of_speed(one: Account, other: Account) -> Iterator[Finding]:

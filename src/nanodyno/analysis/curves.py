@@ -36,7 +36,7 @@ class LossesAt:
 
 
 def per_iteration(account: Account, axis: Axis) -> float | None:
-    """How far an iteration moves on this axis: time at the run's own steady pace."""
+    """How far an iteration of tokens_per_iter moves on this axis: time at the run's own steady pace."""
     tokens, seconds, work = account.tokens_per_iter, account.iteration_seconds, account.flops_per_token
     if axis == "iterations":
         return 1.0
@@ -57,7 +57,8 @@ def losses_at_equal(accounts: Sequence[Account], axis: Axis) -> LossesAt | None:
         (account, curve, pace)
         for account in accounts
         if not account.tells_perplexity
-        if (curve := _curve(account.evals)) and (pace := per_iteration(account, axis)) is not None
+        if (curve := _curve(account.evals if axis == "iterations" else account.even_evals))
+        if (pace := per_iteration(account, axis)) is not None
     ]
     if len(moved) < 2:
         return None

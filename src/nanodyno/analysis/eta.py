@@ -10,6 +10,20 @@ def remaining_iterations(config: RunConfig, iterations_done: int) -> int:
     return max(0, _last_iteration(config) - iterations_done)
 
 
+def remaining_work(config: RunConfig, iterations_done: int) -> float:
+    """In iterations of the size of the last one: a schedule's later ones are larger.
+
+    Where the measured noise decides, nobody knows yet, and they are taken to stay as they are.
+    """
+    iterations = remaining_iterations(config, iterations_done)
+    ramp = config.ramp
+    if not ramp.steps or not iterations:
+        return iterations
+    done = ramp.tokens_after(iterations_done)
+    last = ramp.at(ramp.tokens_after(max(0, iterations_done - 1)))
+    return (ramp.tokens_after(iterations_done + iterations) - done) / last
+
+
 def remaining_evaluations(config: RunConfig, iterations_done: int, last_eval_iteration: int | None) -> int:
     """Evaluations fall on every eval_interval-th iteration, 0 included, and after the last one."""
     last = _last_iteration(config)
@@ -38,7 +52,7 @@ def eta_seconds(
 
     eval_seconds holds the save that follows an evaluation.
     """
-    iterations = remaining_iterations(config, iterations_done)
+    iterations = remaining_work(config, iterations_done)
     evaluations = remaining_evaluations(config, iterations_done, last_eval_iteration)
     if (iterations and step_seconds is None) or (evaluations and eval_seconds is None):
         return None

@@ -13,6 +13,7 @@ SPLIT = "gradient_accumulation_steps"
 """Never a factor: it follows from tokens_per_iter, batch_size and block_size."""
 COUPLED: tuple[tuple[str, ...], ...] = (
     ("n_embd", "n_head"),
+    ("tokens_per_iter", "batch_ramp"),
     ("learning_rate", "min_lr"),
     ("max_iters", "lr_decay_iters"),
     ("dataset", "tokenizer", "vocab_size"),
@@ -29,9 +30,10 @@ SPEED_INERT = frozenset(
         "learning_rate", "min_lr", "warmup_iters", "lr_decay_iters", "max_iters", "weight_decay", "beta1",
         "beta2", "decay_lr", "schedule", "wsd_decay_fraction", "muon_lr", "muon_momentum", "embedding_lr",
         "rope_base", *OF_THE_START, "seed", "eval_interval", "eval_tokens", "eval_iters", "eval_only",
-        "log_interval", "parallel", "keep_checkpoints", "bad_update", "spike_zscore",
+        "log_interval", "parallel", "keep_checkpoints", "bad_update", "spike_zscore", "batch_ramp",
     }
 )  # fmt: skip
+"""A ramp too: what is measured is the first size of the batch."""
 SPEED_SWITCHES = frozenset({"grad_clip", "dropout", "logit_softcap"})
 """They cost time or none: how much they clip, drop or cap makes no difference to it."""
 LOSS_INERT = frozenset(
@@ -138,11 +140,8 @@ def design_of(  # noqa: PLR0913 - the two, and what is asked about them
     kept = [each for each in changes if each.key not in left_out]
     alike = VOCABULARY if same_vocabulary and metric != "val_loss" else ()
     moving = [each for each in kept if each.key not in alike and not _is_inert(each, metric, equal)]
-    if metric == "val_loss" and any(each.key in OTHER_TEXT for each in moving):
-        raise NanodynoError(
-            "no common metric: val losses on different text or in different tokens cannot be compared",
-            "give both the same --dataset and --tokenizer, or measure --metric tokens_per_second",
-        )
+    if metric == "val_loss":
+        _refuse_losses_apart(before, after, moving)
     if not moving:
         raise _nothing_moves(kept, metric)
     factors = _grouped(moving, groups)
@@ -153,15 +152,30 @@ def design_of(  # noqa: PLR0913 - the two, and what is asked about them
     return Design(before, after, factors, inert, ignored_changes)
 
 
+def _refuse_losses_apart(before: RunConfig, after: RunConfig, moving: Sequence[Change]) -> None:
+    if any(each.key in OTHER_TEXT for each in moving):
+        raise NanodynoError(
+            "no common metric: val losses on different text or in different tokens cannot be compared",
+            "give both the same --dataset and --tokenizer, or measure --metric tokens_per_second",
+        )
+    if before.ramp.most is not None or after.ramp.most is not None:
+        raise NanodynoError(
+            "batch_ramp=noise: how many tokens a training sees is decided on its way, so that no two see as "
+            "many",
+            "give a ramp by tokens, such as --batch_ramp=20M:65536, or none",
+        )
+
+
 def on_one_schedule(before: RunConfig, after: RunConfig) -> RunConfig:
     """`after` with its schedule as shares of before's length, which alone moves no loss at equal tokens."""
     return with_length(after, before.max_iters)
 
 
 def with_length(config: RunConfig, iterations: int) -> RunConfig:
-    """The same schedule in so many iterations."""
+    """The same schedule in so many iterations; a batch grows at the same shares of it."""
     share = iterations / config.max_iters
     settings = config.model_dump() | {
+        "batch_ramp": config.batch_ramp if share == 1 else config.ramp.in_share(share),
         "max_iters": iterations,
         "lr_decay_iters": max(1, round(config.lr_decay_iters * share)),
         "warmup_iters": round(config.warmup_iters * share) or min(1, config.warmup_iters),

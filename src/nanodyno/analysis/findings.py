@@ -124,6 +124,8 @@ Code = Literal[
     "forecast-of-train-loss",
     "forecast-beyond-schedule",
     "forecast-spikes-left-out",
+    "forecast-batch-grows",
+    "forecast-batch-by-noise",
     "target-reached",
     "target-reached-perhaps",
     "target-not-reached",

@@ -1,6 +1,7 @@
 """Where a run will end, when, and what it takes: a question to one account, and an answer with its basis."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -10,10 +11,11 @@ import numpy as np
 from nanodyno.analysis.account import Account
 from nanodyno.analysis.forecast_fit import Z80, Prediction, Prior, predict, shipped_prior
 from nanodyno.analysis.forecast_law import Array
-from nanodyno.analysis.forecast_plan import MOST_UPDATES, Pace, Plan, curve_of, plan_of, schedule_of
+from nanodyno.analysis.forecast_plan import MOST_UPDATES, Pace, Plan, curve_of, even, plan_of, schedule_of
 from nanodyno.analysis.forecast_points import Curve
 from nanodyno.analysis.forecast_size import SizeLaw, size_law
 from nanodyno.analysis.forecast_warnings import Warned, warned
+from nanodyno.analysis.growth import Growth
 from nanodyno.errors import NanodynoError
 from nanodyno.records.imported import Setting
 
@@ -80,6 +82,7 @@ class Forecast:
     """Until then, at the run's own pace."""
     pace: Pace | None
     plan: Plan | None
+    growth: Growth | None
     band: Band | None
     reached: Reached | None
     size: SizeLaw | None
@@ -92,26 +95,28 @@ class Forecast:
 
 def forecast(account: Account, question: Question, pace: Pace | None, prior: Prior | None = None) -> Forecast:
     plan = plan_of(account, question.changes)
-    done, per_iter = account.iterations, account.tokens_per_iter
+    done, growth = account.iterations, account.growth
     end = _end(account, question, plan, pace)
-    size = size_law(account, end * per_iter) if per_iter else None
+    tokens = None if growth is None else float(growth.tokens(end))
+    size = size_law(account, tokens) if tokens else None
     curve = curve_of(account)
-    places = np.unique(np.round(np.geomspace(max(done, 1), max(end, done, 1), PLACES)))
+    at = [int(each) for each in np.unique(np.round(np.geomspace(max(done, 1), max(end, done, 1), PLACES)))]
+    places = np.array([even(account, each) for each in at], dtype=np.float64)
     prediction, basis = _predicted(account, curve, plan, places, prior or shipped_prior())
     told = curve.losses[np.isfinite(curve.losses)]
     if end <= done and len(told):
-        last = float(curve.losses[np.searchsorted(curve.updates, end, side="right") - 1])
+        last = float(curve.losses[np.searchsorted(curve.updates, even(account, end), side="right") - 1])
         final, basis, band = Loss(last, last, last), "ended", None
     elif prediction is not None:
-        band = Band(places, prediction.median, prediction.low, prediction.high)
+        band = Band(np.array(at, dtype=np.float64), prediction.median, prediction.low, prediction.high)
         final = Loss(*(float(each[-1]) for each in (prediction.median, prediction.low, prediction.high)))
     elif size is not None:
         final, basis, band = by_size(size), "size", None
     else:
         raise _too_little(account, curve)
     return Forecast(
-        account.name, basis, done, end, final, None if per_iter is None else float(end * per_iter),
-        None if pace is None else max(0, end - done) * pace.seconds_per_iteration, pace, plan, band,
+        account.name, basis, done, end, final, tokens,
+        None if pace is None else pace.seconds_between(done, end, growth), pace, plan, growth, band,
         _reached(question.until_loss, band, final, size, end), size, prediction,
         warned(account, curve, plan), len(told), not account.evals,
     )  # fmt: skip
@@ -120,7 +125,7 @@ def forecast(account: Account, question: Question, pace: Pace | None, prior: Pri
 def _predicted(
     account: Account, curve: Curve, plan: Plan | None, places: Array, prior: Prior
 ) -> tuple[Prediction | None, Basis]:
-    last = int(places[-1])
+    last = math.ceil(places[-1])
     if plan is not None:
         return predict(curve, schedule_of(account, plan, last, plan_of(account)), places, prior), "curve"
     flat = Plan(1.0, 0.0, 0, last, last, schedule="constant")
@@ -148,23 +153,34 @@ def _end(account: Account, question: Question, plan: Plan | None, pace: Pace | N
     if question.iterations is not None:
         end = question.iterations
     elif question.tokens is not None:
-        if account.tokens_per_iter is None:
+        if account.growth is None:
             raise NanodynoError(
                 f"{account.name}: how many tokens an iteration has is not known",
                 "ask by --iters, or import it with --set tokens_per_iter=524288",
             )
-        end = math.ceil(question.tokens / account.tokens_per_iter)
+        end = account.growth.iterations(question.tokens)
     elif question.hours is not None:
         if pace is None:
             raise NanodynoError(
                 f"{account.name}: its speed is not known, so hours say nothing", "ask by --tokens or --iters"
             )
-        end = account.iterations + int(question.hours * 3600 / pace.seconds_per_iteration)
+        end = _reached_in(question.hours * 3600, account, pace)
     else:
         end = _planned_end(account, plan)
-    if not 1 <= end <= MOST_UPDATES:
+    if not 1 <= end <= MOST_UPDATES or even(account, end) > MOST_UPDATES:
         raise NanodynoError(f"{end:,} iterations are nothing to forecast", f"from 1 to {MOST_UPDATES:,} are")
     return end
+
+
+def _reached_in(seconds: float, account: Account, pace: Pace) -> int:
+    """Iterations done by then; as many as those of the first size would be, where the batch does not grow."""
+    done, growth = account.iterations, account.growth
+    most = done + int(seconds / pace.seconds_per_iteration)
+    if growth is None or not growth.stages:
+        return most
+    longer = range(done, most + 1)
+    taken = bisect_right(longer, seconds, key=lambda end: pace.seconds_between(done, end, growth))
+    return done + taken - 1
 
 
 def _planned_end(account: Account, plan: Plan | None) -> int:

@@ -11,6 +11,7 @@ from nanodyno.analysis.findings import Code, Finding, Number, Severity
 from nanodyno.analysis.forecast import Basis, Forecast, Loss, Question, forecast
 from nanodyno.analysis.forecast_plan import Pace, pace_of, pace_of_run
 from nanodyno.analysis.forecast_warnings import Sign
+from nanodyno.analysis.growth import is_by_noise
 from nanodyno.errors import NanodynoError
 from nanodyno.records.imported import Setting
 from nanodyno.records.store import Run
@@ -64,7 +65,10 @@ def foretold(runs: Sequence[Run], question: Question) -> Foretold:
 
 def findings_of(made: Forecast, account: Account, as_planned: Forecast | None = None) -> tuple[Finding, ...]:
     """as_planned is the forecast without the changes that were asked about."""
-    parts = (_ends(made), _changed(made, as_planned), _target(made), _time(made), _ground(made), _signs(made))
+    parts = (
+        _ends(made), _changed(made, as_planned), _target(made), _time(made), _ground(made),
+        _batch(made, account), _signs(made),
+    )  # fmt: skip
     found = [finding for part in parts for finding in part]
     return (*found, *(each for each in audit(account) if each.code in CONCERNING))
 
@@ -99,11 +103,10 @@ def _target(made: Forecast) -> Iterator[Finding]:
             target=reached.loss, loss=made.final.median, iterations=made.iterations,
         )  # fmt: skip
         return
-    per_iter = made.tokens / made.iterations if made.tokens is not None else None
     yield _of(
         made, "target-reached" if reached.likely_iterations else "target-reached-perhaps", "fact",
         target=reached.loss, iterations=reached.iterations,
-        tokens=None if per_iter is None else reached.iterations * per_iter,
+        tokens=None if made.growth is None else float(made.growth.tokens(reached.iterations)),
         seconds=_seconds(made, reached.iterations), likely_iterations=reached.likely_iterations,
     )  # fmt: skip
 
@@ -113,7 +116,8 @@ def _time(made: Forecast) -> Iterator[Finding]:
         whole = made.pace.eval_seconds is not None and bool(made.pace.eval_interval)
         yield _of(
             made, "forecast-time" if whole else "forecast-time-training-only", "fact",
-            seconds=made.seconds, iterations=made.iterations, per_iteration=made.pace.seconds_per_iteration,
+            seconds=made.seconds, iterations=made.iterations,
+            per_iteration=made.seconds / (made.iterations - made.iterations_done),
         )  # fmt: skip
 
 
@@ -133,6 +137,17 @@ def _ground(made: Forecast) -> Iterator[Finding]:
         )  # fmt: skip
     if made.prediction is not None and made.prediction.spikes:
         yield _of(made, "forecast-spikes-left-out", "fact", count=made.prediction.spikes)
+
+
+def _batch(made: Forecast, account: Account) -> Iterator[Finding]:
+    growth = made.growth
+    if growth is None or made.basis == "ended":
+        return
+    last = growth.size_at(max(0, made.iterations - 1))
+    if is_by_noise(account.settings.get("batch_ramp")):
+        yield _of(made, "forecast-batch-by-noise", "caution", tokens=last)
+    elif last != growth.unit:
+        yield _of(made, "forecast-batch-grows", "caution", tokens_per_iter=growth.unit, tokens=last)
 
 
 def _signs(made: Forecast) -> Iterator[Finding]:
@@ -193,7 +208,7 @@ def stretched(account: Account, question: Question, pace: Pace | None) -> Questi
 def _seconds(made: Forecast, iterations: int) -> float | None:
     if made.pace is None:
         return None
-    return max(0, iterations - made.iterations_done) * made.pace.seconds_per_iteration
+    return made.pace.seconds_between(made.iterations_done, iterations, made.growth)
 
 
 def _loss(loss: Loss) -> dict[str, Number]:

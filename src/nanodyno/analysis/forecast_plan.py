@@ -12,11 +12,12 @@ from nanodyno.analysis.account import Account
 from nanodyno.analysis.eta import evaluation_seconds
 from nanodyno.analysis.forecast_law import Array, Schedule
 from nanodyno.analysis.forecast_points import Curve
+from nanodyno.analysis.growth import Growth
 from nanodyno.errors import NanodynoError
 from nanodyno.records.imported import Setting
 from nanodyno.records.store import Run
 from nanodyno.records.types import SaveRecord
-from nanodyno.schedule import learning_rate_at
+from nanodyno.schedule import batch_factor, learning_rate_at
 
 MOST_UPDATES = 10_000_000
 SCHEDULES = ("cosine", "linear", "constant", "wsd")
@@ -87,22 +88,38 @@ def _made(told: Mapping[str, Setting]) -> Plan:
 
 
 def schedule_of(account: Account, plan: Plan, updates: int, before: Plan | None = None) -> Schedule:
-    """The rates that were recorded, or were planned before, and from here on those of the plan."""
-    planned = _planned(plan, max(updates, 1)).copy()
+    """The rates that were recorded, or were planned before, and from here on those of the plan.
+
+    Updates are even ones: of a batch that grew they are those of tokens_per_iter, as in `curve_of`.
+    """
+    growth = account.growth if account.growth and account.growth.stages else None
+    planned = _planned(plan, max(updates, 1), growth).copy()
     if before is not None:
-        done = min(account.iterations, updates)
-        planned[:done] = _planned(before, max(updates, 1))[:done]
+        done = min(int(even(account, account.iterations)), updates)
+        planned[:done] = _planned(before, max(updates, 1), growth)[:done]
     logged = [each for each in _logged_rates(account) if each[0] < updates]
     if logged:
-        first, last = logged[0][0], logged[-1][0]
+        first, last = math.ceil(logged[0][0]), math.floor(logged[-1][0])
         places, rates = zip(*logged, strict=True)
         planned[first : last + 1] = np.interp(np.arange(first, last + 1), places, rates)
     return Schedule(planned)
 
 
 @lru_cache(maxsize=4)
-def _planned(plan: Plan, updates: int) -> Array:
-    return np.array([learning_rate_at(plan, iteration) for iteration in range(updates)])
+def _planned(plan: Plan, updates: int, growth: Growth | None) -> Array:
+    if growth is None:
+        return np.array([learning_rate_at(plan, iteration) for iteration in range(updates)])
+    last = growth.iterations(updates * growth.unit)
+    rates = [learning_rate_at(plan, iteration) for iteration in range(last + 1)]
+    ends = np.cumsum([growth.size_at(iteration) for iteration in range(last + 1)]) / growth.unit
+    return np.array(rates)[np.searchsorted(ends, np.arange(updates), side="right")]
+
+
+def even(account: Account, iterations: int) -> float:
+    """As many tokens in iterations of tokens_per_iter: where a batch is below the noise scale and its rate
+    goes by the root, the same tokens bring the same loss, whatever its size (docs/noise.md)."""
+    growth = account.growth
+    return iterations if growth is None or not growth.stages else growth.even(iterations)
 
 
 def logged_schedule(account: Account, updates: int) -> Schedule | None:
@@ -114,20 +131,29 @@ def logged_schedule(account: Account, updates: int) -> Schedule | None:
     return Schedule(np.interp(np.arange(updates), [-1.0, *places], [0.0, *rates]))
 
 
-def _logged_rates(account: Account) -> list[tuple[int, float]]:
-    return [(step.iteration, step.learning_rate) for step in account.steps if step.learning_rate is not None]
+def _logged_rates(account: Account) -> list[tuple[float, float]]:
+    """Each as it would be for tokens_per_iter."""
+    unit = account.tokens_per_iter
+    return [
+        (
+            even(account, step.iteration),
+            step.learning_rate / (batch_factor(step.tokens, unit) if step.tokens and unit else 1.0),
+        )
+        for step in account.steps
+        if step.learning_rate is not None
+    ]
 
 
 def curve_of(account: Account) -> Curve:
     """Losses by the updates made before them; without evaluations, those of the training batches."""
-    trained = [(step.iteration, step.loss) for step in account.steps if step.loss is not None]
-    evals = [(each.iteration, each.val_loss) for each in account.evals]
+    trained = [(even(account, step.iteration), step.loss) for step in account.steps if step.loss is not None]
+    evals = [(even(account, each.iteration), each.val_loss) for each in account.evals]
     if not evals:
         return Curve(_column(trained, 0), _column(trained, 1))
     return Curve(*(_column(evals, 0), _column(evals, 1), _column(trained, 0), _column(trained, 1)))
 
 
-def _column(rows: list[tuple[int, float]], place: int) -> Array:
+def _column(rows: list[tuple[float, float]], place: int) -> Array:
     return np.array([row[place] for row in rows], dtype=np.float64)
 
 
@@ -136,6 +162,7 @@ class Pace:
     """What an iteration takes, and an evaluation with the save after it every so many."""
 
     iteration_seconds: float
+    """Of tokens_per_iter."""
     eval_seconds: float | None
     """None where no record tells; then times are of training alone."""
     eval_interval: int | None
@@ -145,6 +172,14 @@ class Pace:
         if self.eval_seconds is None or not self.eval_interval:
             return self.iteration_seconds
         return self.iteration_seconds + self.eval_seconds / self.eval_interval
+
+    def seconds_between(self, done: int, end: int, growth: Growth | None) -> float:
+        """From one number of iterations to another; a batch that has grown takes its share longer."""
+        more = max(0, end - done)
+        if growth is None or not growth.stages or not more:
+            return more * self.seconds_per_iteration
+        beside = self.seconds_per_iteration - self.iteration_seconds
+        return (growth.even(end) - growth.even(done)) * self.iteration_seconds + more * beside
 
 
 def pace_of(account: Account, eval_seconds: float | None = None) -> Pace | None:

@@ -99,7 +99,7 @@ def _parting(account: Account) -> Iterator[Warned]:
 
 def _repeating(account: Account, plan: Plan | None) -> Iterator[Warned]:
     tokens = None if account.data is None else account.data.train_tokens
-    if tokens and plan is not None and account.tokens_per_iter:
-        epochs = plan.max_iters * account.tokens_per_iter / tokens
+    if tokens and plan is not None and account.growth is not None:
+        epochs = account.growth.tokens(plan.max_iters) / tokens
         if epochs > 1.05:
             yield Warned("repeating", {"epochs": epochs, "tokens": float(tokens)})

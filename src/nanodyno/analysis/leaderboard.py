@@ -57,6 +57,7 @@ class Standing:
     share: Value | None
     tokens_per_iter: int | None
     evals: tuple[Eval, ...]
+    """By iterations of so many tokens."""
     text: Text | None
     flaws: frozenset[str]
     """Codes of an audit's findings."""
@@ -110,7 +111,7 @@ def standing_of(account: Account) -> Standing:
         speed=None if rate is None else Value.of(rate),
         share=card_share(account),
         tokens_per_iter=account.tokens_per_iter,
-        evals=account.evals,
+        evals=account.even_evals,
         text=text_of(account),
         flaws=frozenset(finding.code for finding in audit(account)),
     )

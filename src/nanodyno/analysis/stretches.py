@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from nanodyno.records.imported import AnyStep
-from nanodyno.records.types import HistoryRecord, StartRecord
+from nanodyno.records.types import HistoryRecord, StartRecord, StepRecord
 
 S = TypeVar("S", bound=AnyStep)
 
@@ -33,5 +33,14 @@ def same_processes_since(history: Sequence[HistoryRecord]) -> int:
     since = 0
     for before, after in itertools.pairwise(kept):
         if before.processes != after.processes:
+            since = after.iteration
+    return since
+
+
+def same_batch_since(steps: Sequence[StepRecord]) -> int:
+    """The iteration from which on the effective batch is the last one: earlier times are of other work."""
+    since = 0
+    for before, after in itertools.pairwise(steps):
+        if before.tokens != after.tokens:
             since = after.iteration
     return since

@@ -9,9 +9,10 @@ from typing import Self
 
 from nanodyno.analysis.eta import eta_seconds, evaluation_seconds
 from nanodyno.analysis.imported import imported_micro_steps, imported_yardstick, known_shape, tokens_up_to
+from nanodyno.analysis.noise_scale import latest
 from nanodyno.analysis.state import RunState, run_state
 from nanodyno.analysis.statistics import Interval
-from nanodyno.analysis.stretches import same_processes_since
+from nanodyno.analysis.stretches import same_batch_since, same_processes_since
 from nanodyno.analysis.throughput import (
     Yardstick,
     micro_step_seconds,
@@ -23,6 +24,7 @@ from nanodyno.analysis.throughput import (
 from nanodyno.config import RunConfig
 from nanodyno.costs.parameters import ParameterCount, parameters
 from nanodyno.hardware.ceilings import Ceilings
+from nanodyno.noise import NoiseScale
 from nanodyno.records.imported import AnyEval, AnyStep, ImportedRecord
 from nanodyno.records.store import Run
 from nanodyno.records.types import SaveRecord, Skipped, StepRecord
@@ -60,7 +62,8 @@ class Summary:
     processes: int
     """That trained together in the last stretch."""
     rated_from: int
-    """The iteration from which on it was that many: the rates are of no earlier step."""
+    """The iteration from which on it was that many, and the effective batch the last one: the rates are of no
+    earlier step."""
     step_seconds: Interval | None
     """Over the steady steps, as are all rates and shares below."""
     micro_step_seconds: float | None
@@ -78,6 +81,9 @@ class Summary:
     nanogpt_mfu: float | None
     """nanoGPT's formula against an A100, whatever the card."""
     data_wait_share: float | None
+
+    noise: NoiseScale | None
+    """Of the gradients, in the latest iterations; None where it was not measured."""
 
     peak_allocated_bytes: int | None
     peak_reserved_bytes: int | None
@@ -132,7 +138,7 @@ def summarise(run: Run, ceilings: Ceilings | None = None) -> Summary:
     record, config, steps = run.record, run.record.config, run.own_steps
     yardstick = Yardstick.of(record, ceilings)
     resumed = record.resumed_at_iterations
-    rated_from = same_processes_since(run.history)
+    rated_from = max(same_processes_since(run.history), same_batch_since(steps))
     rated = [step for step in steps if step.iteration >= rated_from]
     steady = steady_steps(rated, resumed)
     speed = tokens_per_second(rated, resumed)
@@ -162,6 +168,7 @@ def summarise(run: Run, ceilings: Ceilings | None = None) -> Summary:
         ceiling_share=yardstick.ceiling_share(speed.estimate) if speed else None,
         nanogpt_mfu=yardstick.nanogpt_mfu(speed.estimate) if speed else None,
         data_wait_share=_data_wait_share(steady),
+        noise=latest(steps),
         peak_allocated_bytes=_highest(step.peak_allocated_bytes for step in steps),
         peak_reserved_bytes=_highest(step.peak_reserved_bytes for step in steps),
         peak_host_bytes=_highest(step.peak_host_bytes for step in steps),
@@ -208,6 +215,7 @@ def _summarise_imported(run: Run, record: ImportedRecord) -> Summary:
         ceiling_share=None,
         nanogpt_mfu=known.nanogpt_mfu(speed.estimate) if speed and known else None,
         data_wait_share=None,
+        noise=None,
         peak_allocated_bytes=record.peak_allocated_bytes,
         peak_reserved_bytes=record.peak_reserved_bytes,
         peak_host_bytes=record.peak_host_bytes,

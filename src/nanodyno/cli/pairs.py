@@ -72,7 +72,7 @@ def _paired(one: _Source, other: _Source) -> Pair:
 
 
 def _source(typed: str, common: Mapping[str, object]) -> _Source:
-    from nanodyno.recipes import parse_overrides
+    from nanodyno.recipes import parse_overrides, wants_found_rate
     from nanodyno.recipes.reading import recipe_names
     from nanodyno.records.store import find_run, read_run
 
@@ -80,6 +80,11 @@ def _source(typed: str, common: Mapping[str, object]) -> _Source:
     changes = {**common, **parse_overrides([f"--{each}" for each in own])}
     if source in recipe_names() or source.endswith((".toml", ".py")):
         settings = settings_here(source, changes)
+        if wants_found_rate(settings):
+            raise NanodynoError(
+                f"{typed}: learning_rate=auto is found by `nanodyno train`, and here it would be a guess",
+                "give the number that it found, or another",
+            )
         name = ",".join((settings.name, *own))
         return _Source(name, settings.values)
     try:

@@ -83,7 +83,7 @@ def plan(  # noqa: PLR0913 - one parameter per option
     if cards:
         return _show_cards(json, language)
     from nanodyno.config import build_config
-    from nanodyno.recipes import changed, load_settings, override, parse_overrides
+    from nanodyno.recipes import at_any_rate, changed, load_settings, override, parse_overrides
 
     if source is None or source.startswith("-"):
         raise NanodynoError(
@@ -97,7 +97,7 @@ def plan(  # noqa: PLR0913 - one parameter per option
     settings, hours = _of_that_length(settings, tokens, hours)
     _refuse_endless({"--price-kwh": price_kwh, "--price-hour": price_hour})
     limit = None if memory_limit is None else bytes_of(memory_limit, "--memory-limit")
-    made = sized(settings, gpu, limit)
+    made = sized(at_any_rate(settings), gpu, limit)
     config = build_config(made.settings.values)
 
     from nanodyno.cli.at_hand import target_of, vocabulary_of
@@ -116,7 +116,9 @@ def plan(  # noqa: PLR0913 - one parameter per option
     assumed = vocabulary.data if vocabulary.assumed else None
     told_for = None if made.choice is None else planned.bill.tokens
     notes = tuple(data_notes(config.dataset, assumed, vocabulary.train_tokens, told_for, language))
-    origin = Source(settings.name, changed(loaded, settings), config.warmup_iters, notes, made.choice)
+    origin = Source(
+        settings.name, changed(loaded, settings), config.warmup_iters, notes, config.ramp, made.choice
+    )
     if json:
         from nanodyno.report.document import to_json
 

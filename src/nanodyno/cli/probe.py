@@ -129,7 +129,7 @@ def _jobs(words: list[str], with_data: bool, threads: int | None) -> "dict[str, 
     """By the name under which each is shown: what was typed, numbered where it was typed twice."""
     from nanodyno.config import build_config
     from nanodyno.probe.messages import ProbeJob
-    from nanodyno.recipes import parse_overrides
+    from nanodyno.recipes import at_any_rate, parse_overrides
 
     first_option = next((number for number, word in enumerate(words) if word.startswith("-")), len(words))
     sources = words[:first_option]
@@ -144,5 +144,7 @@ def _jobs(words: list[str], with_data: bool, threads: int | None) -> "dict[str, 
         settings = settings_here(source, changes | parse_overrides([f"--{each}" for each in own]))
         again = sources[:number].count(typed)
         name = f"{typed} ({again + 1})" if again else typed
-        jobs[name] = ProbeJob(config=build_config(settings.values), with_data=with_data, threads=threads)
+        jobs[name] = ProbeJob(
+            config=build_config(at_any_rate(settings).values), with_data=with_data, threads=threads
+        )
     return jobs

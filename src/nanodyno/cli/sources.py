@@ -30,22 +30,25 @@ def settings_here(source: str, changes: Mapping[str, object]) -> "Settings":
 
 
 def sized(settings: "Settings", gpu: str | None = None, limit: int | None = None) -> Sized:
-    """For a card by its name, or the one at hand. A micro-batch stays as it is where no card is known."""
+    """For a card by its name, or the one at hand. A micro-batch stays as it is where no card is known, and a
+    learning rate that is still to be found is left so."""
     if settings.hours is None and not settings.fitted:
         return Sized(settings)
     from nanodyno.analysis.sizing import Wanted, choose_size, fitted_batch
     from nanodyno.cli.at_hand import target_of, vocabulary_of
     from nanodyno.config import build_config
+    from nanodyno.recipes import at_any_rate
 
     told = build_config({key: settings.values[key] for key in OF_DATA if key in settings.values})
     target, vocabulary = target_of(told.device, gpu, limit), vocabulary_of(told)
-    wanted = Wanted(settings.name, settings.values, target, vocabulary.model, vocabulary.data)
+    given = at_any_rate(settings).values
+    wanted = Wanted(settings.name, given, target, vocabulary.model, vocabulary.data)
     if settings.hours is not None:
         choice = choose_size(wanted, settings.hours)
-        return Sized(_made(settings, choice.chosen.settings), choice, target.name)
+        return Sized(_made(settings, {**choice.chosen.settings, **settings.values}), choice, target.name)
     if target.card is None and target.ceilings is None:
         return Sized(_made(settings, settings.values))
-    free = {key: value for key, value in settings.values.items() if key != "batch_size"}
+    free = {key: value for key, value in given.items() if key != "batch_size"}
     size = fitted_batch(replace(wanted, values=free))
     return Sized(_made(settings, {**settings.values, "batch_size": size}))
 

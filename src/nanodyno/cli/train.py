@@ -104,8 +104,10 @@ def train(  # noqa: PLR0913 - one parameter per option
     if tune:
         settings = _tuned(settings, resume, context.args, json)
 
+    from nanodyno.cli.rates import with_found_rate
     from nanodyno.config import build_config
 
+    settings, found = with_found_rate(settings)
     config = build_config(settings.values)
 
     from nanodyno.train.job import Job
@@ -125,7 +127,7 @@ def train(  # noqa: PLR0913 - one parameter per option
         from nanodyno.cli.detach import train_in_background
 
         return train_in_background(folder, sys.argv[1:], json)
-    notes = (*chosen, *(f"accepted and ignored: {key}" for key in settings.ignored))
+    notes = (*chosen, *found, *(f"accepted and ignored: {key}" for key in settings.ignored))
     job = Job(config, folder.name, folder, ("nanodyno", *sys.argv[1:]), notes, limits=limits, force=force)
     if is_first():
         return _train(job, log, json)
@@ -166,7 +168,7 @@ def _tuned(settings: "Settings", resume: str | None, arguments: list[str], json:
 def _resumed(run: str, source: str | None, arguments: list[str]) -> "tuple[Settings, Path]":
     """The settings a run began with, and what is changed; typer takes a first --key=value for a recipe."""
     from nanodyno.config import tenth
-    from nanodyno.recipes import Settings, load_settings, override, parse_overrides
+    from nanodyno.recipes import Settings, load_settings, override, parse_overrides, wants_found_rate
     from nanodyno.records.store import find_run, read_run_record
 
     if source is not None and source.startswith("-"):
@@ -183,7 +185,12 @@ def _resumed(run: str, source: str | None, arguments: list[str]) -> "tuple[Setti
     changes = parse_overrides(arguments)
     if refused := {"out_dir", "init_from"} & changes.keys():
         raise NanodynoError(f"--resume says where a run is, and --{min(refused)} too", "give one of them")
-    if "learning_rate" in changes and values.get("min_lr") == tenth(values.get("learning_rate")):
+    if wants_found_rate(override(Settings(folder.name, values), changes)):
+        raise NanodynoError(
+            "learning_rate=auto finds a rate to begin with, and this run has begun", "give a number"
+        )
+    of_run = source is None and "learning_rate" in changes
+    if of_run and values["min_lr"] == tenth(values["learning_rate"]):
         stale.add("min_lr")
     kept = {key: value for key, value in values.items() if key not in stale}
     changes |= {"init_from": "resume", "out_dir": str(folder)}

@@ -3,7 +3,6 @@
 import shlex
 import sys
 from dataclasses import dataclass
-from json import dumps as json_text
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -19,8 +18,9 @@ from nanodyno.cli.options import (
     print_page,
     seconds_of,
 )
-from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver, refuse_unwritable
+from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
 from nanodyno.cli.sources import settings_here
+from nanodyno.cli.tuned_file import refuse_unwritable_toml, toml_text, write_tuned
 from nanodyno.errors import NanodynoError, RunFailed
 
 if TYPE_CHECKING:
@@ -66,6 +66,14 @@ def tune(  # noqa: PLR0913 - one parameter per option
     again: Annotated[
         bool, typer.Option("--again", help="Measure anew what is remembered of an earlier search.")
     ] = False,
+    effective_batch: Annotated[
+        bool,
+        typer.Option(
+            "--effective-batch",
+            help="Instead: what tokens per iteration the gradient noise calls for, of a run by its records, "
+            "or of a config by a short training on its data.",
+        ),
+    ] = False,
     ray: Annotated[
         str | None,
         typer.Option(
@@ -87,6 +95,8 @@ def tune(  # noqa: PLR0913 - one parameter per option
 
     nanodyno tune demo --device=cpu --budget 1m
 
+    nanodyno tune gpt2-768-1 --effective-batch
+
     Only switches that keep the arithmetic are turned. One that is set by --key=value stays as it is.
 
     Ctrl-C shows what is known by then; the same command goes on with it.
@@ -95,11 +105,17 @@ def tune(  # noqa: PLR0913 - one parameter per option
 
     if source.startswith("-"):
         raise NanodynoError(f"a config comes before {source}", "for example: nanodyno tune gpt2-768")
+    wanted = Wanted(html, opened, form, out, lang, json)
+    if effective_batch:
+        _refuse_with_effective_batch(memory_limit, allow, write, again, ray)
+
+        from nanodyno.cli.effective import tune_effective_batch
+
+        return tune_effective_batch(source, context.args, budget, wanted)
     changes = parse_overrides(context.args)
     settings = settings_here(source, changes)
-    wanted = Wanted(html, opened, form, out, lang, json)
     if write is not None:
-        _refuse_unwritable(write)
+        refuse_unwritable_toml(write)
     language = language_of(lang, json)
     asked = Request(
         budget,
@@ -119,11 +135,25 @@ def tune(  # noqa: PLR0913 - one parameter per option
         _show(tuning, settings.name, how, language)
     deliver(wanted, lambda language: _report(tuning, settings.name, language))
     if write is not None and tuning.chosen is not None:
-        _write(write, toml_text(after, tuning, settings.name))
+        write_tuned(write, toml_text(after, tuning, settings.name))
+    _end(tuning)
+    return None
+
+
+def _end(tuning: "Tuning") -> None:
     if tuning.interrupted:
         raise typer.Exit(INTERRUPTED)
     if tuning.pick is None:
         raise typer.Exit(1)
+
+
+def _refuse_with_effective_batch(*others: object) -> None:
+    if any(others):
+        raise NanodynoError(
+            "--effective-batch measures gradients, and no speed: --memory-limit, --allow, --write, --again "
+            "and --ray have no part in it",
+            "leave them out",
+        )
 
 
 @dataclass(frozen=True)
@@ -139,12 +169,13 @@ class Request:
 def wish_of(settings: "Settings", asked: Request) -> "Wish":
     from nanodyno.config import build_config
     from nanodyno.experiments.wish import Wish
+    from nanodyno.recipes import at_any_rate
 
     seconds = seconds_of(asked.budget)
     if seconds is None:
         raise NanodynoError("a search without an end", "give --budget a time, such as 5m")
     return Wish(
-        config=build_config(settings.values),
+        config=build_config(at_any_rate(settings).values),
         budget_seconds=seconds,
         memory_limit_bytes=asked.memory_limit_bytes,
         allow_different=asked.allow_different,
@@ -260,37 +291,3 @@ def train_command(source: str, given: "Iterable[str]", before: "Settings", after
     kept = [key for key in given if key in after.values and key not in changed]
     words = (f"--{key}={after.values[key]}" for key in (*kept, *changed))
     return shlex.join(["nanodyno", "train", source, *words])
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        hint = "what was measured is kept: the same command with another --write measures nothing again"
-        raise NanodynoError(f"{path} cannot be written: {error.strerror}", hint) from None
-
-
-def toml_text(settings: "Settings", tuning: "Tuning", name: str) -> str:
-    """The tuned settings as a file: nothing of the machine but as a comment."""
-    from nanodyno.analysis.tuning import rows_of
-    from nanodyno.report.tune import title_words, verdict_lines
-
-    told = [title_words(tuning, name), *(line for line, _ in verdict_lines(tuning, rows_of(tuning)))]
-    comments = [f"# {line.strip()}" for line in ("Tuned by nanodyno.", *told)]
-    lines = [f"{key} = {_toml(value)}" for key, value in settings.values.items() if value is not None]
-    return "\n".join([*comments, "", *lines, ""])
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return json_text(value, ensure_ascii=False)  # whose strings are TOML's too
-    return repr(value)
-
-
-def _refuse_unwritable(path: Path) -> None:
-    """Now, and not after minutes of measuring."""
-    if path.suffix != ".toml":
-        raise NanodynoError(f"--write {path}: not a .toml file", "name it tuned.toml, so that train takes it")
-    refuse_unwritable(path, "--write")

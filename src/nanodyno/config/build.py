@@ -20,6 +20,7 @@ from nanodyno.config.fields import (
     is_ignored,
 )
 from nanodyno.config.kinds import LARGEST
+from nanodyno.config.ramp import NoRamp, read_ramp
 from nanodyno.errors import NanodynoError
 
 # A divisor further from the wished-for batch_size than this is no advice, and finding it could take forever.
@@ -48,7 +49,7 @@ def build_config(settings: Mapping[str, object]) -> RunConfig:
     for key, info in RunConfig.model_fields.items():
         if not info.is_required() and key not in draft.faulty:
             draft.values.setdefault(key, info.default)
-    for settle in (_settle_heads, _settle_batch, _settle_learning_rate, _settle_evaluation):
+    for settle in (_settle_heads, _settle_batch, _settle_ramp, _settle_learning_rate, _settle_evaluation):
         settle(draft)
     for key, words in faults_of_the_block(draft.values):
         draft.blame(key, words)
@@ -162,6 +163,31 @@ def _settle_batch(draft: _Draft) -> None:
                 f"gradient_accumulation_steps = {total}; give tokens_per_iter or "
                 "gradient_accumulation_steps, not both",
             )
+
+
+def _settle_ramp(draft: _Draft) -> None:
+    """Every size of a ramp is made of the same micro-batches; noise needs two of them to be seen."""
+    values = draft.values
+    if values.get("batch_ramp") is None or not draft.sound("batch_size", "block_size", "tokens_per_iter"):
+        return
+    try:
+        ramp = read_ramp(values["batch_ramp"], values["tokens_per_iter"])
+    except NoRamp as fault:
+        draft.blame("batch_ramp", str(fault))
+        return
+    micro = values["batch_size"] * values["block_size"]
+    for size in ramp.sizes[1:]:
+        if size % micro:
+            near = _either(_multiples_around(size, micro))
+            draft.blame(
+                "batch_ramp", f"{size} is not a multiple of batch_size * block_size = {micro}; use {near}"
+            )
+    if ramp.most is not None and values.get("gradient_accumulation_steps") == 1:
+        draft.blame(
+            "batch_ramp",
+            "noise is measured between micro-steps, and there is one per iteration; halve batch_size and "
+            "keep tokens_per_iter",
+        )
 
 
 def _indivisible(values: Mapping[str, int]) -> str:

@@ -1,6 +1,7 @@
 # pyright: strict
 """Every setting of a run: its type, its range, its default and one line on what it does."""
 
+import math
 from collections.abc import Mapping
 from typing import Literal, get_args, get_origin
 
@@ -22,6 +23,7 @@ from nanodyno.config.kinds import (
     Switch,
     Text,
 )
+from nanodyno.config.ramp import Ramp, read_ramp
 from nanodyno.config.shape import OF_THE_BLOCK, OF_THE_START, ModelShape
 
 IGNORED_KEYS = frozenset({"always_save_checkpoint", "backend"})
@@ -95,9 +97,17 @@ class RunConfig(BaseModel):
         description="tokens per iteration, the effective batch (default: batch_size * block_size * "
         "gradient_accumulation_steps)"
     )
+    batch_ramp: MaybeText = Field(
+        default=None,
+        description="grows tokens_per_iter: 10M:131072,50M:262144 from so many tokens on; noise: by "
+        "the measured noise, to 16 times or noise:524288 that far; the learning rate grows by the root",
+    )
 
     # optimiser
-    learning_rate: Positive = Field(default=6e-4, description="peak learning rate")
+    learning_rate: Positive = Field(
+        default=6e-4,
+        description="peak learning rate; auto: `train` finds it by short trainings first, and tells",
+    )
     min_lr: NotNegative = Field(description="learning rate after the decay (default: learning_rate / 10)")
     warmup_iters: Natural = Field(default=2000, description="iterations of linear warm-up")
     lr_decay_iters: Count = Field(description="iteration at which min_lr is reached (default: max_iters)")
@@ -226,6 +236,17 @@ class RunConfig(BaseModel):
         default="scratch", description="scratch, or resume to go on with the run in out_dir"
     )
     out_dir: MaybeText = Field(default=None, description="folder of the run (default: runs/NAME)")
+
+    @property
+    def ramp(self) -> Ramp:
+        """Without batch_ramp, one that does not rise."""
+        first = self.tokens_per_iter
+        return Ramp(first) if self.batch_ramp is None else read_ramp(self.batch_ramp, first)
+
+    @property
+    def sequences_divided(self) -> int:
+        """What a micro-batch has to divide: the iterations of every size that the run will have."""
+        return math.gcd(*self.ramp.sizes) // self.block_size
 
     def model_shape(self, vocab_size: int) -> ModelShape:
         """The model of this run with `vocab_size` embedding rows, used as given: padding is the caller's."""

@@ -159,7 +159,7 @@ def splits(setup: Setup) -> list[tuple[int, int]]:
 
 def _bill(asked: Candidate, config: RunConfig, target: Target, wishes: Wishes) -> Bill:
     max_iters = _max_iters(asked, config, wishes)
-    tokens = wishes.tokens or max_iters * config.tokens_per_iter
+    tokens = wishes.tokens or config.ramp.tokens_after(max_iters)
     hours = None if asked.time is None else tokens / asked.time.tokens_per_second / 3600
     watts = None if target.card is None else target.card.tdp_watts
     kwh = None if hours is None or watts is None else hours * watts / 1000
@@ -175,7 +175,7 @@ def _bill(asked: Candidate, config: RunConfig, target: Target, wishes: Wishes) -
 
 def _max_iters(asked: Candidate, config: RunConfig, wishes: Wishes) -> int:
     if wishes.tokens is not None:
-        return -(-wishes.tokens // config.tokens_per_iter)
+        return config.ramp.iterations_for(wishes.tokens)
     if wishes.hours is None:
         return config.max_iters
     if asked.time is None:
@@ -183,7 +183,10 @@ def _max_iters(asked: Candidate, config: RunConfig, wishes: Wishes) -> int:
             f"how far {wishes.hours:g} hours go depends on the card, and the speed of none is known here",
             "name one with --gpu; nanodyno plan --cards lists them",
         )
-    done = int(wishes.hours * 3600 / asked.time.seconds)
+    seconds = wishes.hours * 3600
+    done = int(seconds / asked.time.seconds)
+    if config.ramp.steps:  # the last one would end after the hours
+        done = config.ramp.iterations_for(int(seconds * asked.time.tokens_per_second) + 1) - 1
     if done == 0:
         raise NanodynoError(
             f"--hours={wishes.hours:g} is over before one iteration is: it takes about "

@@ -19,7 +19,8 @@ Teach = Callable[[LessonJob, Callable[[Reached], None]], Learnt | Spoilt]
 
 def shortened(config: RunConfig, tokens: float) -> RunConfig:
     """So many tokens, with all of its schedule; evaluated at the end alone."""
-    short = with_length(config, max(1, round(tokens / config.tokens_per_iter)))
+    whole = config.ramp.tokens_after(config.max_iters)
+    short = with_length(config, max(1, round(config.max_iters * tokens / whole)))
     settings: dict[str, Any] = {
         "eval_interval": short.max_iters, "eval_iters": None, "log_interval": short.max_iters,
         "keep_checkpoints": 1, "out_dir": None, "init_from": "scratch", "eval_only": False,
@@ -33,7 +34,7 @@ def tokens_of_each(
     """Equal tokens: `steps` of the largest batch. Equal time: as far as each comes while the slowest makes
     so many."""
     if paces is None:
-        tokens = steps * max(config.tokens_per_iter for config in configs.values())
+        tokens = steps * max(size for config in configs.values() for size in config.ramp.sizes)
         return dict.fromkeys(configs, float(tokens))
     rates = {corner: pace_of(paces.get(corner)) for corner in configs}
     seconds = max(steps * config.tokens_per_iter / rates[corner] for corner, config in configs.items())

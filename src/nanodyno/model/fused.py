@@ -125,6 +125,12 @@ class FusedStep:
                 partials.zero_()
 
     @torch.no_grad()
+    def unfinished_square(self) -> Tensor:
+        """The square of the norm of what `finish` would add to gradients that are zero."""
+        square = self._weight_partials.sum(1).square().sum()
+        return square if self._bias_partials is None else square + self._bias_partials.sum(1).square().sum()
+
+    @torch.no_grad()
     def drop(self) -> None:
         """As if no micro-step had been."""
         self.flat.gradients.zero_()

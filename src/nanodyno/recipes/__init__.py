@@ -2,6 +2,15 @@
 
 from nanodyno.recipes.commandline import parse_overrides
 from nanodyno.recipes.reading import load_settings, recipe_names
-from nanodyno.recipes.settings import Settings, changed, override
+from nanodyno.recipes.settings import Settings, at_any_rate, changed, override, wants_found_rate
 
-__all__ = ["Settings", "changed", "load_settings", "override", "parse_overrides", "recipe_names"]
+__all__ = [
+    "Settings",
+    "at_any_rate",
+    "changed",
+    "load_settings",
+    "override",
+    "parse_overrides",
+    "recipe_names",
+    "wants_found_rate",
+]

@@ -8,6 +8,8 @@ from nanodyno.config import ConfigError, RunConfig, is_ignored
 HOURS = "hours"
 MOST_HOURS = 10_000
 
+FOUND = "auto"
+"""A learning rate that `nanodyno train` finds before it trains."""
 # Either member gives the other, so that overriding one makes the other stale.
 PAIRS = (("tokens_per_iter", "gradient_accumulation_steps"), ("eval_tokens", "eval_iters"))
 
@@ -52,6 +54,19 @@ def override(settings: Settings, overrides: Mapping[str, object]) -> Settings:
         hours=hours,
         fitted=settings.fitted and "batch_size" not in taken,
     )
+
+
+def wants_found_rate(settings: Settings) -> bool:
+    """Whether the learning rate is left to a range test."""
+    return settings.values.get("learning_rate") == FOUND
+
+
+def at_any_rate(settings: Settings) -> Settings:
+    """For what does not depend on the learning rate: one that is to be found is left at its default."""
+    if not wants_found_rate(settings):
+        return settings
+    kept = {key: value for key, value in settings.values.items() if key != "learning_rate"}
+    return replace(settings, values=kept)
 
 
 def changed(before: Settings, after: Settings) -> dict[str, object]:

@@ -56,6 +56,11 @@ class StepRecord(Record):
     """The part of step_seconds spent waiting for a batch."""
     micro_steps: int | None = None
     """Forward and backward passes of each process; None in runs of before it was noted."""
+    micro_grad_norm: float | None = None
+    """Of the first micro-step's gradient alone, before clipping; of several processes the root of the mean
+    square. None where it was not measured: with one micro-step it is grad_norm."""
+    micro_tokens: int | None = None
+    """That it is the mean over."""
     skipped: Skipped | None = None
     """Why the update was left out: the weights are those of the iteration before."""
     peak_allocated_bytes: int | None = None

@@ -15,6 +15,8 @@ def run_document(run: Run, summary: Summary) -> dict[str, object]:
     sizes = summary.parameters
     if sizes is not None:
         derived["parameters"] = {**dataclasses.asdict(sizes), "total": sizes.total, "nanogpt": sizes.nanogpt}
+    if summary.noise is not None:
+        derived["noise"] = {**dataclasses.asdict(summary.noise), "settled": summary.noise.settled}
     return {
         "folder": str(run.folder),
         "run": run.record.model_dump(mode="json"),

@@ -9,6 +9,7 @@ from nanodyno.records.types import RunRecord, SplitRecord
 from nanodyno.report import quantities
 from nanodyno.report.beyond import beyond_words
 from nanodyno.report.language import ENGLISH, Language, message
+from nanodyno.report.noise import noise_scale_words, serving_words
 from nanodyno.report.prose import Prose
 from nanodyno.report.run_facts import (
     MOST_NAMED,
@@ -64,6 +65,7 @@ def fact_rows(run: Run, summary: Summary, language: Language = ENGLISH) -> Rows:
         *_split(run, language),
         *_skipped(summary, language),
         *_speed(summary, language),
+        *_noise(run, summary, language),
         *_saves(summary, language),
         *loss_rows(run, summary, language),
         *((message("note"), note) for note in record.notes),
@@ -145,6 +147,21 @@ def _speed(summary: Summary, language: Language) -> Rows:
         share = quantities.percent(summary.data_wait_share, language)
         rows.append((message("data wait"), language.say("{share} of the time", share=share)))
     return rows
+
+
+def _noise(run: Run, summary: Summary, language: Language) -> Rows:
+    """What the gradients say about the batch; that they were not asked is said where there are steps."""
+    scale, config = summary.noise, run.own.config
+    if scale is not None:
+        words = language.clauses([noise_scale_words(scale, language), serving_words(scale, language)])
+        return [(message("noise scale"), words)]
+    if config.gradient_accumulation_steps // summary.processes > 1 or not run.steps:
+        return []
+    words = language.say(
+        "not measured: there is one micro-step per iteration; half the --batch_size at the same "
+        "--tokens_per_iter would tell"
+    )
+    return [(message("noise scale"), words)]
 
 
 def _saves(summary: Summary, language: Language) -> Rows:

@@ -91,15 +91,15 @@ def losses_so_far(made: Forecast, account: Account) -> tuple[Point, ...]:
 
 def public_beside(made: Forecast, account: Account) -> dict[str, tuple[Point, ...]]:
     """Public runs of the same size over the same stretch, at equal tokens."""
-    count, per_iter = account.parameters, account.tokens_per_iter
-    if count is None or per_iter is None:
+    count, growth = account.parameters, account.growth
+    if count is None or growth is None:
         return {}
     first, last = DRAWN_FROM * made.iterations_done, made.iterations
     found: dict[str, tuple[Point, ...]] = {}
     for name, curve in public_curves().items():
         if abs(count / curve["parameters"] - 1) <= SAME_SIZE:
-            scale = curve["tokens_per_iter"] / per_iter
-            points = [(int(step) * scale, loss) for step, loss in curve["val_loss"].items()]
+            tokens = {int(step) * curve["tokens_per_iter"]: loss for step, loss in curve["val_loss"].items()}
+            points = [(float(growth.iterations(seen)), loss) for seen, loss in tokens.items()]
             found[f"{name} ({curve['data']})"] = finite([(x, y) for x, y in points if first <= x <= last])
     return found
 

@@ -61,6 +61,15 @@ WORDS: dict[Code, str | Plural] = {
         "--set lr_decay_iters={plain_iterations} asks about a schedule that goes all the way"
     ),
     "forecast-spikes-left-out": message("{run}: losses that leap were left out of the fit: {count}"),
+    "forecast-batch-grows": message(
+        "{run}: its batch grows from {tokens_per_iter} to {tokens} tokens an iteration; the forecast takes "
+        "the same tokens to bring the same loss in any of these batches, and was learned from runs that do "
+        "not grow"
+    ),
+    "forecast-batch-by-noise": message(
+        "{run}: the measured noise decides how its batch grows; the forecast leaves it at {tokens} tokens an "
+        "iteration from here on, and was learned from runs that do not grow"
+    ),
     "warning-diverging": message(
         "{run}: its val loss has risen by {rise} since its best ({best}, now {loss}): it may be diverging, "
         "and the forecast takes for granted that it recovers"
@@ -191,4 +200,5 @@ _FORMATS: dict[str, Callable[[Any, Language], str]] = {
     "smallest": loss,
     "target": loss,
     "tokens": q.count,
+    "tokens_per_iter": q.count,
 }

@@ -4,12 +4,16 @@ from collections import deque
 from dataclasses import dataclass
 
 from nanodyno.analysis.eta import eta_seconds, evaluation_seconds
+from nanodyno.analysis.noise_scale import measured
 from nanodyno.analysis.throughput import WARMUP_STEPS, Rates, Yardstick, rates
 from nanodyno.hardware.ceilings import Ceilings
+from nanodyno.noise import KEPT, NoiseScale, Sample, noise_scale
 from nanodyno.records.events import Started
 from nanodyno.records.types import EvalRecord, SaveRecord, SplitRecord, StepRecord
 
 WINDOW = 20
+RENEWED = 10
+"""Measured iterations between two looks at the noise: each takes a fraction of a millisecond."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,8 @@ class Speed:
 
     rates: Rates
     eta_seconds: float | None
+    noise: NoiseScale | None = None
+    """None where it is not measured."""
 
 
 class Meter:
@@ -33,6 +39,9 @@ class Meter:
         self._eval_seconds: list[float] = []
         self._save_seconds: list[float] = []
         self._last_eval: int | None = None
+        self._samples: deque[Sample] = deque(maxlen=KEPT)
+        self._measured = 0
+        self._noise: NoiseScale | None = None
 
     def add_eval(self, entry: EvalRecord) -> None:
         self._eval_seconds.append(entry.eval_seconds)
@@ -48,7 +57,7 @@ class Meter:
         self._first = split.iteration
 
     def add_step(self, step: StepRecord) -> Speed:
-        if step.iteration == self._first + WARMUP_STEPS:
+        if step.iteration == self._first + WARMUP_STEPS or self._has_grown(step):
             self._steps.clear()
         self._steps.append(step)
         speed = rates(self._steps, self.yardstick)
@@ -56,4 +65,15 @@ class Meter:
         # A resumed run has not evaluated yet; until it does, the time left is that of its iterations.
         eval_seconds = evaluation_seconds(self._eval_seconds, self._save_seconds) or 0.0
         eta = eta_seconds(self.config, step.iteration + 1, self._last_eval, speed.step_seconds, eval_seconds)
-        return Speed(speed, eta)
+        return Speed(speed, eta, self._noise_with(step))
+
+    def _has_grown(self, step: StepRecord) -> bool:
+        return bool(self._steps) and self._steps[-1].tokens != step.tokens
+
+    def _noise_with(self, step: StepRecord) -> NoiseScale | None:
+        for _, sample in measured([step]):
+            self._samples.append(sample)
+            if self._measured % RENEWED == 0:
+                self._noise = noise_scale(tuple(self._samples))
+            self._measured += 1
+        return self._noise

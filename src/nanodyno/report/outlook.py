@@ -33,7 +33,9 @@ class Outlook:
                 self._steps, self._evals = list(earlier.steps), list(earlier.evals)
 
     def add_step(self, step: StepRecord) -> None:
-        self._steps.append(Step(step.iteration, step.loss, learning_rate=step.learning_rate))
+        self._steps.append(
+            Step(step.iteration, step.loss, learning_rate=step.learning_rate, tokens=step.tokens)
+        )
         if len(self._steps) > MOST_STEPS:
             self._steps = [*self._steps[:-RECENT_STEPS:2], *self._steps[-RECENT_STEPS:]]
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from nanodyno.analysis.sizing import Choice
+from nanodyno.config.ramp import Ramp
 from nanodyno.costs.plan import CHINCHILLA_TOKENS_PER_PARAMETER, Candidate, Plan
 from nanodyno.costs.setup import Setup
 from nanodyno.costs.target import SHOWN_SHARE
@@ -11,6 +12,7 @@ from nanodyno.report import quantities
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.plan_bill import bill_words, iterations_words
 from nanodyno.report.sizing import chosen_words, expected_words
+from nanodyno.report.words import with_ramp
 
 TIGHT_SHARE = 0.1
 """Of the memory: reserved peaks have been seen this far from what was predicted."""
@@ -28,6 +30,8 @@ class Source:
     changed: Mapping[str, object] = field(default_factory=dict[str, object])
     warmup_iters: int = 0
     notes: tuple[str, ...] = ()
+    ramp: Ramp | None = None
+    """How its batch grows."""
     choice: Choice | None = None
     """Where it was made for so many hours."""
 
@@ -44,7 +48,8 @@ def fact_rows(plan: Plan, source: Source, language: Language = ENGLISH) -> Rows:
     if source.choice is not None:
         yield language.say("chosen"), chosen_words(source.choice, language)
     yield language.say("model"), _model_words(plan, language)
-    yield language.say("batch"), _batch_words(setup, language)
+    batch = _batch_words(setup, language)
+    yield language.say("batch"), batch if source.ramp is None else with_ramp(batch, source.ramp, language)
     yield language.say("way"), _way_words(setup, plan.offloaded_bytes, language)
     yield language.say("fits"), fits_words(plan, language)
     if plan.target.memory_bytes is not None:

@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from nanodyno.analysis.summary import perplexity
 from nanodyno.analysis.throughput import Rates, Yardstick
 from nanodyno.config import RunConfig
+from nanodyno.config.ramp import Ramp
 from nanodyno.costs.parameters import parameters
 from nanodyno.hardware.ceilings import Ceilings
+from nanodyno.noise import NoiseScale
 from nanodyno.records.events import Started
 from nanodyno.records.types import (
     ArithmeticRecord,
@@ -133,11 +135,29 @@ def batch_words(record: RunRecord, language: Language = ENGLISH) -> str:
         batch=str(config.batch_size),
         block=str(config.block_size),
     )
-    if processes == 1:
-        return words
-    return language.say_plural(
-        "{product} x {n} process", "{product} x {n} processes", processes, product=words
-    )
+    if processes > 1:
+        words = language.say_plural(
+            "{product} x {n} process", "{product} x {n} processes", processes, product=words
+        )
+    return with_ramp(words, config.ramp, language)
+
+
+def with_ramp(batch: str, ramp: Ramp, language: Language = ENGLISH) -> str:
+    """How large the batch is, and how it grows."""
+    if ramp.most is not None:
+        most = language.number(ramp.most, ",")
+        return language.say("{batch}, doubling with the measured noise up to {most}", batch=batch, most=most)
+    if not ramp.steps:
+        return batch
+    steps = [
+        language.say(
+            "{size} from {since} tokens on",
+            size=language.number(size, ","),
+            since=quantities.count(since, language),
+        )
+        for since, size in ramp.steps
+    ]
+    return language.say("{batch}, growing to {steps}", batch=batch, steps=language.joined(steps))
 
 
 def evaluation_words(record: RunRecord) -> str:
@@ -160,16 +180,27 @@ def step_parts(step: StepRecord, speed: Speed, meter: Meter) -> list[str]:
         f"iter {step.iteration + 1:>{width}}/{meter.config.max_iters}",
         f"loss {step.loss:.4f}",
         f"lr {step.learning_rate:.2e}",
+        *([] if meter.config.batch_ramp is None else [f"{step.tokens:,} tokens/iter"]),
         f"{quantities.milliseconds(now.step_seconds)}/iter",
         f"{quantities.milliseconds(now.micro_step_seconds)}/micro-batch",
         f"{quantities.rate(now.tokens_per_second)} tok/s",
         peak_words(now),
         *ceiling_words(now),
         f"nanoGPT's MFU (A100) {quantities.percent(now.nanogpt_mfu)}",
+        *noise_words(speed.noise),
         *memory_words(step),
         *([f"update not applied ({SKIPPED[step.skipped]})"] if step.skipped else []),
         f"ETA {quantities.clock(speed.eta_seconds)}",
     ]
+
+
+def noise_words(scale: NoiseScale | None) -> list[str]:
+    """`noise scale 41.2k tokens`; nothing where it is not measured."""
+    if scale is None:
+        return []
+    if not scale.settled or scale.tokens is None:
+        return ["noise scale settling"]
+    return [f"noise scale {quantities.count(scale.tokens)}"]
 
 
 def peak_words(now: Rates) -> str:

@@ -11,7 +11,7 @@ from nanodyno.model.muon import Muon, MuonAndAdamW
 from nanodyno.model.optimizer import make_optimizer, set_learning_rate
 from nanodyno.train.attention import fastest_attention
 from nanodyno.train.device import DTYPES, Choice, Clock, is_out_of_memory
-from nanodyno.train.engine import DeviceBatch, Engine, Prepared, last_words
+from nanodyno.train.engine import DeviceBatch, Engine, Gradients, Prepared, last_words
 from nanodyno.train.parallel import exchange_gradients, replicate, whole
 from nanodyno.train.processes import Processes
 
@@ -68,10 +68,13 @@ class AutogradEngine(Engine):
         if not self._wrapped:
             self._use(self.model)
 
-    def gradients(self, batches: Iterator[DeviceBatch], micro_steps: int) -> tuple[float, float]:
+    def gradients(
+        self, batches: Iterator[DeviceBatch], micro_steps: int, with_micro_norm: bool = False
+    ) -> Gradients:
         share = torch.tensor(1 / micro_steps, device=self.device)
         weight = self.scaler.scale(share)
         total = torch.zeros((), device=self.device)
+        squares = torch.zeros((), device=self.device)
         for step in range(micro_steps):
             self._exchange(step == micro_steps - 1)
             inputs, targets = next(batches)
@@ -79,10 +82,12 @@ class AutogradEngine(Engine):
                 loss = self.loss(inputs, targets)
             loss.backward(gradient=weight)
             total += loss.detach()
-        mean = self.processes.sum(total * share) / self.processes.count
+            if step == 0 and with_micro_norm:
+                squares = (self._norm() / weight).square()
+        mean, square = self.processes.sum(torch.stack([total * share, squares])) / self.processes.count
         self.scaler.unscale_(self._torch_optimizer)
-        loss, norm = torch.stack([mean, self._clipped_norm()]).tolist()
-        return loss, norm
+        loss, norm, micro = torch.stack([mean, self._clipped_norm(), square.sqrt()]).tolist()
+        return Gradients(loss, norm, micro if with_micro_norm else None)
 
     def update(self, learning_rate: float) -> bool:
         set_learning_rate(self.optimizer, learning_rate)
@@ -107,7 +112,11 @@ class AutogradEngine(Engine):
         parameters = list(self.model.parameters())
         if self.config.grad_clip > 0:
             return whole(torch.nn.utils.clip_grad_norm_(parameters, self.config.grad_clip))
-        return whole(torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
+        return whole(self._norm())
+
+    def _norm(self) -> Tensor:
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        return torch.nn.utils.get_total_norm(gradients)
 
     def _use(self, module: Callable[..., Tensor]) -> None:
         if self.processes.count > 1 and not self.sharded:

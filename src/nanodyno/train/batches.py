@@ -18,7 +18,8 @@ class Batches:
     ) -> None:
         self.size = config.batch_size
         self.sequences = config.batch_size * config.gradient_accumulation_steps
-        """Of one iteration, in all processes."""
+        """Of one iteration, in all processes; a ramp sets it anew before each."""
+        self._divided = config.sequences_divided
         self._windows = windows
         self._device = device
         self._part = (processes.rank, processes.count)
@@ -36,12 +37,12 @@ class Batches:
 
     @property
     def smaller(self) -> int | None:
-        """The largest size of at most half that fills the iteration.
+        """The largest size of at most half that fills the iteration, and those that a ramp will bring.
 
         None with several processes: all of them would have to change at the same moment.
         """
         halves = range(self.size // 2, 0, -1) if self._part[1] == 1 else ()
-        return next((size for size in halves if self.sequences % size == 0), None)
+        return next((size for size in halves if self._divided % size == 0), None)
 
     def stop(self) -> None:
         """Until `load`."""

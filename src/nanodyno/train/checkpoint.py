@@ -21,6 +21,7 @@ from nanodyno.errors import NanodynoError, RunFailed
 from nanodyno.model.flat_adamw import FlatAdamW
 from nanodyno.model.optimizer import Optimizer, shapes_of_moments
 from nanodyno.records.files import ASIDE, flush_folder, write_new
+from nanodyno.train.effective import Growth
 from nanodyno.train.parallel import laid_out_like, whole
 from nanodyno.train.sentry import Seen
 from nanodyno.train.tensors import read_tensors, sha256_of, write_tensors
@@ -50,6 +51,8 @@ class Progress(_Strict):
     val_loss: float | None = None
     """Of the evaluation at this very iteration, when there was one before the save."""
     seen: Seen = Seen()
+    growth: Growth | None = None
+    """Of an effective batch that the measured noise decides."""
 
 
 class _State(_Strict):

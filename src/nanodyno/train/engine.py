@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -38,6 +38,16 @@ class Prepared:
     notes: tuple[str, ...] = ()
 
 
+class Gradients(NamedTuple):
+    """What an iteration's gradients are known by, before clipping."""
+
+    loss: float
+    """Mean over all micro-steps of all processes."""
+    norm: float
+    micro_norm: float | None
+    """Of the first micro-step's own gradient; of several processes the root of the mean square."""
+
+
 class Engine(ABC):
     """Everything whose state is tensors."""
 
@@ -68,8 +78,13 @@ class Engine(ABC):
         """For a run that prepares nothing."""
 
     @abstractmethod
-    def gradients(self, batches: Iterator[DeviceBatch], micro_steps: int) -> tuple[float, float]:
-        """Of the mean loss over all micro-steps of all processes; that loss, and the norm before clipping."""
+    def gradients(
+        self, batches: Iterator[DeviceBatch], micro_steps: int, with_micro_norm: bool = False
+    ) -> Gradients:
+        """Of the mean loss over all micro-steps of all processes.
+
+        The first micro-step's norm takes one more reading of all gradients.
+        """
 
     @abstractmethod
     def update(self, learning_rate: float) -> bool:

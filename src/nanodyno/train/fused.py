@@ -27,7 +27,7 @@ from nanodyno.train.device import (
     peak_memory,
     reset_peak_memory,
 )
-from nanodyno.train.engine import DeviceBatch, Engine, Prepared, last_words
+from nanodyno.train.engine import DeviceBatch, Engine, Gradients, Prepared, last_words
 from nanodyno.train.evaluate import rows_at_once
 from nanodyno.train.graph import Graph
 from nanodyno.train.processes import Processes
@@ -93,20 +93,26 @@ class FusedEngine(Engine):
     def get_ready(self) -> None:
         """There is nothing that the first micro-step would not do."""
 
-    def gradients(self, batches: Iterator[DeviceBatch], micro_steps: int) -> tuple[float, float]:
+    def gradients(
+        self, batches: Iterator[DeviceBatch], micro_steps: int, with_micro_norm: bool = False
+    ) -> Gradients:
         step, flat = self.step, self.step.flat
         step.begin(1 / micro_steps)
-        for _ in range(micro_steps):
+        square = torch.zeros_like(step.total)
+        for number in range(micro_steps):
             inputs, targets = next(batches)
             run = self._graph if self._graph and self._graph.fits(inputs) else step
             run(inputs, targets)
+            if number == 0 and with_micro_norm:  # still alone in the stretch where all are added up
+                square = (gradient_norm(flat).square() + step.unfinished_square()) * micro_steps**2
         step.finish()
         self.processes.average_(flat.gradients)
-        self.processes.average_(step.total)
+        both = torch.stack([step.total, square])
+        self.processes.average_(both)
         norm = gradient_norm(flat)
         self._clip = clip_coefficient(norm, self.config.grad_clip)
-        loss, norm = torch.stack([step.total, norm]).tolist()
-        return loss, norm
+        loss, micro_square, norm = torch.cat([both, norm[None]]).tolist()
+        return Gradients(loss, norm, micro_square**0.5 if with_micro_norm else None)
 
     def update(self, learning_rate: float) -> bool:
         set_learning_rate(self.optimizer, learning_rate)

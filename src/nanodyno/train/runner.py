@@ -224,9 +224,10 @@ def _choose(config: RunConfig, processes: int) -> Choice:
 
 def refuse_together(config: RunConfig, choice: Choice, processes: int) -> None:
     """What several processes cannot do; tokens_per_iter is of all of them, and each does its share."""
-    if config.gradient_accumulation_steps % processes:
+    steps = config.sequences_divided // config.batch_size
+    if steps % processes:
         raise NanodynoError(
-            f"{config.gradient_accumulation_steps} micro-steps cannot be divided among {processes} processes",
+            f"{steps} micro-steps cannot be divided among {processes} processes",
             f"tokens_per_iter is of all processes together: choose a --batch_size that makes the micro-steps "
             f"a multiple of {processes}, or another number of processes",
         )

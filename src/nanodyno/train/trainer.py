@@ -17,18 +17,15 @@ import torch
 
 from nanodyno.config import RunConfig
 from nanodyno.data.loader import Windows
-from nanodyno.data.order import random_words
 from nanodyno.data.shards import Dataset
 from nanodyno.records.types import (
     EvalRecord,
     SaveReason,
     SaveRecord,
-    Skipped,
     SplitRecord,
     StepRecord,
     StopReason,
 )
-from nanodyno.schedule import learning_rate_at
 from nanodyno.train import checkpoint, collector
 from nanodyno.train.batches import Batches
 from nanodyno.train.checkpoint import Checkpoint, Progress
@@ -37,20 +34,17 @@ from nanodyno.train.device import (
     Clock,
     free_cached_memory,
     is_out_of_memory,
-    peak_memory,
     reset_peak_memory,
 )
 from nanodyno.train.engine import Prepared
 from nanodyno.train.evaluate import Interrupted
 from nanodyno.train.kernels import make_engine
 from nanodyno.train.processes import Processes
-from nanodyno.train.sentry import MOST_SKIPS_IN_A_ROW, Diverged, Sentry, what_happened
+from nanodyno.train.sentry import MOST_SKIPS_IN_A_ROW, Diverged, what_happened
+from nanodyno.train.stepper import Stepper
 from nanodyno.train.stops import STOPS, Limits, Stops
 
 Result = TypeVar("Result")
-_SEED_STREAM = 2  # 0 and 1 are the data order's
-SMALLEST_SCALE = 2.0**-6
-"""Of fp16's losses: gradients that overflow below it are no numbers for good."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +78,6 @@ class Trainer:
         self.evaluation: tuple[int, float] | None = None
         """The last one: its iteration and val loss."""
         self.clock = Clock(self.device)
-        self.sentry = Sentry(config.spike_zscore)
         self.train_windows, self.val_windows = (
             Windows(dataset.split(split), config.block_size, vocab_size, config.seed)
             for split in ("train", "val")
@@ -92,8 +85,8 @@ class Trainer:
         self.engine = make_engine(config, config.model_shape(vocab_size), choice, self.processes)
         self._began_at = 0
         self.batches = Batches(config, self.train_windows, self.device, self.processes)
+        self.stepper = Stepper(config, self.batches, self.clock, self.device.type)
         self._warm = False
-        self._updating = False
 
     @property
     def finished(self) -> bool:
@@ -106,7 +99,7 @@ class Trainer:
         checkpoint.load_optimizer(saved, self.engine.model, self.engine.optimizer)
         progress = saved.progress
         self.engine.take_scales(progress.scaler)
-        self.sentry = Sentry(self.config.spike_zscore, progress.seen)
+        self.stepper.restore(progress.seen, progress.growth)
         self.iteration = self.saved_at = progress.iteration
         self.sequences = progress.sequences
         if progress.val_loss is not None:
@@ -176,7 +169,8 @@ class Trainer:
             sequences=self.sequences,
             scaler=engine.scales(),
             val_loss=self.evaluation[1] if self.evaluation and self.evaluation[0] == self.iteration else None,
-            seen=self.sentry.seen(),
+            seen=self.stepper.sentry.seen(),
+            growth=self.stepper.effective.growth(),
         )
         folder = checkpoint.folder_for(checkpoints, self.iteration)
         about = Checkpoint(
@@ -236,70 +230,18 @@ class Trainer:
         yield SavePoint(reason)
 
     def _iteration(self) -> Iterator[Happening]:
-        step = yield from self._within_memory(self._step)
+        stepper = self.stepper
+        stepper.resize(self.sequences)
+        step = yield from self._within_memory(lambda: stepper.step(self.engine, self.iteration))
         yield step
-        if self._gives_up(step.skipped):  # not saved: these weights and this batch would do it again
+        if stepper.gives_up(step.skipped):  # not saved: these weights and this batch would do it again
             words = what_happened(step.skipped, step.loss, step.grad_norm)
             skipping = self.config.bad_update == "skip"
             many = f", and {MOST_SKIPS_IN_A_ROW} updates in a row were left out" if skipping else ""
             raise Diverged(f"{words} in iteration {step.iteration + 1}{many}", self.saved_at, skipping)
         self.iteration += 1
         self.sequences += self.batches.sequences
-
-    def _step(self) -> StepRecord:
-        """One iteration. The clock is read before the first micro-step and after the update has ended."""
-        loader, micro_steps = self.batches.loader, self.batches.steps
-        learning_rate = learning_rate_at(self.config, self.iteration)
-        waited = loader.wait_seconds
-        began = self.clock.seconds()
-        torch.manual_seed(self._seed())
-        loss, norm = self.engine.gradients(loader, micro_steps)
-        skipped = self._update(loss, norm, learning_rate)
-        step_seconds = self.clock.seconds() - began
-        peak = peak_memory(self.device, self.engine.graph_bytes)
-        return StepRecord(
-            iteration=self.iteration,
-            loss=loss,
-            grad_norm=norm,
-            learning_rate=learning_rate,
-            tokens=self.config.tokens_per_iter,
-            step_seconds=step_seconds,
-            data_seconds=loader.wait_seconds - waited,
-            micro_steps=micro_steps,
-            skipped=skipped,
-            peak_allocated_bytes=peak.allocated,
-            peak_reserved_bytes=peak.reserved,
-            peak_host_bytes=peak.host,
-            wall_time=time.time(),
-        )
-
-    def _seed(self) -> int:
-        """Of dropout in this iteration: a function of it, so that no generator's state need be saved."""
-        key = (self.config.seed, self.iteration)
-        return int(random_words(1, key, _SEED_STREAM + self.processes.rank)[0]) >> 1
-
-    def _update(self, loss: float, norm: float | None, learning_rate: float) -> Skipped | None:
-        """Judged first: what was judged bad never reaches the weights."""
-        scaled = self.engine.scaler.is_enabled()
-        # A scaled gradient may overflow in order; the scaler then leaves the update out and scales less.
-        judged_norm = None if scaled and norm is not None and not math.isfinite(norm) else norm
-        skipped = self.sentry.judge(loss, judged_norm)
-        if skipped is not None:
-            self.sentry.skip()
-            self.engine.drop_gradients()
-            return skipped
-        self._updating = True
-        applied = self.engine.update(learning_rate)
-        self._updating = False
-        if applied:
-            self.sentry.accept(loss, norm)
-            return None
-        return "overflow" if self.engine.scaler.get_scale() >= SMALLEST_SCALE else "not-finite"
-
-    def _gives_up(self, skipped: Skipped | None) -> bool:
-        if skipped in (None, "overflow"):
-            return False
-        return self.config.bad_update == "stop" or self.sentry.skipped_in_a_row >= MOST_SKIPS_IN_A_ROW
+        stepper.effective.learn(step)
 
     def _within_memory(self, action: Callable[[], Result]) -> Generator[SplitRecord, None, Result]:
         """Does it; where memory runs out in mid-run, tells of a smaller micro-batch and does it again."""
@@ -309,7 +251,7 @@ class Trainer:
             except (MemoryError, RuntimeError) as error:
                 smaller = self.batches.smaller
                 # A run that begins like this has the wrong settings, and its user is there to hear it.
-                if not is_out_of_memory(error) or not self.iteration or self._updating or not smaller:
+                if not is_out_of_memory(error) or not self.iteration or self.stepper.updating or not smaller:
                     raise
             yield self._split(smaller)
 

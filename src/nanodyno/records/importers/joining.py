@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nanodyno.errors import NanodynoError
 from nanodyno.hardware.cards import card_named
-from nanodyno.recipes import load_settings
+from nanodyno.recipes import at_any_rate, load_settings
 from nanodyno.records.files import write_new
 from nanodyno.records.imported import ImportedRecord, OriginRecord, Setting, SourceRecord
 from nanodyno.records.importers.building import Builder
@@ -154,8 +154,8 @@ def _refuse_existing(request: Request) -> None:
 
 
 def _config(source: str) -> Iterator[Told]:
-    """What it sets itself, without the defaults that train would put beneath."""
-    settings = load_settings(source)
+    """What it sets itself, without the defaults that train would put beneath; auto is no learning rate."""
+    settings = at_any_rate(load_settings(source))
     if settings.hours is not None:
         raise NanodynoError(f"{source} is made for each card anew, and is no config yet")
     for key, value in settings.values.items():

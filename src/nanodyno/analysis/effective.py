@@ -1,0 +1,81 @@
+"""What effective batch the gradient noise of a run calls for: now, and on its way to the end."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from nanodyno.analysis.noise_scale import Heading, Point, course, heading, latest, served
+from nanodyno.config import RunConfig
+from nanodyno.noise import WIDEST, NoiseScale
+from nanodyno.records.types import StepRecord
+
+MIDDLE = 0.5
+"""Of the noise scale: the middle of what serves."""
+MOST_STEPS = 6
+
+Verdict = Literal["not-measured", "not-settled", "small", "serves", "large"]
+
+
+@dataclass(frozen=True)
+class Advice:
+    verdict: Verdict
+    scale: NoiseScale | None
+    tokens_per_iter: int
+    """That the run has, at its last iteration."""
+    serves: tuple[float, float] | None
+    suggested: int | None
+    """The doubling of one sequence next to the middle of what serves."""
+    batch_size: int | None
+    """The largest micro-batch, up to the config's, that divides it."""
+    dearer: float | None
+    """Tokens to the same loss over those of the smallest batch, by the theory: 1 + batch / scale."""
+    points: tuple[Point, ...]
+    heading: Heading | None
+    ramp: tuple[tuple[int, int], ...]
+    """Steps of a batch_ramp that would keep in the middle, as far as the heading is known."""
+
+
+def advise_batch(steps: Sequence[StepRecord], config: RunConfig) -> Advice:
+    scale = latest(steps)
+    has = steps[-1].tokens if steps else config.tokens_per_iter
+    points = tuple(course(steps))
+    if scale is None or not scale.settled or scale.tokens is None:
+        verdict: Verdict = "not-measured" if scale is None else "not-settled"
+        return Advice(verdict, scale, has, None, None, None, None, points, None, ())
+    low, high = served(scale)
+    ends_at, seen = config.ramp.tokens_after(config.max_iters), sum(step.tokens for step in steps)
+    heads = heading(points, ends_at) if ends_at > seen else None
+    suggested = _doubling(MIDDLE * scale.tokens, config.block_size)
+    return Advice(
+        verdict="small" if has < low else "large" if has > high else "serves",
+        scale=scale,
+        tokens_per_iter=has,
+        serves=(low, high),
+        suggested=suggested,
+        batch_size=_dividing(suggested // config.block_size, config.batch_size),
+        dearer=1 + has / scale.tokens,
+        points=points,
+        heading=heads,
+        ramp=_ramp(heads, suggested),
+    )
+
+
+def _doubling(wish: float, one: int) -> int:
+    """one * 2^n next to the wish on a logarithmic scale, and not below one."""
+    return one * 2 ** max(0, round(math.log2(wish / one)))
+
+
+def _dividing(sequences: int, most: int) -> int:
+    return next(size for size in range(min(most, sequences), 0, -1) if sequences % size == 0)
+
+
+def _ramp(heads: Heading | None, first: int) -> tuple[tuple[int, int], ...]:
+    """The tokens at which the middle comes to each doubling, where the heading is known well and rises."""
+    if heads is None or heads.exponent <= 0 or heads.high > WIDEST * heads.low:
+        return ()
+    sizes = (first * 2**n for n in range(1, MOST_STEPS + 1))
+    steps = (
+        (heads.tokens_seen * (size / MIDDLE / heads.tokens) ** (1 / heads.exponent), size) for size in sizes
+    )
+    return tuple((round(since), size) for since, size in steps if 1 <= since < heads.tokens_seen)

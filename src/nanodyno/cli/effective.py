@@ -1,0 +1,99 @@
+"""`nanodyno tune --effective-batch`: what tokens_per_iter the gradient noise calls for."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from nanodyno.cli.options import (
+    INTERRUPTED,
+    RUNS_FOLDER,
+    console_for,
+    language_of,
+    print_page,
+    seconds_of,
+)
+from nanodyno.cli.reporting import Wanted, deliver
+from nanodyno.cli.sources import sized
+from nanodyno.errors import NanodynoError
+
+if TYPE_CHECKING:
+    from nanodyno.analysis.effective import Advice
+    from nanodyno.config import RunConfig
+    from nanodyno.records.types import StepRecord
+    from nanodyno.report.effective import Asked
+
+
+def tune_effective_batch(source: str, arguments: list[str], budget: str, wanted: Wanted) -> None:
+    """From the records of a run, or from a short training of a config."""
+    seconds = seconds_of(budget)
+    if seconds is None:
+        raise NanodynoError("a training without an end", "give --budget a time, such as 5m")
+    found = _of_a_run(source, arguments)
+    asked, steps, config, interrupted = found or _of_a_config(source, arguments, seconds)
+
+    from nanodyno.analysis.effective import advise_batch
+
+    advice = advise_batch(steps, config)
+    _show(asked, advice, wanted)
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+    if advice.serves is None:
+        raise typer.Exit(1)
+
+
+def _show(asked: "Asked", advice: "Advice", wanted: Wanted) -> None:
+    from nanodyno.report.document import to_json
+    from nanodyno.report.effective import effective_document, effective_page
+    from nanodyno.report.pages.effective import effective_report
+
+    if wanted.json:
+        typer.echo(to_json(effective_document(asked, advice)))
+    elif not wanted.takes_stdout:
+        console, language = console_for(json=False), language_of(wanted.lang)
+        print_page(effective_page(asked, advice, language), console, language)
+    deliver(wanted, lambda language: effective_report(asked, advice, language))
+
+
+def _of_a_run(source: str, arguments: list[str]) -> "tuple[Asked, list[StepRecord], RunConfig, bool] | None":
+    from nanodyno.records.store import RUN_FILE, find_run, read_run
+    from nanodyno.report.effective import Asked
+
+    places = (RUNS_FOLDER / source, Path(source))
+    if not any(os.path.exists(folder / RUN_FILE) for folder in places):  # noqa: PTH110 - see find_run
+        return None
+    if arguments:
+        raise NanodynoError(
+            f"{source} is a run, which was trained as it was: {' '.join(arguments)} changes nothing of it",
+            "leave that out, or give a recipe or file to train a short while",
+        )
+    run = read_run(find_run(source, RUNS_FOLDER))
+    config, steps = run.own.config, list(run.own_steps)
+    asked = Asked(run.name, "records", len(steps), sum(step.tokens for step in steps))
+    return asked, steps, config, False
+
+
+def _of_a_config(
+    source: str, arguments: list[str], seconds: float
+) -> "tuple[Asked, list[StepRecord], RunConfig, bool]":
+    from nanodyno.config import build_config
+    from nanodyno.experiments.effective import measurable, short_training
+    from nanodyno.recipes import at_any_rate, load_settings, override, parse_overrides, wants_found_rate
+    from nanodyno.report.effective import Asked
+    from nanodyno.report.progress import say
+
+    settings = override(load_settings(source), parse_overrides(arguments))
+    config = build_config(sized(at_any_rate(settings)).settings.values)
+    trained = measurable(config)
+    console = console_for(json=True)
+    if wants_found_rate(settings):
+        say(console, f"learning_rate=auto: this short training takes {config.learning_rate:g}")
+    if trained != config:
+        say(
+            console,
+            f"in micro-batches of {trained.batch_size}: one micro-step has nothing to compare",
+        )
+    steps, interrupted = short_training(trained, seconds, lambda text: say(console, text))
+    asked = Asked(settings.name, "short-training", len(steps), sum(step.tokens for step in steps))
+    return asked, steps, trained, interrupted

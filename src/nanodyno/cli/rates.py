@@ -1,0 +1,41 @@
+"""`learning_rate = auto` on the command line: found by a range test, told, and noted in the run."""
+
+from typing import TYPE_CHECKING
+
+from nanodyno.cli.options import console_for
+from nanodyno.errors import NanodynoError
+
+if TYPE_CHECKING:
+    from nanodyno.recipes import Settings
+
+
+def with_found_rate(settings: "Settings") -> "tuple[Settings, tuple[str, ...]]":
+    """The settings with a number for the learning rate, and what is to be noted of where it is from."""
+    from nanodyno.recipes import override, wants_found_rate
+
+    if not wants_found_rate(settings):
+        return settings, ()
+
+    from nanodyno.train.processes import launched
+
+    if launched():
+        raise NanodynoError(
+            "learning_rate=auto is for one process",
+            "let one process find it first, as `nanodyno train CONFIG --learning_rate=auto --max_iters=...`, "
+            "and give all of them the number that it tells",
+        )
+
+    from nanodyno.experiments.rates import range_test
+    from nanodyno.report.progress import say
+    from nanodyno.report.rates import chosen_words
+
+    console = console_for(json=True)
+    try:
+        found = range_test(settings.values, lambda text: say(console, text))
+    except KeyboardInterrupt:
+        say(
+            console, "the range test was stopped; the trainings that ended are kept: the same command goes on"
+        )
+        raise
+    words = chosen_words(found.chosen, len(found.trials), found.iterations)
+    return override(settings, {"learning_rate": found.chosen.learning_rate}), (words,)

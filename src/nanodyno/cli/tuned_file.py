@@ -1,0 +1,46 @@
+"""The tuned config as a file that `nanodyno train` takes."""
+
+from json import dumps as json_text
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nanodyno.cli.reporting import refuse_unwritable
+from nanodyno.errors import NanodynoError
+
+if TYPE_CHECKING:
+    from nanodyno.analysis.tuning import Tuning
+    from nanodyno.recipes import Settings
+
+
+def write_tuned(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        hint = "what was measured is kept: the same command with another --write measures nothing again"
+        raise NanodynoError(f"{path} cannot be written: {error.strerror}", hint) from None
+
+
+def toml_text(settings: "Settings", tuning: "Tuning", name: str) -> str:
+    """The tuned settings as a file: nothing of the machine but as a comment."""
+    from nanodyno.analysis.tuning import rows_of
+    from nanodyno.report.tune import title_words, verdict_lines
+
+    told = [title_words(tuning, name), *(line for line, _ in verdict_lines(tuning, rows_of(tuning)))]
+    comments = [f"# {line.strip()}" for line in ("Tuned by nanodyno.", *told)]
+    lines = [f"{key} = {_toml(value)}" for key, value in settings.values.items() if value is not None]
+    return "\n".join([*comments, "", *lines, ""])
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return json_text(value, ensure_ascii=False)  # whose strings are TOML's too
+    return repr(value)
+
+
+def refuse_unwritable_toml(path: Path) -> None:
+    """Now, and not after minutes of measuring."""
+    if path.suffix != ".toml":
+        raise NanodynoError(f"--write {path}: not a .toml file", "name it tuned.toml, so that train takes it")
+    refuse_unwritable(path, "--write")

@@ -1,0 +1,64 @@
+"""A short training that asks for the gradient noise and keeps nothing."""
+
+import time
+from collections.abc import Callable
+
+from nanodyno.config import RunConfig, build_config, padded_vocab_size
+from nanodyno.data.resolve import resolve_dataset
+from nanodyno.errors import NanodynoError
+from nanodyno.records.types import StepRecord
+from nanodyno.train.device import choose, take_threads
+from nanodyno.train.job import DATA_FOLDER
+from nanodyno.train.trainer import Trainer
+
+Watch = Callable[[str], None]
+ITERATIONS = 1000
+SHOWN_EVERY = 50
+
+
+def measurable(config: RunConfig) -> RunConfig:
+    """The same with at least two micro-steps an iteration; nothing else changes."""
+    if config.gradient_accumulation_steps > 1:
+        return config
+    if config.batch_size % 2:
+        raise NanodynoError(
+            f"batch_size={config.batch_size} is all of the iteration, and cannot be halved: noise is what "
+            "differs between micro-steps",
+            "give --tokens_per_iter for two micro-steps or more",
+        )
+    values = config.model_dump(exclude={"gradient_accumulation_steps", "eval_iters"})
+    return build_config(values | {"batch_size": config.batch_size // 2})
+
+
+def short_training(
+    config: RunConfig, budget_seconds: float, watch: Watch, clock: Callable[[], float] = time.monotonic
+) -> tuple[list[StepRecord], bool]:
+    """Its steps, and whether Ctrl-C ended it; it also ends with the budget, or when there is enough."""
+    steps: list[StepRecord] = []
+    began = clock()
+    try:
+        trainer = _trainer(config, watch)
+        for event in trainer.events():
+            if isinstance(event, StepRecord):
+                steps.append(event)
+                if len(steps) % SHOWN_EVERY == 0:
+                    watch(f"{len(steps)} iterations, loss {event.loss:.4f}")
+            if clock() - began > budget_seconds or len(steps) >= ITERATIONS:
+                return steps, False
+    except KeyboardInterrupt:
+        return steps, True
+    return steps, False
+
+
+def _trainer(config: RunConfig, watch: Watch) -> Trainer:
+    """Evaluations would only take time: the one before the first iteration reads next to nothing."""
+    take_threads(config.threads)
+    values = config.model_dump(exclude={"eval_iters", "gradient_accumulation_steps"})
+    quick = build_config(values | {"eval_interval": config.max_iters, "eval_tokens": config.block_size})
+    dataset = resolve_dataset(config.dataset, DATA_FOLDER, config.tokenizer, config.vocab_size, watch)
+    vocab_size = config.vocab_size or padded_vocab_size(dataset.vocab_size)
+    trainer = Trainer(quick, dataset, vocab_size, choose(quick))
+    if trainer.engine.needs_preparation:
+        watch("preparing the micro-step")
+        trainer.warm_up()
+    return trainer

@@ -1,0 +1,138 @@
+"""learning_rate = auto: short trainings at several rates, of which each is kept, and what they say."""
+
+import gc
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nanodyno import __version__
+from nanodyno.analysis.rates import COARSE, SEEDS, Ask, Chosen, Trial, choose, next_trials
+from nanodyno.config import RunConfig, build_config, padded_vocab_size
+from nanodyno.data.resolve import resolve_dataset
+from nanodyno.data.shards import Dataset
+from nanodyno.errors import RunFailed
+from nanodyno.records.remembered import cache_file, recall, remember
+from nanodyno.records.types import EvalRecord
+from nanodyno.train.device import choose as choose_device
+from nanodyno.train.device import free_cached_memory, take_threads
+from nanodyno.train.job import DATA_FOLDER
+from nanodyno.train.sentry import Diverged
+from nanodyno.train.trainer import Trainer
+
+SHARE = 25
+"""One part in so many of the run's iterations, within the bounds, is the length of a trial."""
+FEWEST, MOST = 200, 400
+"""In fewer a small model learns little more than how often each token comes, at any rate."""
+EVAL_TOKENS = 65_536
+FEWEST_TRIALS = len(COARSE) + 2 + 3 * SEEDS - 1
+OF_NO_MATTER = (
+    "learning_rate", "min_lr", "seed", "eval_interval", "eval_iters", "log_interval", "out_dir", "init_from",
+    "keep_checkpoints", "gradient_accumulation_steps",
+)  # fmt: skip
+"""To what a trial says."""
+
+Try = Callable[[RunConfig, Dataset], float | None]
+Watch = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class RangeTest:
+    chosen: Chosen
+    trials: tuple[Trial, ...]
+    iterations: int
+    """Of each."""
+
+
+def range_test(settings: Mapping[str, object], watch: Watch, attempt: Try | None = None) -> RangeTest:
+    """The settings' learning_rate is left out of account. Ctrl-C passes; what was trained by then is kept."""
+    attempt = attempt or train_shortly
+    config = build_config({**settings, "learning_rate": COARSE[0], "min_lr": None, "batch_ramp": None})
+    dataset = resolve_dataset(config.dataset, DATA_FOLDER, config.tokenizer, config.vocab_size, watch)
+    iterations = min(config.max_iters, max(FEWEST, min(MOST, config.max_iters // SHARE)))
+    kept = _Kept(config, dataset, iterations)
+    watch(
+        f"learning_rate=auto: a range test of {FEWEST_TRIALS} or more trainings of {iterations} iterations, "
+        f"the work of {FEWEST_TRIALS * iterations:,} iterations of this run, which has {config.max_iters:,}"
+    )
+    trials: list[Trial] = []
+    while asks := next_trials(trials):
+        for ask in asks:
+            trials.append(kept.trial(ask, attempt))
+            watch(f"  {_told(trials[-1])}")
+    chosen = choose(trials)
+    if chosen is None:
+        raise RunFailed(
+            f"learning_rate=auto found none: all {len(trials)} trainings diverged, from {COARSE[0]:g} on",
+            "give a --learning_rate, and look at --grad_clip, --dtype and the data",
+        )
+    return RangeTest(chosen, tuple(trials), iterations)
+
+
+def trial_config(config: RunConfig, ask: Ask, iterations: int) -> RunConfig:
+    """The run's own schedule in a short while, down to a tenth of the rate.
+
+    Warm-up is as many iterations as the run's, up to half of the trial: how high a rate the beginning bears
+    is a matter of their number, and a warm-up cut to its share speaks for lower rates (LOG.md).
+    """
+    rate, repeat = ask
+    values = config.model_dump(exclude={"gradient_accumulation_steps", "eval_iters", "min_lr"})
+    changes = {
+        "learning_rate": rate, "seed": config.seed + 1 + repeat, "max_iters": iterations,
+        "lr_decay_iters": iterations, "warmup_iters": min(config.warmup_iters, iterations // 2),
+        "eval_interval": iterations,
+        "eval_tokens": min(config.eval_tokens, max(EVAL_TOKENS, config.block_size)), "bad_update": "stop",
+        "eval_only": False,
+    }  # fmt: skip
+    return build_config(values | changes)
+
+
+def train_shortly(config: RunConfig, dataset: Dataset) -> float | None:
+    """The val loss after the last iteration; None where it diverged. Nothing is saved."""
+    take_threads(config.threads)
+    choice = choose_device(config)
+    vocab_size = config.vocab_size or padded_vocab_size(dataset.vocab_size)
+    trainer = Trainer(config, dataset, vocab_size, choice)
+    last: float | None = None
+    try:
+        if trainer.engine.needs_preparation:
+            trainer.warm_up()
+        for event in trainer.events():
+            last = event.val_loss if isinstance(event, EvalRecord) else last
+    except Diverged:
+        return None
+    finally:
+        del trainer
+        gc.collect()
+        free_cached_memory(choice.device)
+    return last
+
+
+class _Kept:
+    """Trials in the user's cache, so that a stopped test goes on and the same command finds the same rate."""
+
+    def __init__(self, config: RunConfig, dataset: Dataset, iterations: int) -> None:
+        self._config, self._dataset, self._iterations = config, dataset, iterations
+        self._path = cache_file("rates.json")
+        settings = {key: value for key, value in config.model_dump().items() if key not in OF_NO_MATTER}
+        told = [__version__, dataset.fingerprint, iterations, settings, config.seed]
+        self._question = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+    def trial(self, ask: Ask, attempt: Try) -> Trial:
+        key = f"{self._question} {ask[0]:g} {ask[1]}"
+        known = recall(self._path, _is_sound)
+        if key not in known:
+            loss = attempt(trial_config(self._config, ask, self._iterations), self._dataset)
+            known = recall(self._path, _is_sound) | {key: {"val_loss": loss}}
+            remember(self._path, known)
+        return Trial(ask[0], ask[1], known[key]["val_loss"])
+
+
+def _is_sound(entry: Any) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("val_loss", ""), float | None)
+
+
+def _told(trial: Trial) -> str:
+    loss = "diverged" if trial.val_loss is None else f"val loss {trial.val_loss:.4f}"
+    return f"learning rate {trial.learning_rate:.3g}, repeat {trial.repeat + 1}: {loss}"

@@ -1,0 +1,151 @@
+"""What effective batch the gradient noise calls for, for a terminal and as a document."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from nanodyno.analysis.effective import Advice, Verdict
+from nanodyno.report import quantities as q
+from nanodyno.report.language import ENGLISH, Language, message
+from nanodyno.report.noise import noise_scale_words, unsettled_words
+from nanodyno.report.prose import Prose
+
+Whence = Literal["records", "short-training"]
+HEADS: Mapping[Whence, str] = {
+    "records": message("Gradient noise of {name}, by its records: {seen}"),
+    "short-training": message("Gradient noise of {name}, by a short training: {seen}"),
+}
+VERDICTS: Mapping[Verdict, str] = {
+    "small": message(
+        "{low} to {high} tokens per iteration; {has} is smaller: that costs no tokens, but more updates than "
+        "it need make"
+    ),
+    "serves": message("{low} to {high} tokens per iteration; {has} is among them"),
+    "large": message(
+        "{low} to {high} tokens per iteration; {has} is larger: fewer would reach the same loss with fewer "
+        "tokens"
+    ),
+}
+"""Of an estimate that has settled."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Whose noise it is, and how it was come by."""
+
+    name: str
+    whence: Whence
+    iterations: int
+    tokens_seen: int
+
+
+def effective_page(asked: Asked, advice: Advice, language: Language = ENGLISH) -> RenderableType:
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="bold", no_wrap=True)
+    facts.add_column(overflow="fold")
+    for title, words in advice_rows(advice, language):
+        facts.add_row(title, Prose(words))
+    parts: list[RenderableType] = [Prose(title_words(asked, language), style="bold"), Text(), facts]
+    if len(advice.points) > 1:
+        parts += [Text(), course_table(advice, language)]
+    return Group(*parts)
+
+
+def title_words(asked: Asked, language: Language) -> str:
+    seen = language.joined(
+        [
+            language.say_plural("{n} iteration", "{n} iterations", asked.iterations),
+            language.say("{number} tokens", number=q.count(asked.tokens_seen, language)),
+        ]
+    )
+    return language.say(HEADS[asked.whence], name=asked.name, seen=seen)
+
+
+def advice_rows(advice: Advice, language: Language) -> Iterator[tuple[str, str]]:
+    scale = advice.scale
+    if scale is None:
+        yield language.say("noise scale"), _not_measured(language)
+        return
+    yield language.say("noise scale"), noise_scale_words(scale, language)
+    if advice.serves is None or advice.suggested is None or advice.dearer is None:
+        why = unsettled_words(scale, language)
+        words = language.say("none: {why}; train it longer, or with more micro-steps", why=why)
+        yield language.say("advice"), words
+        return
+    low, high = (q.rate(each, language) for each in advice.serves)
+    has = language.number(advice.tokens_per_iter, ",")
+    yield language.say("serves now"), language.say(VERDICTS[advice.verdict], low=low, high=high, has=has)
+    yield (
+        language.say("in tokens"),
+        language.say(
+            "by theory {has} takes {times} times the fewest to a loss",
+            has=has,
+            times=language.number(advice.dearer, ".2f"),
+        ),
+    )
+    wanted = f"--tokens_per_iter={advice.suggested} --batch_size={advice.batch_size}"
+    if advice.verdict != "serves":
+        words = language.say("{settings}, the learning rate by the root of the change", settings=wanted)
+        yield language.say("try"), words
+    yield language.say("heads to"), _heading_words(advice, language)
+    if advice.ramp:
+        steps = ",".join(f"{since}:{size}" for since, size in advice.ramp)
+        yield language.say("to follow it"), f"{wanted} --batch_ramp={steps}"
+
+
+def _not_measured(language: Language) -> str:
+    return language.say(
+        "no iteration measured the noise: each had one micro-step, or none was done; half the batch_size at "
+        "the same tokens_per_iter makes it two"
+    )
+
+
+def _heading_words(advice: Advice, language: Language) -> str:
+    heads = advice.heading
+    if heads is None:
+        return language.say(
+            "not known: it takes four settled stretches and a way to go; --batch_ramp=noise follows it"
+        )
+    return language.say(
+        "{tokens} tokens ({low} to {high}) at {seen} tokens, as the tokens seen to the power of {exponent} "
+        "(fitted to {points} stretches, not measured)",
+        tokens=q.count(heads.tokens, language),
+        low=q.count(heads.low, language),
+        high=q.count(heads.high, language),
+        seen=q.count(heads.tokens_seen, language),
+        exponent=language.number(heads.exponent, ".2f"),
+        points=str(heads.points),
+    )
+
+
+def course_table(advice: Advice, language: Language) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    titles = message("tokens seen"), message("loss"), message("noise scale"), message("95% interval")
+    for title in titles:
+        table.add_column(language.say(title), justify="right", no_wrap=True)
+    for point in advice.points:
+        scale = point.scale
+        assert scale.tokens is not None
+        assert scale.low is not None
+        assert scale.high is not None
+        low, high = q.count(scale.low, language), q.count(scale.high, language)
+        table.add_row(
+            q.count(point.tokens_seen, language),
+            language.number(point.loss, ".3f"),
+            q.count(scale.tokens, language),
+            language.say("{low} to {high}", low=low, high=high),
+        )
+    return table
+
+
+def effective_document(asked: Asked, advice: Advice) -> dict[str, object]:
+    return {
+        "of": dataclasses.asdict(asked),
+        "settled": advice.scale is not None and advice.scale.settled,
+        **dataclasses.asdict(advice),
+    }

@@ -1,0 +1,50 @@
+"""The gradient noise scale in words."""
+
+from nanodyno.analysis.noise_scale import served
+from nanodyno.noise import ENOUGH, WIDEST, NoiseScale
+from nanodyno.report import quantities
+from nanodyno.report.language import ENGLISH, Language
+
+
+def noise_scale_words(scale: NoiseScale, language: Language = ENGLISH) -> str:
+    """`41.2k tokens (95% interval 35.0k to 50.1k, 200 measured iterations)`."""
+    measured = language.say_plural("{n} measured iteration", "{n} measured iterations", scale.samples)
+    low = None if scale.low is None else quantities.count(scale.low, language)
+    if scale.tokens is None:
+        words = language.say("not known ({measured}): the noise drowns the signal", measured=measured)
+        return _from_below(words, low, language)
+    tokens = quantities.count(scale.tokens, language)
+    if low is None or scale.high is None:
+        words = language.say("about {tokens} tokens ({measured})", tokens=tokens, measured=measured)
+        return _from_below(words, low, language)
+    return language.say(
+        "{tokens} tokens (95% interval {low} to {high}, {measured})",
+        tokens=tokens,
+        low=low,
+        high=quantities.count(scale.high, language),
+        measured=measured,
+    )
+
+
+def _from_below(words: str, low: str | None, language: Language) -> str:
+    if low is None:
+        return words
+    return language.clauses([words, language.say("at least {tokens} tokens", tokens=low)])
+
+
+def serving_words(scale: NoiseScale, language: Language = ENGLISH) -> str:
+    if not scale.settled:
+        return language.say("no advice from it: {why}", why=unsettled_words(scale, language))
+    low, high = (quantities.count(each, language) for each in served(scale))
+    return language.say("{low} to {high} tokens per iteration serve now", low=low, high=high)
+
+
+def unsettled_words(scale: NoiseScale, language: Language = ENGLISH) -> str:
+    if scale.samples < ENOUGH:
+        return language.say(
+            "it has not settled, which takes {number} measured iterations", number=str(ENOUGH)
+        )
+    return language.say(
+        "it has not settled: the upper end of its interval is more than {times} times the lower",
+        times=language.marks(f"{WIDEST:g}"),
+    )

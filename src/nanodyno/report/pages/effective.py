@@ -1,0 +1,39 @@
+"""What the gradient noise says about the batch, as a page to open: what serves, and how the noise went."""
+
+from nanodyno.analysis.effective import Advice
+from nanodyno.report import quantities as q
+from nanodyno.report.effective import Asked, advice_rows, course_table, title_words
+from nanodyno.report.figures import Estimate, Intervals
+from nanodyno.report.language import Language
+from nanodyno.report.page import Page, Section, Table, from_terminal
+
+
+def effective_report(asked: Asked, advice: Advice, language: Language) -> Page:
+    answer = Table(("", ""), tuple(advice_rows(advice, language)))
+    sections = [Section(title_words(asked, language), (answer,))]
+    if len(advice.points) > 1:
+        course = _picture(advice, language), *from_terminal(course_table(advice, language))
+        sections.append(Section(language.say("how the noise scale went"), course))
+    return Page(language.say("effective batch"), tuple(sections), (asked.name,))
+
+
+def _picture(advice: Advice, language: Language) -> Intervals:
+    rows = tuple(
+        Estimate(
+            q.count(point.tokens_seen, language),
+            scale.tokens,
+            q.count(scale.tokens, language),
+            scale.low,
+            scale.high,
+        )
+        for point in advice.points
+        if (scale := point.scale).tokens is not None
+    )
+    return Intervals(
+        language.say("Gradient noise scale over tokens seen"),
+        language.say("In tokens, each over a stretch of the run; a bar across a point is its 95% interval."),
+        language.say("tokens seen"),
+        lambda value: q.count(value, language),
+        rows,
+        from_zero=False,
+    )

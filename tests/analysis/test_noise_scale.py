@@ -1,0 +1,115 @@
+"""The noise scale of made-up records whose signal and noise are known, and what is advised from it."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from nanodyno.analysis.effective import Advice, advise_batch
+from nanodyno.analysis.noise_scale import course, heading, latest, measured
+from nanodyno.config import RunConfig, build_config
+from nanodyno.records.types import StepRecord
+
+Builder = Callable[..., Any]
+TOKENS, MICRO = 65_536, 8_192
+
+
+def noisy(
+    build: Builder, count: int, scale: Callable[[int], float], wobble: float = 0.05, **changes: Any
+) -> list[StepRecord]:
+    """Steps whose squares are 1 + scale / tokens: a signal of 1; each wobbles around it, up and down."""
+
+    def one(at: int) -> StepRecord:
+        off = 1 + wobble * math.sin(2.4 * at)
+        return build(
+            at, tokens=TOKENS, micro_tokens=MICRO, grad_norm=math.sqrt((1 + scale(at) / TOKENS) * off),
+            micro_grad_norm=math.sqrt(1 + scale(at) / MICRO), **changes,
+        )  # fmt: skip
+
+    return [one(at) for at in range(count)]
+
+
+@pytest.fixture
+def config() -> RunConfig:
+    return build_config({"batch_size": 8, "tokens_per_iter": TOKENS, "max_iters": 4000})
+
+
+def advice(steps: Sequence[StepRecord], config: RunConfig) -> Advice:
+    return advise_batch(list(steps), config)
+
+
+def test_the_scale_is_that_of_the_records(step: Builder) -> None:
+    scale = latest(noisy(step, 200, lambda _: 40_000.0))
+    assert scale is not None
+    assert scale.tokens == pytest.approx(40_000, rel=0.02)
+    assert scale.settled
+
+
+def test_skipped_updates_and_numbers_that_are_none_do_not_count(step: Builder) -> None:
+    steps = noisy(step, 6, lambda _: 40_000.0)
+    steps[1] = steps[1].model_copy(update={"skipped": "not-finite", "grad_norm": math.nan})
+    steps[2] = steps[2].model_copy(update={"micro_grad_norm": math.nan})
+    steps[3] = steps[3].model_copy(update={"micro_grad_norm": None, "micro_tokens": None})
+    assert [each.iteration for each, _ in measured(steps)] == [0, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("scale", "verdict"), [(40_000.0, "large"), (100_000.0, "serves"), (400_000.0, "small")]
+)
+def test_a_batch_between_a_quarter_and_all_of_the_scale_serves(
+    step: Builder, config: RunConfig, scale: float, verdict: str
+) -> None:
+    told = advice(noisy(step, 200, lambda _: scale, wobble=0.01), config)
+    assert told.verdict == verdict
+    assert told.serves == pytest.approx((scale / 4, scale), rel=0.05)
+    assert told.dearer == pytest.approx(1 + TOKENS / scale, rel=0.05)
+
+
+def test_the_suggestion_is_the_doubling_of_a_sequence_next_to_half_the_scale(
+    step: Builder, config: RunConfig
+) -> None:
+    assert advice(noisy(step, 200, lambda _: 40_000.0), config).suggested == 16_384  # of 20,000
+    assert advice(noisy(step, 200, lambda _: 300.0, 0.001), config).suggested == 1024  # a sequence at least
+
+
+def test_no_advice_from_too_few_iterations_or_from_a_wide_interval(step: Builder, config: RunConfig) -> None:
+    for steps in (noisy(step, 20, lambda _: 40_000.0), noisy(step, 200, lambda _: 4e6, wobble=0.9)):
+        told = advice(steps, config)
+        assert told.verdict == "not-settled"
+        assert (told.serves, told.suggested, told.dearer, told.heading, told.ramp) == (None,) * 4 + ((),)
+
+
+def test_a_micro_batch_that_divides_the_suggestion_comes_with_it(step: Builder) -> None:
+    twelve = build_config({"batch_size": 12, "tokens_per_iter": 12 * 8192, "max_iters": 4000})
+    told = advice(noisy(step, 200, lambda _: 40_000.0), twelve)
+    assert (told.suggested, told.batch_size) == (16_384, 8)  # 16 sequences: 12 does not divide them
+
+
+def test_runs_with_one_micro_step_are_not_measured(step: Builder, config: RunConfig) -> None:
+    assert advice([step(at) for at in range(50)], config).verdict == "not-measured"
+    assert advice([], config).verdict == "not-measured"
+
+
+def test_a_scale_that_grows_as_the_root_of_the_tokens_is_foretold_so(
+    step: Builder, config: RunConfig
+) -> None:
+    """20,000 at 1000 iterations: 40,000 at 4000, the end."""
+    steps = noisy(step, 1000, lambda at: 20_000 * math.sqrt((at + 1) / 1000), wobble=0.01)
+    told = advice(steps, config)
+    assert told.heading is not None
+    assert told.heading.exponent == pytest.approx(0.5, abs=0.06)
+    assert told.heading.tokens == pytest.approx(40_000, rel=0.15)
+    # Half of it comes to 16,384 when it is 32,768: at (32,768 / 40,000)^2 of 262M tokens.
+    ((since, size),) = told.ramp
+    assert size == 16_384
+    assert since == pytest.approx(
+        (32_768 / told.heading.tokens) ** (1 / told.heading.exponent) * 4000 * TOKENS, rel=1e-6
+    )
+
+
+def test_a_heading_needs_four_points_and_a_way_to_go(step: Builder) -> None:
+    points = course(noisy(step, 1000, lambda _: 20_000.0, wobble=0.01))
+    assert heading(points[:3], 10**9) is None
+    assert heading(points, 1000) is None
+    assert heading(points, 10**9) is not None

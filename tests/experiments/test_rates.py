@@ -1,0 +1,105 @@
+"""learning_rate=auto: real trainings of the tiniest model, a stop on the way, and one that finds nothing."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nanodyno.config import RunConfig, build_config
+from nanodyno.errors import RunFailed
+from nanodyno.experiments import rates
+from nanodyno.experiments.rates import range_test, train_shortly, trial_config
+
+TINY: dict[str, object] = {
+    "n_layer": 1, "n_head": 1, "n_embd": 16, "block_size": 16, "batch_size": 2, "tokens_per_iter": 64,
+    "max_iters": 1000, "warmup_iters": 30, "dataset": "python", "tokenizer": "bytes", "device": "cpu",
+    "eval_tokens": 64, "compile": False, "learning_rate": "auto",
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def bowl(config: RunConfig, _: object) -> float:
+    return 3 + (math.log2(config.learning_rate / 1e-3)) ** 2
+
+
+def test_trials_are_the_run_in_short_with_seeds_of_their_own() -> None:
+    seen: list[RunConfig] = []
+    found = range_test(TINY, lambda _: None, lambda config, _: seen.append(config) or bowl(config, None))
+    assert found.chosen.learning_rate == pytest.approx(1e-3)
+    assert found.iterations == 200  # a 25th of 1000 is less
+    assert {config.seed for config in seen} == {1338, 1339, 1340}  # the run itself has 1337
+    assert {(c.max_iters, c.lr_decay_iters, c.warmup_iters, c.tokens_per_iter) for c in seen} == {
+        (200, 200, 30, 64)
+    }
+    assert all(config.min_lr == pytest.approx(config.learning_rate / 10) for config in seen)
+
+
+@pytest.mark.parametrize(("whole", "trial"), [(60, 60), (1000, 200), (7500, 300), (99_999, 400)])
+def test_a_trial_is_a_25th_of_the_run_within_bounds_and_never_longer(whole: int, trial: int) -> None:
+    told: list[str] = []
+    assert range_test(TINY | {"max_iters": whole}, told.append, bowl).iterations == trial
+    work = f"the work of {15 * trial:,} iterations of this run, which has {whole:,}"
+    assert any(work in line for line in told)
+
+
+@pytest.mark.parametrize(("own", "of_a_trial"), [(0, 0), (7, 7), (50, 50), (700, 50)])
+def test_warm_up_is_the_runs_own_and_at_most_half_of_a_trial(own: int, of_a_trial: int) -> None:
+    config = build_config({**TINY, "learning_rate": 1e-3, "warmup_iters": own})
+    assert trial_config(config, (1e-3, 0), 100).warmup_iters == of_a_trial
+
+
+def test_a_test_that_was_stopped_goes_on_with_what_it_has() -> None:
+    asked: list[float] = []
+
+    def stopped(config: RunConfig, data: Any) -> float:
+        asked.append(config.learning_rate)
+        if len(asked) == 4:
+            raise KeyboardInterrupt
+        return bowl(config, data)
+
+    with pytest.raises(KeyboardInterrupt):
+        range_test(TINY, lambda _: None, stopped)
+    first = range_test(TINY, lambda _: None, stopped)
+    assert len(asked) == 1 + len(first.trials)  # the one that was stopped was trained again, no other
+    again = range_test(TINY, lambda _: None, stopped)
+    assert len(asked) == 1 + len(first.trials)
+    assert again.chosen == first.chosen
+
+
+def test_other_settings_ask_anew() -> None:
+    count: list[int] = []
+    for changes in ({}, {"n_embd": 32}, {"min_lr": 1e-5}):
+        before = len(count)
+        range_test(TINY | changes, lambda _: None, lambda config, data: count.append(1) or bowl(config, data))
+        anew = len(count) > before
+        assert anew == ("min_lr" not in changes)
+
+
+def test_where_all_diverge_it_fails_and_says_so() -> None:
+    with pytest.raises(RunFailed, match="all 5 trainings diverged"):
+        range_test(TINY, lambda _: None, lambda *_: None)
+
+
+def test_a_real_trial_learns_and_one_that_diverges_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[Any] = []
+    configs: list[RunConfig] = []
+    monkeypatch.setattr(rates, "FEWEST", 10)
+    range_test(
+        TINY | {"max_iters": 10},
+        lambda _: None,
+        lambda config, data: configs.append(config) or kept.append(data) or bowl(config, data),
+    )
+    dataset = kept[0]
+    good = train_shortly(trial_config(configs[0], (1e-1, 0), 12), dataset)
+    bad = train_shortly(trial_config(configs[0], (1e-9, 0), 12), dataset)
+    assert good is not None
+    assert bad is not None
+    assert good < bad - 0.5
+    wild = configs[0].model_copy(update={"learning_rate": 1e38, "weight_decay": 0.0, "grad_clip": 0.0})
+    assert train_shortly(wild, dataset) is None

@@ -1,0 +1,92 @@
+"""The page of `tune --effective-batch`."""
+
+import io
+from datetime import UTC, datetime
+
+import pytest
+from rich.console import Console, RenderableType
+
+from nanodyno.analysis.effective import Advice
+from nanodyno.analysis.noise_scale import Heading, Point
+from nanodyno.config.ramp import Ramp
+from nanodyno.noise import NoiseScale
+from nanodyno.report.effective import Asked, effective_page
+from nanodyno.report.html.document import to_html
+from nanodyno.report.jekyll import document
+from nanodyno.report.language import LANGUAGES
+from nanodyno.report.noise import noise_scale_words, unsettled_words
+from nanodyno.report.pages.effective import effective_report
+from nanodyno.report.words import with_ramp
+
+ASKED = Asked("mine", "records", 300, 19_660_800)
+SETTLED = Advice(
+    "large",
+    NoiseScale(40_000.0, 30_000.0, 55_000.0, 200),
+    65_536,
+    (10_000.0, 40_000.0),
+    16_384,
+    8,
+    2.64,
+    tuple(Point(10e6 * 2**n, 5.0 - n, NoiseScale(1e4 * 2**n, 9e3 * 2**n, 12e3 * 2**n, 48)) for n in (0, 1)),
+    Heading(0.5, 262_144_000, 80_000.0, 60_000.0, 110_000.0, 4),
+    ((99_000_000, 32_768),),
+)
+"""Made-up numbers, a row of each kind."""
+UNSETTLED = Advice(
+    "not-settled", NoiseScale(None, 9_000.0, None, 40), 4096, None, None, None, None, (), None, ()
+)
+SILENT = Advice("not-measured", None, 4096, None, None, None, None, (), None, ())
+
+
+def shown(page: RenderableType, width: int = 120) -> str:
+    screen = Console(file=io.StringIO(), width=width, color_system=None)
+    screen.print(page)
+    assert isinstance(screen.file, io.StringIO)
+    return " ".join(screen.file.getvalue().split())
+
+
+def test_a_page_of_a_settled_run_says_what_serves_and_where_it_heads() -> None:
+    """Every row is there, and what is fitted is called so."""
+    text = shown(effective_page(ASKED, SETTLED))
+    assert "Gradient noise of mine, by its records: 300 iterations, 19.7M tokens" in text
+    assert "10,000 to 40,000 tokens per iteration; 65,536 is larger" in text
+    assert "by theory 65,536 takes 2.64 times the fewest to a loss" in text
+    assert "--tokens_per_iter=16384 --batch_size=8, the learning rate by the root of the change" in text
+    assert "80.0k tokens (60.0k to 110.0k) at 262.1M tokens" in text
+    assert "(fitted to 4 stretches, not measured)" in text
+    assert "--batch_ramp=99000000:32768" in text
+    assert "20.0M 4.000 20.0k 18.0k to 24.0k" in text
+
+
+def test_what_is_not_known_is_said_without_advice() -> None:
+    text = shown(effective_page(ASKED, UNSETTLED))
+    assert "not known (40 measured iterations): the noise drowns the signal; at least 9.00k tokens" in text
+    assert "none: it has not settled: the upper end of its interval is more than 4 times the lower" in text
+    assert "try" not in text
+    assert "each had one micro-step" in shown(effective_page(ASKED, SILENT))
+
+
+def test_a_scale_without_an_upper_end_is_about_so_much() -> None:
+    assert noise_scale_words(NoiseScale(5e3, 2e3, None, 1)) == (
+        "about 5.00k tokens (1 measured iteration); at least 2.00k tokens"
+    )
+    assert noise_scale_words(NoiseScale(5e3, None, None, 2)) == "about 5.00k tokens (2 measured iterations)"
+    assert unsettled_words(NoiseScale(5e3, None, None, 2)).endswith("which takes 32 measured iterations")
+
+
+@pytest.mark.parametrize("advice", [SETTLED, UNSETTLED, SILENT], ids=lambda each: each.verdict)
+def test_the_page_to_open_has_the_rows_and_a_picture_where_there_is_a_course(advice: Advice) -> None:
+    page = effective_report(ASKED, advice, LANGUAGES["en"])
+    now = datetime(2026, 11, 16, tzinfo=UTC)
+    assert "Gradient noise of mine" in document(page, "markdown", LANGUAGES["en"], now)
+    assert ("<svg" in to_html(page, LANGUAGES["en"], now)) == (len(advice.points) > 1)
+
+
+def test_a_ramp_is_told_after_the_batch() -> None:
+    assert with_ramp("8 x 64", Ramp(512)) == "8 x 64"
+    assert with_ramp("8 x 64", Ramp(512, ((20_000_000, 1024),))) == (
+        "8 x 64, growing to 1,024 from 20.0M tokens on"
+    )
+    assert with_ramp("8 x 64", Ramp(512, most=8192)) == (
+        "8 x 64, doubling with the measured noise up to 8,192"
+    )
