@@ -114,6 +114,19 @@ def test_hours_energy_and_money_follow_from_the_rate() -> None:
     assert plan.tokens_per_parameter == pytest.approx(3_600_000_000 / 124_373_760)
 
 
+def test_a_batch_that_grows_makes_its_updates_rarer() -> None:
+    """Of 100 iterations 50 have 8 micro-steps, and the others, after 50 x 65,536 tokens, 16 each."""
+    plan = planned(tokens_per_iter=65_536, batch_ramp="3276800:131072", max_iters=100)
+    time = plan.asked.time
+    assert time is not None
+    assert plan.bill.tokens == 50 * 65_536 + 50 * 131_072
+    seconds = (50 * 8 + 50 * 16) * time.micro_step_seconds + 100 * time.once_seconds
+    assert plan.bill.hours == pytest.approx(seconds / 3600)
+    wishes = Wishes(hours=seconds / 3600 + 1e-6)
+    again = planned(tokens_per_iter=65_536, batch_ramp="3276800:131072", wishes=wishes)
+    assert (again.bill.max_iters, again.bill.tokens) == (100, plan.bill.tokens)
+
+
 def test_nothing_is_sent_to_a_host_that_has_no_room_for_it() -> None:
     """The moments of GPT-2 124M are 8 bytes of each parameter: 949 MiB."""
 

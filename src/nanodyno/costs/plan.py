@@ -160,7 +160,7 @@ def splits(setup: Setup) -> list[tuple[int, int]]:
 def _bill(asked: Candidate, config: RunConfig, target: Target, wishes: Wishes) -> Bill:
     max_iters = _max_iters(asked, config, wishes)
     tokens = wishes.tokens or config.ramp.tokens_after(max_iters)
-    hours = None if asked.time is None else tokens / asked.time.tokens_per_second / 3600
+    hours = None if asked.time is None else _seconds(asked.time, config, max_iters, tokens) / 3600
     watts = None if target.card is None else target.card.tdp_watts
     kwh = None if hours is None or watts is None else hours * watts / 1000
     return Bill(
@@ -171,6 +171,11 @@ def _bill(asked: Candidate, config: RunConfig, target: Target, wishes: Wishes) -
         energy_cost=None if kwh is None or wishes.price_kwh is None else kwh * wishes.price_kwh,
         rent=None if hours is None or wishes.price_hour is None else hours * wishes.price_hour,
     )
+
+
+def _seconds(time: IterationTime, config: RunConfig, iterations: int, tokens: int) -> float:
+    """As if a part of an iteration could be had, since tokens that are asked for may end within one."""
+    return time.of_run(config.ramp, iterations) * tokens / config.ramp.tokens_after(iterations)
 
 
 def _max_iters(asked: Candidate, config: RunConfig, wishes: Wishes) -> int:
@@ -184,9 +189,7 @@ def _max_iters(asked: Candidate, config: RunConfig, wishes: Wishes) -> int:
             "name one with --gpu; nanodyno plan --cards lists them",
         )
     seconds = wishes.hours * 3600
-    done = int(seconds / asked.time.seconds)
-    if config.ramp.steps:  # the last one would end after the hours
-        done = config.ramp.iterations_for(int(seconds * asked.time.tokens_per_second) + 1) - 1
+    done = asked.time.iterations_within(config.ramp, seconds)
     if done == 0:
         raise NanodynoError(
             f"--hours={wishes.hours:g} is over before one iteration is: it takes about "

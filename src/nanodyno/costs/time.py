@@ -1,7 +1,9 @@
 """How long an iteration takes: each kind of work at the rate that the card keeps up for it."""
 
+from bisect import bisect_right
 from dataclasses import dataclass
 
+from nanodyno.config.ramp import Ramp
 from nanodyno.costs.calibration import Calibration
 from nanodyno.costs.setup import Setup
 from nanodyno.costs.work import Work, micro_step, per_iteration
@@ -24,6 +26,16 @@ class IterationTime:
     @property
     def tokens_per_second(self) -> float:
         return self.tokens / self.seconds
+
+    def of_run(self, ramp: Ramp, iterations: int) -> float:
+        """Seconds of so many iterations of a batch that grows: by more micro-steps of the same size."""
+        micro_steps = ramp.tokens_after(iterations) * self.micro_steps / self.tokens
+        return micro_steps * self.micro_step_seconds + iterations * self.once_seconds
+
+    def iterations_within(self, ramp: Ramp, seconds: float) -> int:
+        """The most that end by then."""
+        first = self.of_run(ramp, 1)
+        return bisect_right(range(1, int(seconds / first) + 1), seconds, key=lambda n: self.of_run(ramp, n))
 
 
 def iteration_time(setup: Setup, calibration: Calibration) -> IterationTime:
