@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nanodyno.analysis.sizing import MEMORY_SHARE, Choice, Wanted, choose_size, fitted_batch
-from nanodyno.analysis.sizing_rules import batch_for, course_for, rate_for, training_flops
+from nanodyno.analysis.sizing_rules import batch_for, course_for, ramp_for, rate_for, training_flops
 from nanodyno.config import ConfigError, build_config
 from nanodyno.costs.target import GIB, Target, named_target
 from nanodyno.errors import NanodynoError
@@ -35,7 +35,7 @@ def test_the_batch_and_the_rate_of_gpt2_on_126_million_tokens() -> None:
 @pytest.mark.parametrize(("flops", "rate"), [(1e18, 1.8e-3), (1e17, 2.3e-3), (1e15, 2.3e-3), (1e20, 9.9e-4)])
 def test_a_learning_rate_falls_by_the_eighth_root_of_the_work(flops: float, rate: float) -> None:
     """0.3118 x 10^-2.25 = 0.3118 x 0.0056234 = 0.001753, and so on; below 1e17 it stays."""
-    assert rate_for(flops) == rate
+    assert float(f"{rate_for(flops):.1e}") == rate
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,37 @@ def test_a_learning_rate_falls_by_the_eighth_root_of_the_work(flops: float, rate
 )
 def test_a_batch_is_a_power_of_two_within_bounds(flops: float, tokens: int) -> None:
     assert batch_for(flops) == {"tokens_per_iter": tokens}
+
+
+def test_a_batch_grows_to_where_its_law_has_it() -> None:
+    """10 x (72 x 640^2 + 12 x 640 x 1024) = 373,555,200 FLOPs a token. 65,536 tokens are called for by
+    (65,536 / 0.292)^(1 / 0.3271) = 10^(5.3511 x 3.0572) = 10^16.359 FLOPs, which are 61M tokens, and twice as
+    many by 2^3.0572 = 8.32 times those."""
+    config = build_config({"n_layer": 10, "n_embd": 640, "tokens_per_iter": 131_072, "batch_size": 16})
+    assert ramp_for(config, 1.35e9) == {"tokens_per_iter": 32_768, "batch_ramp": "61M:65536,510M:131072"}
+    assert ramp_for(config, 4e8) == {"tokens_per_iter": 32_768, "batch_ramp": "61M:65536"}
+
+
+@pytest.mark.parametrize(("batch_size", "first"), [(8, 32_768), (32, 32_768), (64, 65_536), (128, 131_072)])
+def test_no_iteration_is_smaller_than_the_fastest_micro_batch(batch_size: int, first: int) -> None:
+    config = build_config({"tokens_per_iter": 131_072, "batch_size": batch_size})
+    found = ramp_for(config, 1e10)
+    assert found["tokens_per_iter"] == first
+    assert ("batch_ramp" in found) == (first < 131_072)
+
+
+def test_the_rate_of_the_first_batch_is_the_laws_by_the_root() -> None:
+    """Its last iterations, of four times the tokens, have twice the rate: the law's 1.9e-3."""
+    config = chosen(8).chosen.config
+    assert config.batch_ramp == "61M:65536,510M:131072"
+    assert config.learning_rate == pytest.approx(1.9e-3 / 2, rel=0.02)
+
+
+def test_a_batch_that_is_given_does_not_grow() -> None:
+    given = chosen(8, tokens_per_iter=65_536).chosen.config
+    assert (given.tokens_per_iter, given.batch_ramp) == (65_536, None)
+    fixed = chosen(8, batch_ramp=None).chosen.config
+    assert (fixed.tokens_per_iter, fixed.batch_ramp, fixed.learning_rate) == (131_072, None, 1.9e-3)
 
 
 def test_the_course_of_a_thousand_iterations() -> None:
@@ -74,9 +105,9 @@ def test_the_size_is_next_to_that_of_the_closed_form(gpu: str, hours: float) -> 
 def test_the_tokens_fill_the_hours_but_for_what_else_there_is_to_do() -> None:
     size = chosen(8).chosen
     seconds = size.tokens / size.tokens_per_second
-    iteration = size.config.tokens_per_iter / size.tokens_per_second
+    iteration = size.config.ramp.sizes[-1] / size.tokens_per_second
     assert 0.95 * 8 * 3600 - iteration < seconds <= 0.95 * 8 * 3600
-    assert size.config.max_iters * size.config.tokens_per_iter == size.tokens
+    assert size.config.ramp.tokens_after(size.config.max_iters) == size.tokens
     assert size.config == build_config(size.settings)
 
 

@@ -172,8 +172,8 @@ def test_what_was_chosen_is_in_the_command_that_tune_advises() -> None:
     """Else a micro-batch that is given would make another choice."""
     settings = settings_here("best-1h", {"n_embd": 384})
     assert set(settings.chosen) == {
-        "n_layer", "tokens_per_iter", "batch_size", "learning_rate", "max_iters", "warmup_iters",
-        "eval_interval", "eval_tokens",
+        "n_layer", "tokens_per_iter", "batch_ramp", "batch_size", "learning_rate", "max_iters",
+        "warmup_iters", "eval_interval", "eval_tokens",
     }  # fmt: skip
     after = replace(settings, values=settings.values | {"batch_size": 1})
     command = train_command("best-1h", ("n_embd", *settings.chosen), settings, after)

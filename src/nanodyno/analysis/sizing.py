@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 
 from nanodyno.analysis.account import GPT2_VOCABULARY
 from nanodyno.analysis.forecast_size import SizeLaw, law_for
-from nanodyno.analysis.sizing_rules import batch_for, course_for, length_of, training_flops
+from nanodyno.analysis.sizing_rules import batch_for, course_for, ramp_for, training_flops
 from nanodyno.config import ConfigError, RunConfig, build_config
 from nanodyno.costs.parameters import parameters
 from nanodyno.costs.plan import Candidate, Plan, Wishes, make_plan
 from nanodyno.costs.target import GIB, Target
+from nanodyno.costs.time import IterationTime
 from nanodyno.errors import NanodynoError
 
 DEPTHS = range(4, 33, 2)
@@ -30,6 +31,7 @@ FIRST_BATCH = 131_072
 """Tokens per iteration that speeds are looked at with, before there are tokens to reckon a batch by."""
 SHORTEST_BLOCK = 64
 OF_THE_SIZE = {"n_layer", "n_embd", "n_head"}
+OF_THE_BATCH = {"tokens_per_iter", "batch_ramp"}
 
 Values = Mapping[str, object]
 
@@ -135,12 +137,17 @@ def _shapes(given: Values) -> list[dict[str, object]]:
 
 
 def _size(wanted: Wanted, hours: float, shape: Values) -> Size:
-    """Looked at twice: to know its tokens, and again with the batch that they call for."""
+    """Looked at twice: to know its tokens, and again with the batch that they call for, which then may begin
+    smaller."""
     seconds = hours * 3600 * TRAINING_SHARE
-    first, found = _tried(wanted, {**shape, "tokens_per_iter": FIRST_BATCH})
-    batch = batch_for(training_flops(first, _rate(found) * seconds))
-    config, found = _tried(wanted, {**shape, **batch})
-    iterations, tokens = length_of(config, _rate(found) * seconds)
+    first, time, _ = _tried(wanted, {**shape, "tokens_per_iter": FIRST_BATCH})
+    batch = batch_for(training_flops(first, time.tokens_per_second * seconds))
+    config, time, found = _tried(wanted, {**shape, **batch})
+    if not wanted.values.keys() & OF_THE_BATCH:
+        batch = ramp_for(config, time.tokens_per_second * seconds)
+        config = wanted.config({**shape, **batch, "batch_size": config.batch_size})
+    iterations = max(1, time.iterations_within(config.ramp, seconds))
+    tokens = config.ramp.tokens_after(iterations)
     course = course_for(config, config.max_iters if "max_iters" in wanted.values else iterations, tokens)
     settings = {**shape, **batch, "batch_size": config.batch_size, **course, **wanted.values}
     counted = parameters(found.setup.shape)
@@ -150,23 +157,19 @@ def _size(wanted: Wanted, hours: float, shape: Values) -> Size:
         config=build_config(settings),
         parameters=count,
         tokens=tokens,
-        tokens_per_second=_rate(found),
+        tokens_per_second=tokens / time.of_run(config.ramp, iterations),
         memory_bytes=found.memory.total,
         fits=bool(found.fits),
         law=law_for(count, tokens, config.dataset),
     )
 
 
-def _tried(wanted: Wanted, settings: Values) -> tuple[RunConfig, Candidate]:
+def _tried(wanted: Wanted, settings: Values) -> tuple[RunConfig, IterationTime, Candidate]:
     """With the fastest micro-batch that fits: the config, and what is predicted of it."""
     plan = _planned(wanted, wanted.config({**settings, "batch_size": 1}))
     found = plan.asked if "batch_size" in wanted.values else _fastest(plan)
-    return wanted.config({**settings, "batch_size": found.setup.batch_size}), found
-
-
-def _rate(found: Candidate) -> float:
     assert found.time is not None, "a card without a speed was refused"
-    return found.time.tokens_per_second
+    return wanted.config({**settings, "batch_size": found.setup.batch_size}), found.time, found
 
 
 def _planned(wanted: Wanted, config: RunConfig) -> Plan:
