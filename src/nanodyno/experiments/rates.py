@@ -24,7 +24,7 @@ from nanodyno.train.trainer import Trainer
 SHARE = 25
 """One part in so many of the run's iterations, within the bounds, is the length of a trial."""
 FEWEST, MOST = 200, 400
-"""In fewer a small model learns little more than how often each token comes, at any rate."""
+"""In fewer, a small model was on the same plateau with any rate (LOG.md)."""
 EVAL_TOKENS = 65_536
 FEWEST_TRIALS = len(COARSE) + 2 + 3 * SEEDS - 1
 OF_NO_MATTER = (
