@@ -11,7 +11,7 @@ from nanodyno.analysis.tuning import Heard, Tuning, rows_of
 from nanodyno.errors import NanodynoError
 from nanodyno.experiments.tune import recall, tune
 from nanodyno.experiments.wish import Wish, applied
-from nanodyno.records.probe import ProbeResult
+from nanodyno.records.probe import Measured, ProbeResult
 
 GIB = 2**30
 
@@ -82,7 +82,7 @@ def test_what_was_told_when_ctrl_c_came_is_known_to_the_search_too(
     wish: Wish, tunings: Any, tmp_path: Path
 ) -> None:
     def stop(event: object) -> None:
-        if isinstance(event, Heard):
+        if isinstance(event, Heard) and isinstance(event.result, Measured):
             raise KeyboardInterrupt
 
     tuning = tune(wish, stop, tunings.stopwatch().bench(tmp_path))
