@@ -25,12 +25,17 @@ def chosen(hours: float = 8, **options: Any) -> Choice:
 
 def test_the_batch_and_the_rate_of_gpt2_on_126_million_tokens() -> None:
     """72 x 12 x 768^2 + 12 x 12 x 768 x 1024 = 622,854,144 FLOPs a token; 10^16.894 of them call for
-    0.292 x 10^5.526 = 98,000 tokens, of which the power of two below is taken, and 0.3118 x 10^-2.1118."""
+    0.292 x 10^5.526 = 98,000 tokens, of which the power of two below is taken."""
     config = build_config({"tokens_per_iter": 65_536, "batch_size": 8})
     flops = training_flops(config, 125_829_120)
     assert flops == 622_854_144 * 125_829_120
     assert batch_for(flops) == {"tokens_per_iter": 65_536}
-    assert rate_for(flops) == 2.4e-3
+
+
+@pytest.mark.parametrize(("flops", "rate"), [(1e18, 1.8e-3), (1e17, 2.3e-3), (1e15, 2.3e-3), (1e20, 9.9e-4)])
+def test_a_learning_rate_falls_by_the_eighth_root_of_the_work(flops: float, rate: float) -> None:
+    """0.3118 x 10^-2.25 = 0.3118 x 0.0056234 = 0.001753, and so on; below 1e17 it stays."""
+    assert rate_for(flops) == rate
 
 
 @pytest.mark.parametrize(
@@ -44,7 +49,7 @@ def test_the_course_of_a_thousand_iterations() -> None:
     """Of 131,072,000 tokens 0.0015 are 196,608, which are 192 sequences. Twenty times two splits of them are
     0.06 of the tokens, each a third of the work of training: 2%."""
     config = build_config({"tokens_per_iter": 131_072, "batch_size": 8})
-    course = course_for(config, 1000)
+    course = course_for(config, 1000, 131_072_000)
     assert (course["max_iters"], course["warmup_iters"], course["eval_interval"]) == (1000, 20, 50)
     assert course["eval_tokens"] == 196_608
 
@@ -104,12 +109,8 @@ def test_what_is_given_is_not_chosen() -> None:
 
 def test_another_length_leaves_the_choice_and_has_a_warm_up_of_its_own() -> None:
     whole, short = chosen(8).chosen.config, chosen(8, max_iters=50).chosen.config
-    assert short == whole.model_copy(
-        update={
-            "max_iters": 50, "lr_decay_iters": 50, "warmup_iters": 20, "eval_interval": 2,
-            "eval_tokens": 65_536,
-        }
-    )  # fmt: skip
+    length = {"max_iters": 50, "lr_decay_iters": 50, "warmup_iters": 20, "eval_interval": 2}
+    assert short == whole.model_copy(update=length)
 
 
 def test_a_number_of_heads_leaves_the_widths_that_it_divides() -> None:

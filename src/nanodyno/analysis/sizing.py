@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from nanodyno.analysis.account import GPT2_VOCABULARY
 from nanodyno.analysis.forecast_size import SizeLaw, law_for
-from nanodyno.analysis.sizing_rules import batch_for, course_for, rate_for, training_flops
+from nanodyno.analysis.sizing_rules import batch_for, course_for, length_of, training_flops
 from nanodyno.config import ConfigError, RunConfig, build_config
 from nanodyno.costs.parameters import parameters
 from nanodyno.costs.plan import Candidate, Plan, Wishes, make_plan
@@ -137,35 +137,36 @@ def _shapes(given: Values) -> list[dict[str, object]]:
 def _size(wanted: Wanted, hours: float, shape: Values) -> Size:
     """Looked at twice: to know its tokens, and again with the batch that they call for."""
     seconds = hours * 3600 * TRAINING_SHARE
-    first, _, iterations = _tried(wanted, {**shape, "tokens_per_iter": FIRST_BATCH}, seconds)
-    batch = batch_for(training_flops(first, iterations * first.tokens_per_iter))
-    config, found, iterations = _tried(wanted, {**shape, **batch}, seconds)
-    tokens = iterations * config.tokens_per_iter
-    course = course_for(config, config.max_iters if "max_iters" in wanted.values else iterations)
-    course["learning_rate"] = rate_for(training_flops(config, tokens))
+    first, found = _tried(wanted, {**shape, "tokens_per_iter": FIRST_BATCH})
+    batch = batch_for(training_flops(first, _rate(found) * seconds))
+    config, found = _tried(wanted, {**shape, **batch})
+    iterations, tokens = length_of(config, _rate(found) * seconds)
+    course = course_for(config, config.max_iters if "max_iters" in wanted.values else iterations, tokens)
     settings = {**shape, **batch, "batch_size": config.batch_size, **course, **wanted.values}
     counted = parameters(found.setup.shape)
     count = counted.total - counted.value_embeddings
-    assert found.time is not None
     return Size(
         settings=settings,
         config=build_config(settings),
         parameters=count,
         tokens=tokens,
-        tokens_per_second=found.time.tokens_per_second,
+        tokens_per_second=_rate(found),
         memory_bytes=found.memory.total,
         fits=bool(found.fits),
         law=law_for(count, tokens, config.dataset),
     )
 
 
-def _tried(wanted: Wanted, settings: Values, seconds: float) -> tuple[RunConfig, Candidate, int]:
-    """With the fastest micro-batch that fits: the config, what is predicted of it, and how far it comes."""
+def _tried(wanted: Wanted, settings: Values) -> tuple[RunConfig, Candidate]:
+    """With the fastest micro-batch that fits: the config, and what is predicted of it."""
     plan = _planned(wanted, wanted.config({**settings, "batch_size": 1}))
     found = plan.asked if "batch_size" in wanted.values else _fastest(plan)
-    config = wanted.config({**settings, "batch_size": found.setup.batch_size})
-    assert found.time is not None
-    return config, found, max(1, int(seconds / found.time.seconds))
+    return wanted.config({**settings, "batch_size": found.setup.batch_size}), found
+
+
+def _rate(found: Candidate) -> float:
+    assert found.time is not None, "a card without a speed was refused"
+    return found.time.tokens_per_second
 
 
 def _planned(wanted: Wanted, config: RunConfig) -> Plan:
