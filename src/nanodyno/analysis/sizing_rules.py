@@ -40,9 +40,9 @@ def ramp_for(config: RunConfig, tokens: float) -> dict[str, object]:
     per_token = training_flops(config, 1)
     starts = {size: float(f"{(size / BATCH) ** (1 / BATCH_POWER) / per_token:.1e}") for size in sizes[1:]}
     steps = [f"{start / 1e6:g}M:{size}" for size, start in starts.items() if start < tokens]
-    return (
-        {"tokens_per_iter": sizes[0], "batch_ramp": ",".join(steps)} if steps else {"tokens_per_iter": last}
-    )
+    if not steps:
+        return {"tokens_per_iter": last}
+    return {"tokens_per_iter": sizes[0], "batch_ramp": ",".join(steps)}
 
 
 def rate_for(flops: float) -> float:
@@ -53,9 +53,8 @@ def rate_for(flops: float) -> float:
 def course_for(config: RunConfig, iterations: int, tokens: int) -> dict[str, object]:
     """Warm-up and evaluations by the length; the learning rate by the tokens of the choice, in two digits of
     it, as more are not known: the law's for the last batch is the config's for the first."""
-    rate = rate_for(training_flops(config, tokens)) * batch_factor(
-        config.tokens_per_iter, config.ramp.sizes[-1]
-    )
+    of_last = rate_for(training_flops(config, tokens))
+    rate = of_last * batch_factor(config.tokens_per_iter, config.ramp.sizes[-1])
     evaluated = min(MOST_EVALUATED, max(FEWEST_EVALUATED, int(tokens * EVALUATED_SHARE)))
     settings: dict[str, object] = {
         "learning_rate": float(f"{rate:.1e}"),
