@@ -97,7 +97,8 @@ def forecast(account: Account, question: Question, pace: Pace | None, prior: Pri
     size = size_law(account, end * per_iter) if per_iter else None
     curve = curve_of(account)
     places = np.unique(np.round(np.geomspace(max(done, 1), max(end, done, 1), PLACES)))
-    prediction, basis = _predicted(account, curve, plan, places, prior or shipped_prior())
+    sized = (prior or shipped_prior()).of_size(account.parameters or account.told_parameters)
+    prediction, basis = _predicted(account, curve, plan, places, sized)
     told = curve.losses[np.isfinite(curve.losses)]
     if end <= done and len(told):
         last = float(curve.losses[np.searchsorted(curve.updates, end, side="right") - 1])
