@@ -13,8 +13,9 @@ from nanodyno.analysis.account import Account, Eval, Step
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.findings import Finding
 from nanodyno.analysis.forecast import Forecast, Question, forecast
-from nanodyno.analysis.forecast_findings import ends_of, findings_of, lower_of, stretched
-from nanodyno.analysis.forecast_plan import Pace, pace_of, plan_of, schedule_of
+from nanodyno.analysis.forecast_findings import as_planned, ends_of, findings_of, lower_of, stretched
+from nanodyno.analysis.forecast_law import Schedule
+from nanodyno.analysis.forecast_plan import Pace, pace_of, plan_of, schedule_of, schedules_open_to
 from nanodyno.analysis.forecast_size import law_loss, size_law
 from nanodyno.errors import NanodynoError
 
@@ -90,6 +91,14 @@ def test_a_target_is_reached_where_the_law_says_or_not_with_this_schedule() -> N
     assert "target-beyond-laws" not in found(run, until_loss=END + 0.1)
 
 
+def test_a_target_that_lies_behind_is_told_from_the_record() -> None:
+    """The evaluation at 1,000 iterations is the first that is not above its own loss."""
+    target = float(true_loss(cosine(10_000), np.array([1000.0]))[0])
+    finding = found(with_losses(5000), until_loss=target)["target-behind"]
+    assert finding.numbers == {"target": target, "iterations": 1000}
+    assert not {"target-reached", "target-not-reached"} & found(with_losses(5000), until_loss=target).keys()
+
+
 def test_a_place_that_was_passed_is_told_from_the_record() -> None:
     made = asked(with_losses(5000), iterations=3000)
     assert made.basis == "ended"
@@ -107,6 +116,43 @@ def test_without_a_schedule_the_interval_is_wider_and_says_why() -> None:
     with pytest.raises(NanodynoError, match="where it is to end is not known"):
         asked(replace(unknown, settings={}))
     assert asked(replace(unknown, settings={}), iterations=8000).basis == "curve-without-schedule"
+
+
+def test_rates_that_were_logged_count_where_the_plan_is_not_known() -> None:
+    """A rate that was held so far: a curve that fell under it leaves less open than one of any schedule."""
+    rates = np.full(10_000, 3e-4)
+    run = with_losses(5000, loss=lambda at: true_loss(Schedule(rates), at))
+    bare = replace(run, settings={"max_iters": 10_000}, foreign=True)
+    logged = replace(bare, steps=tuple(Step(at, learning_rate=3e-4) for at in range(0, 5000, 10)))
+    ways = schedules_open_to(logged, 10_000)
+    assert all(each.rates[:5000] == pytest.approx(rates[:5000]) for each in ways)
+    assert [float(each.rates[-1]) for each in ways] == pytest.approx([3e-4, 0, 0], abs=1e-6)
+    wide, narrow = asked(bare).final, asked(logged).final
+    assert narrow.high - narrow.low < wide.high - wide.low
+    for way in ways:
+        assert narrow.low < float(true_loss(way, np.array([10_000.0]))[0]) < narrow.high
+
+
+def test_changes_that_tell_the_schedule_or_change_nothing_are_held_against_nothing() -> None:
+    run = with_losses(5000)
+    nameless = replace(run, settings={}, foreign=True)
+    told = {"learning_rate": 6e-4, "warmup_iters": 100, "lr_decay_iters": 10_000, "max_iters": 10_000}
+    assert as_planned(nameless, Question(changes=told), None) is None
+    assert as_planned(run, Question(changes={"max_iters": 10_000}), None) is None
+    assert as_planned(run, Question(iterations=8000, changes={"max_iters": 8000}), None) is None
+    held = as_planned(run, Question(changes={"schedule": "constant"}), None)
+    assert held is not None
+    assert held.final == asked(run).final
+
+
+def test_a_curve_that_leaves_the_end_open_gives_way_to_the_size() -> None:
+    """Batches of 300 iterations alone, asked about 30,000: nearly any end, where the size says ± 0.1."""
+    at = np.arange(100, 300, 5)
+    losses = 7.0 - 0.8 * np.log(at / 100)
+    batches = tuple(Step(int(x), float(y)) for x, y in zip(at, losses, strict=True))
+    run = with_losses(0, max_iters=30_000, steps=batches)
+    assert asked(run).basis == "size"
+    assert asked(replace(run, data_vocab_size=256)).basis == "curve"
 
 
 def test_few_points_give_the_answer_of_the_size_labelled_and_wide() -> None:
@@ -189,7 +235,8 @@ def test_a_schedule_is_stretched_to_the_place_that_is_asked_about() -> None:
     ("changes", "words"),
     [({"n_embd": 4}, "changes the schedule only"), ({"schedule": "sawtooth"}, "cannot be"),
      ({"lr_decay_iters": -1}, "cannot be"), ({"min_lr": math.nan}, "cannot be"),
-     ({"max_iters": 0}, "iterations")],
+     ({"max_iters": 0}, "iterations"), ({"wsd_decay_fraction": 2}, "cannot be"),
+     ({"learning_rate": 0}, "cannot be"), ({"decay_lr": 1}, "cannot be")],
 )  # fmt: skip
 def test_a_schedule_that_cannot_be_is_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(NanodynoError, match=words):

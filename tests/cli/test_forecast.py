@@ -127,3 +127,16 @@ def test_a_log_that_tells_no_schedule_is_asked_for_it(nanodyno: Nanodyno, tmp_pa
 def test_a_run_of_our_own_that_is_done_has_been_there(nanodyno: Nanodyno, tiny: list[str]) -> None:
     assert nanodyno(*tiny, "--name=own").exit_code == 0
     assert "own has been there" in nanodyno("forecast", "own").output
+
+
+def test_what_the_hint_proposes_answers(nanodyno: Nanodyno, tmp_path: Path) -> None:
+    """A log that tells neither schedule nor end: the settings of the hint are all that it takes."""
+    assert nanodyno("import", str(log(tmp_path / "c.log", 5000))).exit_code == 0
+    refused = nanodyno("forecast", "c")
+    assert refused.exit_code == 2
+    told = [each for each in flat(refused.stderr).split() if "=" in each]
+    assert len(told) == 3
+    answered = nanodyno("forecast", "c", *(f"--set={each}" for each in told))
+    assert answered.exit_code == 0
+    assert "c ends at a loss of" in answered.output
+    assert "instead of" not in answered.output

@@ -126,6 +126,7 @@ Code = Literal[
     "forecast-spikes-left-out",
     "target-reached",
     "target-reached-perhaps",
+    "target-behind",
     "target-not-reached",
     "target-beyond-laws",
     "warning-diverging",

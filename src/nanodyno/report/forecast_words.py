@@ -31,6 +31,7 @@ WORDS: dict[Code, str | Plural] = {
         "{run} reaches {target} at about iteration {iterations} (tokens: {tokens}; time from now: "
         "{seconds}), but less than nine times in ten before the end"
     ),
+    "target-behind": message("{run} has reached {target} already, at iteration {iterations}"),
     "target-not-reached": message(
         "{run} does not reach {target} with this schedule: {loss} is expected at iteration {iterations}"
     ),
