@@ -85,7 +85,7 @@ def test_a_page_to_open_has_the_band_and_the_target(imported: Nanodyno, tmp_path
 
 def test_a_forecast_is_told_in_the_language_that_is_asked_for(imported: Nanodyno) -> None:
     answers = {
-        "fr": "a finit à une perte de 3,2",
+        "fr": "a devrait finir à une perte de 3,2",
         "zh-Hant": "a 最終損失預計為 3.2",
         "ja": "a の最終損失は 3.2",
         "hi": "a इटरेशन 10,000 (टोकन: 5.24B) पर 3.2",
