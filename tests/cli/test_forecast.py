@@ -69,7 +69,7 @@ def test_compare_says_which_of_two_unfinished_runs_ends_lower(imported: Nanodyno
     page = flat(imported("compare", "a", "b").output)
     assert "where they will end b ends lower than a with a probability of" in page
     french = flat(imported("compare", "a", "b", "--format", "markdown", "--lang", "fr").output)
-    assert "## où elles finiront b finit plus bas que a avec une probabilité de" in french
+    assert "## où elles finiront b finira plus bas que a avec une probabilité de" in french
     codes = {each["code"] for each in json.loads(imported("compare", "a", "b", "--json").output)["findings"]}
     assert "ends-lower" in codes
 
