@@ -133,6 +133,15 @@ def test_rates_that_were_logged_count_where_the_plan_is_not_known() -> None:
         assert narrow.low < float(true_loss(way, np.array([10_000.0]))[0]) < narrow.high
 
 
+def test_the_peak_of_logged_rates_need_not_be_told() -> None:
+    logged = tuple(Step(at, learning_rate=min(at / 100, 1) * 3e-4) for at in range(0, 5000, 10))
+    run = replace(with_losses(5000, steps=logged), settings={}, foreign=True)
+    assert plan_of(run) is None
+    plan = plan_of(run, {"schedule": "wsd", "max_iters": 10_000})
+    assert plan is not None
+    assert (plan.learning_rate, plan.lr_decay_iters) == (3e-4, 10_000)
+
+
 def test_changes_that_tell_the_schedule_or_change_nothing_are_held_against_nothing() -> None:
     run = with_losses(5000)
     nameless = replace(run, settings={}, foreign=True)

@@ -140,3 +140,12 @@ def test_what_the_hint_proposes_answers(nanodyno: Nanodyno, tmp_path: Path) -> N
     assert answered.exit_code == 0
     assert "c ends at a loss of" in answered.output
     assert "instead of" not in answered.output
+
+
+def test_losses_of_different_text_are_not_held_against_each_other(nanodyno: Nanodyno, tmp_path: Path) -> None:
+    for name, data in (("a", "fineweb"), ("b", "code")):
+        file = str(log(tmp_path / f"{name}.log", 5000))
+        assert nanodyno("import", file, *TOLD, f"--set=dataset={data}").exit_code == 0
+    page = flat(nanodyno("forecast", "a", "b").output)
+    assert "a and b are of different text or tokenizers" in page
+    assert "probability" not in page

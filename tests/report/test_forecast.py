@@ -48,6 +48,7 @@ def every_finding() -> list[Finding]:
         *(finding for account in CASES.values() for finding in of(account, Question())),
         *lower_of(one, replace(other, name="other", final=replace(other.final, median=9.0))),
         *lower_of(one, replace(one, name="twin"), rough=True),
+        Finding("ends-on-other-data", "caution", ("one", "other")),
     ]
     middle = forecast(RUN, Question(), None).final
     return [*found, *of(RUN, Question(until_loss=middle.median + 0.001))]

@@ -138,6 +138,7 @@ Code = Literal[
     "warning-uneven-evaluations",
     "ends-lower",
     "ends-alike",
+    "ends-on-other-data",
     "ends-rough",
     # of a machine
     "torch-broken",

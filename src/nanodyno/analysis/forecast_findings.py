@@ -56,7 +56,9 @@ def foretold(runs: Sequence[Run], question: Question) -> Foretold:
         asked = stretched(account, question, pace) if rough else question
         made.append(forecast(account, asked, pace))
         findings += findings_of(made[-1], account, as_planned(account, question, pace))
-    if len(made) == 2:
+    if len(made) == 2 and _on_other_data(*accounts):
+        findings.append(Finding("ends-on-other-data", "caution", (made[0].name, made[1].name)))
+    elif len(made) == 2:
         findings = [*lower_of(made[0], made[1], rough), *findings]
     return Foretold(accounts, tuple(made), tuple(findings))
 
@@ -173,6 +175,12 @@ def lower_of(one: Forecast, other: Forecast, rough: bool = False) -> tuple[Findi
     if rough or "size" in (one.basis, other.basis):
         found.append(Finding("ends-rough", "caution", names))
     return tuple(found)
+
+
+def _on_other_data(one: Account, other: Account) -> bool:
+    """By what both tell."""
+    names = (one.settings.get("dataset"), other.settings.get("dataset"))
+    return are_of_other_text(one, other) or (None not in names and names[0] != names[1])
 
 
 def ends_of(accounts: Sequence[Account]) -> tuple[Finding, ...]:

@@ -43,12 +43,14 @@ def plan_of(account: Account, changes: Mapping[str, Setting] | None = None) -> P
     """As the run's settings have it, with changes from here on; None where they do not tell a schedule.
 
     A log may leave out what nanoGPT derives or defaults by rule: min_lr is a tenth of the peak there, and the
-    decay ends with the run. Whether the rate falls at all must be told, or be seen in logged rates.
+    decay ends with the run; the peak may be seen in logged rates. Whether the rate falls at all must be told.
     """
     told = {key: value for key, value in account.settings.items() if key in KEYS}
     told |= _checked(changes or {})
     if not account.foreign:
         return _made(told)
+    if logged := _logged_rates(account):
+        told.setdefault("learning_rate", max(rate for _, rate in logged))
     falls = "lr_decay_iters" in told or "schedule" in told or told.get("decay_lr") is False
     if "learning_rate" not in told or "max_iters" not in told or not falls:
         return None

@@ -94,6 +94,9 @@ WORDS: dict[Code, str | Plural] = {
         "either may end lower: {run} at {loss_0} ({low_0} to {high_0}) at iteration {iteration_0}, {other} "
         "at {loss_1} ({low_1} to {high_1}) at iteration {iteration_1}"
     ),
+    "ends-on-other-data": message(
+        "{run} and {other} are of different text or tokenizers: which of them ends lower says nothing"
+    ),
     "ends-rough": message(
         "{run} and {other} are compared as if the learning rate of each fell from here to its lowest at that "
         "place: a rough answer"
