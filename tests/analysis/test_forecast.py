@@ -133,6 +133,16 @@ def test_rates_that_were_logged_count_where_the_plan_is_not_known() -> None:
         assert narrow.low < float(true_loss(way, np.array([10_000.0]))[0]) < narrow.high
 
 
+def test_before_the_first_logged_rate_it_climbs_where_no_warm_up_is_told() -> None:
+    logged = tuple(Step(at, learning_rate=3e-4) for at in range(999, 5000, 10))
+    run = replace(with_losses(5000, steps=logged), settings={}, foreign=True)
+    told = {"schedule": "wsd", "max_iters": 10_000}
+    for warmup, rate in ((0, 1.5e-4), (100, 3e-4)):
+        plan = plan_of(run, {**told, "warmup_iters": warmup})
+        assert plan is not None
+        assert schedule_of(run, plan, 10_000).rates[499] == pytest.approx(rate)
+
+
 def test_the_peak_of_logged_rates_need_not_be_told() -> None:
     logged = tuple(Step(at, learning_rate=min(at / 100, 1) * 3e-4) for at in range(0, 5000, 10))
     run = replace(with_losses(5000, steps=logged), settings={}, foreign=True)

@@ -105,6 +105,8 @@ def schedule_of(account: Account, plan: Plan, updates: int, before: Plan | None 
         first, last = logged[0][0], logged[-1][0]
         places, rates = zip(*logged, strict=True)
         planned[first : last + 1] = np.interp(np.arange(first, last + 1), places, rates)
+        if account.foreign and not plan.warmup_iters:  # none was told: it lies before the first rate
+            planned[:first] = rates[0] * np.arange(1, first + 1) / (first + 1)
     return Schedule(planned)
 
 
