@@ -147,7 +147,7 @@ def _ground(made: Forecast) -> Iterator[Finding]:
             made, "forecast-beyond-schedule", "caution",
             lr_decay_iters=plan.lr_decay_iters, min_lr=plan.min_lr, iterations=made.iterations,
         )  # fmt: skip
-    if made.prediction is not None and made.prediction.spikes:
+    if made.band is not None and made.prediction is not None and made.prediction.spikes:
         yield _of(made, "forecast-spikes-left-out", "fact", count=made.prediction.spikes)
 
 

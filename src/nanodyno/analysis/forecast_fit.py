@@ -7,6 +7,7 @@ beginning to learn), that is a walk too, as large as the run's own losses call f
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -75,10 +76,6 @@ class Prediction:
     median: Array
     spread: Array
     """Standard deviation, run noise included."""
-    exponent: float
-    slope: float
-    """Nats by which the loss falls per e-fold of updates, at the last point and a steady rate."""
-    noise: float
     spikes: int
 
     @property
@@ -114,8 +111,6 @@ class _Setting:
 
     points: Points
     rows: Array
-    s: Array
-    fallen: Array
     centre: Array
     weight: Array
     level: float
@@ -157,8 +152,6 @@ def _predict(points: Points, schedule: Schedule, at: Array, prior: Prior) -> Pre
     setting = _Setting(
         points,
         _rows(points, s / now, fallen, exponents),
-        s,
-        fallen,
         np.array([0.0, expected, prior.drop, 0.0]),
         np.array([FLAT, expected**-2, (prior.drop_spread * prior.drop) ** -2, FLAT]),
         float(points.losses.mean()),
@@ -167,19 +160,19 @@ def _predict(points: Points, schedule: Schedule, at: Array, prior: Prior) -> Pre
     slope = max(first.slope, SMALLEST_SLOPE * expected)  # the walk is as large as the slope turns out to be
     walk, turning = _walk(s, fallen, now, slope, prior), _turning(s, now, slope, prior.exponent)
     ways = [_posterior(setting, walk + turn**2 * turning) for turn in TURNS]
-    chance = _shares(np.array([each.evidence - RARER * n for n, each in enumerate(ways)]))
-    medians, variances = (
-        np.array(each) for each in zip(*(_ahead(setting, way) for way in ways), strict=True)
-    )
-    widths = np.where(np.array(TURNS) == 0, prior.width, 1.0)  # it was calibrated on curves that do not turn
-    median = chance @ medians
-    variance = chance @ (widths[:, None] ** 2 * variances + (medians - median) ** 2)
+    median, variance = _mixed(setting, ways, prior.width)
     variance = variance * (1 + FEW_POINTS / setting.count) * (1 + YOUNG / now)
-    return Prediction(
-        at, median, np.sqrt(variance + points.noise**2),
-        float(chance @ [each.chance @ exponents for each in ways]),
-        float(chance @ [each.slope for each in ways]), points.noise, points.spikes,
-    )  # fmt: skip
+    return Prediction(at, median, np.sqrt(variance + points.noise**2), points.spikes)
+
+
+def _mixed(setting: _Setting, ways: Sequence[_Posterior], width: float) -> tuple[Array, Array]:
+    """Median and variance over all turns; the width was calibrated on curves whose slope does not turn."""
+    chance = _shares(np.array([each.evidence - RARER * n for n, each in enumerate(ways)]))
+    ahead = [_ahead(setting, way) for way in ways]
+    medians, variances = np.array([each for each, _ in ahead]), np.array([each for _, each in ahead])
+    widths = np.where(np.array(TURNS) == 0, width, 1.0)[:, None]
+    median: Array = chance @ medians
+    return median, chance @ (widths**2 * variances + (medians - median) ** 2)
 
 
 def _posterior(setting: _Setting, walk: Array) -> _Posterior:
