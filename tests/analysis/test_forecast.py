@@ -164,14 +164,16 @@ def test_changes_that_tell_the_schedule_or_change_nothing_are_held_against_nothi
     assert held.final == asked(run).final
 
 
-def test_a_curve_that_leaves_the_end_open_gives_way_to_the_size() -> None:
-    """Batches of 300 iterations alone, asked about 30,000: nearly any end, where the size says ± 0.1."""
+def test_few_losses_that_leave_the_end_open_give_way_to_the_size() -> None:
+    """Batches of 300 iterations and one evaluation, asked about 30,000: any end; the size says ± 0.1."""
     at = np.arange(100, 300, 5)
     losses = 7.0 - 0.8 * np.log(at / 100)
     batches = tuple(Step(int(x), float(y)) for x, y in zip(at, losses, strict=True))
-    run = with_losses(0, max_iters=30_000, steps=batches)
+    run = replace(with_losses(0, max_iters=30_000, steps=batches), evals=(Eval(250, 6.3),))
     assert asked(run).basis == "size"
     assert asked(replace(run, data_vocab_size=256)).basis == "curve"
+    many = replace(run, evals=tuple(Eval(x, 7.0 - 0.8 * math.log(x / 100)) for x in range(120, 300, 20)))
+    assert asked(many).basis == "curve"  # a curve is never overruled by what others of its size do
 
 
 def test_few_points_give_the_answer_of_the_size_labelled_and_wide() -> None:

@@ -19,7 +19,7 @@ from nanodyno.analysis.forecast_plan import (
     schedule_of,
     schedules_open_to,
 )
-from nanodyno.analysis.forecast_points import Curve
+from nanodyno.analysis.forecast_points import ENOUGH_EVALS, Curve
 from nanodyno.analysis.forecast_size import SizeLaw, size_law
 from nanodyno.analysis.forecast_warnings import Warned, warned
 from nanodyno.errors import NanodynoError
@@ -28,7 +28,7 @@ from nanodyno.records.imported import Setting
 PLACES = 80
 """Of the band in a picture, and between which a target is looked for."""
 LESS = 2.0
-"""How many times as wide as by its size a forecast by its curve may be and still be the one that is told."""
+"""How many times as wide as by its size a forecast by few losses may be and still be the one that is told."""
 Basis = Literal["curve", "curve-without-schedule", "size", "ended"]
 
 
@@ -121,7 +121,7 @@ def forecast(account: Account, question: Question, pace: Pace | None, prior: Pri
         at = np.searchsorted(curve.updates[told], end, side="right") - 1
         last = float(curve.losses[told][max(at, 0)])
         final, basis, band = Loss(last, last, last), "ended", None
-    elif prediction is not None and not _says_less(prediction, size):
+    elif prediction is not None and not (told.sum() < ENOUGH_EVALS and _says_less(prediction, size)):
         band = Band(places, prediction.median, prediction.low, prediction.high)
         final = Loss(*(float(each[-1]) for each in (prediction.median, prediction.low, prediction.high)))
     elif size is not None:
