@@ -18,7 +18,7 @@ WANTED = 0.8
 CALIBRATIONS = 4
 """A part of a spread is not multiplied by the width, so that it takes a few to find."""
 EXPONENT_SPREAD, DROP_SPREAD = 0.04, 0.4
-WANDER, ANNEAL_WANDER = 0.03, 0.015
+WANDER, ANNEAL_WANDER = 0.03, 0.03
 SLOPE_SCALE = 10.0
 LOOSE = {
     "pace": (np.log(0.03), 1.0), "reach": (np.log(0.7), 0.5), "fading": (0.1, 0.15), "bend": (1.0, 0.3)
