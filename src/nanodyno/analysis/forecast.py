@@ -125,7 +125,7 @@ def forecast(account: Account, question: Question, pace: Pace | None, prior: Pri
         band = Band(places, prediction.median, prediction.low, prediction.high)
         final = Loss(*(float(each[-1]) for each in (prediction.median, prediction.low, prediction.high)))
     elif size is not None:
-        final, basis, band = _by_size(size), "size", None
+        final, basis, band = by_size(size), "size", None
     else:
         raise _too_little(account, curve)
     return Forecast(
@@ -154,13 +154,13 @@ def _any_of(ways: Sequence[Prediction]) -> Prediction:
     return replace(ways[0], median=(low + high) / 2, spread=(high - low) / (2 * Z80))
 
 
+def by_size(size: SizeLaw) -> Loss:
+    return Loss(size.median, size.median - Z80 * size.spread, size.median + Z80 * size.spread)
+
+
 def _says_less(prediction: Prediction, size: SizeLaw | None) -> bool:
     """Whether the curve leaves the end far more open than the model's size alone does."""
     return size is not None and float(prediction.spread[-1]) > LESS * size.spread
-
-
-def _by_size(size: SizeLaw) -> Loss:
-    return Loss(size.median, size.median - Z80 * size.spread, size.median + Z80 * size.spread)
 
 
 def _end(account: Account, question: Question, plan: Plan | None, pace: Pace | None) -> int:
