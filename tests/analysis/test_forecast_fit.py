@@ -179,6 +179,12 @@ def test_losses_of_batches_help_where_evaluations_are_few() -> None:
     assert float(helped.median[0]) == pytest.approx(float(true_loss(cosine(LAST), END)[0]), abs=0.02)
 
 
+def test_no_interval_reaches_below_nothing() -> None:
+    wide = Prediction(END, np.array([1.5]), np.array([2.0]), spikes=0)
+    assert wide.low[0] == 0
+    assert wide.high[0] == pytest.approx(1.5 + 1.2816 * 2.0)
+
+
 def test_two_points_are_too_few() -> None:
     assert predict(curve(200), cosine(LAST), END, PRIOR) is None
     assert predict(Curve(np.zeros(0), np.zeros(0)), cosine(LAST), END, PRIOR) is None

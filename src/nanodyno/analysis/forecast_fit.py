@@ -80,7 +80,8 @@ class Prediction:
 
     @property
     def low(self) -> Array:
-        return self.median - Z80 * self.spread
+        """No loss is below 0."""
+        return np.maximum(self.median - Z80 * self.spread, 0.0)
 
     @property
     def high(self) -> Array:
