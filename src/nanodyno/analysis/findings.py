@@ -126,6 +126,7 @@ Code = Literal[
     "forecast-spikes-left-out",
     "target-reached",
     "target-reached-perhaps",
+    "target-behind",
     "target-not-reached",
     "target-beyond-laws",
     "warning-diverging",
@@ -137,6 +138,7 @@ Code = Literal[
     "warning-uneven-evaluations",
     "ends-lower",
     "ends-alike",
+    "ends-on-other-data",
     "ends-rough",
     # of a machine
     "torch-broken",

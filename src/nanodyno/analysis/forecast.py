@@ -10,8 +10,16 @@ import numpy as np
 from nanodyno.analysis.account import Account
 from nanodyno.analysis.forecast_fit import Z80, Prediction, Prior, predict, shipped_prior
 from nanodyno.analysis.forecast_law import Array
-from nanodyno.analysis.forecast_plan import MOST_UPDATES, Pace, Plan, curve_of, plan_of, schedule_of
-from nanodyno.analysis.forecast_points import Curve
+from nanodyno.analysis.forecast_plan import (
+    MOST_UPDATES,
+    Pace,
+    Plan,
+    curve_of,
+    plan_of,
+    schedule_of,
+    schedules_open_to,
+)
+from nanodyno.analysis.forecast_points import ENOUGH_EVALS, Curve
 from nanodyno.analysis.forecast_size import SizeLaw, size_law
 from nanodyno.analysis.forecast_warnings import Warned, warned
 from nanodyno.errors import NanodynoError
@@ -19,6 +27,8 @@ from nanodyno.records.imported import Setting
 
 PLACES = 80
 """Of the band in a picture, and between which a target is looked for."""
+LESS = 2.0
+"""How many times as wide as by its size a forecast by few losses may be and still be the one that is told."""
 Basis = Literal["curve", "curve-without-schedule", "size", "ended"]
 
 
@@ -33,6 +43,11 @@ class Question:
     until_loss: float | None = None
     changes: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     """Of the schedule, from here on."""
+
+    @property
+    def place(self) -> float | None:
+        """How far, in whatever was asked; None for the end of the run."""
+        return self.tokens or self.iterations or self.hours
 
 
 @dataclass(frozen=True)
@@ -63,6 +78,8 @@ class Reached:
     iterations: int | None
     likely_iterations: int | None
     """Where nine in ten have reached it."""
+    seen: bool
+    """It lies behind: a loss so low was measured there."""
     known_floor: float | None
     """Below which the known laws for this tokenizer and data do not go."""
 
@@ -97,12 +114,14 @@ def forecast(account: Account, question: Question, pace: Pace | None, prior: Pri
     size = size_law(account, end * per_iter) if per_iter else None
     curve = curve_of(account)
     places = np.unique(np.round(np.geomspace(max(done, 1), max(end, done, 1), PLACES)))
-    prediction, basis = _predicted(account, curve, plan, places, prior or shipped_prior())
-    told = curve.losses[np.isfinite(curve.losses)]
-    if end <= done and len(told):
-        last = float(curve.losses[np.searchsorted(curve.updates, end, side="right") - 1])
+    sized = (prior or shipped_prior()).of_size(account.parameters or account.told_parameters)
+    prediction, basis = _predicted(account, curve, plan, places, sized)
+    told = np.isfinite(curve.losses)
+    if end <= done and told.any():
+        at = np.searchsorted(curve.updates[told], end, side="right") - 1
+        last = float(curve.losses[told][max(at, 0)])
         final, basis, band = Loss(last, last, last), "ended", None
-    elif prediction is not None:
+    elif prediction is not None and not (told.sum() < ENOUGH_EVALS and _says_less(prediction, size)):
         band = Band(places, prediction.median, prediction.low, prediction.high)
         final = Loss(*(float(each[-1]) for each in (prediction.median, prediction.low, prediction.high)))
     elif size is not None:
@@ -112,8 +131,8 @@ def forecast(account: Account, question: Question, pace: Pace | None, prior: Pri
     return Forecast(
         account.name, basis, done, end, final, None if per_iter is None else float(end * per_iter),
         None if pace is None else max(0, end - done) * pace.seconds_per_iteration, pace, plan, band,
-        _reached(question.until_loss, band, final, size, end), size, prediction,
-        warned(account, curve, plan), len(told), not account.evals,
+        _reached(question.until_loss, curve, band, final, size, end), size, prediction,
+        warned(account, curve, plan), int(told.sum()), not account.evals,
     )  # fmt: skip
 
 
@@ -123,11 +142,7 @@ def _predicted(
     last = int(places[-1])
     if plan is not None:
         return predict(curve, schedule_of(account, plan, last, plan_of(account)), places, prior), "curve"
-    flat = Plan(1.0, 0.0, 0, last, last, schedule="constant")
-    ways = [
-        predict(curve, schedule_of(replace(account, steps=()), each, last), places, prior)
-        for each in (flat, replace(flat, schedule="cosine"), replace(flat, schedule="wsd"))
-    ]
+    ways = [predict(curve, each, places, prior) for each in schedules_open_to(account, last)]
     found = [each for each in ways if each is not None]
     return (_any_of(found), "curve-without-schedule") if found else (None, "curve")
 
@@ -141,6 +156,11 @@ def _any_of(ways: Sequence[Prediction]) -> Prediction:
 
 def by_size(size: SizeLaw) -> Loss:
     return Loss(size.median, size.median - Z80 * size.spread, size.median + Z80 * size.spread)
+
+
+def _says_less(prediction: Prediction, size: SizeLaw | None) -> bool:
+    """Whether the curve leaves the end far more open than the model's size alone does."""
+    return size is not None and float(prediction.spread[-1]) > LESS * size.spread
 
 
 def _end(account: Account, question: Question, plan: Plan | None, pace: Pace | None) -> int:
@@ -187,14 +207,18 @@ def _too_little(account: Account, curve: Curve) -> NanodynoError:
 
 
 def _reached(
-    target: float | None, band: Band | None, final: Loss, size: SizeLaw | None, end: int
+    target: float | None, curve: Curve, band: Band | None, final: Loss, size: SizeLaw | None, end: int
 ) -> Reached | None:
     if target is None:
         return None
     floor = None if size is None else size.floor
+    behind = curve.updates[curve.losses <= target]
+    if len(behind):
+        return Reached(target, int(behind[0]), int(behind[0]), True, floor)
     if band is None:
-        return Reached(target, end if final.median <= target else None, None, floor)
-    return Reached(target, _first(band, band.median, target), _first(band, band.high, target), floor)
+        return Reached(target, end if final.median <= target else None, None, False, floor)
+    first, likely = _first(band, band.median, target), _first(band, band.high, target)
+    return Reached(target, first, likely, False, floor)
 
 
 def _first(band: Band, losses: Array, target: float) -> int | None:
