@@ -71,8 +71,9 @@ def draw_surface(rng: np.random.Generator) -> Surface:
             uneven = float(rng.normal(0, 0.005))
             seconds[name] = (1 + half / size) * math.exp(fall * beyond + gain + uneven)
             predicted = seconds[name] * math.exp(float(rng.normal(0, off))) if predicts else None
-            entrants.append(Entrant(name, size, switch, bool(switch), predicted))
             needs[name] = round(1e9 * (1 + size * memory[switch]))
+            expected = needs[name] if predicts else None
+            entrants.append(Entrant(name, size, switch, bool(switch), predicted, expected))
             if size <= cliff:
                 (tight if size > 0.9 * cliff and size > 1 else fitting).add(name)
     order = sorted(entrants, key=lambda each: each.predicted_seconds or 0.0)

@@ -80,6 +80,28 @@ def test_clipping_costs_time_or_none_however_much_it_clips() -> None:
     assert design_of(build(), build(grad_clip=0.0), "tokens_per_second").factors[0].name == "grad_clip"
 
 
+def test_of_the_modern_block_what_costs_no_time_is_inert_for_the_speed() -> None:
+    """A cap costs the same whatever it is; where a rotation or a matrix begins costs nothing."""
+    before = build(positions="rope", optimizer="muon", muon_lr=1e-3, logit_softcap=30.0)
+    after = build(
+        positions="rope", rope_base=5e5, optimizer="muon", muon_lr=2e-3, logit_softcap=15.0, zero_init=True,
+        qk_norm=True,
+    )  # fmt: skip
+    design = design_of(before, after, "tokens_per_second")
+    assert [each.name for each in design.factors] == ["qk_norm"]
+    assert {each.key for each in design.inert} == {"rope_base", "muon_lr", "logit_softcap", "zero_init"}
+    capped = design_of(build(), build(logit_softcap=15.0), "tokens_per_second")
+    assert [each.name for each in capped.factors] == ["logit_softcap"]
+
+
+def test_settings_that_say_nothing_without_another_are_one_change_with_it() -> None:
+    """Of muon_lr without optimizer=muon, or a pattern without a window, no corner would be a config."""
+    after = build(optimizer="muon", muon_lr=2e-3, window=256, window_pattern="SL", activation="relu2")
+    design = design_of(build(gelu="tanh"), after, "val_loss")
+    assert [each.name for each in design.factors] == ["activation", "window", "optimizer"]
+    assert all(isinstance(design.config(corner), RunConfig) for corner in range(8))
+
+
 def test_what_has_no_answer_is_refused_with_what_would_have_one() -> None:
     with pytest.raises(NanodynoError, match="the same in every setting"):
         design_of(build(), build(), "tokens_per_second")

@@ -71,3 +71,12 @@ def test_tokens_are_unknown_where_an_iterations_are() -> None:
     assert tokens_up_to([ImportedStep(iteration=5)], 6, None) is None
     assert tokens_up_to([], 500, None) is None
     assert tokens_up_to([], 500, 10) == 5_000
+
+
+def test_the_shape_of_a_result_of_ours_knows_what_is_beyond_gpt2() -> None:
+    told: dict[str, Any] = {"n_head": 6, "positions": "rope", "n_kv_head": 2, "untied_head": True}
+    shape = known_shape(SHAPE | told)
+    assert shape is not None
+    assert (shape.positions, shape.kv_heads, shape.untied_head, shape.norm) == ("rope", 2, True, "layer")
+    assert known_shape(SHAPE | told | {"n_kv_head": 4}) is None
+    assert known_shape(SHAPE | told | {"positions": "none"}) is None

@@ -7,6 +7,10 @@ from typing import Any
 
 import pytest
 
+from nanodyno.cli.sources import sized
+from nanodyno.config import build_config
+from nanodyno.recipes import at_any_rate, load_settings, override
+
 Run = Callable[..., Any]
 
 
@@ -79,3 +83,10 @@ def test_a_rate_that_is_found_is_told_and_noted(
 def test_what_does_not_train_takes_a_rate_that_is_to_be_found(nanodyno: Run) -> None:
     done = nanodyno("plan", "demo", "--learning_rate=auto", "--gpu=RTX 4070")
     assert done.exit_code == 0, done.output
+
+
+def test_a_recipe_for_hours_is_sized_first_and_its_rate_found_for_that_size() -> None:
+    made = sized(override(load_settings("best-1h"), {"learning_rate": "auto"}), "RTX 4070").settings
+    assert made.values["learning_rate"] == "auto"
+    assert build_config(at_any_rate(made).values).n_embd >= 64
+    assert made.hours is None

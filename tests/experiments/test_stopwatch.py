@@ -19,7 +19,7 @@ def test_a_stage_measures_each_once_and_what_has_no_time_is_missing() -> None:
     jobs = {name: ProbeJob(config=build_config(TINY), threads=1) for name in ("a", "b")}
     stages: list[str] = []
     with BenchStopwatch(jobs, lambda progress: stages.append(progress.stage), 0, processes=1) as stopwatch:
-        found = stopwatch.measure(Ask("screening", 0, ("a",), 0.3, 60.0), ["a"], 60.0)
+        found = stopwatch.measure(Ask("screening", 0, ("a",), 0.3, 60.0, breakdown=True), ["a"], 60.0)
         assert isinstance(found["a"], Measured)
         assert len(found["a"].visits) == 1
         assert found["a"].breakdown is not None

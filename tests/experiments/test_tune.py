@@ -11,7 +11,7 @@ from nanodyno.analysis.tuning import Heard, Tuning, rows_of
 from nanodyno.errors import NanodynoError
 from nanodyno.experiments.tune import recall, tune
 from nanodyno.experiments.wish import Wish, applied
-from nanodyno.records.probe import ProbeResult
+from nanodyno.records.probe import Measured, ProbeResult
 
 GIB = 2**30
 
@@ -76,6 +76,19 @@ def test_ctrl_c_keeps_what_is_known_and_the_same_command_goes_on(
     assert not finished.interrupted
     assert rest.asked == whole.asked[-len(rest.asked) :]
     assert len(rest.asked) < len(whole.asked)
+
+
+def test_what_was_told_when_ctrl_c_came_is_known_to_the_search_too(
+    wish: Wish, tunings: Any, tmp_path: Path
+) -> None:
+    def stop(event: object) -> None:
+        if isinstance(event, Heard) and isinstance(event.result, Measured):
+            raise KeyboardInterrupt
+
+    tuning = tune(wish, stop, tunings.stopwatch().bench(tmp_path))
+    (measured,) = (row.name for row in rows_of(tuning) if row.summary is not None)
+    assert tuning.interrupted
+    assert chosen(tuning) == measured
 
 
 def test_a_budget_too_short_for_two_is_refused_with_one_that_is_not(

@@ -22,7 +22,9 @@ def toml(folder: Path, text: str) -> str:
 
 
 def test_every_recipe_builds_and_sets_nothing_without_effect():
-    assert recipe_names() == ("demo", "gpt2-384", "gpt2-768")
+    assert recipe_names() == (
+        "best-1h", "best-8h", "best-weekend", "demo", "gpt2-384", "gpt2-768", "speedrun-124m",
+    )  # fmt: skip
     for name in recipe_names():
         settings = load_settings(name)
         assert settings.name == name
@@ -99,3 +101,22 @@ def test_what_is_no_settings_file_is_told(tmp_path: Path):
     assert "neither a recipe nor" in refusal_of(tmp_path / "notes.txt").message
     assert "cannot be read" in refusal_of(tmp_path / "folder.toml").message
     assert "UTF-8" in refusal_of(tmp_path / "binary.py").message
+
+
+def test_the_recipes_for_a_time_are_one_but_for_their_hours():
+    hours = {name: load_settings(name).hours for name in recipe_names() if name.startswith("best-")}
+    assert hours == {"best-1h": 1, "best-8h": 8, "best-weekend": 48}
+    assert load_settings("best-1h").values == load_settings("best-8h").values
+    assert load_settings("best-8h").values == load_settings("best-weekend").values
+    assert not {"n_layer", "n_embd", "batch_size", "learning_rate"} & load_settings("best-8h").values.keys()
+
+
+def test_a_file_of_ones_own_may_be_for_hours_or_fitted(tmp_path: Path):
+    settings = load_settings(toml(tmp_path, "hours = 2.5\nblock_size = 512"))
+    assert (settings.hours, settings.fitted, settings.values) == (2.5, False, {"block_size": 512})
+    assert load_settings(toml(tmp_path, "fitted = true")).fitted
+
+
+@pytest.mark.parametrize("text", ["hours = 0", 'hours = "8"', "hours = true", "hours = 1e9", "fitted = 1"])
+def test_hours_that_are_none_are_refused(tmp_path: Path, text: str):
+    assert "must be" in refusal_of(toml(tmp_path, text)).message

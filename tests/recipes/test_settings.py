@@ -71,3 +71,17 @@ def test_what_a_command_line_changed_is_told_from_what_it_only_repeated():
     assert changed(base, again) == {}
     other = override(base, {"n_layer": 24, "gradient_accumulation_steps": 4, "compile": False})
     assert changed(base, other) == {"n_layer": 24, "gradient_accumulation_steps": 4, "compile": False}
+
+
+def test_hours_change_only_where_a_recipe_is_for_some():
+    made = Settings("best", {}, hours=8)
+    assert override(made, {"hours": 3.0}) == Settings("best", {}, hours=3)
+    assert changed(made, override(made, {"hours": 3, "n_layer": 4})) == {"hours": 3, "n_layer": 4}
+    assert changed(made, made) == {}
+    assert overridden({}, hours=3) == {"hours": 3}  # which building refuses
+
+
+def test_a_given_micro_batch_is_not_fitted():
+    made = Settings("run", {"batch_size": 8}, fitted=True)
+    assert override(made, {"n_layer": 4}).fitted
+    assert not override(made, {"batch_size": 4}).fitted

@@ -3,6 +3,7 @@
 import io
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,15 @@ from nanodyno.analysis.budget import Budget
 from nanodyno.analysis.compare import compare
 from nanodyno.analysis.conclusions import conclusions
 from nanodyno.analysis.probes import reading_of
+from nanodyno.analysis.sizing import Wanted, choose_size
 from nanodyno.analysis.summary import summarise
 from nanodyno.config import build_config
 from nanodyno.config.ramp import Ramp
 from nanodyno.costs.plan import Wishes, make_plan
-from nanodyno.costs.target import named_target
+from nanodyno.costs.target import GIB, named_target
 from nanodyno.experiments.tune import tune
 from nanodyno.experiments.wish import Wish
+from nanodyno.recipes import load_settings
 from nanodyno.report.attribute import attribution_page, measured_apart
 from nanodyno.report.compare import comparison_page
 from nanodyno.report.doctor import doctor_page
@@ -36,6 +39,7 @@ from nanodyno.report.plan import plan_page
 from nanodyno.report.plan_facts import Source
 from nanodyno.report.probes import probes_page
 from nanodyno.report.runs import run_page, runs_table
+from nanodyno.report.sizing import data_notes
 from nanodyno.report.tune import tune_page
 
 ENGLISH_ONLY = re.compile(
@@ -68,6 +72,10 @@ def pages(
     config = build_config({"batch_size": 64, "tokens_per_iter": 524_288, "recompute": "none"})
     target = named_target("RTX 3060 12GB", None)
     plan = make_plan(config, 50304, 50257, target, Wishes(price_kwh=0.3, price_hour=0.5))
+    best = Wanted("best", load_settings("best-8h").values, named_target("H200", 6 * GIB), 50304, 50257)
+    choice = choose_size(best, 48)
+    sized = make_plan(choice.chosen.config, 50304, 50257, best.target, Wishes())
+    foreign = replace(choice, known_tokenizer=False)
     measured = {"a": tunings.visit(tunings.config(), 1.0, 2**30, 0.4)}
     reading = reading_of(measured, Budget(looks=(1,)), "a", 0.01)
     trained = run()
@@ -86,6 +94,9 @@ def pages(
             shown(tune_page(tuning, "gpt2", WIDTH, language)),
             *(shown(effective_page(ASKED, each, language)) for each in (SETTLED, UNSETTLED, SILENT)),
             shown(plan_page(plan, Source("gpt2", ramp=GROWING), WIDTH, language)),
+            shown(plan_page(sized, Source("best", choice=choice), WIDTH, language)),
+            shown(plan_page(sized, Source("best", choice=foreign), WIDTH, language)),
+            "\n".join(data_notes("edu", 50257, 10**6, 10**8, language)),
             *(shown(attribution_page(each, WIDTH, language)) for each in attributed),
             shown(to_terminal(measured_apart(attributed[:1], language))),
             shown(doctor_page(checkup(), language)),

@@ -1,15 +1,21 @@
 """The page of a plan, as it is read."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from nanodyno.analysis.sizing import Wanted, choose_size
 from nanodyno.config import build_config
 from nanodyno.costs.plan import Plan, Wishes, make_plan
 from nanodyno.costs.target import GIB, Target, named_target
+from nanodyno.recipes import load_settings
+from nanodyno.report.language import ENGLISH
+from nanodyno.report.pages.plan import plan_report
 from nanodyno.report.plan import plan_page
 from nanodyno.report.plan_facts import Source
+from nanodyno.report.sizing import data_notes, sizes_table
 from nanodyno.report.stacked import PARTS, memory_bars
 
 
@@ -191,3 +197,29 @@ def test_what_fits_with_little_to_spare_is_told_from_what_fits_well(limit_gib: f
     config = build_config({"batch_size": 8, "tokens_per_iter": 524_288, "recompute": "none"})
     plan = make_plan(config, 50304, 50257, Target(None, None, int(limit_gib * GIB)), Wishes())
     assert f" fits {words}" in page(plan, Source("it"), 100)
+
+
+def test_a_choice_tells_its_neighbours_and_what_memory_kept_away() -> None:
+    wanted = Wanted("best", load_settings("best-8h").values, named_target("H200", 6 * GIB), 50304, 50257)
+    choice = choose_size(wanted, 48)
+    plan = make_plan(choice.chosen.config, 50304, 50257, wanted.target, Wishes())
+    source = Source("best", choice=choice)
+    text, size, best = page(plan, source), choice.chosen, choice.best
+    told = f"chosen {size.config.n_layer} layers of {size.config.n_embd} for 2 d 00 h: of the sizes that fit"
+    assert told in text
+    assert f"with more memory it would be {best.config.n_layer} layers of {best.config.n_embd}" in text
+    assert "of those that fit: --batch_size" not in text  # the choice has left room for a display
+    assert f"expected loss about {size.law.median:.2f} (80%: " in text
+    table = lines(sizes_table(choice), 80)
+    assert [line.split()[0] for line in table[1:]] == [str(each.config.n_layer) for each in choice.shown]
+    assert [line.split()[-1] for line in table[1:]] == ["yes" if each.fits else "no" for each in choice.shown]
+    titles = [section.title for section in plan_report(plan, source, ENGLISH).sections]
+    assert "sizes that were weighed, for 2 d 00 h each" in titles
+    foreign = replace(choice, known_tokenizer=False)
+    assert "the law is of GPT-2's tokenizer" in page(plan, Source("best", choice=foreign))
+
+
+def test_data_seen_four_times_are_nothing_to_tell() -> None:
+    assert list(data_notes("edu", None, 10**9, 4 * 10**9)) == []
+    assert list(data_notes("edu", None, None, 10**12)) == []
+    assert "seen 5.00 times" in next(data_notes("edu", None, 10**9, 5 * 10**9))

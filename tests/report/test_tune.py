@@ -47,7 +47,8 @@ def test_the_page_has_a_row_a_micro_batch_the_winner_and_a_picture(tuning: Tunin
     assert max(map(len, text.splitlines())) <= width
     assert "gpt2 on NVIDIA H200, bfloat16: 16,384 tokens per iteration" in text.replace("\n", " ")
     assert re.search(r"^\* +8 x 2 .* 8\.00 GiB +1,000\.0 +16,384 +±", text, re.M)
-    assert re.search(r"^ +4 x 4 .* 4\.00 GiB +1,100\.0 +14,895 +- .* yes", text, re.M)
+    assert re.search(r"^ +4 x 4 .* 4\.00 GiB +1,100\.0 +14,895 +±0\.0% .* yes", text, re.M)
+    assert re.search(r"^ +2 x 8 .* 2\.00 GiB +1,500\.0 +10,923 +- .* yes", text, re.M)
     assert re.search(r"^ +16 x 1 .* no", text, re.M)
     assert "chosen: 8 x 2: 16,384 tok/s" in text
     assert "+10.0% against 4 x 4, as it was asked for" in text

@@ -14,7 +14,7 @@ from nanodyno.analysis.imported import imported_card, known_shape, whole
 from nanodyno.analysis.peaks import card_of
 from nanodyno.analysis.statistics import Interval, median_interval
 from nanodyno.analysis.throughput import mfu, steady_steps, training_seconds
-from nanodyno.config import ModelShape
+from nanodyno.config import ModelShape, RunConfig
 from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, flops_per_token, nanogpt_flops_per_token
 from nanodyno.costs.parameters import parameters
 from nanodyno.hardware.cards import Card
@@ -207,7 +207,7 @@ def _own(run: Run) -> Account:
     steps = run.own_steps
     return Account(
         name=run.name,
-        settings={key: value for key, value in record.config.model_dump().items() if value is not None},
+        settings=_known_settings(record.config),
         steps=tuple(
             Step(
                 step.iteration, step.loss, _even_seconds(step, record.config.tokens_per_iter),
@@ -232,6 +232,20 @@ def _even_seconds(step: AnyStep, tokens_per_iter: int | None) -> float | None:
     if step.step_seconds is None or step.tokens is None or tokens_per_iter is None:
         return step.step_seconds
     return step.step_seconds * tokens_per_iter / step.tokens
+
+
+def _known_settings(config: RunConfig) -> dict[str, Setting]:
+    """With what a setting that was left out means, where that is another setting or a part left out."""
+    means: dict[str, Setting] = {
+        "n_kv_head": "n_head",
+        "window": "none",
+        "logit_softcap": "none",
+        "muon_lr": "learning_rate",
+        "embedding_lr": "learning_rate",
+        "batch_ramp": "none",
+    }
+    given = {key: value for key, value in config.model_dump().items() if value is not None}
+    return means | given
 
 
 def _imported(run: Run, record: ImportedRecord) -> Account:

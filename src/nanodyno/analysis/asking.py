@@ -12,9 +12,9 @@ from nanodyno.analysis.verdict import MARGIN
 Stage = Literal["screening", "halving", "final"]
 Loss = Literal["too-large", "tight", "failed", "disturbed", "no-time"]
 """tight: measured, and without the room that a whole run needs."""
-Reason = Literal[Loss, "larger", "beyond", "predicted-slow", "not-needed"]
-"""larger: a smaller micro-batch was too large; beyond: a nearer one has fallen off; not-needed: another
-switch at a micro-batch that is not good."""
+Reason = Literal[Loss, "larger", "beyond", "flat", "predicted-slow", "not-needed"]
+"""larger: a smaller micro-batch was too large; beyond: a nearer one has fallen off; flat: smaller ones have
+shown that more gains nothing; not-needed: another switch at a micro-batch that is not good."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,9 @@ class Entrant:
     variant: bool = False
     """Tried only if its micro-batch proves good."""
     predicted_seconds: float | None = None
+    predicted_bytes: int | None = None
+    asked: bool = False
+    """As the user has it: others are held against it, so it is tried in any case."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Rules:
     @property
     def screening_visit(self) -> float:
         """Seconds that a process iterates for at most."""
-        return min(3.0, max(1.0, self.seconds / 60))
+        return min(4.0, max(1.0, self.seconds / 60))
 
     @property
     def final_visit(self) -> float:
@@ -60,6 +63,8 @@ class Ask:
     visit_seconds: float
     until: float
     """In seconds since the search began: what is not measured by then is left."""
+    breakdown: bool = False
+    """Where its time goes, too."""
 
 
 @dataclass(frozen=True)

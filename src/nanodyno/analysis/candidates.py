@@ -131,7 +131,8 @@ def _on_host(wanted: Wanted, ground: Ground, sizes: Sequence[int]) -> Iterator[C
     )
     yield from (_candidate(config, size, {}) for size in outwards)
     flips: list[dict[str, object]] = [{"threads": number} for number in ground.threads]
-    if ground.device_type == "cpu" and config.kernels != "fused" and not config.dropout:
+    by_hand = not config.dropout and config.beyond_gpt2 is None
+    if ground.device_type == "cpu" and config.kernels != "fused" and by_hand:
         flips.append({"kernels": "fused"})
     flips.append({"compile": not config.compile})
     for flip, size in product(flips, outwards):
@@ -202,7 +203,8 @@ class _Card:
         assert setup is not None
         if setup.kernels == "autograd":
             yield {"compile": not config.compile}
-            if ground.has_triton and ground.dtype == "bfloat16" and not config.dropout:
+            by_hand = not config.dropout and config.beyond_gpt2 is None
+            if ground.has_triton and ground.dtype == "bfloat16" and by_hand:
                 yield {"kernels": "fused", "loss_rows": self._auto_rows()}
             return
         other_rows = self._auto_rows() if setup.loss_rows == FEWEST_ROWS else FEWEST_ROWS

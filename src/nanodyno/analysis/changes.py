@@ -5,18 +5,25 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from nanodyno.analysis.account import Account
+from nanodyno.config import OF_THE_BLOCK, OF_THE_START
 from nanodyno.records.imported import Setting
 
 Kind = Literal[
-    "model", "split", "batch", "learning", "speed", "precision", "data", "length", "record", "other"
-]
-"""split: how an iteration's tokens are cut into micro-steps, which changes no sum but by rounding."""
+    "model", "split", "batch", "optimiser", "learning", "speed", "precision", "data", "length", "record",
+    "other",
+]  # fmt: skip
+"""split: how an iteration's tokens are cut into micro-steps, which changes no sum but by rounding. optimiser:
+another formula of the update, which takes another time."""
 KINDS: dict[Kind, tuple[str, ...]] = {
-    "model": ("n_layer", "n_head", "n_embd", "block_size", "vocab_size", "bias", "gelu"),
+    "model": (
+        "n_layer", "n_head", "n_embd", "block_size", "vocab_size", "bias", "gelu", *OF_THE_BLOCK,
+    ),
     "split": ("batch_size", "gradient_accumulation_steps"),
     "batch": ("tokens_per_iter", "batch_ramp"),
+    "optimiser": ("optimizer", "cautious_decay"),
     "learning": (
-        "learning_rate", "min_lr", "decay_lr", "warmup_iters", "lr_decay_iters", "weight_decay",
+        "learning_rate", "muon_lr", "embedding_lr", "muon_momentum", "schedule", "wsd_decay_fraction",
+        *OF_THE_START, "min_lr", "decay_lr", "warmup_iters", "lr_decay_iters", "weight_decay",
         "beta1", "beta2", "grad_clip", "dropout", "seed", "init_from",
     ),
     "speed": (
@@ -32,8 +39,12 @@ KINDS: dict[Kind, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 _KIND: dict[str, Kind] = {key: kind for kind, keys in KINDS.items() for key in keys}
-MOVES_SPEED: frozenset[Kind] = frozenset({"model", "split", "batch", "speed", "precision", "other"})
-MOVES_LOSS: frozenset[Kind] = frozenset({"model", "batch", "learning", "precision", "data", "other"})
+MOVES_SPEED: frozenset[Kind] = frozenset(
+    {"model", "split", "batch", "optimiser", "speed", "precision", "other"}
+)
+MOVES_LOSS: frozenset[Kind] = frozenset(
+    {"model", "batch", "optimiser", "learning", "precision", "data", "other"}
+)
 
 
 FOLLOWERS = {"min_lr": "learning_rate", "lr_decay_iters": "max_iters", "n_head": "n_embd"}
@@ -115,8 +126,6 @@ def _known(account: Account) -> Mapping[str, Setting]:
     known = dict(account.settings)
     if account.tokens_per_iter is not None:
         known["tokens_per_iter"] = account.tokens_per_iter
-    if not account.foreign:
-        known.setdefault("batch_ramp", None)  # of our own programs, none is told by silence
     if account.shape is not None and account.shape_found:
         known |= {"n_layer": account.shape.n_layer, "n_embd": account.shape.n_embd}
     return known

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from nanodyno.analysis.shapley import MOST_FACTORS, Corner
-from nanodyno.config import ConfigError, RunConfig, build_config
+from nanodyno.config import OF_THE_START, ConfigError, RunConfig, build_config
 from nanodyno.errors import NanodynoError
 
 Metric = Literal["tokens_per_second", "flops_per_second", "val_loss"]
@@ -17,6 +17,10 @@ COUPLED: tuple[tuple[str, ...], ...] = (
     ("learning_rate", "min_lr"),
     ("max_iters", "lr_decay_iters"),
     ("dataset", "tokenizer", "vocab_size"),
+    ("positions", "rope_base"),
+    ("activation", "gelu"),
+    ("window", "window_pattern"),
+    ("optimizer", "muon_lr", "muon_momentum"),
 )
 """Keys that are one change unless they are told apart."""
 PLACES = frozenset({"device", "out_dir", "init_from"})
@@ -24,14 +28,14 @@ PLACES = frozenset({"device", "out_dir", "init_from"})
 SPEED_INERT = frozenset(
     {
         "learning_rate", "min_lr", "warmup_iters", "lr_decay_iters", "max_iters", "weight_decay", "beta1",
-        "beta2", "decay_lr", "schedule", "wsd_decay_fraction", "seed", "eval_interval", "eval_tokens",
-        "eval_iters", "eval_only", "log_interval", "parallel", "keep_checkpoints", "bad_update",
-        "spike_zscore", "batch_ramp",
+        "beta2", "decay_lr", "schedule", "wsd_decay_fraction", "muon_lr", "muon_momentum", "embedding_lr",
+        "rope_base", *OF_THE_START, "seed", "eval_interval", "eval_tokens", "eval_iters", "eval_only",
+        "log_interval", "parallel", "keep_checkpoints", "bad_update", "spike_zscore", "batch_ramp",
     }
 )  # fmt: skip
 """A ramp too: what is measured is the first size of the batch."""
-SPEED_SWITCHES = frozenset({"grad_clip", "dropout"})
-"""They cost time or none: how much they clip or drop makes no difference to it."""
+SPEED_SWITCHES = frozenset({"grad_clip", "dropout", "logit_softcap"})
+"""They cost time or none: how much they clip, drop or cap makes no difference to it."""
 LOSS_INERT = frozenset(
     {
         "batch_size", "compile", "kernels", "attention", "products", "loss_rows", "recompute", "cuda_graph",

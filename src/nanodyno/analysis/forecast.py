@@ -111,7 +111,7 @@ def forecast(account: Account, question: Question, pace: Pace | None, prior: Pri
         band = Band(np.array(at, dtype=np.float64), prediction.median, prediction.low, prediction.high)
         final = Loss(*(float(each[-1]) for each in (prediction.median, prediction.low, prediction.high)))
     elif size is not None:
-        final, basis, band = _by_size(size), "size", None
+        final, basis, band = by_size(size), "size", None
     else:
         raise _too_little(account, curve)
     return Forecast(
@@ -144,7 +144,7 @@ def _any_of(ways: Sequence[Prediction]) -> Prediction:
     return replace(ways[0], median=(low + high) / 2, spread=(high - low) / (2 * Z80))
 
 
-def _by_size(size: SizeLaw) -> Loss:
+def by_size(size: SizeLaw) -> Loss:
     return Loss(size.median, size.median - Z80 * size.spread, size.median + Z80 * size.spread)
 
 

@@ -46,7 +46,12 @@ def size_law(account: Account, tokens: float) -> SizeLaw | None:
     parameters = account.parameters or account.told_parameters
     if parameters is None or tokens <= 0 or account.data_vocab_size not in (None, GPT2_VOCABULARY):
         return None
-    data = _data(account)
+    return law_for(parameters, tokens, str(account.settings.get("dataset", "")))
+
+
+def law_for(parameters: float, tokens: float, dataset: str) -> SizeLaw:
+    """In GPT-2's tokens."""
+    data = _data(dataset)
     spreads = [
         SPREAD,
         SIZE_SPREAD * math.log(parameters / ANCHOR_PARAMETERS),
@@ -61,9 +66,9 @@ def _law(parameters: float, tokens: float) -> float:
     return LAW_E + LAW_A / parameters**LAW_ALPHA + LAW_B / tokens**LAW_BETA
 
 
-def _data(account: Account) -> str:
-    """By the dataset's name, which is all there is."""
-    name = str(account.settings.get("dataset", "")).lower().rsplit("/", maxsplit=1)[-1]
+def _data(dataset: str) -> str:
+    """By its name, which is all there is."""
+    name = dataset.lower().rsplit("/", maxsplit=1)[-1]
     if "edu" in name:
         return "fineweb-edu"
     return "fineweb" if "fineweb" in name or name.startswith("fw") else "other"

@@ -1,11 +1,11 @@
 """What can be derived of a run that another program logged: as much as the log tells, and no more."""
 
 from collections.abc import Mapping, Sequence
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from nanodyno.analysis.peaks import card_of
 from nanodyno.analysis.throughput import Yardstick
-from nanodyno.config import ModelShape
+from nanodyno.config import OF_THE_BLOCK, ConfigError, ModelShape, build_config
 from nanodyno.costs.flops import flops_per_token, nanogpt_flops_per_token
 from nanodyno.hardware.cards import Card, find_card
 from nanodyno.records.imported import AnyStep, ImportedRecord, Setting
@@ -24,6 +24,9 @@ def known_shape(settings: Mapping[str, Setting]) -> ModelShape | None:
     bias, heads = settings.get("bias"), settings.get("n_head")
     if not all(map(is_count, sizes)) or not isinstance(bias, bool):
         return None
+    block = _block(settings)
+    if block is None:
+        return None
     n_layer, n_embd, block_size, vocab_size = (size for size in sizes if is_count(size))
     return ModelShape(
         n_layer=n_layer,
@@ -34,7 +37,21 @@ def known_shape(settings: Mapping[str, Setting]) -> ModelShape | None:
         bias=bias,
         dropout=0.0,
         gelu="exact",
+        **block,
     )
+
+
+def _block(settings: Mapping[str, Setting]) -> dict[str, Any] | None:
+    """What a result of ours tells that is not GPT-2's; None where it makes no model."""
+    told = {key: settings[key] for key in OF_THE_BLOCK if key in settings}
+    if not told:
+        return {}
+    of_the_model = (*OF_THE_SHAPE[:-1], "n_head")
+    try:
+        config = build_config({key: settings[key] for key in of_the_model if key in settings} | told)
+    except ConfigError:
+        return None
+    return {key: getattr(config, key) for key in OF_THE_BLOCK}
 
 
 def is_count(value: Setting) -> TypeGuard[int]:

@@ -88,8 +88,8 @@ class Row:
         return self.candidate.name
 
 
-def entrants_of(candidates: Sequence[Candidate]) -> tuple[Entrant, ...]:
-    """As the search sees them; those that cannot fit do not take part."""
+def entrants_of(candidates: Sequence[Candidate], asked: int) -> tuple[Entrant, ...]:
+    """As the search sees them; those that cannot fit do not take part. `asked` is the user's micro-batch."""
     return tuple(
         Entrant(
             name=each.name,
@@ -97,6 +97,8 @@ def entrants_of(candidates: Sequence[Candidate]) -> tuple[Entrant, ...]:
             switches=" ".join(f"{key}={value}" for key, value in each.switches),
             variant=each.variant,
             predicted_seconds=each.predicted_seconds,
+            predicted_bytes=None if each.memory is None else each.memory.total,
+            asked=each.batch_size == asked and not each.switches,
         )
         for each in candidates
         if not each.hopeless

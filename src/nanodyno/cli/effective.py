@@ -15,6 +15,7 @@ from nanodyno.cli.options import (
     seconds_of,
 )
 from nanodyno.cli.reporting import Wanted, deliver
+from nanodyno.cli.sources import settings_here
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
@@ -78,11 +79,11 @@ def _of_a_config(
 ) -> "tuple[Asked, list[StepRecord], RunConfig, bool]":
     from nanodyno.config import build_config
     from nanodyno.experiments.effective import measurable, short_training
-    from nanodyno.recipes import at_any_rate, load_settings, override, parse_overrides, wants_found_rate
+    from nanodyno.recipes import at_any_rate, parse_overrides, wants_found_rate
     from nanodyno.report.effective import Asked
     from nanodyno.report.progress import say
 
-    settings = override(load_settings(source), parse_overrides(arguments))
+    settings = settings_here(source, parse_overrides(arguments))
     config = build_config(at_any_rate(settings).values)
     trained = measurable(config)
     console = console_for(json=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nanodyno.cli.options import RUNS_FOLDER
+from nanodyno.cli.sources import settings_here
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
@@ -71,14 +72,14 @@ def _paired(one: _Source, other: _Source) -> Pair:
 
 
 def _source(typed: str, common: Mapping[str, object]) -> _Source:
-    from nanodyno.recipes import load_settings, override, parse_overrides, wants_found_rate
+    from nanodyno.recipes import parse_overrides, wants_found_rate
     from nanodyno.recipes.reading import recipe_names
     from nanodyno.records.store import find_run, read_run
 
     source, *own = typed.split(",")
     changes = {**common, **parse_overrides([f"--{each}" for each in own])}
     if source in recipe_names() or source.endswith((".toml", ".py")):
-        settings = override(load_settings(source), changes)
+        settings = settings_here(source, changes)
         if wants_found_rate(settings):
             raise NanodynoError(
                 f"{typed}: learning_rate=auto is found by `nanodyno train`, and here it would be a guess",

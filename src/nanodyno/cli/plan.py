@@ -2,23 +2,20 @@
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nanodyno.cli.options import Json, Lang, bytes_of, console_for, count_of, language_of, print_page
 from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
+from nanodyno.cli.sources import sized
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
-    from nanodyno.config import RunConfig
-    from nanodyno.costs.target import Target
+    from nanodyno.recipes import Settings
     from nanodyno.report.language import Language
 
-DATA_FOLDER = Path("data")
 MOST_HOURS = 1e6
-GPT2_VOCABULARY = 50257
 
 
 def plan(  # noqa: PLR0913 - one parameter per option
@@ -73,6 +70,8 @@ def plan(  # noqa: PLR0913 - one parameter per option
 
     nanodyno plan gpt2-768 --gpu "RTX 4070" --hours 48
 
+    nanodyno plan best-8h --gpu "RTX 4070"
+
     nanodyno plan --cards
 
     The table goes over micro-batches at the same tokens per iteration.
@@ -94,24 +93,32 @@ def plan(  # noqa: PLR0913 - one parameter per option
     wanted = Wanted(html, opened, form, out, lang, json)
     loaded = load_settings(source)
     settings = override(loaded, parse_overrides(context.args))
-    config = build_config(at_any_rate(settings).values)
-
-    from nanodyno.costs.plan import Wishes, make_plan
-
     _refuse_contradictions(tokens, hours)
+    settings, hours = _of_that_length(settings, tokens, hours)
     _refuse_endless({"--price-kwh": price_kwh, "--price-hour": price_hour})
     limit = None if memory_limit is None else bytes_of(memory_limit, "--memory-limit")
-    target = _target(config, gpu, limit)
-    vocab_size, data_vocab_size, notes = _vocabulary(config, language)
+    made = sized(at_any_rate(settings), gpu, limit)
+    config = build_config(made.settings.values)
+
+    from nanodyno.cli.at_hand import target_of, vocabulary_of
+    from nanodyno.costs.plan import Wishes, make_plan
+
+    target, vocabulary = target_of(config.device, gpu, limit), vocabulary_of(config)
     number = None if tokens is None else count_of(tokens, "--tokens")
     wishes = Wishes(number, hours, price_kwh, price_hour)
-    planned = make_plan(config, vocab_size, data_vocab_size, target, wishes)
+    planned = make_plan(config, vocabulary.model, vocabulary.data, target, wishes)
 
     from nanodyno.report.pages.plan import plan_report
     from nanodyno.report.plan import plan_document, plan_page
     from nanodyno.report.plan_facts import Source
+    from nanodyno.report.sizing import data_notes
 
-    origin = Source(settings.name, changed(loaded, settings), config.warmup_iters, notes, config.ramp)
+    assumed = vocabulary.data if vocabulary.assumed else None
+    told_for = None if made.choice is None else planned.bill.tokens
+    notes = tuple(data_notes(config.dataset, assumed, vocabulary.train_tokens, told_for, language))
+    origin = Source(
+        settings.name, changed(loaded, settings), config.warmup_iters, notes, made.choice, config.ramp
+    )
     if json:
         from nanodyno.report.document import to_json
 
@@ -143,63 +150,23 @@ def _refuse_contradictions(tokens: str | None, hours: float | None) -> None:
         raise NanodynoError("--hours=0 is no time to train in", "for example 48, or 0.5")
 
 
+def _of_that_length(
+    settings: "Settings", tokens: str | None, hours: float | None
+) -> "tuple[Settings, float | None]":
+    """A recipe for so many hours is made for those that are asked for."""
+    if settings.hours is None:
+        return settings, hours
+    if tokens is not None:
+        raise NanodynoError(
+            f"{settings.name} is made for its hours, which tell the tokens",
+            "leave --tokens out, or give --hours",
+        )
+    from nanodyno.recipes.settings import hours_of
+
+    return (settings if hours is None else replace(settings, hours=hours_of(hours))), None
+
+
 def _refuse_endless(prices: dict[str, float | None]) -> None:
     for option, price in prices.items():
         if price is not None and not math.isfinite(price):
             raise NanodynoError(f"{option}={price} is no price", "for example 0.30")
-
-
-def _target(config: "RunConfig", gpu: str | None, limit: int | None) -> "Target":
-    from nanodyno.costs.target import Target, named_target
-
-    if gpu is not None:
-        return named_target(gpu, limit)
-    return _at_hand(config, limit) or Target(None, None, limit, limited=limit is not None)
-
-
-def _at_hand(config: "RunConfig", limit: int | None) -> "Target | None":
-    """The card that training would take, with what doctor measured of it; None where there is none."""
-    import torch
-
-    from nanodyno.costs.target import present_target
-    from nanodyno.hardware.host import available_memory
-    from nanodyno.records.ceilings import recall_ceilings
-    from nanodyno.train.device import describe_machine
-
-    if config.device in ("cpu", "mps") or not torch.cuda.is_available():
-        return None
-    cards = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
-    _, _, number = config.device.partition(":")
-    if number and int(number) >= len(cards):
-        raise NanodynoError(f"device={config.device}, but this machine has {len(cards)} of them")
-    if not number and len({(card.name, card.total_memory) for card in cards}) > 1:
-        listed = ", ".join(f"cuda:{place} {card.name}" for place, card in enumerate(cards))
-        raise NanodynoError(f"which card is meant: {listed}", "name one by --device=cuda:N or --gpu NAME")
-    place = int(number) if number else 0
-    card, ceilings = cards[place], recall_ceilings(describe_machine(torch.device("cuda", place)))
-    target = present_target(card.name, card.total_memory, limit, available_memory())
-    return replace(target, ceilings=ceilings)
-
-
-def _vocabulary(config: "RunConfig", language: "Language") -> tuple[int, int, tuple[str, ...]]:
-    """Of the model and of the data, and what had to be assumed."""
-    from nanodyno.config import padded_vocab_size
-    from nanodyno.data.resolve import EMBEDDED, resolve_dataset
-    from nanodyno.data.tokenizers import BytesTokenizer
-
-    own = {"gpt2": GPT2_VOCABULARY, "bytes": BytesTokenizer.vocab_size}[config.tokenizer]
-    notes: tuple[str, ...] = ()
-    if config.dataset != EMBEDDED:
-        try:
-            own = resolve_dataset(config.dataset, DATA_FOLDER, config.tokenizer, config.vocab_size).vocab_size
-        except NanodynoError:
-            if config.vocab_size is None:
-                note = language.say(
-                    "dataset {dataset} is not here: a vocabulary of {number} is assumed",
-                    dataset=config.dataset,
-                    number=language.number(own, ","),
-                )
-                notes = (note,)
-    if config.vocab_size is not None:
-        return config.vocab_size, min(own, config.vocab_size), notes
-    return padded_vocab_size(own), own, notes

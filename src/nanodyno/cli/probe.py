@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nanodyno.cli.options import INTERRUPTED, Json, Lang, console_for, language_of, print_page, seconds_of
+from nanodyno.cli.sources import settings_here
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def _jobs(words: list[str], with_data: bool, threads: int | None) -> "dict[str, 
     """By the name under which each is shown: what was typed, numbered where it was typed twice."""
     from nanodyno.config import build_config
     from nanodyno.probe.messages import ProbeJob
-    from nanodyno.recipes import at_any_rate, load_settings, override, parse_overrides
+    from nanodyno.recipes import at_any_rate, parse_overrides
 
     first_option = next((number for number, word in enumerate(words) if word.startswith("-")), len(words))
     sources = words[:first_option]
@@ -140,7 +141,7 @@ def _jobs(words: list[str], with_data: bool, threads: int | None) -> "dict[str, 
     jobs: dict[str, ProbeJob] = {}
     for number, typed in enumerate(sources):
         source, *own = typed.split(",")
-        settings = override(load_settings(source), changes | parse_overrides([f"--{each}" for each in own]))
+        settings = settings_here(source, changes | parse_overrides([f"--{each}" for each in own]))
         again = sources[:number].count(typed)
         name = f"{typed} ({again + 1})" if again else typed
         jobs[name] = ProbeJob(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from nanodyno.cli.options import INTERRUPTED, RUNS_FOLDER, Json, console_for, seconds_of, time_of
+from nanodyno.cli.sources import for_training
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ def train(  # noqa: PLR0913 - one parameter per option
         str | None,
         typer.Argument(
             metavar="RECIPE|FILE.toml|FILE.py",
-            help="A recipe (demo, gpt2-384, gpt2-768), a TOML file, or a nanoGPT config, which is read and "
-            "never executed.",
+            help="A recipe (demo, gpt2-384, gpt2-768, best-1h, best-8h, best-weekend, speedrun-124m), a TOML "
+            "file, or a nanoGPT config, which is read and never executed.",
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the run; its folder is runs/NAME.")] = None,
@@ -85,6 +86,8 @@ def train(  # noqa: PLR0913 - one parameter per option
 
     nanodyno train config/train_gpt2.py --compile=False
 
+    nanodyno train best-8h --dataset=data/fineweb-edu
+
     A run that was stopped or killed goes on where it was saved: with the same command again, or with
 
     nanodyno train --resume gpt2-768-1
@@ -93,9 +96,11 @@ def train(  # noqa: PLR0913 - one parameter per option
     train ...
     """
     del keys
-    settings, folder = (
-        _resumed(resume, source, context.args) if resume else (_given(source, context.args), None)
-    )
+    folder, chosen = None, ()
+    if resume:
+        settings, folder = _resumed(resume, source, context.args)
+    else:
+        settings, chosen = _given(source, context.args)
     if tune:
         settings = _tuned(settings, resume, context.args, json)
 
@@ -122,7 +127,7 @@ def train(  # noqa: PLR0913 - one parameter per option
         from nanodyno.cli.detach import train_in_background
 
         return train_in_background(folder, sys.argv[1:], json)
-    notes = (*found, *(f"accepted and ignored: {key}" for key in settings.ignored))
+    notes = (*chosen, *found, *(f"accepted and ignored: {key}" for key in settings.ignored))
     job = Job(config, folder.name, folder, ("nanodyno", *sys.argv[1:]), notes, limits=limits, force=force)
     if is_first():
         return _train(job, log, json)
@@ -132,7 +137,7 @@ def train(  # noqa: PLR0913 - one parameter per option
     return None
 
 
-def _given(source: str | None, arguments: list[str]) -> "Settings":
+def _given(source: str | None, arguments: list[str]) -> "tuple[Settings, tuple[str, ...]]":
     from nanodyno.recipes import load_settings, override, parse_overrides
 
     if source is None or source.startswith("-"):
@@ -140,7 +145,7 @@ def _given(source: str | None, arguments: list[str]) -> "Settings":
             f"the recipe or file comes before {source or 'everything else'}",
             "for example: nanodyno train demo --max_iters=50",
         )
-    return override(load_settings(source), parse_overrides(arguments))
+    return for_training(override(load_settings(source), parse_overrides(arguments)))
 
 
 def _tuned(settings: "Settings", resume: str | None, arguments: list[str], json: bool) -> "Settings":
@@ -169,7 +174,12 @@ def _resumed(run: str, source: str | None, arguments: list[str]) -> "tuple[Setti
     if source is not None and source.startswith("-"):
         source, arguments = None, [source, *arguments]
     folder = find_run(run, RUNS_FOLDER)
-    values = read_run_record(folder).config.model_dump() if source is None else load_settings(source).values
+    given = None if source is None else load_settings(source)
+    if given is not None and given.hours is not None:
+        raise NanodynoError(
+            f"a run goes on as it was made, and {source} makes another", f"leave {source} out"
+        )
+    values = read_run_record(folder).config.model_dump() if given is None else given.values
     # These follow from what stays: with another micro-batch the effective batch is the same.
     stale = {"gradient_accumulation_steps", "eval_iters", "eval_only"} if source is None else set()
     changes = parse_overrides(arguments)

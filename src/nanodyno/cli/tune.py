@@ -19,6 +19,7 @@ from nanodyno.cli.options import (
     seconds_of,
 )
 from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
+from nanodyno.cli.sources import settings_here
 from nanodyno.cli.tuned_file import refuse_unwritable_toml, toml_text, write_tuned
 from nanodyno.errors import NanodynoError, RunFailed
 
@@ -100,7 +101,7 @@ def tune(  # noqa: PLR0913 - one parameter per option
 
     Ctrl-C shows what is known by then; the same command goes on with it.
     """
-    from nanodyno.recipes import load_settings, override, parse_overrides
+    from nanodyno.recipes import parse_overrides
 
     if source.startswith("-"):
         raise NanodynoError(f"a config comes before {source}", "for example: nanodyno tune gpt2-768")
@@ -112,7 +113,7 @@ def tune(  # noqa: PLR0913 - one parameter per option
 
         return tune_effective_batch(source, context.args, budget, wanted)
     changes = parse_overrides(context.args)
-    settings = override(load_settings(source), changes)
+    settings = settings_here(source, changes)
     if write is not None:
         refuse_unwritable_toml(write)
     language = language_of(lang, json)
@@ -129,7 +130,8 @@ def tune(  # noqa: PLR0913 - one parameter per option
     if json:
         _print_document(tuning)
     elif not wanted.takes_stdout:
-        how = f"nanodyno train {write}" if write else train_command(source, changes, settings, after)
+        given = (*changes, *settings.chosen)
+        how = f"nanodyno train {write}" if write else train_command(source, given, settings, after)
         _show(tuning, settings.name, how, language)
     deliver(wanted, lambda language: _report(tuning, settings.name, language))
     if write is not None and tuning.chosen is not None:

@@ -9,16 +9,17 @@ from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
+from nanodyno.config.block import faults_of_the_block
 from nanodyno.config.fields import (
     DEFAULT_ACCUMULATION,
     DEFAULT_EVAL_TOKENS,
     HEAD_SIZE,
-    LARGEST,
     STRICT,
     RunConfig,
     accepted,
     is_ignored,
 )
+from nanodyno.config.kinds import LARGEST
 from nanodyno.config.ramp import NoRamp, read_ramp
 from nanodyno.errors import NanodynoError
 
@@ -50,6 +51,8 @@ def build_config(settings: Mapping[str, object]) -> RunConfig:
             draft.values.setdefault(key, info.default)
     for settle in (_settle_heads, _settle_batch, _settle_ramp, _settle_learning_rate, _settle_evaluation):
         settle(draft)
+    for key, words in faults_of_the_block(draft.values):
+        draft.blame(key, words)
     if draft.faults:
         raise ConfigError(draft.faults)
     return RunConfig(**draft.values)

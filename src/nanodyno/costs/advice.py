@@ -77,7 +77,7 @@ def _switches(setup: Setup, can_offload: bool) -> Iterator[Change]:
     if setup.rows > rows:
         yield {"loss_rows": str(rows)}, "rounding", replace(setup, loss_rows=rows)
     if setup.kernels == "autograd":
-        if setup.dtype == "bfloat16" and not setup.shape.dropout:
+        if setup.dtype == "bfloat16" and not setup.shape.dropout and setup.known_by_hand:
             yield {"kernels": "fused"}, "rounding", _as_fused(setup)
         return
     for level in RECOMPUTE[RECOMPUTE.index(setup.recompute) + 1 :]:

@@ -24,12 +24,24 @@ def autograd_peak(setup: Setup) -> Peak:
     last = setup.positions * setup.shape.n_embd * FLOAT
     moments = [replace(with_blocks, logits_and_loss=loss, largest_temporary=last) for loss in _losses(setup)]
     in_block = replace(with_blocks, largest_temporary=_in_block(setup))
-    return highest([*moments, in_block, replace(held, largest_temporary=_at_the_end(setup))])
+    at_the_end = replace(held, largest_temporary=_at_the_end(setup))
+    updating = replace(held, largest_temporary=_in_muon(setup))
+    return highest([*moments, in_block, at_the_end, updating])
 
 
 def _held(setup: Setup) -> Peak:
-    count = parameters(setup.shape).total
-    return Peak(weights=FLOAT * count, grads=FLOAT * count, optimiser=2 * FLOAT * count)
+    count = parameters(setup.shape)
+    by_muon = count.block_matrices if setup.optimizer == "muon" else 0
+    moments = FLOAT * (2 * count.total - by_muon)
+    return Peak(weights=FLOAT * count.total, grads=FLOAT * count.total, optimiser=moments)
+
+
+def _in_muon(setup: Setup) -> int:
+    """All matrices of one shape together (model/muon.py), of which the MLP's are the most: weights, gradients
+    and momentum stacked, both anew, and three of them in half precision."""
+    if setup.optimizer != "muon":
+        return 0
+    return 4 * setup.shape.n_layer * setup.shape.n_embd**2 * (5 * FLOAT + 3 * 2)
 
 
 def _casts(setup: Setup) -> int:
@@ -37,7 +49,7 @@ def _casts(setup: Setup) -> int:
     if setup.dtype == "float32":
         return 0
     shape = setup.shape
-    biases = 9 * shape.n_embd * shape.n_layer if shape.bias else 0
+    biases = (7 * shape.n_embd + 2 * shape.kv_width) * shape.n_layer if shape.bias else 0
     head = shape.vocab_size * shape.n_embd
     entering = parameters(shape).matmul_weights + biases
     return setup.half * (entering if setup.loss_rows is None else entering - head)
@@ -48,9 +60,27 @@ def _activations(setup: Setup) -> int:
     shape, h = setup.shape, setup.half
     C = shape.n_embd
     dropped = 2 * C if shape.dropout else 0  # a byte each: which ones
-    block = 2 * FLOAT * C + 14 * h * C + 2 * STATISTICS + FLOAT * shape.n_head + dropped
-    whole = shape.n_layer * block + (C if shape.dropout else 0)
-    return setup.positions * whole
+    statistics = 2 * (STATISTICS if shape.norm == "layer" else FLOAT) + FLOAT * shape.n_head
+    block = 2 * setup.residual * C + h * (12 * C + 2 * shape.kv_width) + statistics + dropped
+    whole = shape.n_layer * (block + _of_other_heads(setup)) + (C if shape.dropout else 0)
+    return setup.positions * (whole + _of_values(setup))
+
+
+def _of_other_heads(setup: Setup) -> int:
+    """q and k as they were, turned or normed, beside q, k and v as they came."""
+    shape = setup.shape
+    if shape.positions == "learned" and not shape.qk_norm:
+        return 0
+    norms = FLOAT * (shape.n_head + shape.kv_heads) if shape.qk_norm else 0
+    return setup.half * (shape.n_embd + 2 * shape.kv_width) + norms
+
+
+def _of_values(setup: Setup) -> int:
+    """The value embeddings of a position, and the values that they are mixed into; eager, cast for each."""
+    shape = setup.shape
+    mixing = 2 * shape.value_embeddings  # blocks
+    looked_up = shape.value_embeddings if setup.compiled else mixing
+    return setup.half * shape.kv_width * (mixing + looked_up)
 
 
 def _losses(setup: Setup) -> list[int]:
@@ -61,7 +91,8 @@ def _losses(setup: Setup) -> list[int]:
         logits = N * shape.vocab_size
         # Eager: softmax and its gradient in fp32, and that of the logits; compiled: all in one place, then
         # the head's gradient.
-        return [feeds + (logits * h + head * h if setup.compiled else (2 * FLOAT + h) * logits)]
+        capped = 0 if shape.logit_softcap is None else 2 * FLOAT  # eager: divided, and bent
+        return [feeds + (logits * h + head * h if setup.compiled else (2 * FLOAT + h + capped) * logits)]
     return _losses_by_rows(setup, head, feeds)
 
 
@@ -73,7 +104,8 @@ def _losses_by_rows(setup: Setup, head: int, feeds: int) -> list[int]:
     hidden = 0 if h == FLOAT or setup.compiled else FLOAT * N * C
     cast = h * head if h != FLOAT else 0
     looped = feeds + hidden + N * (h * C + FLOAT) + FLOAT * head + cast
-    softmax = FLOAT * logits if setup.compiled else (2 + wide) * FLOAT * logits
+    capped = 0 if setup.shape.logit_softcap is None else 2
+    softmax = FLOAT * logits if setup.compiled else (2 + wide + capped) * FLOAT * logits
     return [
         looped + h * logits + softmax,
         looped + h * logits + h * head,

@@ -107,7 +107,10 @@ def make_plan(
         else advise(asked.setup, target.memory_bytes, calibration, target.host_bytes),
         bill=_bill(asked, config, target, wishes),
         basis=calibration.basis,
-        verified=calibration.verified and target.card is not None and dtype == MEASURED_DTYPE,
+        verified=calibration.verified
+        and target.card is not None
+        and dtype == MEASURED_DTYPE
+        and settled.known_by_hand,
         offloaded_bytes=offloaded_bytes(asked.setup, calibration),
     )
 

@@ -36,6 +36,9 @@ class Setup:
     fp8: bool = False
     offload_moments: bool = False
     cuda_graph: bool = True
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    known_by_hand: bool = True
+    """Whether the fused way has this model and this update."""
 
     @property
     def positions(self) -> int:
@@ -82,7 +85,7 @@ def settle(
         dtype=dtype,
         kernels="fused" if fused else "autograd",
         compiled=config.compile and not fused,
-        attention=_attention(config.attention, fused, dtype),
+        attention=_attention(config, fused, dtype),
         loss_rows=rows,
         recompute="none" if config.recompute == "auto" else config.recompute,
         residual_dtype=config.residual_dtype,
@@ -90,6 +93,8 @@ def settle(
         fp8=config.fp8,
         offload_moments=config.offload_moments,
         cuda_graph=config.cuda_graph and fused,
+        optimizer=config.optimizer,
+        known_by_hand=config.beyond_gpt2 is None,
     )
 
 
@@ -103,7 +108,7 @@ def _needs_fused(config: RunConfig) -> str | None:
     """The first setting that only the fused way has."""
     settings = {
         f"recompute={config.recompute}": config.recompute not in ("auto", "none"),
-        f"residual_dtype={config.residual_dtype}": config.residual_dtype != "float32",
+        f"residual_dtype={config.residual_dtype}": config.halves_stream_by_hand,
         f"moments_dtype={config.moments_dtype}": config.moments_dtype != "float32",
         "fp8=True": config.fp8,
         "offload_moments=True": config.offload_moments,
@@ -118,6 +123,7 @@ def _is_fused(config: RunConfig, dtype: Dtype) -> bool:
     needed_by = _needs_fused(config)
     obstacles = {
         "kernels=autograd": config.kernels == "autograd",
+        str(config.beyond_gpt2): config.beyond_gpt2 is not None,
         f"dropout={config.dropout}": config.dropout > 0,
         "dtype=float16": dtype == "float16",
     }
@@ -129,10 +135,12 @@ def _is_fused(config: RunConfig, dtype: Dtype) -> bool:
     return obstacle is None and (dtype == "bfloat16" or needed_by is not None)
 
 
-def _attention(asked: str, fused: bool, dtype: Dtype) -> str:
+def _attention(config: RunConfig, fused: bool, dtype: Dtype) -> str:
     """What `auto` finds on the cards that were measured; without autocast to half, torch takes efficient."""
-    if asked != "auto":
-        return asked
+    if config.attention != "auto":
+        return config.attention
     if dtype == "float32":
         return "efficient"
+    if config.beyond_gpt2 and config.compile and not config.dropout:
+        return "cudnn" if config.window is None else "flex"
     return "cudnn-packed" if fused else "torch"

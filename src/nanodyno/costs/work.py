@@ -8,16 +8,14 @@ stream.
 from dataclasses import dataclass
 from math import ceil
 
+from nanodyno.costs.flops import positions_seen
 from nanodyno.costs.parameters import parameters
 from nanodyno.costs.setup import Setup
 
 FLOAT = 4
 TILE = 128
 """Attention computes whole tiles on the diagonal: on average half of one more than causality asks for."""
-BLOCK_WEIGHTS = 12
-"""Of C x C: 3 for q, k and v, 1 after attention, 4 and 4 in the MLP."""
-BLOCK_TRAFFIC = 16
-"""Of N x C: what a block's four products read and write."""
+NEWTON_SCHULZ_STEPS = 5
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,8 @@ def micro_step(setup: Setup) -> Work:
 def per_iteration(setup: Setup) -> Work:
     """Once for all micro-steps: the update, the gradient's norm, and the fused way's casts."""
     count = parameters(setup.shape).total
+    if setup.optimizer == "muon":
+        return _by_muon(setup)
     moments = 2 * (2 if setup.moments_dtype == "bfloat16" else FLOAT)
     update = count * 4 * FLOAT  # weights and gradients, read and written
     norm = count * FLOAT
@@ -74,19 +74,50 @@ def per_iteration(setup: Setup) -> Work:
     )
 
 
+def _by_muon(setup: Setup) -> Work:
+    """Its matrices are stacked and put back, passing over memory some twenty times; the rest is AdamW's."""
+    shape, count = setup.shape, parameters(setup.shape)
+    rest = count.total - count.block_matrices
+    C, W = shape.n_embd, shape.kv_width
+    sides = [(C, C), (C, C), (W, C), (W, C), (C, 4 * C), (C, 4 * C)]
+    flops = sum(NEWTON_SCHULZ_STEPS * (4 * short**2 * long + 2 * short**3) for short, long in sides)
+    return Work(
+        product_flops=shape.n_layer * flops,
+        moved_bytes=rest * 9 * FLOAT + count.block_matrices * (20 * FLOAT + 2 * FLOAT),
+        kernels=150,
+    )
+
+
+def _block_weights(setup: Setup) -> int:
+    """q, k and v, what comes after attention, and both of the MLP."""
+    C, W = setup.shape.n_embd, setup.shape.kv_width
+    return C * (C + 2 * W) + C * C + 8 * C * C
+
+
 def _block_products(setup: Setup, weight_gradient_bytes: int) -> Work:
     """Forward, and backward twice: of the input, and of the weights."""
-    C, h, N = setup.shape.n_embd, setup.half, setup.positions
-    weights = BLOCK_WEIGHTS * C * C
+    C, W, h, N = setup.shape.n_embd, setup.shape.kv_width, setup.half, setup.positions
+    weights = _block_weights(setup)
     flops = 3 * 2 * N * weights
     in_fp8 = 2 * N * (11 + 8) * C * C if setup.fp8 else 0
-    traffic = 3 * BLOCK_TRAFFIC * h * N * C + weights * (2 * h + weight_gradient_bytes)
+    in_and_out = C + (C + 2 * W) + 2 * C + 5 * C + 5 * C
+    traffic = 3 * in_and_out * h * N + weights * (2 * h + weight_gradient_bytes)
     return Work(product_flops=flops - in_fp8, fp8_flops=in_fp8, product_bytes=traffic, kernels=12)
 
 
 def _attention(setup: Setup) -> Work:
     shape = setup.shape
-    return Work(attention_flops=6 * setup.positions * shape.n_embd * (shape.block_size + TILE), kernels=4)
+    seen = positions_seen(shape) / shape.n_layer / shape.block_size
+    return Work(attention_flops=6 * setup.positions * shape.n_embd * (2 * seen - 1 + TILE), kernels=4)
+
+
+def _of_modern_parts(setup: Setup) -> Work:
+    """Turning and norming q and k, and mixing values, each forward and backward; not measured on a card."""
+    shape, h, N = setup.shape, setup.half, setup.positions
+    turned = 4 * (shape.n_embd + shape.kv_width) if shape.positions == "rope" or shape.qk_norm else 0
+    mixed = 6 * shape.kv_width * 2 * shape.value_embeddings / shape.n_layer
+    tables = shape.value_embeddings / shape.n_layer * 4 * FLOAT * shape.vocab_size * shape.kv_width
+    return Work(moved_bytes=N * h * (turned + mixed) + tables)
 
 
 def _fused_block(setup: Setup) -> Work:
@@ -142,10 +173,10 @@ def _fused_ends(setup: Setup) -> Work:
 def _autograd_block(setup: Setup) -> Work:
     cast = _cast(setup)
     # Weights and their gradients are cast, and added to what is there.
-    gradients = BLOCK_WEIGHTS * setup.shape.n_embd**2 * (cast + cast + 3 * FLOAT)
+    gradients = _block_weights(setup) * (cast + cast + 3 * FLOAT)
     between, kernels = _compiled_between(setup) if setup.compiled else _eager_between(setup)
     own = _moved(setup, setup.positions * setup.shape.n_embd * between + gradients, kernels)
-    return own + _block_products(setup, setup.half) + _attention(setup)
+    return own + _block_products(setup, setup.half) + _attention(setup) + _of_modern_parts(setup)
 
 
 def _moved(setup: Setup, count: float, kernels: int) -> Work:

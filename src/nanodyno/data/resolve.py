@@ -28,8 +28,9 @@ def resolve_dataset(
     there = sorted({EMBEDDED, *datasets_in(data_dir)}, key=lambda other: _distance(name, other))
     raise NanodynoError(
         f"no dataset {name!r} in {data_dir}, nor a folder of that path",
-        hint=f"there is: {', '.join(there)} (python is the embedded corpus, always there). A folder with "
-        "nanoGPT's train.bin and val.bin will do: give its path and vocab_size",
+        hint=f"there is: {', '.join(there)} (python is the embedded corpus, always there); `nanodyno prepare "
+        "fineweb-edu/10BT --out data/edu` makes edu. A folder with nanoGPT's train.bin and val.bin will do: "
+        "give its path and vocab_size",
     )
 
 

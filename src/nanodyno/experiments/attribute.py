@@ -244,7 +244,7 @@ class _Course:
         visit = min(LONGEST_VISIT, max(SHORTEST_VISIT, self.inquiry.seconds / VISITS))
         began = self.bench.clock()
         try:
-            ask = Ask("screening", number, tuple(names), visit, self.inquiry.seconds)
+            ask = Ask("screening", number, tuple(names), visit, self.inquiry.seconds, breakdown=True)
             self.stopwatch.measure(ask, names, left)
         except KeyboardInterrupt:
             self.interrupted = True

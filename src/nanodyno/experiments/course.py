@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from nanodyno.analysis.asking import Answer, Ask, Loss, Rules
@@ -47,12 +48,14 @@ class Course:
     reused: int = 0
     under_way: list[str] = field(default_factory=list[str])
     """Measured now, and not kept yet."""
+    heard: dict[str, ProbeResult] = field(default_factory=dict[str, ProbeResult])
+    """Of the ask that is being answered."""
     results: dict[str, ProbeResult] = field(default_factory=dict[str, ProbeResult])
     final: dict[str, Measured] = field(default_factory=dict[str, Measured])
 
     def run(self, notes: tuple[str, ...]) -> Tuning:
         verified = calibration_for(self.place.ground.card).verified and self.place.ground.card is not None
-        entrants = entrants_of(self.candidates)
+        entrants = entrants_of(self.candidates, self.wish.config.batch_size)
         search = Search(
             entrants,
             Rules(
@@ -91,6 +94,7 @@ class Course:
         try:
             ask = next(asks)
             while True:
+                self.heard = {}
                 self.watch(Asked(ask, self.spent, entrants))
                 ask = asks.send(self._answer(ask))
         except StopIteration:
@@ -100,6 +104,8 @@ class Course:
                 for name, result in self.stopwatch.measured().items():
                     if name in self.under_way:
                         self._keep(ask, name, result, 0.0)
+                with suppress(StopIteration):  # also what was just heard, and not yet told to the search
+                    asks.send(answer_of(self.spent, self.heard, self.place, self.candidates))
             return True
 
     def _answer(self, ask: Ask) -> Answer:
@@ -156,6 +162,7 @@ class Course:
                 self.results[name] = joined
         elif ask.stage != "final" and not isinstance(self.results.get(name), Measured):
             self.results[name] = result
+        self.heard[name] = result
         self.watch(Heard(self._candidate(name), ask.stage, result, reused))
 
     def _candidate(self, name: str) -> Candidate:

@@ -73,7 +73,7 @@ class BenchStopwatch:
         bench = self._bench_for(ask)
         self._latest = _Latest(bench, ask.round, names)
         try:
-            bench.round(ask.round, names)
+            bench.round(ask.round, names, ask.breakdown)
         except TimeUp:
             self._close()
         return self.measured()
@@ -94,7 +94,6 @@ class BenchStopwatch:
                 visit_seconds=ask.visit_seconds,
                 redo=self._redo,
                 most_processes=self._processes,
-                breakdown=ask.stage == "screening",
             )
             self._bench, self._stage = Bench(self._jobs, plan, self._tell), ask.stage
         return self._bench

@@ -31,8 +31,17 @@ def _efficient(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
     return attend(q_BHTK, k_BHTK, v_BHTK, None, True, 0.0, True)[0]
 
 
+def _flash_window(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor, window: int) -> Tensor:
+    q, k, v = (part.transpose(1, 2) for part in (q_BHTK, k_BHTK, v_BHTK))
+    T = q.shape[1]
+    attend = torch.ops.aten._flash_attention_forward
+    sides = {"window_size_left": window - 1, "window_size_right": 0}
+    return attend(q, k, v, None, None, T, T, 0.0, True, False, **sides)[0].transpose(1, 2)
+
+
 def _torch(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
-    return F.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, is_causal=True)
+    shared = q_BHTK.shape[1] != k_BHTK.shape[1]
+    return F.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, is_causal=True, enable_gqa=shared)
 
 
 def _math(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
@@ -40,9 +49,36 @@ def _math(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
         return _torch(q_BHTK, k_BHTK, v_BHTK)
 
 
+def _math_window(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor, window: int) -> Tensor:
+    mask = band_TT(q_BHTK.shape[2], window, q_BHTK.device)
+    shared = q_BHTK.shape[1] != k_BHTK.shape[1]
+    with sdpa_kernel(SDPBackend.MATH):
+        return F.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, attn_mask=mask, enable_gqa=shared)
+
+
 def _flex(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
     attend, mask = _flex_parts(q_BHTK.shape[2], q_BHTK.device)
-    return attend(q_BHTK, k_BHTK, v_BHTK, block_mask=mask)
+    return attend(q_BHTK, k_BHTK, v_BHTK, block_mask=mask, enable_gqa=q_BHTK.shape[1] != k_BHTK.shape[1])
+
+
+def _flex_window(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor, mask: Any) -> Tensor:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    # Inside a compiled model it is compiled with the rest; alone it would compute all scores at once.
+    attend = flex_attention if torch.compiler.is_compiling() else torch.compile(flex_attention, dynamic=False)
+    out = attend(q_BHTK, k_BHTK, v_BHTK, block_mask=mask, enable_gqa=q_BHTK.shape[1] != k_BHTK.shape[1])
+    assert isinstance(out, Tensor)
+    return out
+
+
+@cache
+def _window_mask(positions: int, window: int, device: torch.device) -> Any:
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    def seen(_b: Tensor, _h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return (q >= k) & (q - k < window)
+
+    return create_block_mask(seen, None, None, positions, positions, device=device.type)
 
 
 @cache
@@ -56,11 +92,11 @@ def _flex_parts(positions: int, device: torch.device) -> tuple[Any, Any]:
     return torch.compile(flex_attention, dynamic=False), mask
 
 
-def _fa3(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
+def _fa3(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor, window: int = 0) -> Tensor:
     from flash_attn_interface import flash_attn_func  # pyright: ignore[reportMissingImports]
 
     parts = (part.transpose(1, 2) for part in (q_BHTK, k_BHTK, v_BHTK))
-    out = flash_attn_func(*parts, causal=True)
+    out = flash_attn_func(*parts, causal=True, window_size=(window - 1, 0 if window else -1))
     return (out[0] if isinstance(out, tuple) else out).transpose(1, 2)
 
 
@@ -76,6 +112,26 @@ BACKENDS: dict[str, Attend] = {
 """By the names of the config; `torch` is torch's own choice."""
 PACKED = "cudnn-packed"
 """cuDNN without torch between, see cudnn_attention.py."""
+
+
+def bind(name: str, positions: int, window: int | None, device: torch.device) -> Attend:
+    """A backend for one block of a model whose sequences are of so many positions.
+
+    flex, flash and fa3 leave out what lies before a window; math computes and masks it.
+    """
+    if name == "flex":  # with its mask made before anything is compiled
+        return partial(_flex_window, mask=_window_mask(positions, window or positions, device))
+    if window is None or window >= positions:
+        return BACKENDS[name]
+    windowed: dict[str, Callable[..., Tensor]] = {"flash": _flash_window, "fa3": _fa3, "math": _math_window}
+    return partial(windowed[name], window=window)
+
+
+def band_TT(positions: int, window: int, device: torch.device) -> Tensor:  # noqa: N802
+    """Which positions a position looks at: itself, and the `window` - 1 before it."""
+    at = torch.arange(positions, device=device)
+    behind = at[:, None] - at
+    return (behind >= 0) & (behind < window)
 
 
 class Attended(Protocol):

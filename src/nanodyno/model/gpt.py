@@ -93,19 +93,23 @@ class GPT(nn.Module):
     def __init__(self, shape: ModelShape) -> None:
         super().__init__()
         self.shape = shape
+        self.loss_rows: int | None = None
+        """Positions whose logits training has in memory at once; None is all of them."""
+        self._build(shape)
+        self._initialise()
+
+    def _build(self, shape: ModelShape) -> None:
         self.tokens = nn.Embedding(shape.vocab_size, shape.n_embd)
         self.positions = nn.Embedding(shape.block_size, shape.n_embd)
         self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.n_layer))
         self.norm = Norm(shape.n_embd, shape.bias)
-        self.loss_rows: int | None = None
-        """Positions whose logits training has in memory at once; None is all of them."""
-        self._initialise()
 
     def forward(self, inputs_BT: Tensor, targets_BT: Tensor, rows: int | None = None) -> Tensor:
         """Mean cross-entropy in nats; with `rows`, its sum, the head on that many positions at a time."""
         hidden = self.hidden(inputs_BT)
         if rows is None and self.loss_rows is not None:
-            return head_loss(hidden.flatten(0, 1), self.tokens.weight, targets_BT.flatten(), self.loss_rows)
+            cap = self.shape.logit_softcap
+            return head_loss(hidden.flatten(0, 1), self.head_VC, targets_BT.flatten(), self.loss_rows, cap)
         if rows is None:
             return F.cross_entropy(self.logits(hidden).flatten(0, 1), targets_BT.flatten())
         losses = [
@@ -116,11 +120,15 @@ class GPT(nn.Module):
         ]
         return torch.stack(losses).to(_widest(hidden.device)).sum()
 
+    @property
+    def head_VC(self) -> Tensor:  # noqa: N802 - a shape by its suffix
+        return self.tokens.weight
+
     def use_attention(self, name: str) -> None:
         """A backend of attention.py for training."""
         for block in self.blocks:
             assert isinstance(block, Block)
-            block.attention.attend = BACKENDS[name]
+            block.attention.attend = None if name == "torch" else BACKENDS[name]
 
     def hidden(self, inputs_BT: Tensor) -> Tensor:
         """The residual stream after the last norm."""
@@ -132,14 +140,19 @@ class GPT(nn.Module):
         return self.norm(x_BTC)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return F.linear(hidden, self.tokens.weight)
+        return F.linear(hidden, self.head_VC)
 
     def _initialise(self) -> None:
-        """Normal(0, 0.02); what writes into the residual stream is scaled by its depth, 1/sqrt(2 L)."""
         for name, parameter in self.named_parameters():
             if parameter.ndim >= 2:
-                into_residual = name.endswith(("attention.out.weight", "mlp.down.weight"))
-                scale = 1 / math.sqrt(2 * self.shape.n_layer) if into_residual else 1.0
-                nn.init.normal_(parameter, std=INIT_STD * scale)
+                nn.init.normal_(parameter, std=self._start(name))
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
+
+    def _start(self, name: str) -> float:
+        """Normal(0, 0.02); what writes into the residual stream is scaled by its depth, 1/sqrt(2 L)."""
+        if name == "tokens.weight":
+            return self.shape.embedding_init
+        if name.endswith(("attention.out.weight", "mlp.down.weight")):
+            return 0.0 if self.shape.zero_init else INIT_STD / math.sqrt(2 * self.shape.n_layer)
+        return INIT_STD

@@ -1,17 +1,35 @@
 """The output head and its loss in one, some rows of logits at a time: they are never whole in memory."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.profiler import record_function
 
 from nanodyno.model.kernels import plain
 
+CrossEntropy = Callable[[Tensor, Tensor, Tensor, Tensor], None]
+
+
+def softcapped_cross_entropy_(
+    logits_NV: Tensor, targets_N: Tensor, scale: Tensor, losses_N: Tensor, cap: float
+) -> None:
+    """As plain.cross_entropy_, of cap * tanh(logits / cap), whose slope is 1 - tanh^2."""
+    with record_function("cross_entropy"):
+        counts = targets_N != plain.IGNORED
+        goals = targets_N.where(counts, 0)[:, None]
+        bent = torch.tanh(logits_NV.to(losses_N.dtype) / cap)
+        log_sum = (bent * cap).logsumexp(-1, keepdim=True)
+        losses_N.copy_((log_sum - cap * bent.gather(1, goals))[:, 0].where(counts, 0))
+        is_goal = torch.arange(logits_NV.shape[1], device=goals.device) == goals
+        gradient = ((bent * cap - log_sum).exp() - is_goal.to(bent.dtype)) * (1 - bent * bent)
+        logits_NV.copy_(gradient * (scale * counts[:, None]))
+
 
 def _by_rows(
-    hidden_NC: Tensor, head_VC: Tensor, targets_N: Tensor, rows: int, cross_entropy_: Callable[..., None]
+    hidden_NC: Tensor, head_VC: Tensor, targets_N: Tensor, rows: int, cross_entropy_: CrossEntropy
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The sum of the losses, and its gradients by hidden and by head."""
     wide = torch.promote_types(hidden_NC.dtype, torch.float32)
@@ -31,27 +49,33 @@ def _by_rows(
 
 @torch.library.custom_op("nanodyno::loss_by_rows", mutates_args=())
 def _closed(
-    hidden_NC: Tensor, head_VC: Tensor, targets_N: Tensor, rows: int
+    hidden_NC: Tensor, head_VC: Tensor, targets_N: Tensor, rows: int, cap: float | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """For a compiled program, whose compiler does not look into it.
 
     It would put off to the end what it can do there for all rows at once, and keep all their logits for it.
     So it compiles what is done with some rows, and no more.
     """
-    return _by_rows(hidden_NC, head_VC, targets_N, rows, _compiled_cross_entropy())
+    return _by_rows(hidden_NC, head_VC, targets_N, rows, _compiled_cross_entropy(cap))
 
 
 @_closed.register_fake
-def _(hidden_NC: Tensor, head_VC: Tensor, targets_N: Tensor, rows: int) -> tuple[Tensor, Tensor, Tensor]:
-    del targets_N, rows
+def _(
+    hidden_NC: Tensor, head_VC: Tensor, targets_N: Tensor, rows: int, cap: float | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    del targets_N, rows, cap
     wide = torch.promote_types(hidden_NC.dtype, torch.float32)
     dhead = torch.empty_like(head_VC, dtype=wide)
     return hidden_NC.new_empty((), dtype=wide), torch.empty_like(hidden_NC), dhead
 
 
+def _cross_entropy(cap: float | None) -> CrossEntropy:
+    return plain.cross_entropy_ if cap is None else partial(softcapped_cross_entropy_, cap=cap)
+
+
 @cache
-def _compiled_cross_entropy() -> Callable[..., None]:
-    return torch.compile(plain.cross_entropy_, dynamic=False)
+def _compiled_cross_entropy(cap: float | None) -> CrossEntropy:
+    return torch.compile(_cross_entropy(cap), dynamic=False)
 
 
 class _HeadLoss(torch.autograd.Function):
@@ -62,13 +86,15 @@ class _HeadLoss(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, hidden_NC: Tensor, head_VC: Tensor, targets_N: Tensor, rows: int) -> Tensor:
+    def forward(
+        ctx: Any, hidden_NC: Tensor, head_VC: Tensor, targets_N: Tensor, rows: int, cap: float | None
+    ) -> Tensor:
         half = torch.get_autocast_dtype(hidden_NC.device.type) if _autocasts(hidden_NC) else hidden_NC.dtype
         hidden, head = hidden_NC.to(half), head_VC.to(half)
         if torch.compiler.is_compiling():
-            total, dhidden, dhead = _closed(hidden, head, targets_N, rows)
+            total, dhidden, dhead = _closed(hidden, head, targets_N, rows, cap)
         else:
-            total, dhidden, dhead = _by_rows(hidden, head, targets_N, rows, plain.cross_entropy_)
+            total, dhidden, dhead = _by_rows(hidden, head, targets_N, rows, _cross_entropy(cap))
         scale = 1 / (targets_N != plain.IGNORED).sum().clamp(min=1).to(total.dtype)
         ctx.save_for_backward(dhidden.to(hidden_NC.dtype), dhead.to(head_VC.dtype), scale)
         return total * scale
@@ -77,12 +103,14 @@ class _HeadLoss(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         dhidden, dhead, scale = ctx.saved_tensors
         weight = gradients[0] * scale
-        return dhidden * weight, dhead * weight, None, None
+        return dhidden * weight, dhead * weight, None, None, None
 
 
-def head_loss(hidden_NC: Tensor, head_VC: Tensor, targets_N: Tensor, rows: int) -> Tensor:
-    """Mean cross-entropy in nats over the targets that count; 0 where none does."""
-    loss = _HeadLoss.apply(hidden_NC, head_VC, targets_N, rows)
+def head_loss(
+    hidden_NC: Tensor, head_VC: Tensor, targets_N: Tensor, rows: int, cap: float | None = None
+) -> Tensor:
+    """Mean cross-entropy in nats over the targets that count; 0 where none does. `cap` bends the logits."""
+    loss = _HeadLoss.apply(hidden_NC, head_VC, targets_N, rows, cap)
     assert isinstance(loss, Tensor)
     return loss
 

@@ -133,6 +133,7 @@ class Bench:
         self._watch_card = watch_card
         self._entries = {name: _Entry(name, job) for name, job in jobs.items()}
         self._spare: Worker | None = None
+        self._breaks_down = plan.breakdown
 
     def __enter__(self) -> Self:
         return self
@@ -144,12 +145,14 @@ class Bench:
             entry.end_process()
         self._end_spare()
 
-    def round(self, number: int, names: Sequence[str]) -> None:
+    def round(self, number: int, names: Sequence[str], breakdown: bool = True) -> None:
         """Visits these configs once in this order; disturbed, all again, so that pairs stay neighbours.
 
-        A config that has ended (out of memory, failed) is passed over.
+        A config that has ended (out of memory, failed) is passed over. breakdown: also where its time goes,
+        once per config, if the plan has it.
         """
         entries = [self._entries[name] for name in names]
+        self._breaks_down = self._plan.breakdown and breakdown
         try:
             self._visit_all(entries, number)
             for _ in range(self._plan.redo):
@@ -255,7 +258,7 @@ class Bench:
     def _break_down(self, entry: _Entry, tell: Tell) -> None:
         """Once per config. A child that dies of it takes nothing of what was measured along."""
         known = entry.breakdown is not None or entry.breakdown_fault is not None
-        if known or not self._plan.breakdown or entry.worker is None:
+        if known or not self._breaks_down or entry.worker is None:
             return
         answer = entry.worker.break_down(tell)
         if isinstance(answer, OutOfMemory | Failed):

@@ -8,7 +8,10 @@ from pathlib import Path
 from nanodyno.config import ConfigError, is_ignored
 from nanodyno.errors import NanodynoError
 from nanodyno.recipes.nanogpt import read_nanogpt
-from nanodyno.recipes.settings import Settings
+from nanodyno.recipes.settings import HOURS, Settings, hours_of
+
+FITTED = "fitted"
+"""With `hours`, what a TOML file may have besides settings."""
 
 
 def recipe_names() -> tuple[str, ...]:
@@ -63,8 +66,12 @@ def _read_toml(name: str, text: str, where: str) -> Settings:
             (f"{key}: is a table in {where}, and settings are flat" for key in tables),
             "put every setting at the top, with no [table] line and no dot in its name",
         )
-    kept = {key: value for key, value in values.items() if not is_ignored(key)}
-    return Settings(name, kept, tuple(filter(is_ignored, values)))
+    hours, fitted = values.get(HOURS), values.get(FITTED, False)
+    if not isinstance(fitted, bool):
+        raise ConfigError([f"{FITTED}: must be true or false, not {fitted!r}"])
+    kept = {key: value for key, value in values.items() if not is_ignored(key) and key not in (HOURS, FITTED)}
+    ignored = tuple(filter(is_ignored, values))
+    return Settings(name, kept, ignored, hours=None if hours is None else hours_of(hours), fitted=fitted)
 
 
 def _is_table(value: object) -> bool:

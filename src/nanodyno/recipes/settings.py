@@ -3,7 +3,10 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from nanodyno.config import RunConfig, is_ignored
+from nanodyno.config import ConfigError, RunConfig, is_ignored
+
+HOURS = "hours"
+MOST_HOURS = 10_000
 
 FOUND = "auto"
 """A learning rate that `nanodyno train` finds before it trains."""
@@ -22,6 +25,12 @@ class Settings:
     values: dict[str, object]
     ignored: tuple[str, ...] = ()
     assumed: frozenset[str] = frozenset()
+    hours: float | None = None
+    """To train in: the model and its batch, as far as the values leave them out, are chosen for a card."""
+    fitted: bool = False
+    """Whether the micro-batch is a card's: the fastest that fits, where the card is known."""
+    chosen: tuple[str, ...] = ()
+    """Keys that have been made for a card: on another one they would be others."""
 
 
 def override(settings: Settings, overrides: Mapping[str, object]) -> Settings:
@@ -30,6 +39,9 @@ def override(settings: Settings, overrides: Mapping[str, object]) -> Settings:
     What a source wrote out stays, as in nanoGPT: a shorter --max_iters leaves its lr_decay_iters alone.
     """
     taken = {key: value for key, value in overrides.items() if not is_ignored(key)}
+    hours = settings.hours
+    if hours is not None and HOURS in taken:
+        hours = hours_of(taken.pop(HOURS))
     stale = set(_stale_partners(taken))
     if "n_embd" in taken and "n_head" in settings.assumed:
         stale.add("n_head")  # nobody chose it, so it follows the width
@@ -39,6 +51,8 @@ def override(settings: Settings, overrides: Mapping[str, object]) -> Settings:
         values=values,
         ignored=tuple(dict.fromkeys((*settings.ignored, *filter(is_ignored, overrides)))),
         assumed=(settings.assumed & values.keys()) - taken.keys(),
+        hours=hours,
+        fitted=settings.fitted and "batch_size" not in taken,
     )
 
 
@@ -62,7 +76,14 @@ def changed(before: Settings, after: Settings) -> dict[str, object]:
     def was(key: str) -> object:
         return before.values.get(key, fields[key].default if key in fields else None)
 
-    return {key: value for key, value in after.values.items() if value != was(key)}
+    other = {key: value for key, value in after.values.items() if value != was(key)}
+    return other if after.hours == before.hours else {HOURS: after.hours, **other}
+
+
+def hours_of(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MOST_HOURS:
+        raise ConfigError([f"{HOURS}: must be a number above 0 and at most {MOST_HOURS:,}, not {value!r}"])
+    return int(value) if value == int(value) else value
 
 
 def _stale_partners(taken: Mapping[str, object]) -> Iterator[str]:

@@ -35,6 +35,7 @@ MOVES: dict[Kind, tuple[str, str]] = {
         message("tokens per update, loss (but for rounding)"),
     ),
     "batch": (message("updates per token, loss"), message("work per token")),
+    "optimiser": (message("loss, memory, the time of an update"), message("work per token")),
     "learning": (message("loss"), message("speed, memory")),
     "speed": (message("speed, memory"), message("loss (but for rounding)")),
     "precision": (message("speed, memory, loss a little"), message("work per token")),

@@ -7,6 +7,7 @@ from nanodyno.records.imported import ImportedRecord
 from nanodyno.records.store import Run
 from nanodyno.records.types import RunRecord, SplitRecord
 from nanodyno.report import quantities
+from nanodyno.report.beyond import beyond_words
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.noise import noise_scale_words, serving_words
 from nanodyno.report.prose import Prose
@@ -46,6 +47,7 @@ def fact_rows(run: Run, summary: Summary, language: Language = ENGLISH) -> Rows:
         (message("run"), language.joined([run.name, str(run.folder)])),
         (message("state"), state_words(run, summary, language)),
         (message("model"), _model(run.record, summary, language)),
+        *((message("beyond GPT-2"), words) for words in [beyond_words(record.config, language)] if words),
         (message("batch"), batch_words(record, language)),
         (message("data"), _data(record, summary.tokens_seen, language)),
         (

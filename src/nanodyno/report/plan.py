@@ -13,6 +13,7 @@ from nanodyno.report.advice import advice_table
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.plan_facts import Source, fact_rows
 from nanodyno.report.prose import Prose
+from nanodyno.report.sizing import choice_document, sizes_table
 from nanodyno.report.stacked import memory_bars
 
 UNKNOWN = "-"
@@ -20,7 +21,10 @@ UNKNOWN = "-"
 
 def plan_page(plan: Plan, source: Source, width: int, language: Language = ENGLISH) -> RenderableType:
     pieces: list[RenderableType] = [Prose(title(plan, source, language), style="bold"), Text()]
-    pieces += [_facts(plan, source, language), Text(), candidates_table(plan, language), Text()]
+    pieces += [_facts(plan, source, language), Text()]
+    if source.choice is not None:
+        pieces += [sizes_table(source.choice, language), Text()]
+    pieces += [candidates_table(plan, language), Text()]
     asked, limit = plan.asked.setup.batch_size, plan.target.memory_bytes
     pieces.append(memory_bars(plan.candidates, asked, limit, width, language))
     if plan.asked.fits is False:
@@ -79,50 +83,54 @@ def candidates_table(plan: Plan, language: Language = ENGLISH) -> Table:
 
 
 def remarks(plan: Plan, language: Language) -> list[str]:
-    remarks: list[str] = []
-    name, card = plan.target.name, plan.target.card
-    if name is None:
-        remarks.append(
-            language.say("no card is meant: a recent one is assumed; --gpu NAME predicts the speed too")
-        )
-    elif plan.basis == "ceilings":
-        remarks.append(
-            language.say(
-                "rates of an {reference} as it trains, scaled by what `nanodyno doctor` measured on this "
-                "card; `nanodyno probe` measures a config itself",
-                reference=REFERENCE,
-            )
-        )
-    elif card is None:
-        remarks.append(
-            language.say("{card} is not in the table of cards: `nanodyno doctor` measures it", card=name)
-        )
-    elif not plan.verified and card.name == REFERENCE:
-        remarks.append(
-            language.say(
-                "unverified: {card} was measured in bfloat16, and this is {dtype}",
-                card=name,
-                dtype=plan.asked.setup.dtype,
-            )
-        )
-    elif not plan.verified:
-        remarks.append(
-            language.say(
-                "unverified: rates of an {reference}, scaled by {card}'s datasheet peak and bandwidth; where "
-                "such a card is, `nanodyno doctor` measures it",
-                reference=REFERENCE,
-                card=name,
-            )
-        )
-    if card is None and plan.advice:
+    remarks = _remarks_on_rates(plan, language)
+    if plan.target.card is None and plan.advice:
         remarks.append(
             language.say("what a switch costs in time is predicted for an {reference}", reference=REFERENCE)
+        )
+    if not plan.asked.setup.known_by_hand:
+        remarks.append(
+            language.say(
+                "unverified: what is not plain GPT-2 with AdamW is counted, and was measured on no card"
+            )
         )
     if plan.asked.setup.fp8:
         remarks.append(
             language.say("fp8 is there from Ada and Hopper on; training refuses it on an older card")
         )
     return remarks
+
+
+def _remarks_on_rates(plan: Plan, language: Language) -> list[str]:
+    name, card, dtype = plan.target.name, plan.target.card, plan.asked.setup.dtype
+    if name is None:
+        return [language.say("no card is meant: a recent one is assumed; --gpu NAME predicts the speed too")]
+    if plan.basis == "ceilings":
+        return [
+            language.say(
+                "rates of an {reference} as it trains, scaled by what `nanodyno doctor` measured on this "
+                "card; `nanodyno probe` measures a config itself",
+                reference=REFERENCE,
+            )
+        ]
+    if card is None:
+        return [language.say("{card} is not in the table of cards: `nanodyno doctor` measures it", card=name)]
+    if plan.verified or (card.name == REFERENCE and dtype == "bfloat16"):
+        return []
+    if card.name == REFERENCE:
+        return [
+            language.say(
+                "unverified: {card} was measured in bfloat16, and this is {dtype}", card=name, dtype=dtype
+            )
+        ]
+    return [
+        language.say(
+            "unverified: rates of an {reference}, scaled by {card}'s datasheet peak and bandwidth; where "
+            "such a card is, `nanodyno doctor` measures it",
+            reference=REFERENCE,
+            card=name,
+        )
+    ]
 
 
 def plan_document(plan: Plan, source: Source) -> dict[str, object]:
@@ -148,6 +156,7 @@ def plan_document(plan: Plan, source: Source) -> dict[str, object]:
         "rent": plan.bill.rent,
         "tokens_per_parameter": plan.tokens_per_parameter,
         "chinchilla_tokens_per_parameter": CHINCHILLA_TOKENS_PER_PARAMETER,
+        "chosen": None if source.choice is None else choice_document(source.choice),
         "candidates": [_candidate(each) for each in plan.candidates],
         "what_would_fit": [
             {**dataclasses.asdict(each), "settings": dict(each.settings)} for each in plan.advice

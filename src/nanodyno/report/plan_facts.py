@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from nanodyno.analysis.sizing import Choice
 from nanodyno.config.ramp import Ramp
 from nanodyno.costs.plan import CHINCHILLA_TOKENS_PER_PARAMETER, Candidate, Plan
 from nanodyno.costs.setup import Setup
@@ -10,6 +11,7 @@ from nanodyno.costs.target import SHOWN_SHARE
 from nanodyno.report import quantities
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.plan_bill import bill_words, iterations_words
+from nanodyno.report.sizing import chosen_words, expected_words
 from nanodyno.report.words import with_ramp
 
 TIGHT_SHARE = 0.1
@@ -28,6 +30,8 @@ class Source:
     changed: Mapping[str, object] = field(default_factory=dict[str, object])
     warmup_iters: int = 0
     notes: tuple[str, ...] = ()
+    choice: Choice | None = None
+    """Where it was made for so many hours."""
     ramp: Ramp | None = None
     """How its batch grows."""
 
@@ -41,6 +45,8 @@ class Source:
 
 def fact_rows(plan: Plan, source: Source, language: Language = ENGLISH) -> Rows:
     setup = plan.asked.setup
+    if source.choice is not None:
+        yield language.say("chosen"), chosen_words(source.choice, language)
     yield language.say("model"), _model_words(plan, language)
     batch = _batch_words(setup, language)
     yield language.say("batch"), batch if source.ramp is None else with_ramp(batch, source.ramp, language)
@@ -50,7 +56,7 @@ def fact_rows(plan: Plan, source: Source, language: Language = ENGLISH) -> Rows:
         yield language.say("limit"), _limit_words(plan, language)
     if plan.asked.time is not None:
         yield language.say("speed"), _speed_words(plan.asked, plan, language)
-    if best := _better(plan, language):
+    if source.choice is None and (best := _better(plan, language)):
         yield language.say("fastest"), best
     tokens = quantities.count(plan.bill.tokens, language)
     yield language.say("{number} tokens", number=tokens), bill_words(plan.bill, plan, language)
@@ -63,6 +69,8 @@ def fact_rows(plan: Plan, source: Source, language: Language = ENGLISH) -> Rows:
         ),
     )
     yield language.say("iterations"), iterations_words(plan, source.warmup_iters, language)
+    if source.choice is not None:
+        yield language.say("expected loss"), expected_words(source.choice, language)
 
 
 def _model_words(plan: Plan, language: Language) -> str:

@@ -28,6 +28,7 @@ REASONS: dict[Reason, str] = {
     "disturbed": message("disturbed at every attempt, so no rate is claimed"),
     "no-time": message("not measured: no time was left"),
     "beyond": message("not tried: a micro-batch nearer to the best is far slower already"),
+    "flat": message("not tried: smaller micro-batches are as fast already"),
     "predicted-slow": message("not tried: predicted to be slower by far"),
     "not-needed": message("not tried: its micro-batch is not among the good ones"),
 }

@@ -22,6 +22,7 @@ from nanodyno.records.types import (
     StopRecord,
 )
 from nanodyno.report import quantities
+from nanodyno.report.beyond import beyond_words
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.meter import Meter, Speed
 
@@ -48,6 +49,7 @@ def header(started: Started, ceilings: Ceilings | None = None) -> list[str]:
     return [
         f"run {started.folder}: {size} parameters, {shape.n_layer} layers of {shape.n_embd}, "
         f"{shape.n_head} heads, context {shape.block_size}{resumed}",
+        *(f"beyond GPT-2: {words}" for words in [beyond_words(config)] if words),
         f"on {device_words(record)}: {arithmetic_words(record.arithmetic, config)}; "
         f"{known_words(record, ceilings)}",
         f"data {record.data.dataset}: {quantities.count(record.data.train_tokens)} train tokens; "
@@ -71,11 +73,13 @@ def arithmetic_words(arithmetic: ArithmeticRecord, config: RunConfig, language: 
     attention = []
     if arithmetic.attention:
         attention = [language.say("{kind} attention", kind=arithmetic.attention)]
+    other = _other_arithmetic(config, language)
     if arithmetic.kernels == "autograd":
-        return language.joined([arithmetic.dtype, *attention, _compiled(arithmetic.compiled, took, language)])
+        compiled = _compiled(arithmetic.compiled, took, language)
+        return language.joined([arithmetic.dtype, *other, *attention, compiled])
     plain = not arithmetic.triton and took is not None
     kernels = language.say("fused kernels in plain torch") if plain else language.say("fused kernels")
-    parts = [arithmetic.dtype, *_other_arithmetic(config, language), kernels, *attention]
+    parts = [arithmetic.dtype, *other, kernels, *attention]
     parts += [language.say("measured products")] if arithmetic.products == "measured" else []
     if arithmetic.recompute != "none":
         parts.append(language.say("recompute {level}", level=arithmetic.recompute))

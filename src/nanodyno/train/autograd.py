@@ -6,11 +6,17 @@ import torch
 from torch import Tensor, nn
 
 from nanodyno.config import ModelShape, RunConfig
+from nanodyno.model.modern import ModernGPT
+from nanodyno.model.muon import Muon, MuonAndAdamW
 from nanodyno.model.optimizer import make_optimizer, set_learning_rate
-from nanodyno.train.device import Choice, Clock, is_out_of_memory
+from nanodyno.train.attention import fastest_attention
+from nanodyno.train.device import DTYPES, Choice, Clock, is_out_of_memory
 from nanodyno.train.engine import DeviceBatch, Engine, Gradients, Prepared, last_words
 from nanodyno.train.parallel import exchange_gradients, replicate, whole
 from nanodyno.train.processes import Processes
+
+COMPILED_WELL = ("cudnn", "flash")
+"""Backends that a compiled model calls as they are, and that share heads of keys and values."""
 
 
 class AutogradEngine(Engine):
@@ -20,11 +26,13 @@ class AutogradEngine(Engine):
         super().__init__(config, shape, choice, processes)
         self.needs_preparation = config.compile
         self.model.loss_rows = config.loss_rows
-        if config.attention != "auto":
-            self.model.use_attention(config.attention)
+        self._attention_seconds: tuple[tuple[str, float], ...] = ()
+        self._use_attention(None if config.attention == "auto" else config.attention)
+        if isinstance(self.model, ModernGPT) and config.residual_dtype != "float32":
+            self.model.residual = DTYPES[config.residual_dtype]
         self.loss: Callable[[Tensor, Tensor], Tensor] = self.model
         self._wrapped = False
-        self.optimizer = self._adamw = make_optimizer(self.model, config)
+        self.optimizer = self._torch_optimizer = make_optimizer(self.model, config)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=choice.dtype == "float16")
 
     def prepare(self, batch: DeviceBatch, clock: Clock) -> Prepared:
@@ -33,6 +41,7 @@ class AutogradEngine(Engine):
         Where compilation fails and the same micro-step works without, the run goes on without.
         """
         began = clock.seconds()
+        self._choose_attention(batch[0].shape[0])
         reason = None
         module = self.loss
         try:
@@ -42,13 +51,18 @@ class AutogradEngine(Engine):
         reason = reason or self._fault(module, batch)
         if self.processes.largest(int(reason is not None), self.device):  # all of them, or none
             reason, module = reason or "it failed in another process", self.model
+            if self.config.attention == "auto":  # which may have been one that is compiled
+                self._use_attention(None)
         if reason is not None or not self._wrapped:
             self._use(module)
         if reason is not None or self.processes.count > 1:
             self._trial(self.loss, batch)
+        if isinstance(self._torch_optimizer, MuonAndAdamW):
+            self._prepare_muon(self._torch_optimizer.muon, reason is None)
         notes = () if reason is None else (_told(reason),)
-        attention = None if self.config.attention == "auto" else self.config.attention
-        return Prepared(clock.seconds() - began, reason is None, attention, notes=notes)
+        return Prepared(
+            clock.seconds() - began, reason is None, self._attention, self._attention_seconds, notes=notes
+        )
 
     def get_ready(self) -> None:
         if not self._wrapped:
@@ -71,20 +85,20 @@ class AutogradEngine(Engine):
             if step == 0 and with_micro_norm:
                 squares = (self._norm() / weight).square()
         mean, square = self.processes.sum(torch.stack([total * share, squares])) / self.processes.count
-        self.scaler.unscale_(self._adamw)
+        self.scaler.unscale_(self._torch_optimizer)
         loss, norm, micro = torch.stack([mean, self._clipped_norm(), square.sqrt()]).tolist()
         return Gradients(loss, norm, micro if with_micro_norm else None)
 
     def update(self, learning_rate: float) -> bool:
         set_learning_rate(self.optimizer, learning_rate)
         scale_before = self.scaler.get_scale()
-        self.scaler.step(self._adamw)
+        self.scaler.step(self._torch_optimizer)
         self.scaler.update()
-        self._adamw.zero_grad(set_to_none=True)
+        self._torch_optimizer.zero_grad(set_to_none=True)
         return self.scaler.get_scale() >= scale_before
 
     def drop_gradients(self) -> None:
-        self._adamw.zero_grad(set_to_none=True)
+        self._torch_optimizer.zero_grad(set_to_none=True)
         if self.scaler.is_enabled():
             state = self.scaler.state_dict()
             self.scaler = torch.amp.GradScaler(self.device.type)
@@ -111,6 +125,32 @@ class AutogradEngine(Engine):
         self.loss = module
         self._wrapped = True
 
+    def _use_attention(self, name: str | None) -> None:
+        """None is torch's own choice."""
+        self._attention = name
+        self.model.use_attention(name or "torch")
+
+    def _choose_attention(self, sequences: int) -> None:
+        """For a model that the fused way does not know, and on a card: flex where there is a window, since it
+        leaves out what lies before and compiles with the rest; else the fastest, measured with as many heads
+        of keys as of queries."""
+        shape, half = self.model.shape, self.dtype != torch.float32
+        asked = self.config.attention != "auto"
+        if asked or shape.is_gpt2 or shape.dropout or self.device.type != "cuda" or not half:
+            return
+        if shape.window is not None:
+            self._use_attention("flex")
+            return
+        heads = (sequences, shape.n_head, shape.block_size, shape.head_size)
+        measured = fastest_attention(heads, self.dtype, self.device).seconds
+        self._attention_seconds = tuple(each for each in measured if each[0] in COMPILED_WELL)
+        self._use_attention(self._attention_seconds[0][0] if self._attention_seconds else None)
+
+    def _prepare_muon(self, muon: Muon, compiles: bool) -> None:
+        if not compiles:
+            muon.do_not_compile()
+        muon.warm_up()
+
     def _exchange(self, wanted: bool) -> None:
         if self.processes.count > 1:
             holder = self.model if self.sharded else self.loss
@@ -135,7 +175,7 @@ class AutogradEngine(Engine):
         self._exchange(True)
         with self.autocast():
             module(*batch).backward()
-        self._adamw.zero_grad(set_to_none=True)
+        self._torch_optimizer.zero_grad(set_to_none=True)
 
 
 def _told(reason: str) -> str:

@@ -19,7 +19,7 @@ from nanodyno.config import ModelShape
 from nanodyno.costs.parameters import parameters
 from nanodyno.errors import NanodynoError, RunFailed
 from nanodyno.model.flat_adamw import FlatAdamW
-from nanodyno.model.optimizer import Optimizer
+from nanodyno.model.optimizer import Optimizer, shapes_of_moments
 from nanodyno.records.files import ASIDE, flush_folder, write_new
 from nanodyno.train.effective import Growth
 from nanodyno.train.parallel import laid_out_like, whole
@@ -243,7 +243,7 @@ def load_optimizer(checkpoint: Checkpoint, model: nn.Module, optimizer: Optimize
     takes_over = isinstance(optimizer, FlatAdamW)
     for name, parameter in model.named_parameters():
         shapes = {part: tensor.shape for part, tensor in entries.get(name, {}).items()}
-        if shapes != {"step": torch.Size(), "exp_avg": parameter.shape, "exp_avg_sq": parameter.shape}:
+        if shapes != shapes_of_moments(optimizer, parameter):
             raise _damaged(path, f"does not hold the moments of {name}")
         optimizer.state[parameter] = {
             part: tensor if takes_over else laid_out_like(tensor.to(parameter.dtype), parameter)

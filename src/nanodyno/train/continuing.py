@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from nanodyno.config import RunConfig
+from nanodyno.config import OF_THE_BLOCK, OF_THE_START, RunConfig
 from nanodyno.data.shards import Dataset, verify
 from nanodyno.errors import NanodynoError
 from nanodyno.records.events import Message, Watch
@@ -26,8 +26,8 @@ from nanodyno.train.job import Job
 
 ABOUT_THE_COMMAND = ("init_from", "out_dir", "eval_only", "log_interval", "keep_checkpoints")
 """Settings that make no other run."""
-OF_THE_MODEL = ("n_layer", "n_head", "n_embd", "block_size", "vocab_size", "bias", "gelu")
-FIXED = (*OF_THE_MODEL, "seed", "dataset", "tokenizer")
+OF_THE_MODEL = ("n_layer", "n_head", "n_embd", "block_size", "vocab_size", "bias", "gelu", *OF_THE_BLOCK)
+FIXED = (*OF_THE_MODEL, *OF_THE_START, "optimizer", "seed", "dataset", "tokenizer")
 """The checkpoint fits no other model, and the position in the data means nothing in another order."""
 
 

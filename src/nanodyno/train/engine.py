@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nanodyno.config import ModelShape, RunConfig
 from nanodyno.data.loader import Windows
-from nanodyno.model.gpt import GPT
+from nanodyno.model.modern import make_model
 from nanodyno.model.optimizer import Optimizer
 from nanodyno.train.device import DTYPES, Choice, Clock
 from nanodyno.train.evaluate import summed_loss
@@ -64,7 +64,7 @@ class Engine(ABC):
         self.processes = processes
         self.sharded = config.parallel == "fsdp" and processes.count > 1
         torch.manual_seed(config.seed)
-        self.model = GPT(shape)
+        self.model = make_model(shape)
         if self.sharded:
             shard(self.model, self.device, processes.count)
         self.model.to(self.device)

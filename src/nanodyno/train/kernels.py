@@ -58,6 +58,8 @@ def choose_way(config: RunConfig, choice: Choice, processes: int = 1) -> Way:
     reason = obstacle or missing or (None if choice.dtype == "bfloat16" else f"dtype={choice.dtype}")
     if reason is None:
         return Way("fused", True)
+    if config.beyond_gpt2:
+        return Way("autograd", False)  # no other way was ever to be had
     return Way("autograd", False, f"{reason}: the fused kernels are left out, and this runs slower")
 
 
@@ -92,7 +94,7 @@ def _needed_by(config: RunConfig) -> str | None:
     """The first setting that only the fused way has."""
     asked = {
         f"recompute={config.recompute}": config.recompute not in ("auto", "none"),
-        f"residual_dtype={config.residual_dtype}": config.residual_dtype != "float32",
+        f"residual_dtype={config.residual_dtype}": config.halves_stream_by_hand,
         f"moments_dtype={config.moments_dtype}": config.moments_dtype != "float32",
         "fp8=True": config.fp8,
         "offload_moments=True": config.offload_moments,
@@ -103,6 +105,8 @@ def _needed_by(config: RunConfig) -> str | None:
 
 def _obstacle(config: RunConfig, choice: Choice, processes: int) -> str | None:
     """What the fused way cannot do."""
+    if config.beyond_gpt2:
+        return config.beyond_gpt2
     if config.dropout:
         return f"dropout={config.dropout}"
     if config.parallel == "fsdp" and processes > 1:

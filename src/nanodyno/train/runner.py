@@ -233,6 +233,11 @@ def refuse_together(config: RunConfig, choice: Choice, processes: int) -> None:
         )
     if config.parallel == "fsdp" and choice.dtype == "float16":
         raise NanodynoError("parallel=fsdp has no loss scaler for float16", "use --parallel=ddp")
+    if config.parallel == "fsdp" and config.optimizer == "muon":
+        raise NanodynoError(
+            "parallel=fsdp divides matrices, and optimizer=muon needs them whole",
+            "use --parallel=ddp, or --optimizer=adamw",
+        )
     if ":" in config.device:
         raise NanodynoError(
             f"--device={config.device} is one card, and there are {processes} processes",

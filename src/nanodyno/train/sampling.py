@@ -8,7 +8,7 @@ import torch
 
 from nanodyno.data.tokenizers import Tokenizer, open_tokenizer
 from nanodyno.errors import NanodynoError
-from nanodyno.model.gpt import GPT
+from nanodyno.model.modern import make_model
 from nanodyno.model.sampling import generate
 from nanodyno.train import checkpoint
 from nanodyno.train.checkpoint import Checkpoint
@@ -45,7 +45,7 @@ def sample_text(
             f"the model has {saved.shape.vocab_size} tokens and the tokenizer {name} {tokenizer.vocab_size}",
             "the run was trained on tokens of another tokenizer",
         )
-    model = GPT(saved.shape).to(choose_device(device)).eval()
+    model = make_model(saved.shape).to(choose_device(device)).eval()
     checkpoint.load_model(saved, model)
     prompt = [tokenizer.end_of_text, *tokenizer.encode(dials.prompt).tolist()]
     generator = torch.Generator().manual_seed(dials.seed)

@@ -156,6 +156,8 @@ def _refuse_existing(request: Request) -> None:
 def _config(source: str) -> Iterator[Told]:
     """What it sets itself, without the defaults that train would put beneath."""
     settings = load_settings(source)
+    if settings.hours is not None:
+        raise NanodynoError(f"{source} is made for each card anew, and is no config yet")
     for key, value in settings.values.items():
         if key not in settings.assumed and isinstance(value, bool | int | float | str | None):
             setting = told(key, value)

@@ -1,5 +1,6 @@
 """A plan as a page to open: does it fit, pictures of memory and speed, the tables."""
 
+from nanodyno.analysis.sizing import Choice
 from nanodyno.costs.plan import Candidate, Plan
 from nanodyno.report import quantities as q
 from nanodyno.report.advice import advice_table
@@ -8,6 +9,7 @@ from nanodyno.report.language import Language, message
 from nanodyno.report.page import Page, Part, Section, Table, Tile, Tiles, from_terminal
 from nanodyno.report.plan import candidates_table, remarks, title
 from nanodyno.report.plan_facts import Source, fact_rows, fits_words
+from nanodyno.report.sizing import sizes_table
 
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (message("weights, gradients, moments"), ("weights", "grads", "optimiser", "casts")),
@@ -36,6 +38,7 @@ def plan_report(plan: Plan, source: Source, language: Language) -> Page:
         ),
         Section(language.say("speed"), (_speed(plan, language),)),
         Section(language.say("the plan"), (Table(("", ""), tuple(fact_rows(plan, source, language))),)),
+        *_sizes(source.choice, language),
         Section(
             language.say("micro-batches at the same tokens per iteration"),
             from_terminal(candidates_table(plan, language)),
@@ -52,6 +55,15 @@ def plan_report(plan: Plan, source: Source, language: Language) -> Page:
     if notes:
         sections.append(Section(language.say("to be known"), notes))
     return Page(language.say("plan"), tuple(sections), (source.name,))
+
+
+def _sizes(choice: Choice | None, language: Language) -> list[Section]:
+    if choice is None:
+        return []
+    title = language.say(
+        "sizes that were weighed, for {duration} each", duration=q.duration(choice.hours * 3600, language)
+    )
+    return [Section(title, from_terminal(sizes_table(choice, language)))]
 
 
 def _answer(plan: Plan, language: Language) -> tuple[Part, ...]:

@@ -1,0 +1,149 @@
+"""What recipes reach on a prepared dataset, in seconds of training alone: many short trials in one process.
+
+    python benchmarks/speedrun.py make CORPUS --out data/reference      # once: parquet to train.bin, val.bin
+    python benchmarks/speedrun.py run TRIALS.toml --data data/reference --seconds 560 --json OUT.jsonl
+
+`make` numbers the documents of all files in order with GPT-2's tokenizer, each after an end-of-text; of these
+the first 1,048,576 tokens are the val set and the rest is train. TRIALS.toml has `tokens` (or `max_iters`)
+and settings for all trials at the top, and one table a trial with what it changes ("default" takes a setting
+back); speedrun.toml has first ones:
+
+    tokens = 50_000_000
+    batch_size = 64
+    [plain]
+    [muon]
+    optimizer = "muon"
+    seeds = [1337, 1338]
+
+A trial begins only if it will end within --seconds, judged by the slowest before it. --target tells which of
+them reached a val loss, and in how many seconds where they looked on their way (--looks). Settings on the
+command line (--KEY=VALUE) hold for all. --limit-gib lets torch's allocator have no more than a smaller card.
+"""
+
+import argparse
+import json
+import time
+import tomllib
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from nanodyno.recipes.commandline import parse_overrides
+from trials import EVALUATED, Trial, config_for, run_trial
+
+TARGET = 3.1665
+"""nanoGPT's best recipe on the reference corpus: 125.8M tokens in 246 s on an H200."""
+VOCAB_SIZE = 50304
+SPECIAL = ("tokens", "seeds")
+LEFT_OUT = "default"
+"""A value that takes a setting back which the top of the file has."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    making = commands.add_parser("make")
+    making.add_argument("corpus", type=Path)
+    making.add_argument("--out", type=Path, required=True)
+    running = commands.add_parser("run")
+    running.add_argument("trials", type=Path)
+    running.add_argument("--data", type=Path, required=True)
+    running.add_argument("--only", nargs="+")
+    running.add_argument("--seconds", type=float, default=560.0)
+    running.add_argument("--looks", type=int, default=0)
+    running.add_argument("--target", type=float, default=TARGET)
+    running.add_argument("--limit-gib", type=float)
+    running.add_argument("--json", type=Path)
+    given, others = parser.parse_known_args()
+    if given.command == "make":
+        make(given.corpus, given.out)
+    else:
+        run(given, parse_overrides(others))
+
+
+def make(corpus: Path, out: Path) -> None:
+    import pyarrow.parquet as parquet
+
+    from nanodyno.data.tokenizers import get_tokenizer
+
+    tokenizer = get_tokenizer("gpt2")
+    pieces: list[np.ndarray] = []
+    for path in sorted(corpus.glob("*.parquet")):
+        for text in parquet.read_table(path, columns=["text"])["text"].to_pylist():
+            pieces += [np.array([tokenizer.end_of_text]), np.asarray(tokenizer.encode(text))]
+    tokens = np.concatenate(pieces).astype(np.uint16)
+    out.mkdir(parents=True, exist_ok=True)
+    tokens[:EVALUATED].tofile(out / "val.bin")
+    tokens[EVALUATED:].tofile(out / "train.bin")
+    print(f"{len(tokens):,} tokens, {EVALUATED:,} of them val, in {out}")
+
+
+Plan = Iterator[tuple[str, dict[str, Any]]]
+
+
+def planned(path: Path, only: list[str] | None, overrides: dict[str, object]) -> Plan:
+    """A trial's name and settings, one for each seed, the first seed of all trials first."""
+    read = tomllib.loads(path.read_text())
+    tables = {name: table for name, table in read.items() if isinstance(table, dict)}
+    common = {key: value for key, value in read.items() if key not in tables}
+    chosen: dict[str, dict[str, Any]] = {
+        name: {key: value for key, value in (common | table | overrides).items() if value != LEFT_OUT}
+        for name, table in tables.items()
+        if not only or name in only
+    }
+    most = max(len(table.get("seeds", [0])) for table in chosen.values())
+    for place in range(most):
+        for name, table in chosen.items():
+            seeds = table.get("seeds", [table.get("seed", 1337)])
+            if place < len(seeds):
+                yield name, {**table, "seed": seeds[place]}
+
+
+def run(given: argparse.Namespace, overrides: dict[str, object]) -> None:
+    began, longest = time.perf_counter(), 0.0
+    if given.limit_gib and torch.cuda.is_available():
+        whole = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(given.limit_gib * 2**30 / whole)
+    for name, settings in planned(given.trials, given.only, overrides):
+        left = given.seconds - (time.perf_counter() - began)
+        if longest > left:
+            print(f"{name}: left out, {left:.0f} s are left and the slowest trial took {longest:.0f}")
+            continue
+        own = {key: value for key, value in settings.items() if key not in SPECIAL}
+        own |= {"dataset": str(given.data.resolve()), "vocab_size": VOCAB_SIZE}
+        try:
+            trial = run_trial(config_for(own, settings.get("tokens")), Path("data"), looks=given.looks)
+        except Exception as error:  # the next trial may work, and device time is short
+            print(f"{name}: {type(error).__name__}: {str(error)[:500]}", flush=True)
+            continue
+        longest = max(longest, trial.wall_seconds)
+        print(words(name, trial, given.target), flush=True)
+        if given.json:
+            with given.json.open("a") as file:
+                file.write(json.dumps({"name": name, "settings": own, **asdict(trial)}, default=str) + "\n")
+
+
+def words(name: str, trial: Trial, target: float) -> str:
+    tables, others = trial.value_embeddings / 1e6, (trial.parameters - trial.value_embeddings) / 1e6
+    reached = "" if trial.val_loss > target else f" REACHED {target}"
+    peak = "" if trial.peak_gib is None else f", peak {trial.peak_gib:.1f} GiB"
+    lines = [
+        f"{name} seed {trial.seed}: val {trial.val_loss:.4f} after {trial.train_seconds:.1f} s of training, "
+        f"{trial.tokens / 1e6:.1f}M tokens, {trial.tokens_per_second:,.0f} tok/s{reached}",
+        f"train {trial.train_loss:.4f}; {others:.1f}M parameters and {tables:.1f}M of value embeddings; "
+        f"prepared in {trial.prepared_seconds:.0f} s, wall {trial.wall_seconds:.0f} s{peak}; attention "
+        f"{trial.attention or 'as torch chooses'}; val of {trial.val_tokens:,} tokens",
+        *(f"{tokens / 1e6:.1f}M tokens {seconds:.1f} s {loss:.4f}" for tokens, seconds, loss in trial.losses),
+        *trial.notes,
+    ]
+    return "\n    ".join(lines)
+
+
+if __name__ == "__main__":
+    main()

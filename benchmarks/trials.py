@@ -1,0 +1,106 @@
+"""One short training in this process, for benchmarks that compare what a recipe reaches.
+
+Nothing is written to disk. Seconds are of iterations alone, without compilation and evaluation.
+"""
+
+import gc
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from nanodyno.config import RunConfig, build_config, padded_vocab_size
+from nanodyno.costs.parameters import parameters
+from nanodyno.data.resolve import resolve_dataset
+from nanodyno.records.types import StepRecord
+from nanodyno.train.device import choose, take_threads
+from nanodyno.train.trainer import Trainer
+
+EVALUATED = 1_048_576
+"""Tokens of the val split, from its beginning where that is all there is of it."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    seed: int
+    parameters: int
+    value_embeddings: int
+    tokens: int
+    train_seconds: float
+    tokens_per_second: float
+    """Median over iterations."""
+    prepared_seconds: float
+    wall_seconds: float
+    val_loss: float
+    val_tokens: int
+    train_loss: float
+    """Mean of the last tenth of the iterations."""
+    losses: tuple[tuple[int, float, float], ...]
+    """Tokens, training seconds and val loss on the way, where they were asked for."""
+    peak_gib: float | None
+    attention: str | None
+    notes: tuple[str, ...]
+
+
+def config_for(settings: Mapping[str, object], tokens: int | None) -> RunConfig:
+    """With as many iterations as the tokens take, and no evaluation but the trial's own."""
+    quiet: dict[str, object] = {"eval_interval": 10**9, "eval_tokens": 1}
+    config = build_config(dict(settings) | quiet)
+    if tokens is None:
+        return config
+    return build_config(dict(settings) | quiet | {"max_iters": -(-tokens // config.tokens_per_iter)})
+
+
+def run_trial(config: RunConfig, data_folder: Path, val_tokens: int = EVALUATED, looks: int = 0) -> Trial:
+    began = time.perf_counter()
+    take_threads(config.threads)
+    choice = choose(config)
+    dataset = resolve_dataset(
+        config.dataset, data_folder, config.tokenizer, config.vocab_size, lambda _: None
+    )
+    vocab_size = config.vocab_size or padded_vocab_size(dataset.vocab_size)
+    trainer = Trainer(config, dataset, vocab_size, choice)
+    prepared = trainer.warm_up() if trainer.engine.needs_preparation else None
+    due = {round(config.max_iters * (look + 1) / (looks + 1)) for look in range(looks)}
+    steps: list[StepRecord] = []
+    losses: list[tuple[int, float, float]] = []
+    for event in trainer.events():
+        if not isinstance(event, StepRecord):
+            continue
+        steps.append(event)
+        if len(steps) in due:
+            loss, _ = _val_loss(trainer, val_tokens)
+            losses.append((len(steps) * event.tokens, sum(step.step_seconds for step in steps), loss))
+    val_loss, seen = _val_loss(trainer, val_tokens)
+    counted = parameters(config.model_shape(vocab_size))
+    peaks = [step.peak_allocated_bytes for step in steps if step.peak_allocated_bytes is not None]
+    trial = Trial(
+        seed=config.seed,
+        parameters=counted.total,
+        value_embeddings=counted.value_embeddings,
+        tokens=sum(step.tokens for step in steps),
+        train_seconds=sum(step.step_seconds for step in steps),
+        tokens_per_second=statistics.median(step.tokens / step.step_seconds for step in steps),
+        prepared_seconds=prepared.seconds if prepared else 0.0,
+        wall_seconds=time.perf_counter() - began,
+        val_loss=val_loss,
+        val_tokens=seen,
+        train_loss=statistics.fmean(step.loss for step in steps[-max(1, len(steps) // 10) :]),
+        losses=tuple(losses),
+        peak_gib=max(peaks) / 2**30 if peaks else None,
+        attention=prepared.attention if prepared else None,
+        notes=prepared.notes if prepared else (),
+    )
+    del trainer
+    torch.compiler.reset()  # else a process compiles no more than eight models
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return trial
+
+
+def _val_loss(trainer: Trainer, tokens: int) -> tuple[float, int]:
+    return trainer.engine.mean_loss(trainer.val_windows, tokens, trainer.batches.size, lambda: False)

@@ -1,0 +1,242 @@
+"""Which model to train in so many hours on a card: the size whose loss a law expects to be the lowest.
+
+Of every size the cost model says how fast its fastest micro-batch is that fits, which makes tokens of the
+hours, and a law (forecast_size.py) what loss so many parameters reach with so many tokens. All is predicted.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from nanodyno.analysis.account import GPT2_VOCABULARY
+from nanodyno.analysis.forecast_size import SizeLaw, law_for
+from nanodyno.analysis.sizing_rules import batch_for, course_for, length_of, training_flops
+from nanodyno.config import ConfigError, RunConfig, build_config
+from nanodyno.costs.parameters import parameters
+from nanodyno.costs.plan import Candidate, Plan, Wishes, make_plan
+from nanodyno.costs.target import GIB, Target
+from nanodyno.errors import NanodynoError
+
+DEPTHS = range(4, 33, 2)
+WIDTH_PER_LAYER = 64
+"""So that 12 layers are 768 wide, as in GPT-2."""
+TRAINING_SHARE = 0.95
+"""Of the hours; the rest goes to compilation, evaluations and saves."""
+MEMORY_SHARE = 0.9
+"""Of what a program sees of a card: a display takes some, and what is predicted is not known to the byte."""
+NEARLY = 1 / 1.01
+"""Of the fastest: within 1% the smallest micro-batch is taken, as `tune` does."""
+FIRST_BATCH = 131_072
+"""Tokens per iteration that speeds are looked at with, before there are tokens to reckon a batch by."""
+SHORTEST_BLOCK = 64
+OF_THE_SIZE = {"n_layer", "n_embd", "n_head"}
+
+Values = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A recipe for a card. What its values leave out is chosen."""
+
+    name: str
+    values: Values
+    target: Target
+    vocab_size: int
+    data_vocab_size: int
+    """Of the tokenizer; the model's may be padded."""
+
+    def config(self, chosen: Values) -> RunConfig:
+        return build_config({**chosen, **self.values})
+
+
+@dataclass(frozen=True)
+class Size:
+    """A model as it would be trained in the hours."""
+
+    settings: Values
+    config: RunConfig
+    parameters: int
+    """Without tables that are mixed into values, of which a law of sizes knows nothing."""
+    tokens: int
+    tokens_per_second: float
+    memory_bytes: int
+    fits: bool
+    law: SizeLaw
+
+
+@dataclass(frozen=True)
+class Choice:
+    hours: float
+    sizes: tuple[Size, ...]
+    """From the smallest; some may not fit."""
+    chosen: Size
+    known_tokenizer: bool
+    """Whether the law's losses are in the tokens of this one."""
+
+    @property
+    def best(self) -> Size:
+        """What would be chosen if memory did not count."""
+        return _lowest(self.sizes)
+
+    @property
+    def shown(self) -> tuple[Size, ...]:
+        """The chosen one with its neighbours, and the best."""
+        place = self.sizes.index(self.chosen)
+        near = self.sizes[max(0, place - 2) : place + 3]
+        return tuple(each for each in self.sizes if each in near or each is self.best)
+
+
+def choose_size(wanted: Wanted, hours: float) -> Choice:
+    """Refuses a card whose speed is not known, and one on which nothing fits."""
+    _refuse_unknown(wanted)
+    if "gradient_accumulation_steps" in wanted.values:
+        raise NanodynoError(
+            f"gradient_accumulation_steps follows from the batch that is chosen for {wanted.name}",
+            "give tokens_per_iter or batch_size instead",
+        )
+    sizes = tuple(_sizes(wanted, hours))
+    fitting = [each for each in sizes if each.fits]
+    if not fitting:
+        raise _nothing_fits(wanted, sizes[0])
+    return Choice(hours, sizes, _lowest(fitting), wanted.data_vocab_size == GPT2_VOCABULARY)
+
+
+def fitted_batch(wanted: Wanted) -> int:
+    """The micro-batch for a model that is given; refuses one that does not fit with a micro-batch of 1."""
+    plan = _planned(wanted, wanted.config({"batch_size": 1}))
+    found = _fastest(plan)
+    if found.fits:
+        return found.setup.batch_size
+    raise NanodynoError(
+        f"{wanted.name} needs {_gib(found.memory.total)} even with a micro-batch of 1, and "
+        f"{wanted.target.name} has {_gib(plan.target.memory_bytes or 0)} for it",
+        _nearest(wanted, plan.params.total),
+    )
+
+
+def _sizes(wanted: Wanted, hours: float) -> Iterator[Size]:
+    """Of every depth, unless depth or width are given; those that make no config are passed over."""
+    fault: ConfigError | None = None
+    none_yet = True
+    for shape in _shapes(wanted.values):
+        try:
+            yield _size(wanted, hours, shape)
+            none_yet = False
+        except ConfigError as error:
+            fault = error
+    if none_yet and fault is not None:
+        raise fault
+
+
+def _shapes(given: Values) -> list[dict[str, object]]:
+    shapes = [(given.get("n_layer", depth), given.get("n_embd", depth * WIDTH_PER_LAYER)) for depth in DEPTHS]
+    single = [shape for place, shape in enumerate(shapes) if shape not in shapes[:place]]
+    return [{"n_layer": depth, "n_embd": width} for depth, width in single]
+
+
+def _size(wanted: Wanted, hours: float, shape: Values) -> Size:
+    """Looked at twice: to know its tokens, and again with the batch that they call for."""
+    seconds = hours * 3600 * TRAINING_SHARE
+    first, found = _tried(wanted, {**shape, "tokens_per_iter": FIRST_BATCH})
+    batch = batch_for(training_flops(first, _rate(found) * seconds))
+    config, found = _tried(wanted, {**shape, **batch})
+    iterations, tokens = length_of(config, _rate(found) * seconds)
+    course = course_for(config, config.max_iters if "max_iters" in wanted.values else iterations, tokens)
+    settings = {**shape, **batch, "batch_size": config.batch_size, **course, **wanted.values}
+    counted = parameters(found.setup.shape)
+    count = counted.total - counted.value_embeddings
+    return Size(
+        settings=settings,
+        config=build_config(settings),
+        parameters=count,
+        tokens=tokens,
+        tokens_per_second=_rate(found),
+        memory_bytes=found.memory.total,
+        fits=bool(found.fits),
+        law=law_for(count, tokens, config.dataset),
+    )
+
+
+def _tried(wanted: Wanted, settings: Values) -> tuple[RunConfig, Candidate]:
+    """With the fastest micro-batch that fits: the config, and what is predicted of it."""
+    plan = _planned(wanted, wanted.config({**settings, "batch_size": 1}))
+    found = plan.asked if "batch_size" in wanted.values else _fastest(plan)
+    return wanted.config({**settings, "batch_size": found.setup.batch_size}), found
+
+
+def _rate(found: Candidate) -> float:
+    assert found.time is not None, "a card without a speed was refused"
+    return found.time.tokens_per_second
+
+
+def _planned(wanted: Wanted, config: RunConfig) -> Plan:
+    limit = wanted.target.memory_bytes
+    target = replace(wanted.target, memory_bytes=None if limit is None else int(limit * MEMORY_SHARE))
+    return make_plan(config, wanted.vocab_size, wanted.data_vocab_size, target, Wishes())
+
+
+def _fastest(plan: Plan) -> Candidate:
+    """Of those that fit the smallest that is nearly the fastest; where none does, the smallest."""
+    rates = {
+        each.setup.batch_size: each.time.tokens_per_second
+        for each in plan.candidates
+        if each.fits is not False and each.time is not None
+    }
+    if not rates:
+        return plan.candidates[0]
+    enough = NEARLY * max(rates.values())
+    return next(each for each in plan.candidates if rates.get(each.setup.batch_size, 0) >= enough)
+
+
+def _lowest(sizes: Sequence[Size]) -> Size:
+    return min(sizes, key=lambda each: each.law.median)
+
+
+def _refuse_unknown(wanted: Wanted) -> None:
+    target = wanted.target
+    if target.name is None:
+        raise NanodynoError(
+            f"{wanted.name} is chosen by the speed of a card, and there is none here",
+            f"nanodyno plan {wanted.name} --gpu NAME says what one would get; nanodyno train demo needs none",
+        )
+    if target.card is None and target.ceilings is None:
+        raise NanodynoError(
+            f"{wanted.name} is chosen by the speed of the card, and {target.name}'s is not known",
+            "nanodyno doctor measures it",
+        )
+
+
+def _nearest(wanted: Wanted, count: int) -> str:
+    """The largest model of fewer parameters, otherwise the same, that fits with a micro-batch of 1."""
+    free = replace(wanted, values={key: wanted.values[key] for key in wanted.values.keys() - OF_THE_SIZE})
+    fitting: list[Plan] = []
+    for shape in _shapes({}):
+        with suppress(ConfigError):
+            plan = _planned(free, free.config({**shape, "batch_size": 1}))
+            fitting += [plan] if plan.asked.fits and plan.params.total < count else []
+    if not fitting:
+        return "no smaller size of it fits either: a card with more memory is what it takes"
+    shape = fitting[-1].asked.setup.shape
+    keys = f"--n_layer={shape.n_layer} --n_embd={shape.n_embd} --n_head={shape.n_head}"
+    return f"the nearest that fits: {keys}, {fitting[-1].params.total / 1e6:.1f}M parameters"
+
+
+def _nothing_fits(wanted: Wanted, smallest: Size) -> NanodynoError:
+    config = smallest.config
+    told = (
+        f"no size of {wanted.name} fits: the smallest, {config.n_layer} layers of {config.n_embd}, needs "
+        f"{_gib(smallest.memory_bytes)}, and {wanted.target.name} has "
+        f"{_gib(int((wanted.target.memory_bytes or 0) * MEMORY_SHARE))} for it"
+    )
+    block = config.block_size // 2
+    while block >= SHORTEST_BLOCK:
+        trial = config.model_dump() | {"block_size": block, "batch_size": 1, "eval_iters": None}
+        del trial["gradient_accumulation_steps"]
+        if _planned(wanted, build_config(trial)).asked.fits:
+            return NanodynoError(told, f"the nearest that fits: --block_size={block}")
+        block //= 2
+    return NanodynoError(told, "a card with more memory is what it takes")
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.1f} GiB"

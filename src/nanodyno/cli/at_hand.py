@@ -1,0 +1,76 @@
+"""The card and the vocabulary that a config would meet: by name, or those at hand."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nanodyno.errors import NanodynoError
+
+if TYPE_CHECKING:
+    from nanodyno.config import RunConfig
+    from nanodyno.costs.target import Target
+
+DATA_FOLDER = Path("data")
+GPT2_VOCABULARY = 50257
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Of the model, which may be padded, and of the data."""
+
+    model: int
+    data: int
+    train_tokens: int | None
+    """None where the dataset is not here."""
+    assumed: bool = False
+    """Whether the vocabulary is its tokenizer's, for want of the dataset."""
+
+
+def target_of(device: str, gpu: str | None, limit: int | None) -> "Target":
+    from nanodyno.costs.target import Target, named_target
+
+    if gpu is not None:
+        return named_target(gpu, limit)
+    return _at_hand(device, limit) or Target(None, None, limit, limited=limit is not None)
+
+
+def _at_hand(device: str, limit: int | None) -> "Target | None":
+    """The card that training would take, with what doctor measured of it; None where there is none."""
+    import torch
+
+    from nanodyno.costs.target import present_target
+    from nanodyno.hardware.host import available_memory
+    from nanodyno.records.ceilings import recall_ceilings
+    from nanodyno.train.device import describe_machine
+
+    if device in ("cpu", "mps") or not torch.cuda.is_available():
+        return None
+    cards = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
+    _, _, number = device.partition(":")
+    if number and int(number) >= len(cards):
+        raise NanodynoError(f"device={device}, but this machine has {len(cards)} of them")
+    if not number and len({(card.name, card.total_memory) for card in cards}) > 1:
+        listed = ", ".join(f"cuda:{place} {card.name}" for place, card in enumerate(cards))
+        raise NanodynoError(f"which card is meant: {listed}", "name one by --device=cuda:N or --gpu NAME")
+    place = int(number) if number else 0
+    card, ceilings = cards[place], recall_ceilings(describe_machine(torch.device("cuda", place)))
+    target = present_target(card.name, card.total_memory, limit, available_memory())
+    return replace(target, ceilings=ceilings)
+
+
+def vocabulary_of(config: "RunConfig") -> Vocabulary:
+    from nanodyno.config import padded_vocab_size
+    from nanodyno.data.resolve import EMBEDDED, resolve_dataset
+    from nanodyno.data.tokenizers import BytesTokenizer
+
+    own = {"gpt2": GPT2_VOCABULARY, "bytes": BytesTokenizer.vocab_size}[config.tokenizer]
+    tokens, assumed = None, False
+    if config.dataset != EMBEDDED:
+        try:
+            dataset = resolve_dataset(config.dataset, DATA_FOLDER, config.tokenizer, config.vocab_size)
+            own, tokens = dataset.vocab_size, dataset.tokens("train")
+        except NanodynoError:
+            assumed = config.vocab_size is None
+    if config.vocab_size is not None:
+        return Vocabulary(config.vocab_size, min(own, config.vocab_size), tokens)
+    return Vocabulary(padded_vocab_size(own), own, tokens, assumed)

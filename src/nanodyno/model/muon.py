@@ -1,0 +1,157 @@
+"""Muon on all matrices of one shape at once, and with AdamW for what is no matrix of a block.
+
+torch.optim.Muon takes one matrix after the other, each in some twenty launches, and q, k and v as one; here
+they are apart, and a Newton-Schulz step is three batched products for the whole model's matrices of a shape.
+Its arithmetic is torch's: momentum, Nesterov, Newton-Schulz (in bf16 on a card), and the scale 0.2
+sqrt(longer side), which gives a step the root mean square that AdamW's has (Liu and others 2025).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+STEPS = 5
+SMALLEST_NORM = 1e-7
+RMS_OF_ADAMW = 0.2
+
+
+def orthogonalised(x_NRC: Tensor) -> Tensor:
+    """Each matrix with its singular values brought near 1 (0.7 to 1.2), in the precision it came in."""
+    a, b, c = COEFFICIENTS
+    tall = x_NRC.shape[-2] > x_NRC.shape[-1]
+    x = x_NRC.mT if tall else x_NRC
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=SMALLEST_NORM)
+    for _ in range(STEPS):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.mT if tall else x
+
+
+def scale_of(rows: int, columns: int) -> float:
+    """Of a learning rate, for a matrix of this shape."""
+    return RMS_OF_ADAMW * math.sqrt(max(rows, columns))
+
+
+def cautiously_decayed(weights: Tensor, update: Tensor, share: Tensor | float) -> Tensor:
+    """Less a share of itself where the update, which is subtracted, shrinks it too (Chen and others 2025)."""
+    return weights - share * weights * (weights * update > 0)
+
+
+def _stepped(
+    weights_NRC: Tensor, gradients_NRC: Tensor, momentum_NRC: Tensor, rates: Tensor, cautious: bool
+) -> tuple[Tensor, Tensor]:
+    """`rates` are the momentum, the step's learning rate and the share that decays: tensors, so that a
+    compiled step outlives them."""
+    beta, learning_rate, decay = rates.unbind()
+    momentum = momentum_NRC.lerp(gradients_NRC, 1 - beta)
+    update = gradients_NRC.lerp(momentum, beta)
+    if update.device.type == "cuda":  # elsewhere bf16 is no faster, and some CPUs have it in name only
+        update = update.bfloat16()
+    update = orthogonalised(update).to(weights_NRC.dtype)
+    weights = cautiously_decayed(weights_NRC, update, decay) if cautious else weights_NRC * (1 - decay)
+    return weights - learning_rate * update, momentum
+
+
+@cache
+def _compiled() -> Callable[..., tuple[Tensor, Tensor]]:
+    return torch.compile(_stepped, dynamic=False)
+
+
+def _cut(matrix: Tensor, parts: Sequence[int]) -> tuple[Tensor, ...]:
+    return matrix.split(list(parts)) if parts else (matrix,)
+
+
+class Muon(torch.optim.Muon):
+    """Torch's, but for how a step is made. `parts` of a group cut a matrix into several by its rows."""
+
+    def __init__(
+        self, groups: Sequence[dict[str, Any]], momentum: float, cautious: bool, compiles: bool
+    ) -> None:
+        super().__init__(list(groups), momentum=momentum, adjust_lr_fn="match_rms_adamw")
+        self._cautious = cautious
+        self._make_step = _compiled() if compiles else _stepped
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        assert closure is None
+        for group in self.param_groups:
+            there = [parameter for parameter in group["params"] if parameter.grad is not None]
+            for parameter in there:
+                if "momentum_buffer" not in self.state[parameter]:
+                    self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+            pieces = [piece for parameter in there for piece in self._pieces(parameter, group["parts"])]
+            for shape in sorted({tuple(weights.shape) for weights, _, _ in pieces}):
+                self._step_together([each for each in pieces if each[0].shape == shape], group)
+
+    @torch.no_grad()
+    def warm_up(self) -> None:
+        """Compiles for every shape, on zeros; without a compiler that works, a step goes without."""
+        for group in self.param_groups:
+            pieces = [
+                piece.shape for parameter in group["params"] for piece in _cut(parameter, group["parts"])
+            ]
+            for shape in sorted(set(pieces)):
+                zeros = group["params"][0].new_zeros((pieces.count(shape), *shape))
+                self._make_step(zeros, zeros, zeros, zeros.new_zeros(3), self._cautious)
+
+    def takes(self, parameter: Tensor) -> bool:
+        return any(parameter is each for group in self.param_groups for each in group["params"])
+
+    def do_not_compile(self) -> None:
+        self._make_step = _stepped
+
+    def _pieces(self, parameter: Tensor, parts: Sequence[int]) -> list[tuple[Tensor, Tensor, Tensor]]:
+        gradient, momentum = parameter.grad, self.state[parameter]["momentum_buffer"]
+        assert gradient is not None
+        return list(zip(*(_cut(each, parts) for each in (parameter, gradient, momentum)), strict=True))
+
+    def _step_together(self, pieces: list[tuple[Tensor, Tensor, Tensor]], group: dict[str, Any]) -> None:
+        weights, gradients, momenta = (torch.stack(each) for each in zip(*pieces, strict=True))
+        rate = group["lr"]
+        rates = [group["momentum"], rate * scale_of(*weights.shape[1:]), rate * group["weight_decay"]]
+        on_device = torch.tensor(rates, dtype=weights.dtype).to(weights.device, non_blocking=True)
+        after, momentum = self._make_step(weights, gradients, momenta, on_device, self._cautious)
+        torch._foreach_copy_([weights for weights, _, _ in pieces], list(after.unbind()))  # pyright: ignore[reportPrivateImportUsage]
+        torch._foreach_copy_([own for _, _, own in pieces], list(momentum.unbind()))  # pyright: ignore[reportPrivateImportUsage]
+
+
+class CautiousAdamW(torch.optim.AdamW):
+    """Decays only where the coming update goes the same way; `cautious_decay` of a group is how much."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._step_supports_amp_scaling = False  # fp16's overflows are to be seen before anything decays
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        assert closure is None
+        for group in self.param_groups:
+            for parameter in group["params"] if group["cautious_decay"] else ():
+                if parameter.grad is not None:
+                    self._decay(parameter, parameter.grad, group)
+        super().step()
+
+    def _decay(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        before = self.state.get(parameter, {}).get("exp_avg")
+        update = gradient if before is None else before.lerp(gradient, 1 - group["betas"][0])
+        parameter.copy_(cautiously_decayed(parameter, update, group["lr"] * group["cautious_decay"]))
+
+
+class MuonAndAdamW(torch.optim.Optimizer):
+    """Both as one, with one state: what saves, clips and scales them needs not know that they are two."""
+
+    def __init__(self, muon: Muon, adamw: torch.optim.AdamW) -> None:
+        super().__init__([{"params": group["params"]} for group in adamw.param_groups], {})
+        self.param_groups = [*adamw.param_groups, *muon.param_groups]
+        adamw.state = muon.state = self.state
+        self.muon, self.adamw = muon, adamw
+
+    def step(self, closure: Any = None) -> Any:
+        assert closure is None
+        self.adamw.step()
+        self.muon.step()

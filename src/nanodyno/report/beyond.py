@@ -1,0 +1,55 @@
+"""What of a run is not plain GPT-2 with AdamW, in words."""
+
+from nanodyno.config import RunConfig
+from nanodyno.report.language import ENGLISH, Language
+
+EMBEDDING_INIT = RunConfig.model_fields["embedding_init"].default
+
+
+def beyond_words(config: RunConfig, language: Language = ENGLISH) -> str:
+    """`RoPE, RMSNorm, 4 heads of keys and values, Muon at 2.00e-03`; empty for plain GPT-2 with AdamW."""
+    ways = (_of_the_block, _of_the_start, _of_the_update)
+    return language.joined([words for way in ways for words in way(config, language)])
+
+
+def _of_the_block(config: RunConfig, language: Language) -> list[str]:
+    cap, window = config.logit_softcap, config.window
+    tables, shared = config.value_embeddings, config.n_kv_head
+    words = ["RoPE"] if config.positions == "rope" else []
+    words += ["RMSNorm"] if config.norm == "rms" else []
+    words += [language.say("ReLU squared")] if config.activation == "relu2" else []
+    words += ["QK-norm"] if config.qk_norm else []
+    if shared is not None and shared != config.n_head:
+        words.append(
+            language.say_plural("{n} head of keys and values", "{n} heads of keys and values", shared)
+        )
+    if window is not None:
+        words.append(
+            language.say(
+                "a window of {window} ({pattern})",
+                window=language.number(window, ","),
+                pattern=config.window_pattern,
+            )
+        )
+    words += [language.say("value embeddings ({number})", number=str(tables))] if tables else []
+    words += [language.say("an untied head")] if config.untied_head else []
+    words += [language.say("logits capped at {cap}", cap=language.number(cap, "g"))] if cap else []
+    return words
+
+
+def _of_the_start(config: RunConfig, language: Language) -> list[str]:
+    words = [language.say("zero-initialised projections")] if config.zero_init else []
+    if config.embedding_init != EMBEDDING_INIT:
+        deviation = language.number(config.embedding_init, "g")
+        words.append(language.say("embedding from {deviation}", deviation=deviation))
+    return words
+
+
+def _of_the_update(config: RunConfig, language: Language) -> list[str]:
+    words: list[str] = []
+    if config.optimizer == "muon":
+        rate = config.muon_lr or config.learning_rate
+        words.append(language.say("Muon at {rate}", rate=language.number(rate, ".2e")))
+    if config.embedding_lr is not None:
+        words.append(language.say("embeddings at {rate}", rate=language.number(config.embedding_lr, ".2e")))
+    return [*words, *([language.say("cautious decay")] if config.cautious_decay else [])]

@@ -1,0 +1,133 @@
+"""What was chosen for so many hours on a card, and of which sizes: in words, and for programs."""
+
+from collections.abc import Iterator
+
+from rich.table import Table
+
+from nanodyno.analysis.forecast import by_size
+from nanodyno.analysis.sizing import Choice, Size
+from nanodyno.report import quantities
+from nanodyno.report.language import ENGLISH, Language, message
+
+SEEN_OFTEN = 4
+"""Times that data are worth almost as much as new ones (Muennighoff and others 2023)."""
+
+
+def chosen_words(choice: Choice, language: Language = ENGLISH) -> str:
+    config, best = choice.chosen.config, choice.best.config
+    words = language.say(
+        "{layers} layers of {width} for {duration}: of the sizes that fit, the lowest expected loss",
+        layers=str(config.n_layer),
+        width=str(config.n_embd),
+        duration=quantities.duration(choice.hours * 3600, language),
+    )
+    if choice.best is choice.chosen:
+        return words
+    more = language.say(
+        "with more memory it would be {layers} layers of {width}",
+        layers=str(best.n_layer),
+        width=str(best.n_embd),
+    )
+    return language.clauses([words, more])
+
+
+def expected_words(choice: Choice, language: Language = ENGLISH) -> str:
+    if not choice.known_tokenizer:
+        return language.say("not known: the law is of GPT-2's tokenizer, and losses in others lie elsewhere")
+    law = choice.chosen.law
+    loss = by_size(law)
+    return language.say(
+        "about {loss} (80%: {low} to {high}) by parameters and tokens alone, as plain GPT-2 would reach it "
+        "on data of the kind: {data}; what is beyond GPT-2 is not counted",
+        loss=language.number(loss.median, ".2f"),
+        low=language.number(loss.low, ".2f"),
+        high=language.number(loss.high, ".2f"),
+        data=law.data,
+    )
+
+
+def sizes_table(choice: Choice, language: Language = ENGLISH) -> Table:
+    """Losses are expected ones. The chosen size is bold."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    titles = (
+        message("layers x width"),
+        message("parameters"),
+        message("tokens"),
+        message("memory"),
+        message("loss"),
+    )
+    for title in titles:
+        table.add_column(language.say(title), justify="right", no_wrap=True)
+    table.add_column(language.say("fits"), no_wrap=True)
+    for each in choice.shown:
+        table.add_row(
+            f"{each.config.n_layer} x {each.config.n_embd}",
+            quantities.count(each.parameters, language),
+            quantities.count(each.tokens, language),
+            quantities.gib(each.memory_bytes, language),
+            language.number(each.law.median, ".2f") if choice.known_tokenizer else "-",
+            language.say("yes") if each.fits else language.say("no"),
+            style="bold" if each is choice.chosen else "" if each.fits else "dim",
+        )
+    return table
+
+
+def data_notes(
+    dataset: str,
+    vocabulary: int | None,
+    train_tokens: int | None,
+    planned_tokens: int | None,
+    language: Language = ENGLISH,
+) -> Iterator[str]:
+    """`vocabulary` where it had to be assumed, `planned_tokens` where a loss is told for them."""
+    if vocabulary is not None:
+        yield language.say(
+            "dataset {dataset} is not here: a vocabulary of {number} is assumed",
+            dataset=dataset,
+            number=language.number(vocabulary, ","),
+        )
+    if train_tokens and planned_tokens and planned_tokens > SEEN_OFTEN * train_tokens:
+        yield language.say(
+            "dataset {dataset} has {tokens} train tokens and would be seen {epochs} times: beyond about four "
+            "times the expected loss is too low",
+            dataset=dataset,
+            tokens=quantities.count(train_tokens, language),
+            epochs=quantities.epochs(planned_tokens / train_tokens, language),
+        )
+
+
+def choice_document(choice: Choice) -> dict[str, object]:
+    return {
+        "hours": choice.hours,
+        "settings": dict(choice.chosen.settings),
+        "expected_val_loss": _expected(choice, choice.chosen),
+        "sizes": [
+            {
+                "n_layer": each.config.n_layer,
+                "n_embd": each.config.n_embd,
+                "parameters": each.parameters,
+                "tokens": each.tokens,
+                "tokens_per_second": each.tokens_per_second,
+                "memory_bytes": each.memory_bytes,
+                "fits": each.fits,
+                "expected_val_loss": _expected(choice, each),
+            }
+            for each in choice.sizes
+        ],
+    }
+
+
+def _expected(choice: Choice, size: Size) -> dict[str, object] | None:
+    if not choice.known_tokenizer:
+        return None
+    loss = by_size(size.law)
+    return {"median": loss.median, "low_80": loss.low, "high_80": loss.high, "data": size.law.data}
+
+
+def choice_note(choice: Choice, name: str, card: str | None) -> str:
+    """For the record of a run."""
+    size = choice.chosen
+    return (
+        f"{name} for {card}: {chosen_words(choice)}; {quantities.count(size.tokens)} tokens at about "
+        f"{quantities.about(size.tokens_per_second)} tok/s, which is predicted"
+    )

@@ -1,0 +1,175 @@
+"""Models chosen for hours on a card: the rules by hand, the choice against the closed form of its law."""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nanodyno.analysis.sizing import MEMORY_SHARE, Choice, Wanted, choose_size, fitted_batch
+from nanodyno.analysis.sizing_rules import batch_for, course_for, rate_for, training_flops
+from nanodyno.config import ConfigError, build_config
+from nanodyno.costs.target import GIB, Target, named_target
+from nanodyno.errors import NanodynoError
+from nanodyno.recipes import load_settings
+
+
+def wanted(recipe: str = "best-8h", gpu: str = "RTX 4070", limit: int | None = None, **given: Any) -> Wanted:
+    values = load_settings(recipe).values | given
+    return Wanted(recipe, values, named_target(gpu, limit), 50304, 50257)
+
+
+def chosen(hours: float = 8, **options: Any) -> Choice:
+    return choose_size(wanted(**options), hours)
+
+
+def test_the_batch_and_the_rate_of_gpt2_on_126_million_tokens() -> None:
+    """72 x 12 x 768^2 + 12 x 12 x 768 x 1024 = 622,854,144 FLOPs a token; 10^16.894 of them call for
+    0.292 x 10^5.526 = 98,000 tokens, of which the power of two below is taken."""
+    config = build_config({"tokens_per_iter": 65_536, "batch_size": 8})
+    flops = training_flops(config, 125_829_120)
+    assert flops == 622_854_144 * 125_829_120
+    assert batch_for(flops) == {"tokens_per_iter": 65_536}
+
+
+@pytest.mark.parametrize(("flops", "rate"), [(1e18, 1.8e-3), (1e17, 2.3e-3), (1e15, 2.3e-3), (1e20, 9.9e-4)])
+def test_a_learning_rate_falls_by_the_eighth_root_of_the_work(flops: float, rate: float) -> None:
+    """0.3118 x 10^-2.25 = 0.3118 x 0.0056234 = 0.001753, and so on; below 1e17 it stays."""
+    assert rate_for(flops) == rate
+
+
+@pytest.mark.parametrize(
+    ("flops", "tokens"), [(1e12, 32_768), (1e17, 65_536), (1e18, 131_072), (1e23, 524_288)]
+)
+def test_a_batch_is_a_power_of_two_within_bounds(flops: float, tokens: int) -> None:
+    assert batch_for(flops) == {"tokens_per_iter": tokens}
+
+
+def test_the_course_of_a_thousand_iterations() -> None:
+    """Of 131,072,000 tokens 0.0015 are 196,608, which are 192 sequences. Twenty times two splits of them are
+    0.06 of the tokens, each a third of the work of training: 2%."""
+    config = build_config({"tokens_per_iter": 131_072, "batch_size": 8})
+    course = course_for(config, 1000, 131_072_000)
+    assert (course["max_iters"], course["warmup_iters"], course["eval_interval"]) == (1000, 20, 50)
+    assert course["eval_tokens"] == 196_608
+
+
+@pytest.mark.parametrize(
+    ("gpu", "hours"), [("RTX 4070", 8), ("RTX 3060 12GB", 48), ("H200", 1), ("H200", 48)]
+)
+def test_the_size_is_next_to_that_of_the_closed_form(gpu: str, hours: float) -> None:
+    """Of A / N^a + B / D^b with 6 N D fixed, N is least at (a A / b B)^(1 / (a + b)) (C / 6)^(b / (a + b)).
+
+    The card is no closed form: it is faster on wide models, and attention is not in 6 N D.
+    """
+    A, a, B, b = 482.01, 0.3478, 2085.43, 0.3658
+    choice = chosen(hours, gpu=gpu)
+    size = choice.chosen
+    best = (a * A / (b * B)) ** (1 / (a + b)) * (size.parameters * size.tokens) ** (b / (a + b))
+    place = choice.sizes.index(size)
+    assert choice.sizes[place - 1].parameters < best < choice.sizes[place + 1].parameters
+    assert size.law.median == min(each.law.median for each in choice.sizes if each.fits)
+
+
+def test_the_tokens_fill_the_hours_but_for_what_else_there_is_to_do() -> None:
+    size = chosen(8).chosen
+    seconds = size.tokens / size.tokens_per_second
+    iteration = size.config.tokens_per_iter / size.tokens_per_second
+    assert 0.95 * 8 * 3600 - iteration < seconds <= 0.95 * 8 * 3600
+    assert size.config.max_iters * size.config.tokens_per_iter == size.tokens
+    assert size.config == build_config(size.settings)
+
+
+def test_more_hours_never_make_a_smaller_model() -> None:
+    counts = [chosen(hours).chosen.parameters for hours in (1, 8, 48)]
+    assert counts == sorted(counts)
+    assert counts[0] < counts[2]
+
+
+def test_what_does_not_fit_is_not_chosen_and_what_would_have_been_is_told() -> None:
+    choice = chosen(48, gpu="H200", limit=6 * GIB)
+    assert choice.chosen.memory_bytes <= MEMORY_SHARE * 6 * GIB
+    assert choice.best.parameters > choice.chosen.parameters
+    assert choice.best.memory_bytes > MEMORY_SHARE * 6 * GIB
+    assert choice.chosen in choice.shown
+    assert choice.best in choice.shown
+    whole = chosen(48, gpu="H200")
+    assert whole.best is whole.chosen
+
+
+def test_what_is_given_is_not_chosen() -> None:
+    given = {"n_layer": 6, "batch_size": 4, "tokens_per_iter": 65_536, "learning_rate": 1e-3}
+    choice = chosen(8, **given)
+    assert {each.config.n_layer for each in choice.sizes} == {6}
+    assert len(choice.sizes) > 1
+    config = choice.chosen.config
+    assert {key: getattr(config, key) for key in given} == given
+    assert chosen(8, n_layer=12, n_embd=768).sizes == (chosen(8, n_layer=12, n_embd=768).chosen,)
+
+
+def test_another_length_leaves_the_choice_and_has_a_warm_up_of_its_own() -> None:
+    whole, short = chosen(8).chosen.config, chosen(8, max_iters=50).chosen.config
+    length = {"max_iters": 50, "lr_decay_iters": 50, "warmup_iters": 20, "eval_interval": 2}
+    assert short == whole.model_copy(update=length)
+
+
+def test_a_number_of_heads_leaves_the_widths_that_it_divides() -> None:
+    assert {each.config.n_embd for each in chosen(8, n_head=5).sizes} == {640, 1280, 1920}
+    with pytest.raises(ConfigError, match="does not divide"):
+        chosen(8, n_head=7, n_embd=768)
+
+
+def test_a_card_without_a_speed_is_refused() -> None:
+    with pytest.raises(NanodynoError, match="there is none here") as none:
+        choose_size(replace(wanted(), target=Target(None, None, None)), 8)
+    assert "--gpu NAME" in str(none.value.hint)
+    with pytest.raises(NanodynoError, match="Next's is not known") as unknown:
+        choose_size(replace(wanted(), target=Target("Next", None, 12 * GIB)), 8)
+    assert "nanodyno doctor" in str(unknown.value.hint)
+
+
+def test_a_card_too_small_for_every_size_is_told_what_is_nearest() -> None:
+    with pytest.raises(NanodynoError, match="no size of best-8h fits: the smallest, 4 layers of 256"):
+        chosen(8, limit=GIB)
+    limit = int(1.58 * GIB)
+    with pytest.raises(NanodynoError, match="no size") as near:
+        chosen(8, limit=limit)
+    found = re.fullmatch(r"the nearest that fits: --block_size=(\d+)", str(near.value.hint))
+    assert found
+    assert chosen(8, limit=limit, block_size=int(found[1])).chosen.fits
+    with pytest.raises(NanodynoError, match="no size"):
+        chosen(8, limit=limit, block_size=2 * int(found[1]))
+
+
+def test_accumulation_is_not_given_where_the_batch_is_chosen() -> None:
+    with pytest.raises(NanodynoError, match="gradient_accumulation_steps follows"):
+        chosen(8, gradient_accumulation_steps=4)
+
+
+def fitted(gpu: str, limit: int | None = None) -> Wanted:
+    whole = wanted("speedrun-124m", gpu, limit)
+    return replace(whole, values={key: value for key, value in whole.values.items() if key != "batch_size"})
+
+
+def test_a_given_model_has_the_micro_batch_that_fits() -> None:
+    assert fitted_batch(fitted("H200")) == 64
+    small = fitted_batch(fitted("H200", int(11.2 * GIB)))
+    assert small < 64
+    assert 65_536 % (1024 * small) == 0
+
+
+def test_a_given_model_that_does_not_fit_is_told_the_nearest_that_does() -> None:
+    whole = fitted("H200", 5 * GIB)
+    with pytest.raises(
+        NanodynoError, match=r"speedrun-124m needs \S+ GiB even with a micro-batch of 1"
+    ) as caught:
+        fitted_batch(whole)
+    pattern = r"the nearest that fits: --n_layer=(\d+) --n_embd=(\d+) --n_head=(\d+), \S+M parameters"
+    found = re.fullmatch(pattern, str(caught.value.hint))
+    assert found
+    n_layer, n_embd, n_head = map(int, found.groups())
+    near = {"n_layer": n_layer, "n_embd": n_embd, "n_head": n_head}
+    assert fitted_batch(replace(whole, values={**whole.values, **near})) >= 1
+    with pytest.raises(NanodynoError, match="speedrun-124m needs") as none:
+        fitted_batch(fitted("H200", GIB))
+    assert none.value.hint == "no smaller size of it fits either: a card with more memory is what it takes"

@@ -1,0 +1,137 @@
+"""Recipes that leave something to the card, in the commands that take them."""
+
+import json
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nanodyno.cli.sources import settings_here, sized
+from nanodyno.cli.tune import train_command
+from nanodyno.config import build_config
+from nanodyno.costs.target import Target, named_target
+from nanodyno.recipes import load_settings, override, parse_overrides
+from nanodyno.records.store import read_run
+
+Run = Callable[..., Any]
+SMALL = [
+    "--n_layer=2", "--n_embd=64", "--block_size=32", "--tokens_per_iter=64", "--max_iters=2",
+    "--eval_interval=1", "--eval_tokens=64", "--dataset=python", "--tokenizer=bytes", "--compile=False",
+    "--loss_rows=None",
+]  # fmt: skip
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A card at hand, whose training the CPU does."""
+
+    def at_hand(device: str, gpu: str | None, limit: int | None) -> Target:
+        del device
+        return named_target(gpu or "RTX 4070", limit)
+
+    monkeypatch.setattr("nanodyno.cli.at_hand.target_of", at_hand)
+
+
+def test_the_plan_says_what_one_will_get(nanodyno: Run) -> None:
+    document = json.loads(nanodyno("plan", "best-8h", "--gpu", "NVIDIA GeForce RTX 4070", "--json").stdout)
+    made, sizes = document["chosen"], document["chosen"]["sizes"]
+    assert made["hours"] == 8
+    config = build_config(made["settings"])
+    assert (config.tokens_per_iter, config.max_iters) == (document["tokens_per_iter"], document["max_iters"])
+    assert document["fits"] is True
+    assert 7.5 < document["hours"] <= 0.95 * 8
+    expected = made["expected_val_loss"]
+    assert expected["low_80"] < expected["median"] < expected["high_80"]
+    assert expected["data"] == "fineweb-edu"
+    least = min(
+        (each for each in sizes if each["fits"]), key=lambda each: each["expected_val_loss"]["median"]
+    )
+    assert (least["n_layer"], least["n_embd"]) == (config.n_layer, config.n_embd)
+
+
+def test_the_hours_asked_for_are_those_it_is_made_for(nanodyno: Run) -> None:
+    page = nanodyno("plan", "best-8h", "--gpu", "H200", "--hours", "3").stdout
+    assert page.startswith("best-8h with hours=3 on H200")
+    document = json.loads(nanodyno("plan", "best-8h", "--gpu", "H200", "--hours", "3", "--json").stdout)
+    assert document["chosen"]["hours"] == 3
+    assert document["hours"] <= 0.95 * 3
+    refused = nanodyno("plan", "best-8h", "--gpu", "H200", "--tokens", "1B")
+    assert refused.exit_code == 2
+    assert "best-8h is made for its hours" in refused.stderr
+    assert "hours: unknown setting" in nanodyno("train", "demo", "--device=cpu", "--hours=3").stderr
+
+
+def test_other_plans_have_no_choice(nanodyno: Run) -> None:
+    assert json.loads(nanodyno("plan", "gpt2-768", "--gpu", "H200", "--json").stdout)["chosen"] is None
+
+
+@pytest.mark.parametrize("command", ["train", "plan", "tune"])
+def test_without_a_card_nothing_is_chosen(nanodyno: Run, command: str) -> None:
+    refused = nanodyno(command, "best-1h", "--device=cpu")
+    assert refused.exit_code == 2
+    assert "best-1h is chosen by the speed of a card, and there is none here" in refused.stderr
+
+
+@pytest.mark.usefixtures("card")
+def test_the_chosen_settings_are_the_runs_own(nanodyno: Run, tmp_path: Path) -> None:
+    done = nanodyno("train", "best-1h", *SMALL, "--device=cpu", "--name=mine")
+    assert done.exit_code == 0, done.output
+    run = read_run(tmp_path / "runs" / "mine").own
+    assert (run.config.n_layer, run.config.tokens_per_iter) == (2, 64)
+    assert (run.config.optimizer, run.config.schedule, run.config.positions) == ("muon", "wsd", "rope")
+    assert run.config.learning_rate != build_config({}).learning_rate
+    assert run.notes[0].startswith("best-1h for RTX 4070: 2 layers of 64 for 1 h 00 min")
+
+
+@pytest.mark.usefixtures("card")
+def test_a_run_goes_on_as_it_was_made(nanodyno: Run) -> None:
+    nanodyno("train", "best-1h", *SMALL, "--device=cpu", "--name=mine")
+    refused = nanodyno("train", "best-8h", "--resume", "mine")
+    assert refused.exit_code == 2
+    assert "best-8h makes another" in refused.stderr
+    assert nanodyno("train", "--resume", "mine", "--max_iters=3", "--lr_decay_iters=3").exit_code == 0
+
+
+def test_a_log_is_of_no_recipe_for_hours(nanodyno: Run) -> None:
+    log = Path(__file__).parents[1] / "case" / "train1.log"
+    refused = nanodyno("import", str(log), "--config", "best-8h")
+    assert refused.exit_code == 2
+    assert "is made for each card anew" in refused.stderr
+
+
+def test_a_given_model_has_the_micro_batch_of_the_card(nanodyno: Run) -> None:
+    def batch(*arguments: str) -> int:
+        return json.loads(nanodyno("plan", "speedrun-124m", *arguments, "--json").stdout)["batch_size"]
+
+    assert batch("--gpu", "H200") == 64
+    assert batch("--gpu", "H200", "--memory-limit", "11.2GiB") < 64
+    assert batch("--gpu", "H200", "--batch_size=2") == 2
+    assert batch("--device=cpu") == 8
+
+
+def test_data_that_would_be_seen_too_often_are_told(nanodyno: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "few"
+    folder.mkdir(parents=True)
+    for split in ("train", "val"):
+        (folder / f"{split}.bin").write_bytes(bytes(2 * 5000))
+    page = nanodyno("plan", "best-1h", "--gpu", "H200", "--dataset=few", "--vocab_size=50257").stdout
+    assert "dataset few has 5.00k train tokens and would be seen" in page
+
+
+@pytest.mark.usefixtures("card")
+def test_what_was_chosen_is_in_the_command_that_tune_advises() -> None:
+    """Else a micro-batch that is given would make another choice."""
+    settings = settings_here("best-1h", {"n_embd": 384})
+    assert set(settings.chosen) == {
+        "n_layer", "tokens_per_iter", "batch_size", "learning_rate", "max_iters", "warmup_iters",
+        "eval_interval", "eval_tokens",
+    }  # fmt: skip
+    after = replace(settings, values=settings.values | {"batch_size": 1})
+    command = train_command("best-1h", ("n_embd", *settings.chosen), settings, after)
+    source, *words = shlex.split(command)[2:]
+    again = sized(override(load_settings(source), parse_overrides(words))).settings
+    assert build_config(again.values) == build_config(after.values)
+    assert settings_here("speedrun-124m", {}).chosen == ("batch_size",)
