@@ -2,7 +2,9 @@
 
 import csv
 import json
-from dataclasses import dataclass
+import re
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from nanodyno.records.store import read_run
 
 MOVED = 1e-3
 """By how much a share of the peak must change to count as lowered."""
+FEWEST = 8
+"""Losses of a curve that can be cut short."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class Known:
     """Curves of one family are of the same model, data and batch, and differ in their schedule."""
     curve: Curve
     schedule: Schedule
+    parameters: float | None = None
 
     @property
     def last(self) -> float:
@@ -55,26 +60,35 @@ class Known:
 
 
 def load(folder: Path) -> list[Known]:
-    """Every curve under a folder, in order of their names."""
-    found = [_run(path.parent) for path in sorted(folder.rglob("run.json"))]
+    """Every curve under a folder, in order of their names; without what is no loss of a trained model."""
+    runs = [_run(path.parent) for path in sorted(folder.rglob("run.json"))]
+    found = [known for known in runs if known is not None]
     for index in sorted(folder.rglob("index.json")):
         found += [_described(index.parent, entry) for entry in json.loads(index.read_text())]
     described = {known.name for known in found}
     tables = [path for path in sorted(folder.rglob("*.csv")) if path.stem not in described]
     found += [known for path in tables if (known := _table(path, folder)) is not None]
-    return found
+    return [known for known in map(_cleaned, found) if len(known.curve.updates) >= FEWEST]
 
 
-def _run(folder: Path) -> Known:
+def _cleaned(known: Known) -> Known:
+    kept = np.isfinite(known.curve.losses) & (known.curve.updates > 0)
+    return replace(
+        known, curve=replace(known.curve, updates=known.curve.updates[kept], losses=known.curve.losses[kept])
+    )
+
+
+def _run(folder: Path) -> Known | None:
     account = account_of(read_run(folder))
     count = account.parameters or account.told_parameters
     size = folder.name if count is None else f"{count / 1e6:.0f}M"
     curve = curve_of(account)
-    plan, last = plan_of(account), int(curve.updates[-1])
+    plan, last = plan_of(account), int(curve.updates.max(initial=0))
     schedule = schedule_of(account, plan, last) if plan is not None else logged_schedule(account, last)
     if schedule is None:
-        raise SystemExit(f"{folder}: its learning-rate schedule is not known")
-    return Known(account.name, size, account.name, curve, schedule)
+        print(f"{folder}: left out, its learning-rate schedule is not known", file=sys.stderr)
+        return None
+    return Known(account.name, size, account.name, curve, schedule, count)
 
 
 def _described(folder: Path, entry: dict[str, Any]) -> Known:
@@ -92,7 +106,8 @@ def _described(folder: Path, entry: dict[str, Any]) -> Known:
         rates = np.minimum(rates, (steps - at + 1) / int(entry["warmdown_steps"]))
     name = Path(entry["file"]).stem
     curve = Curve(updates, losses, train_updates, train_losses)
-    return Known(name, entry["model"].split(",")[0], name, curve, Schedule(rates))
+    size = entry["model"].split(",")[0]
+    return Known(name, size, name, curve, Schedule(rates), _parameters(size))
 
 
 def _table(path: Path, root: Path) -> Known | None:
@@ -104,7 +119,14 @@ def _table(path: Path, root: Path) -> Known | None:
     places, rates = _column(rows, "lr")
     dense = np.interp(np.arange(1, int(updates[-1]) + 1), [0.0, *places], [0.0, *rates])
     size = path.parent.name if path.parent != root else path.stem
-    return Known(f"{size}/{path.stem}", size, size, Curve(updates, losses), Schedule(dense))
+    curve = Curve(updates, losses)
+    return Known(f"{size}/{path.stem}", size, size, curve, Schedule(dense), _parameters(size))
+
+
+def _parameters(size: str) -> float | None:
+    """124e6 of "GPT-2 124M"."""
+    found = re.search(r"([\d.]+)([MB])\b", size)
+    return float(found[1]) * {"M": 1e6, "B": 1e9}[found[2]] if found else None
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

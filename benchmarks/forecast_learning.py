@@ -13,15 +13,19 @@ from nanodyno.analysis.forecast_points import binned
 
 PREFIXES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 CALIBRATED_ON = PREFIXES[1:]
-WANTED = 0.75
-"""Of the misses within the interval: priors of fewer sizes miss by more than one of all of them will."""
-EXPONENT_SPREAD, DROP_SPREAD = 0.05, 0.25
-WANDER, ANNEAL_WANDER = 0.05, 0.02
+WANTED = 0.8
+"""Of the ends within the interval."""
+CALIBRATIONS = 4
+"""A part of a spread is not multiplied by the width, so that it takes a few to find."""
+EXPONENT_SPREAD, DROP_SPREAD = 0.04, 0.4
+WANDER, ANNEAL_WANDER = 0.03, 0.03
 SLOPE_SCALE = 10.0
-LOOSE = {"pace": (np.log(0.03), 1.0), "reach": (np.log(0.7), 0.5), "fading": (0.1, 0.15)}
+LOOSE = {
+    "pace": (np.log(0.03), 1.0), "reach": (np.log(0.7), 0.5), "fading": (0.1, 0.15), "bend": (1.0, 0.3)
+}  # fmt: skip
 """Centre and spread that the shape is drawn to where the curves do not tell."""
-QUICKENING = 0.65
-"""gamma as Luo et al. (2025) found it: two sizes alone put it anywhere between 0.9 and 3.3."""
+GROWTH_DRAWN = 1.0
+"""Squared e-folds of size that speak for no growth: drops of equal models scatter by a fifth."""
 POINTS = 40
 FROM_WARMUP, FROM_LENGTH = 1.3, 0.08
 """A fit begins after so many times the warm-up and such a share of the run."""
@@ -40,18 +44,18 @@ class Data:
 
 def learn(curves: Sequence[Known]) -> Prior:
     """Fitted to all; its width comes from priors fitted without one size and tried on that size."""
-    prior = fit(curves)
     sizes = sorted({known.size for known in curves})
-    off = [
-        miss
-        for size in sizes
-        if len(sizes) > 1
-        for miss in _misses(
-            [known for known in curves if known.size == size],
-            fit([known for known in curves if known.size != size]),
-        )
-    ]
-    return replace(prior, width=float(np.quantile(off, WANTED))) if off else prior
+    parts = [[known for known in curves if known.size == size] for size in sizes]
+    priors = [fit([known for known in curves if known.size != size]) for size in sizes] if sizes[1:] else []
+    width = 1.0
+    for _ in range(CALIBRATIONS):
+        misses = [
+            miss
+            for part, prior in zip(parts, priors, strict=False)
+            for miss in _misses(part, replace(prior, width=width))
+        ]
+        width *= float(np.quantile(misses, WANTED)) if misses else 1.0
+    return replace(fit(curves), width=width)
 
 
 def fit(curves: Sequence[Known]) -> Prior:
@@ -66,14 +70,25 @@ def fit(curves: Sequence[Known]) -> Prior:
     sizes: dict[str, set[str]] = {}
     for known in curves:
         sizes.setdefault(known.size, set()).add(known.family)
-    exponent, log_drop = (
-        float(np.mean([np.mean([own[family][which] for family in members]) for members in sizes.values()]))
+    exponents, log_drops = (
+        {size: float(np.mean([own[family][which] for family in members])) for size, members in sizes.items()}
         for which in (2, 3)
     )
+    growth, typical = _growth(log_drops, {known.size: known.parameters for known in curves})
     return Prior(
-        exponent, EXPONENT_SPREAD, float(np.exp(log_drop)), DROP_SPREAD, _shape(found), SLOPE_SCALE,
-        WANDER, ANNEAL_WANDER, 1.0,
+        float(np.mean(list(exponents.values()))), EXPONENT_SPREAD,
+        float(np.exp(np.mean(list(log_drops.values())))), DROP_SPREAD, growth, typical,
+        _shape(found), SLOPE_SCALE, WANDER, ANNEAL_WANDER, 1.0,
     )  # fmt: skip
+
+
+def _growth(log_drops: dict[str, float], parameters: dict[str, float | None]) -> tuple[float, float]:
+    """The power by which a drop grows with the parameters, drawn to 0, and their geometric mean."""
+    if any(count is None for count in parameters.values()):
+        return 0.0, 1e8
+    x = np.log([float(parameters[size] or 0) for size in log_drops])
+    apart = x - x.mean()
+    return float(apart @ list(log_drops.values()) / (apart @ apart + GROWTH_DRAWN)), float(np.exp(x.mean()))
 
 
 def _misses(curves: Sequence[Known], prior: Prior) -> list[float]:
@@ -88,7 +103,8 @@ def _misses(curves: Sequence[Known], prior: Prior) -> list[float]:
 
 def foretell(known: Known, share: float, prior: Prior):
     """The end, from the first part of the curve."""
-    return predict(known.curve.until(share * known.last), known.schedule, np.array([known.last]), prior)
+    seen, end = known.curve.until(share * known.last), np.array([known.last])
+    return predict(seen, known.schedule, end, prior.of_size(known.parameters))
 
 
 def _data(known: Known) -> Data:
@@ -99,10 +115,10 @@ def _data(known: Known) -> Data:
 
 
 def _shape(found: Array) -> Shape:
-    pace, reach, fading = (
+    pace, reach, fading, bend = (
         centre + spread * z for (centre, spread), z in zip(LOOSE.values(), found, strict=False)
     )
-    return Shape(float(np.exp(pace)), float(np.exp(reach)), QUICKENING, float(fading))
+    return Shape(float(np.exp(pace)), float(np.exp(reach)), float(fading), float(bend))
 
 
 def _residuals(data: Sequence[Data], families: Sequence[str]) -> Callable[[Array], Array]:

@@ -13,9 +13,10 @@ centre and its width. The second table is of the prior that ships, which has see
 """
 
 import argparse
+import itertools
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from scipy.optimize import least_squares
 from forecast_curves import Known, load
 from forecast_learning import PREFIXES, foretell, learn
 from nanodyno.analysis.forecast_fit import Prior, shipped_prior
-from nanodyno.analysis.forecast_points import Curve
+from nanodyno.analysis.forecast_points import EARLIEST, Curve
 
 KINDS = ("cosine", "wsd", "constant")
 DECAY, STAGES = "wsd, one decay", "wsd, in stages"
@@ -68,7 +69,7 @@ def replay(curves: Sequence[Known], prior_for: Callable[[Known], tuple[Prior, fl
                     known.name, known.kind, _detail(known), known.size, prefix, end,
                     float(made.median[0]) / end - 1, float(made.high[0] - made.median[0]) / end,
                     constant / end - 1, float(seen.losses[-1]) / end - 1,
-                    plain_power(seen, known.last) / end - 1,
+                    plain_power(known, seen) / end - 1,
                 )
             )  # fmt: skip
     return trials
@@ -78,16 +79,17 @@ def _detail(known: Known) -> str:
     return known.kind if known.kind != "wsd" else STAGES if known.at_once else DECAY
 
 
-def plain_power(seen: Curve, last: float) -> float:
-    """A floor and a power of the updates, by robust least squares over all of the prefix."""
-    ratio, losses = seen.updates / seen.updates[-1], seen.losses
+def plain_power(known: Known, seen: Curve) -> float:
+    """A floor and a power of the updates, by robust least squares over the stretch that ours is fitted to."""
+    kept = seen.updates >= max(known.schedule.peak_at, EARLIEST * seen.updates[-1])
+    ratio, losses = seen.updates[kept] / seen.updates[-1], seen.losses[kept]
 
     def off(tried: np.ndarray) -> np.ndarray:
         return tried[0] + np.exp(tried[1]) * ratio ** -np.exp(tried[2]) - losses
 
     start = [losses[-1] - 0.3, np.log(0.3), np.log(0.5)]
     floor, scale, power = least_squares(off, start, loss="huber", f_scale=0.01, max_nfev=300).x
-    return float(floor + np.exp(scale) * (last / seen.updates[-1]) ** -np.exp(power))
+    return float(floor + np.exp(scale) * (known.last / seen.updates[-1]) ** -np.exp(power))
 
 
 def left_out(curves: Sequence[Known]) -> Callable[[Known], tuple[Prior, float]]:
@@ -134,15 +136,11 @@ def shift_error(curves: Sequence[Known], prior: Prior) -> float:
     """By how much a forecast fails to move with a curve that is raised or lowered as a whole."""
     worst = 0.0
     for known in curves:
-        for shift in (-0.3, 0.6):
-            moved = Known(
-                known.name, known.size, known.family,
-                _raised(known.curve, shift), known.schedule,
-            )  # fmt: skip
-            for prefix in (0.2, 0.5):
-                one, other = foretell(known, prefix, prior), foretell(moved, prefix, prior)
-                if one is not None and other is not None:
-                    worst = max(worst, abs(float(other.median[0] - one.median[0]) - shift))
+        for shift, prefix in itertools.product((-0.3, 0.6), PREFIXES):
+            moved = replace(known, curve=_raised(known.curve, shift))
+            one, other = foretell(known, prefix, prior), foretell(moved, prefix, prior)
+            if one is not None and other is not None:
+                worst = max(worst, abs(float(other.median[0] - one.median[0]) - shift))
     return worst
 
 

@@ -9,8 +9,8 @@ from tests.analysis.accounts import account
 from nanodyno.analysis.account import Account, Eval
 from nanodyno.analysis.forecast_law import Array, Schedule, Shape, annealed, elapsed
 
-SHAPE = Shape(pace=0.02, reach=0.8, quickening=0.65, fading=0.13)
-LEVEL, SCALE, EXPONENT, DROP = 3.0, 25.0, 0.48, 0.136
+SHAPE = Shape(pace=0.05, reach=0.5, fading=0.14, bend=0.75)
+LEVEL, SCALE, EXPONENT, DROP = 3.0, 25.0, 0.48, 0.17
 
 
 def cosine(updates: int, warmup: int = 100, floor: float = 0.1) -> Schedule:

@@ -13,8 +13,8 @@ from nanodyno.analysis.account import Account, Eval, Step
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.findings import Finding
 from nanodyno.analysis.forecast import Forecast, Question, forecast
-from nanodyno.analysis.forecast_findings import ends_of, findings_of, lower_of, stretched
-from nanodyno.analysis.forecast_plan import Pace, pace_of, plan_of, schedule_of
+from nanodyno.analysis.forecast_findings import as_planned, ends_of, findings_of, lower_of, stretched
+from nanodyno.analysis.forecast_plan import Pace, pace_of
 from nanodyno.analysis.forecast_size import law_loss, size_law
 from nanodyno.errors import NanodynoError
 
@@ -54,27 +54,6 @@ def test_the_rest_of_the_schedule_bends_the_curve() -> None:
     assert held > as_planned + 0.02
 
 
-def test_what_was_is_not_changed_by_what_is_asked_about() -> None:
-    """With lr_decay_iters=20000 the rates of the first 5,000 iterations stay those of 10,000."""
-    run = with_losses(5000)
-    plan = plan_of(run, {"lr_decay_iters": 20_000})
-    assert plan is not None
-    rates = schedule_of(run, plan, 20_000, plan_of(run)).rates
-    assert rates[:5000] == pytest.approx(cosine(10_000).rates[:5000], rel=1e-2)
-    assert rates[5000] > 1.3 * rates[4999]
-
-
-def test_recorded_rates_count_more_than_planned_ones() -> None:
-    """A run that was taken up again with a tenth of the rate from iteration 2,000 on."""
-    logged = tuple(Step(at, learning_rate=6e-4 if at < 2000 else 6e-5) for at in range(0, 3000, 10))
-    run = with_losses(3000, steps=logged)
-    plan = plan_of(run)
-    assert plan is not None
-    rates = schedule_of(run, plan, 10_000).rates
-    assert (rates[1500], rates[2500]) == (6e-4, 6e-5)
-    assert rates[5000] == pytest.approx(cosine(10_000).rates[5000], rel=1e-2)
-
-
 def test_a_target_is_reached_where_the_law_says_or_not_with_this_schedule() -> None:
     run = with_losses(5000)
     target = float(true_loss(cosine(10_000), np.array([8000.0]))[0])
@@ -88,6 +67,14 @@ def test_a_target_is_reached_where_the_law_says_or_not_with_this_schedule() -> N
     assert "target-not-reached" in codes
     assert "target-beyond-laws" in codes
     assert "target-beyond-laws" not in found(run, until_loss=END + 0.1)
+
+
+def test_a_target_that_lies_behind_is_told_from_the_record() -> None:
+    """The evaluation at 1,000 iterations is the first that is not above its own loss."""
+    target = float(true_loss(cosine(10_000), np.array([1000.0]))[0])
+    finding = found(with_losses(5000), until_loss=target)["target-behind"]
+    assert finding.numbers == {"target": target, "iterations": 1000}
+    assert not {"target-reached", "target-not-reached"} & found(with_losses(5000), until_loss=target).keys()
 
 
 def test_a_place_that_was_passed_is_told_from_the_record() -> None:
@@ -107,6 +94,30 @@ def test_without_a_schedule_the_interval_is_wider_and_says_why() -> None:
     with pytest.raises(NanodynoError, match="where it is to end is not known"):
         asked(replace(unknown, settings={}))
     assert asked(replace(unknown, settings={}), iterations=8000).basis == "curve-without-schedule"
+
+
+def test_changes_that_tell_the_schedule_or_change_nothing_are_held_against_nothing() -> None:
+    run = with_losses(5000)
+    nameless = replace(run, settings={}, foreign=True)
+    told = {"learning_rate": 6e-4, "warmup_iters": 100, "lr_decay_iters": 10_000, "max_iters": 10_000}
+    assert as_planned(nameless, Question(changes=told), None) is None
+    assert as_planned(run, Question(changes={"max_iters": 10_000}), None) is None
+    assert as_planned(run, Question(iterations=8000, changes={"max_iters": 8000}), None) is None
+    held = as_planned(run, Question(changes={"schedule": "constant"}), None)
+    assert held is not None
+    assert held.final == asked(run).final
+
+
+def test_few_losses_that_leave_the_end_open_give_way_to_the_size() -> None:
+    """Batches of 300 iterations and one evaluation, asked about 30,000: any end; the size says ± 0.1."""
+    at = np.arange(100, 300, 5)
+    losses = 7.0 - 0.8 * np.log(at / 100)
+    batches = tuple(Step(int(x), float(y)) for x, y in zip(at, losses, strict=True))
+    run = replace(with_losses(0, max_iters=30_000, steps=batches), evals=(Eval(250, 6.3),))
+    assert asked(run).basis == "size"
+    assert asked(replace(run, data_vocab_size=256)).basis == "curve"
+    many = replace(run, evals=tuple(Eval(x, 7.0 - 0.8 * math.log(x / 100)) for x in range(120, 300, 20)))
+    assert asked(many).basis == "curve"  # a curve is never overruled by what others of its size do
 
 
 def test_few_points_give_the_answer_of_the_size_labelled_and_wide() -> None:
@@ -189,7 +200,8 @@ def test_a_schedule_is_stretched_to_the_place_that_is_asked_about() -> None:
     ("changes", "words"),
     [({"n_embd": 4}, "changes the schedule only"), ({"schedule": "sawtooth"}, "cannot be"),
      ({"lr_decay_iters": -1}, "cannot be"), ({"min_lr": math.nan}, "cannot be"),
-     ({"max_iters": 0}, "iterations")],
+     ({"max_iters": 0}, "iterations"), ({"wsd_decay_fraction": 2}, "cannot be"),
+     ({"learning_rate": 0}, "cannot be"), ({"decay_lr": 1}, "cannot be")],
 )  # fmt: skip
 def test_a_schedule_that_cannot_be_is_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(NanodynoError, match=words):
@@ -230,54 +242,3 @@ def test_a_nan_is_counted_and_left_out() -> None:
     spoiled = replace(run, evals=(*run.evals[:-3], Eval(4500, math.nan), *run.evals[-3:]))
     assert found(spoiled)["warning-not-finite"].numbers["count"] == 1
     assert asked(spoiled).final.median == pytest.approx(asked(run).final.median, abs=0.002)
-
-
-HALF_WAY = 2000 * 524_288
-FLAT = {"schedule": "constant", "min_lr": 6e-4}
-
-
-def grown(until: int, **settings: Any) -> Account:
-    """The flat run of `with_losses` told in iterations of twice the tokens from its 2,000th on."""
-    plain = with_losses(until, settings=FLAT)
-    ramp: dict[str, Any] = {"max_iters": 6000, "batch_ramp": f"{HALF_WAY}:1048576"}
-    evals = tuple(
-        replace(each, iteration=min(each.iteration, 1000 + each.iteration // 2)) for each in plain.evals
-    )
-    return replace(plain, settings={**plain.settings, **ramp, **settings}, evals=evals)
-
-
-def test_a_batch_that_grows_is_foretold_by_its_tokens() -> None:
-    """10,000 iterations of 524,288 are 2,000 of them and 4,000 of twice as many."""
-    plain, made = asked(with_losses(4000, settings=FLAT)), asked(grown(4000), Pace(2.0, 10.0, 200))
-    assert (made.iterations_done, made.iterations, made.tokens) == (3000, 6000, 10_000 * 524_288)
-    assert made.final.median == pytest.approx(plain.final.median, abs=1e-6)
-    assert made.band is not None
-    assert (made.band.updates[0], made.band.updates[-1]) == (3000, 6000)
-    assert made.seconds == pytest.approx(3000 * 4.0 + 3000 * 0.05)
-    assert asked(grown(4000), tokens=7000 * 524_288.0).iterations == 4500
-    assert asked(grown(4000), Pace(2.0, None, None), hours=1).iterations == 3900
-    codes = found(grown(4000), until_loss=plain.final.median + 0.01)
-    assert codes["forecast-batch-grows"].numbers == {"tokens_per_iter": 524_288, "tokens": 1_048_576}
-    reached = next(each for code, each in codes.items() if code.startswith("target-reached"))
-    at = reached.numbers["iterations"]
-    assert reached.numbers["tokens"] == (2 * at - 2000) * 524_288  # type: ignore[operator]
-
-
-def test_rates_that_were_raised_with_the_batch_are_told_as_before() -> None:
-    """The root of 2 in every recorded rate is the batch's, and no rise of the schedule."""
-    ramped = grown(4000)
-    logged = tuple(
-        Step(at, learning_rate=6e-4 * (1 if at < 2000 else 2**0.5), tokens=524_288 * (1 + (at >= 2000)))
-        for at in range(3000)
-    )
-    plan = plan_of(ramped)
-    assert plan is not None
-    rates = schedule_of(replace(ramped, steps=logged), plan, 10_000).rates
-    assert rates[200:] == pytest.approx(np.full(9800, 6e-4))
-
-
-def test_where_the_noise_decides_the_batch_is_left_as_it_is_and_that_is_said() -> None:
-    steps = tuple(Step(at, tokens=524_288 * (1 + (at >= 2000))) for at in range(3000))
-    told = found(replace(grown(4000, batch_ramp="noise"), steps=steps))
-    assert told["forecast-batch-by-noise"].numbers == {"tokens": 1_048_576}
-    assert told["forecast-end"].numbers["tokens"] == 10_000 * 524_288

@@ -1,5 +1,6 @@
 """The fit against known ends, a second way of reckoning it, and what must not move it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,8 @@ from tests.analysis.losses import EXPONENT, SHAPE, cosine, true_loss
 from nanodyno.analysis.forecast_fit import (
     EXPONENTS,
     FEW_POINTS,
+    RARER,
+    TURNS,
     YOUNG,
     Prediction,
     Prior,
@@ -16,7 +19,7 @@ from nanodyno.analysis.forecast_fit import (
     shipped_prior,
 )
 from nanodyno.analysis.forecast_law import Array, Schedule, annealed, elapsed
-from nanodyno.analysis.forecast_points import Curve, points_of
+from nanodyno.analysis.forecast_points import Curve, Points, points_of
 
 LAST = 10_000
 END = np.array([float(LAST)])
@@ -58,28 +61,37 @@ def test_a_curve_that_is_raised_raises_its_forecast_by_as_much(shift: float) -> 
 
 
 def test_the_posterior_is_that_of_one_large_normal_conditioned_on_the_losses() -> None:
-    """Another way to the same: all coefficients and the walk as one covariance, an exponent at a time."""
+    """Another way to the same: all coefficients and walks as one covariance, for an exponent and a turn."""
     seen, schedule = curve(4000, noise=0.002, every=250), cosine(LAST)
     points = points_of(seen, schedule)
     assert points is not None
     made = end_of(seen)
     places = np.concatenate([points.updates, END])
     s, fallen = elapsed(schedule, places), annealed(schedule, places, SHAPE)
-    n, now = len(points.updates), float(s[len(points.updates) - 1])
-    expected = PRIOR.slope_scale * now**-PRIOR.exponent
+    now = float(s[-2])
+    first = _conditioned(points, s, fallen, PRIOR.slope_scale * now**-PRIOR.exponent, TURNS[:1])
+    found = _conditioned(points, s, fallen, float(first[:, 0] @ first[:, 3]), TURNS)
+    chance, medians, variances, _ = found.T
+    by_turn = chance.reshape(len(TURNS), -1)
+    centres = (by_turn * medians.reshape(by_turn.shape)).sum(1) / by_turn.sum(1)
+    median = float(chance @ medians)
+    within = variances + (medians - np.repeat(centres, len(EXPONENTS))) ** 2
+    widths = np.repeat([PRIOR.width, 1, 1, 1, 1], len(EXPONENTS))
+    between = by_turn.sum(1) @ (centres - median) ** 2
+    variance = (chance @ (widths**2 * within) + between) * (1 + FEW_POINTS / (len(s) - 1)) * (1 + YOUNG / now)
+    assert float(made.median[0]) == pytest.approx(median, abs=1e-4)
+    assert float(made.spread[0]) == pytest.approx(np.sqrt(variance + points.noise**2), rel=1e-3)
 
-    def conditioned(slope: float) -> tuple[float, float, float]:
-        so_far = np.concatenate(
-            [
-                [0.0],
-                np.cumsum(
-                    (PRIOR.wander * slope) ** 2 * np.abs(np.diff(now / s))
-                    + PRIOR.anneal_wander**2 * np.abs(np.diff(fallen))
-                ),
-            ]
-        )
-        walk = np.minimum.outer(so_far, so_far)
-        medians, variances, weights, slopes = [], [], [], []
+
+def _conditioned(points: Points, s: Array, fallen: Array, slope: float, turns: Sequence[float]) -> Array:
+    """A row an exponent and a turn: weight, median, variance, slope."""
+    n, now = len(s) - 1, float(s[-2])
+    expected = PRIOR.slope_scale * now**-PRIOR.exponent
+    steps = (PRIOR.wander * slope) ** 2 * np.abs(np.diff(now / s))
+    so_far = np.concatenate([[0.0], np.cumsum(steps + PRIOR.anneal_wander**2 * np.abs(np.diff(fallen)))])
+    turned, found = _turned(s, slope), []
+    for number, turn in enumerate(turns):
+        walk = np.minimum.outer(so_far, so_far) + turn**2 * turned
         for z in EXPONENTS:
             exponent = PRIOR.exponent + PRIOR.exponent_spread * z
             rows = np.stack([np.ones(n + 1), (s / now) ** -exponent / exponent, -fallen], axis=1)
@@ -87,26 +99,55 @@ def test_the_posterior_is_that_of_one_large_normal_conditioned_on_the_losses() -
             mean = rows @ np.array([points.losses.mean(), expected, PRIOR.drop])
             cov = rows @ scale @ rows.T + walk
             known = cov[:n, :n] + np.diag(points.variances)
-            gain = np.linalg.solve(known, cov[:n, n])
-            off = points.losses - mean[:n]
-            medians.append(mean[n] + gain @ off)
-            variances.append(cov[n, n] - gain @ cov[:n, n] + points.noise**2)
-            weights.append(-0.5 * (off @ np.linalg.solve(known, off) + np.linalg.slogdet(known)[1] + z**2))
-            slopes.append(expected + (scale @ rows[:n].T @ np.linalg.solve(known, off))[1])
-        chance = np.exp(np.array(weights) - max(weights))
-        chance /= chance.sum()
-        median = float(chance @ medians)
-        return (
-            median,
-            float(chance @ (np.array(variances) + (np.array(medians) - median) ** 2)),
-            float(chance @ slopes),
-        )
+            gain, off = np.linalg.solve(known, cov[:n, n]), points.losses - mean[:n]
+            weight = -0.5 * (off @ np.linalg.solve(known, off) + np.linalg.slogdet(known)[1] + z**2)
+            its_slope = expected + (scale @ rows[:n].T @ np.linalg.solve(known, off))[1]
+            median, variance = mean[n] + gain @ off, cov[n, n] - gain @ cov[:n, n]
+            found.append([weight - RARER * number, median, variance, its_slope])
+    table = np.array(found)
+    table[:, 0] = np.exp(table[:, 0] - table[:, 0].max())
+    table[:, 0] /= table[:, 0].sum()
+    return table
 
-    _, _, slope = conditioned(expected)
-    median, variance, _ = conditioned(slope)
-    width = PRIOR.width * np.sqrt((1 + FEW_POINTS / n) * (1 + YOUNG / now))
-    assert float(made.median[0]) == pytest.approx(median, abs=1e-4)
-    assert float(made.spread[0]) == pytest.approx(width * np.sqrt(variance), rel=1e-3)
+
+def _turned(s: Array, slope: float) -> Array:
+    """Every pair of falls, summed one by one."""
+    since = np.log(s / s[0])
+    falls = slope * (s / s[-2]) ** -PRIOR.exponent * np.diff(since, prepend=0.0)
+    return np.array(
+        [
+            [
+                sum(falls[i] * falls[j] * min(since[i], since[j]) for i in range(a + 1) for j in range(b + 1))
+                for b in range(len(s))
+            ]
+            for a in range(len(s))
+        ]
+    )
+
+
+def test_a_slope_that_turns_is_followed_and_widens_the_interval() -> None:
+    """A fall that begins late, as of a small model on bytes: no law has it, and little is sure of its end."""
+    schedule = Schedule(np.full(LAST, 1.0))
+
+    def late(at: Array) -> Array:
+        return 2.2 - 0.6 * np.tanh(0.7 * np.log(at / 1200))
+
+    at = np.arange(100, 3001, 50, dtype=np.float64)
+    turning = predict(Curve(at, late(at)), schedule, END, PRIOR)
+    lawful = predict(Curve(at, true_loss(schedule, at)), schedule, END, PRIOR)
+    assert turning is not None
+    assert lawful is not None
+    assert turning.low[0] < late(END)[0] < turning.high[0]
+    assert turning.spread[0] > 5 * lawful.spread[0]
+
+
+def test_a_larger_model_is_thought_to_gain_more_by_a_decay() -> None:
+    """By the power of its size that was learned, at most fourfold; an unknown size is the typical one."""
+    prior = replace(PRIOR, drop=0.2, drop_growth=0.1, typical_parameters=1e8)
+    assert prior.of_size(None) == prior
+    assert prior.of_size(2e8).drop == pytest.approx(0.2 * 2**0.1)
+    assert prior.of_size(1e12).drop == pytest.approx(0.2 * 4**0.1)
+    assert prior.of_size(1e6).drop == pytest.approx(0.2 / 4**0.1)
 
 
 def test_spikes_and_numbers_that_are_none_do_not_move_it() -> None:
@@ -136,6 +177,12 @@ def test_losses_of_batches_help_where_evaluations_are_few() -> None:
     alone, helped = end_of(seen), end_of(Curve(seen.updates, seen.losses, at, batches))
     assert helped.spread[0] < 0.8 * alone.spread[0]
     assert float(helped.median[0]) == pytest.approx(float(true_loss(cosine(LAST), END)[0]), abs=0.02)
+
+
+def test_no_interval_reaches_below_nothing() -> None:
+    wide = Prediction(END, np.array([1.5]), np.array([2.0]), spikes=0)
+    assert wide.low[0] == 0
+    assert wide.high[0] == pytest.approx(1.5 + 1.2816 * 2.0)
 
 
 def test_two_points_are_too_few() -> None:

@@ -27,15 +27,15 @@ def test_a_rate_that_is_held_anneals_nothing_and_neither_does_a_warm_up() -> Non
     assert annealed(climbing, places(50, 1000), SHAPE).tolist() == [0, 0]
 
 
-def test_one_fall_by_half_brings_half_of_the_drop_over_the_updates_that_follow() -> None:
-    """From 1 to 0.5 at update 501: s is 600.5 there and 225 more after 450 updates at the half rate."""
+def test_one_fall_is_worth_the_powers_of_its_rates_over_the_updates_that_follow() -> None:
+    """From 1 to 0.5 at update 601: s is 600.5 there and 200 more after 400 updates at the half rate."""
     schedule = Schedule(np.where(np.arange(1000) < 600, 1.0, 0.5))
-    shape = Shape(pace=0.02, reach=0.8, quickening=0.65, fading=0.13)
+    shape = Shape(pace=0.02, reach=0.8, fading=0.13, bend=0.75)
     before, after = annealed(schedule, places(600, 1000), shape)
     assert before == 0
     since = (600 + 400 * 0.5) - (600 + 600.5) / 2
     worth = (600.5 / 10_000) ** -0.13
-    expected = 0.5 * (1 - (1 + 0.02 * since * 0.75**-0.65) ** -0.8) * worth
+    expected = (1 - 0.5**0.75) * (1 - (1 + 0.02 * since) ** -0.8) * worth
     assert after == pytest.approx(expected, rel=1e-9)
 
 
@@ -45,13 +45,9 @@ def test_segments_come_to_the_sum_over_every_single_update() -> None:
     shares, clock = schedule.shares, schedule.clock
     for at in (1000, 2500, 4000):
         k = np.arange(schedule.peak_at + 1, at + 1)
-        fallen = shares[k - 1] - shares[k]
+        fallen = shares[k - 1] ** SHAPE.bend - shares[k] ** SHAPE.bend
         since = clock[at] - (clock[k - 1] + clock[k]) / 2
-        effect = (
-            1
-            - (1 + SHAPE.pace * since * ((shares[k - 1] + shares[k]) / 2) ** -SHAPE.quickening)
-            ** -SHAPE.reach
-        )
+        effect = 1 - (1 + SHAPE.pace * since) ** -SHAPE.reach
         worth = (np.maximum(clock[k], 100) / 10_000) ** -SHAPE.fading
         assert annealed(schedule, places(at), SHAPE)[0] == pytest.approx(
             (fallen * effect * worth).sum(), rel=1e-2

@@ -89,3 +89,39 @@ def test_a_run_that_was_imported_is_a_curve_too(
     (known,) = replay.load(tmp_path / "runs")
     assert known.kind == "wsd"
     assert known.final == pytest.approx(next(k for k in replay.load(folder) if k.name == "90M/wsd").final)
+
+
+def test_losses_before_training_and_such_as_are_no_number_are_no_part_of_a_curve(
+    replay: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of ours is evaluated before its first update, and a log may hold a NaN: the replay goes on."""
+    from typer.testing import CliRunner
+
+    from nanodyno.cli.main import app
+
+    monkeypatch.chdir(tmp_path)
+    head, *rows = (folder / "90M" / "cosine.csv").read_text().splitlines()
+    Path("whole.csv").write_text("\n".join([head, "0,0.0,10.9", *rows[:50], "3150,3e-4,nan", *rows[50:]]))
+    assert CliRunner().invoke(app, ["import", "whole.csv", "--name", "whole"]).exit_code == 0
+    (known,) = replay.load(Path("runs"))
+    assert len(known.curve.updates) == len(rows)
+    trials = replay.replay([known], lambda _: (replay.shipped_prior(), 3.0))
+    assert [each.prefix for each in trials] == list(replay.PREFIXES)
+    assert all(np.isfinite([each.ours, each.power]).all() for each in trials)
+
+
+def test_a_run_without_a_schedule_is_left_out_and_the_others_go_on(
+    replay: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    from typer.testing import CliRunner
+
+    from nanodyno.cli.main import app
+
+    monkeypatch.chdir(tmp_path)
+    table = folder / "90M" / "cosine.csv"
+    bare = [",".join((line.split(",")[0], line.split(",")[2])) for line in table.read_text().splitlines()]
+    Path("bare.csv").write_text("\n".join(bare))
+    for file, name in ((str(table), "whole"), ("bare.csv", "bare")):
+        assert CliRunner().invoke(app, ["import", file, "--name", name]).exit_code == 0
+    assert [known.name for known in replay.load(Path("runs"))] == ["whole"]
+    assert "its learning-rate schedule is not known" in capsys.readouterr().err

@@ -69,7 +69,7 @@ def test_compare_says_which_of_two_unfinished_runs_ends_lower(imported: Nanodyno
     page = flat(imported("compare", "a", "b").output)
     assert "where they will end b ends lower than a with a probability of" in page
     french = flat(imported("compare", "a", "b", "--format", "markdown", "--lang", "fr").output)
-    assert "## où elles finiront b finit plus bas que a avec une probabilité de" in french
+    assert "## où elles finiront b finira plus bas que a avec une probabilité de" in french
     codes = {each["code"] for each in json.loads(imported("compare", "a", "b", "--json").output)["findings"]}
     assert "ends-lower" in codes
 
@@ -85,7 +85,7 @@ def test_a_page_to_open_has_the_band_and_the_target(imported: Nanodyno, tmp_path
 
 def test_a_forecast_is_told_in_the_language_that_is_asked_for(imported: Nanodyno) -> None:
     answers = {
-        "fr": "a finit à une perte de 3,2",
+        "fr": "a devrait finir à une perte de 3,2",
         "zh-Hant": "a 最終損失預計為 3.2",
         "ja": "a の最終損失は 3.2",
         "hi": "a इटरेशन 10,000 (टोकन: 5.24B) पर 3.2",
@@ -127,3 +127,25 @@ def test_a_log_that_tells_no_schedule_is_asked_for_it(nanodyno: Nanodyno, tmp_pa
 def test_a_run_of_our_own_that_is_done_has_been_there(nanodyno: Nanodyno, tiny: list[str]) -> None:
     assert nanodyno(*tiny, "--name=own").exit_code == 0
     assert "own has been there" in nanodyno("forecast", "own").output
+
+
+def test_what_the_hint_proposes_answers(nanodyno: Nanodyno, tmp_path: Path) -> None:
+    """A log that tells neither schedule nor end: the settings of the hint are all that it takes."""
+    assert nanodyno("import", str(log(tmp_path / "c.log", 5000))).exit_code == 0
+    refused = nanodyno("forecast", "c")
+    assert refused.exit_code == 2
+    told = [each for each in flat(refused.stderr).split() if "=" in each]
+    assert len(told) == 3
+    answered = nanodyno("forecast", "c", *(f"--set={each}" for each in told))
+    assert answered.exit_code == 0
+    assert "c ends at a loss of" in answered.output
+    assert "instead of" not in answered.output
+
+
+def test_losses_of_different_text_are_not_held_against_each_other(nanodyno: Nanodyno, tmp_path: Path) -> None:
+    for name, data in (("a", "fineweb"), ("b", "code")):
+        file = str(log(tmp_path / f"{name}.log", 5000))
+        assert nanodyno("import", file, *TOLD, f"--set=dataset={data}").exit_code == 0
+    page = flat(nanodyno("forecast", "a", "b").output)
+    assert "a and b are of different text or tokenizers" in page
+    assert "probability" not in page

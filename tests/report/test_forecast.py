@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.analysis.losses import cosine, true_loss, with_losses
-from tests.analysis.test_forecast import grown
+from tests.analysis.test_forecast_growth import grown
 from tests.analysis.test_forecast_warnings import CASES
 
 from nanodyno.analysis.account import Account
@@ -41,6 +41,7 @@ def every_finding() -> list[Finding]:
         *of(RUN, Question(until_loss=3.265, changes={"lr_decay_iters": 20_000})),
         *of(RUN, Question(until_loss=2.5, iterations=20_000), replace(PACE, eval_seconds=None)),
         *of(RUN, Question(iterations=3000)),
+        *of(RUN, Question(until_loss=4.0)),
         *of(with_losses(400), Question()),
         *of(unknown, Question()),
         *of(replace(RUN, evals=(), steps=CASES["spikes"].steps * 1), Question()),
@@ -50,6 +51,7 @@ def every_finding() -> list[Finding]:
         *(finding for account in CASES.values() for finding in of(account, Question())),
         *lower_of(one, replace(other, name="other", final=replace(other.final, median=9.0))),
         *lower_of(one, replace(one, name="twin"), rough=True),
+        Finding("ends-on-other-data", "caution", ("one", "other")),
     ]
     middle = forecast(RUN, Question(), None).final
     return [*found, *of(RUN, Question(until_loss=middle.median + 0.001))]

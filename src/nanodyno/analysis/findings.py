@@ -128,6 +128,7 @@ Code = Literal[
     "forecast-batch-by-noise",
     "target-reached",
     "target-reached-perhaps",
+    "target-behind",
     "target-not-reached",
     "target-beyond-laws",
     "warning-diverging",
@@ -139,6 +140,7 @@ Code = Literal[
     "warning-uneven-evaluations",
     "ends-lower",
     "ends-alike",
+    "ends-on-other-data",
     "ends-rough",
     # of a machine
     "torch-broken",

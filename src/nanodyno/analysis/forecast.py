@@ -11,8 +11,18 @@ import numpy as np
 from nanodyno.analysis.account import Account
 from nanodyno.analysis.forecast_fit import Z80, Prediction, Prior, predict, shipped_prior
 from nanodyno.analysis.forecast_law import Array
-from nanodyno.analysis.forecast_plan import MOST_UPDATES, Pace, Plan, curve_of, even, plan_of, schedule_of
-from nanodyno.analysis.forecast_points import Curve
+from nanodyno.analysis.forecast_plan import (
+    MOST_UPDATES,
+    Pace,
+    Plan,
+    curve_of,
+    even,
+    plan_of,
+    schedule_of,
+    schedules_open_to,
+    uneven,
+)
+from nanodyno.analysis.forecast_points import ENOUGH_EVALS, Curve
 from nanodyno.analysis.forecast_size import SizeLaw, size_law
 from nanodyno.analysis.forecast_warnings import Warned, warned
 from nanodyno.analysis.growth import Growth
@@ -21,6 +31,8 @@ from nanodyno.records.imported import Setting
 
 PLACES = 80
 """Of the band in a picture, and between which a target is looked for."""
+LESS = 2.0
+"""How many times as wide as by its size a forecast by few losses may be and still be the one that is told."""
 Basis = Literal["curve", "curve-without-schedule", "size", "ended"]
 
 
@@ -35,6 +47,11 @@ class Question:
     until_loss: float | None = None
     changes: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     """Of the schedule, from here on."""
+
+    @property
+    def place(self) -> float | None:
+        """How far, in whatever was asked; None for the end of the run."""
+        return self.tokens or self.iterations or self.hours
 
 
 @dataclass(frozen=True)
@@ -65,6 +82,8 @@ class Reached:
     iterations: int | None
     likely_iterations: int | None
     """Where nine in ten have reached it."""
+    seen: bool
+    """It lies behind: a loss so low was measured there."""
     known_floor: float | None
     """Below which the known laws for this tokenizer and data do not go."""
 
@@ -102,12 +121,14 @@ def forecast(account: Account, question: Question, pace: Pace | None, prior: Pri
     curve = curve_of(account)
     at = [int(each) for each in np.unique(np.round(np.geomspace(max(done, 1), max(end, done, 1), PLACES)))]
     places = np.array([even(account, each) for each in at], dtype=np.float64)
-    prediction, basis = _predicted(account, curve, plan, places, prior or shipped_prior())
-    told = curve.losses[np.isfinite(curve.losses)]
-    if end <= done and len(told):
-        last = float(curve.losses[np.searchsorted(curve.updates, even(account, end), side="right") - 1])
+    sized = (prior or shipped_prior()).of_size(account.parameters or account.told_parameters)
+    prediction, basis = _predicted(account, curve, plan, places, sized)
+    told = np.isfinite(curve.losses)
+    if end <= done and told.any():
+        place = np.searchsorted(curve.updates[told], even(account, end), side="right") - 1
+        last = float(curve.losses[told][max(place, 0)])
         final, basis, band = Loss(last, last, last), "ended", None
-    elif prediction is not None:
+    elif prediction is not None and not (told.sum() < ENOUGH_EVALS and _says_less(prediction, size)):
         band = Band(np.array(at, dtype=np.float64), prediction.median, prediction.low, prediction.high)
         final = Loss(*(float(each[-1]) for each in (prediction.median, prediction.low, prediction.high)))
     elif size is not None:
@@ -117,8 +138,8 @@ def forecast(account: Account, question: Question, pace: Pace | None, prior: Pri
     return Forecast(
         account.name, basis, done, end, final, tokens,
         None if pace is None else pace.seconds_between(done, end, growth), pace, plan, growth, band,
-        _reached(question.until_loss, band, final, size, end), size, prediction,
-        warned(account, curve, plan), len(told), not account.evals,
+        _reached(question.until_loss, _behind(question.until_loss, curve, account), band, final, size, end),
+        size, prediction, warned(account, curve, plan), int(told.sum()), not account.evals,
     )  # fmt: skip
 
 
@@ -128,11 +149,7 @@ def _predicted(
     last = math.ceil(places[-1])
     if plan is not None:
         return predict(curve, schedule_of(account, plan, last, plan_of(account)), places, prior), "curve"
-    flat = Plan(1.0, 0.0, 0, last, last, schedule="constant")
-    ways = [
-        predict(curve, schedule_of(replace(account, steps=()), each, last), places, prior)
-        for each in (flat, replace(flat, schedule="cosine"), replace(flat, schedule="wsd"))
-    ]
+    ways = [predict(curve, each, places, prior) for each in schedules_open_to(account, last)]
     found = [each for each in ways if each is not None]
     return (_any_of(found), "curve-without-schedule") if found else (None, "curve")
 
@@ -146,6 +163,11 @@ def _any_of(ways: Sequence[Prediction]) -> Prediction:
 
 def by_size(size: SizeLaw) -> Loss:
     return Loss(size.median, size.median - Z80 * size.spread, size.median + Z80 * size.spread)
+
+
+def _says_less(prediction: Prediction, size: SizeLaw | None) -> bool:
+    """Whether the curve leaves the end far more open than the model's size alone does."""
+    return size is not None and float(prediction.spread[-1]) > LESS * size.spread
 
 
 def _end(account: Account, question: Question, plan: Plan | None, pace: Pace | None) -> int:
@@ -202,15 +224,26 @@ def _too_little(account: Account, curve: Curve) -> NanodynoError:
     )
 
 
+def _behind(target: float | None, curve: Curve, account: Account) -> int | None:
+    """The first iteration at which a loss so low was measured."""
+    if target is None:
+        return None
+    places = curve.updates[curve.losses <= target]
+    return uneven(account, float(places[0])) if len(places) else None
+
+
 def _reached(
-    target: float | None, band: Band | None, final: Loss, size: SizeLaw | None, end: int
+    target: float | None, behind: int | None, band: Band | None, final: Loss, size: SizeLaw | None, end: int
 ) -> Reached | None:
     if target is None:
         return None
     floor = None if size is None else size.floor
+    if behind is not None:
+        return Reached(target, behind, behind, True, floor)
     if band is None:
-        return Reached(target, end if final.median <= target else None, None, floor)
-    return Reached(target, _first(band, band.median, target), _first(band, band.high, target), floor)
+        return Reached(target, end if final.median <= target else None, None, False, floor)
+    first, likely = _first(band, band.median, target), _first(band, band.high, target)
+    return Reached(target, first, likely, False, floor)
 
 
 def _first(band: Band, losses: Array, target: float) -> int | None:

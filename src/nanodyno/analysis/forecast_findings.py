@@ -9,7 +9,7 @@ from nanodyno.analysis.audit import audit, with_found_shape
 from nanodyno.analysis.curves import are_of_other_text
 from nanodyno.analysis.findings import Code, Finding, Number, Severity
 from nanodyno.analysis.forecast import Basis, Forecast, Loss, Question, forecast
-from nanodyno.analysis.forecast_plan import Pace, pace_of, pace_of_run
+from nanodyno.analysis.forecast_plan import Pace, pace_of, pace_of_run, plan_of
 from nanodyno.analysis.forecast_warnings import Sign
 from nanodyno.analysis.growth import is_by_noise
 from nanodyno.errors import NanodynoError
@@ -50,23 +50,36 @@ def foretold(runs: Sequence[Run], question: Question) -> Foretold:
     """Two at a place that was asked for are compared as if the schedule of each ended there."""
     accounts = tuple(with_found_shape(account_of(run)) for run in runs)
     paces = [pace_of_run(run, account) for run, account in zip(runs, accounts, strict=True)]
-    rough = len(runs) == 2 and bool(question.tokens or question.iterations or question.hours)
+    rough = len(runs) == 2 and question.place is not None
     made: list[Forecast] = []
     findings: list[Finding] = []
     for account, pace in zip(accounts, paces, strict=True):
         asked = stretched(account, question, pace) if rough else question
         made.append(forecast(account, asked, pace))
-        planned = forecast(account, replace(question, changes={}), pace) if question.changes else None
-        findings += findings_of(made[-1], account, planned)
-    if len(made) == 2:
+        findings += findings_of(made[-1], account, as_planned(account, question, pace))
+    if len(made) == 2 and _on_other_data(*accounts):
+        findings.append(Finding("ends-on-other-data", "caution", (made[0].name, made[1].name)))
+    elif len(made) == 2:
         findings = [*lower_of(made[0], made[1], rough), *findings]
     return Foretold(accounts, tuple(made), tuple(findings))
 
 
-def findings_of(made: Forecast, account: Account, as_planned: Forecast | None = None) -> tuple[Finding, ...]:
-    """as_planned is the forecast without the changes that were asked about."""
+def as_planned(account: Account, question: Question, pace: Pace | None) -> Forecast | None:
+    """Without the changes that were asked about; None where they change nothing or tell the unknown."""
+    before, after = plan_of(account), plan_of(account, question.changes)
+    if before is None or after is None:
+        return None
+    if question.place is not None:  # then where a run is to end says nothing
+        before = replace(before, max_iters=after.max_iters)
+    if before == after:
+        return None
+    return forecast(account, replace(question, changes={}), pace)
+
+
+def findings_of(made: Forecast, account: Account, planned: Forecast | None = None) -> tuple[Finding, ...]:
+    """planned is the forecast without the changes that were asked about."""
     parts = (
-        _ends(made), _changed(made, as_planned), _target(made), _time(made), _ground(made),
+        _ends(made), _changed(made, planned), _target(made), _time(made), _ground(made),
         _batch(made, account), _signs(made),
     )  # fmt: skip
     found = [finding for part in parts for finding in part]
@@ -82,12 +95,12 @@ def _ends(made: Forecast) -> Iterator[Finding]:
     yield _of(made, ENDS[made.basis], "fact", **numbers)
 
 
-def _changed(made: Forecast, as_planned: Forecast | None) -> Iterator[Finding]:
-    if as_planned is not None:
+def _changed(made: Forecast, planned: Forecast | None) -> Iterator[Finding]:
+    if planned is not None:
         yield _of(
             made, "forecast-changed", "fact",
-            losses=[as_planned.final.median, made.final.median],
-            difference=made.final.median - as_planned.final.median, iterations=as_planned.iterations,
+            losses=[planned.final.median, made.final.median],
+            difference=made.final.median - planned.final.median, iterations=planned.iterations,
         )  # fmt: skip
 
 
@@ -97,6 +110,9 @@ def _target(made: Forecast) -> Iterator[Finding]:
         return
     if reached.known_floor is not None and reached.loss < reached.known_floor:
         yield _of(made, "target-beyond-laws", "caution", target=reached.loss, floor=reached.known_floor)
+    if reached.seen:
+        yield _of(made, "target-behind", "fact", target=reached.loss, iterations=reached.iterations)
+        return
     if reached.iterations is None:
         yield _of(
             made, "target-not-reached", "fact",
@@ -135,7 +151,7 @@ def _ground(made: Forecast) -> Iterator[Finding]:
             made, "forecast-beyond-schedule", "caution",
             lr_decay_iters=plan.lr_decay_iters, min_lr=plan.min_lr, iterations=made.iterations,
         )  # fmt: skip
-    if made.prediction is not None and made.prediction.spikes:
+    if made.band is not None and made.prediction is not None and made.prediction.spikes:
         yield _of(made, "forecast-spikes-left-out", "fact", count=made.prediction.spikes)
 
 
@@ -176,6 +192,12 @@ def lower_of(one: Forecast, other: Forecast, rough: bool = False) -> tuple[Findi
     return tuple(found)
 
 
+def _on_other_data(one: Account, other: Account) -> bool:
+    """By what both tell."""
+    names = (one.settings.get("dataset"), other.settings.get("dataset"))
+    return are_of_other_text(one, other) or (None not in names and names[0] != names[1])
+
+
 def ends_of(accounts: Sequence[Account]) -> tuple[Finding, ...]:
     """For a comparison of two runs that are not both at their end; nothing where one cannot be foretold."""
     if len(accounts) != 2:
@@ -199,10 +221,9 @@ def stretched(account: Account, question: Question, pace: Pace | None) -> Questi
     made = forecast(account, question, pace)
     changes: dict[str, Setting] = {"max_iters": made.iterations, "lr_decay_iters": made.iterations}
     ahead = made.iterations > made.iterations_done
-    return Question(
-        iterations=made.iterations,
-        changes=changes | dict(question.changes) if ahead and made.plan is not None else question.changes,
-    )
+    if ahead and made.plan is not None:
+        question = replace(question, changes=changes | dict(question.changes))
+    return replace(question, tokens=None, hours=None, iterations=made.iterations)
 
 
 def _seconds(made: Forecast, iterations: int) -> float | None:

@@ -2,12 +2,13 @@
 
 The exponent is tried on a grid; level, slope and drop are linear given it, so that their posterior is exact.
 What the law does not know wanders: a random walk beside it, in proportion to the run's own slope, through
-which the newest losses count most.
+which the newest losses count most. Where the slope itself turns as no law has it (a model that is only
+beginning to learn), that is a walk too, as large as the run's own losses call for.
 """
 
 import json
-import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
@@ -25,6 +26,12 @@ FEW_POINTS = 6
 """A spread from so many points is trusted half as far, in variance, as one from many."""
 YOUNG = 2000.0
 """Updates at which the variance is doubled: curves so young were not learned from."""
+TURNS = (0.0, 0.2, 0.4, 0.8, 1.6)
+"""By what share the slope itself may wander over an e-fold of updates; each is RARER than the one before."""
+RARER = 2.0
+"""In nats of evidence."""
+FURTHEST = 4.0
+"""How many times as large or small as those learned from a model is taken to be."""
 FLAT = 1e-8
 """The weight of a prior that says nothing."""
 Z80 = 1.2816
@@ -38,9 +45,12 @@ class Prior:
     exponent: float
     exponent_spread: float
     drop: float
-    """What lowering the rate to nothing brings, in nats."""
+    """What lowering the rate to nothing brings, in nats, to a model of typical_parameters."""
     drop_spread: float
     """As a share of it."""
+    drop_growth: float
+    """The power of the parameters by which it grows."""
+    typical_parameters: float
     shape: Shape
     slope_scale: float
     """Nats per e-fold of updates at s updates are expected to be this times s^-exponent, within its size."""
@@ -49,6 +59,13 @@ class Prior:
     anneal_wander: float
     width: float
     """By which spreads are multiplied, so that 80% intervals hold four fifths of the curves learned from."""
+
+    def of_size(self, parameters: float | None) -> "Prior":
+        """For a model of so many parameters; None where that is not known."""
+        if parameters is None:
+            return self
+        ratio = min(max(parameters / self.typical_parameters, 1 / FURTHEST), FURTHEST)
+        return replace(self, drop=self.drop * ratio**self.drop_growth)
 
 
 @dataclass(frozen=True)
@@ -59,15 +76,12 @@ class Prediction:
     median: Array
     spread: Array
     """Standard deviation, run noise included."""
-    exponent: float
-    slope: float
-    """Nats by which the loss falls per e-fold of updates, at the last point and a steady rate."""
-    noise: float
     spikes: int
 
     @property
     def low(self) -> Array:
-        return self.median - Z80 * self.spread
+        """No loss is below 0."""
+        return np.maximum(self.median - Z80 * self.spread, 0.0)
 
     @property
     def high(self) -> Array:
@@ -82,7 +96,7 @@ def shipped_prior() -> Prior:
 
 def prior_from(numbers: dict[str, float]) -> Prior:
     rest = dict(numbers)
-    shape = Shape(**{key: rest.pop(key) for key in ("pace", "reach", "quickening", "fading")})
+    shape = Shape(**{key: rest.pop(key) for key in ("pace", "reach", "fading", "bend")})
     return Prior(shape=shape, **rest)
 
 
@@ -98,8 +112,6 @@ class _Setting:
 
     points: Points
     rows: Array
-    s: Array
-    fallen: Array
     centre: Array
     weight: Array
     level: float
@@ -124,6 +136,8 @@ class _Posterior:
     walk: Array
     inverse: Array
     """Of the Cholesky factor of what the points scatter by."""
+    evidence: float
+    """Of this walk, over all exponents: the logarithm of how likely the losses are."""
 
     @property
     def slope(self) -> float:
@@ -139,27 +153,34 @@ def _predict(points: Points, schedule: Schedule, at: Array, prior: Prior) -> Pre
     setting = _Setting(
         points,
         _rows(points, s / now, fallen, exponents),
-        s,
-        fallen,
         np.array([0.0, expected, prior.drop, 0.0]),
         np.array([FLAT, expected**-2, (prior.drop_spread * prior.drop) ** -2, FLAT]),
         float(points.losses.mean()),
     )
     first = _posterior(setting, _walk(s, fallen, now, expected, prior))
     slope = max(first.slope, SMALLEST_SLOPE * expected)  # the walk is as large as the slope turns out to be
-    posterior = _posterior(setting, _walk(s, fallen, now, slope, prior))
-    median, variance = _ahead(setting, posterior)
-    width = prior.width * math.sqrt((1 + FEW_POINTS / setting.count) * (1 + YOUNG / now))
-    return Prediction(
-        at, median, width * np.sqrt(variance), float(posterior.chance @ exponents), posterior.slope,
-        points.noise, points.spikes,
-    )  # fmt: skip
+    walk, turning = _walk(s, fallen, now, slope, prior), _turning(s, now, slope, prior.exponent)
+    ways = [_posterior(setting, walk + turn**2 * turning) for turn in TURNS]
+    median, variance = _mixed(setting, ways, prior.width)
+    variance = variance * (1 + FEW_POINTS / setting.count) * (1 + YOUNG / now)
+    return Prediction(at, median, np.sqrt(variance + points.noise**2), points.spikes)
+
+
+def _mixed(setting: _Setting, ways: Sequence[_Posterior], width: float) -> tuple[Array, Array]:
+    """Median and variance over all turns; the width was calibrated on curves whose slope does not turn."""
+    chance = _shares(np.array([each.evidence - RARER * n for n, each in enumerate(ways)]))
+    ahead = [_ahead(setting, way) for way in ways]
+    medians, variances = np.array([each for each, _ in ahead]), np.array([each for _, each in ahead])
+    widths = np.where(np.array(TURNS) == 0, width, 1.0)[:, None]
+    median: Array = chance @ medians
+    return median, chance @ (widths**2 * variances + (medians - median) ** 2)
 
 
 def _posterior(setting: _Setting, walk: Array) -> _Posterior:
     n, weight, centre = setting.count, setting.weight, setting.centre
     scatter: Array = walk[:n, :n] + np.diag(setting.points.variances)
     inverse = np.linalg.inv(np.linalg.cholesky(scatter)).astype(np.float64)
+    likely = float(np.log(np.diag(inverse)).sum())
     rows, losses = inverse @ setting.rows[:, :n], inverse @ setting.losses
     precision: Array = np.einsum("aij,aik->ajk", rows, rows) + np.diag(weight)
     covariance = np.linalg.inv(precision).astype(np.float64)
@@ -168,12 +189,20 @@ def _posterior(setting: _Setting, walk: Array) -> _Posterior:
     off: Array = losses - np.einsum("aij,aj->ai", rows, found)
     evidence = -0.5 * ((off**2).sum(1) + ((found - centre) ** 2 * weight).sum(1) + EXPONENTS**2)
     evidence = evidence - 0.5 * np.linalg.slogdet(precision)[1]
+    likely += float(np.logaddexp.reduce(evidence))
+    return _Posterior(_shares(evidence), found, covariance, walk, inverse, likely)
+
+
+def _shares(evidence: Array) -> Array:
     chance: Array = np.exp(evidence - evidence.max())
-    return _Posterior(chance / chance.sum(), found, covariance, walk, inverse)
+    return chance / chance.sum()
 
 
 def _ahead(setting: _Setting, posterior: _Posterior) -> tuple[Array, Array]:
-    """Median and variance at the places ahead, over all exponents; the walk goes on from where it stands."""
+    """Median and variance at the places ahead, over all exponents; the walk goes on from where it stands.
+
+    Of the curve, that is: an evaluation's own noise comes on top.
+    """
     n, rows, walk, found = setting.count, setting.rows, posterior.walk, posterior.found
     carried = posterior.inverse.T @ (posterior.inverse @ walk[:n, n:])
     rest: Array = setting.losses - np.einsum("aij,aj->ai", rows[:, :n], found)
@@ -182,8 +211,7 @@ def _ahead(setting: _Setting, posterior: _Posterior) -> tuple[Array, Array]:
     own = np.maximum(np.diag(walk)[n:] - (carried * walk[:n, n:]).sum(0), 0.0)
     of_law: Array = np.einsum("amj,ajk,amk->am", change, posterior.covariance, change)
     median = posterior.chance @ medians
-    within = of_law + own + setting.points.noise**2
-    return median, posterior.chance @ (within + (medians - median) ** 2)
+    return median, posterior.chance @ (of_law + own + (medians - median) ** 2)
 
 
 def _rows(points: Points, ratio: Array, fallen: Array, exponents: Array) -> Array:
@@ -202,3 +230,11 @@ def _walk(s: Array, fallen: Array, now: float, slope: float, prior: Prior) -> Ar
     steps = steps + prior.anneal_wander**2 * np.abs(np.diff(fallen))
     so_far = np.concatenate([[0.0], np.cumsum(steps)])
     return np.minimum(so_far[:, None], so_far[None, :])
+
+
+def _turning(s: Array, now: float, slope: float, exponent: float) -> Array:
+    """Covariance of what a slope brings that wanders by its own size over an e-fold of updates."""
+    since = np.log(s / s[0])
+    falls = slope * (s / now) ** -exponent * np.diff(since, prepend=0.0)
+    summed = np.tril(np.ones((len(s), len(s)))) * falls
+    return summed @ np.minimum(since[:, None], since[None, :]) @ summed.T

@@ -1,13 +1,14 @@
 """How a loss falls under a learning-rate schedule: the shape alone, without level or size.
 
-A multi-power law (Luo et al. 2025, arXiv:2503.12811) in units that no optimiser owns: rates as shares of the
-peak, time as the sum of those shares. The loss after so many updates is
+After the multi-power law (Luo et al. 2025, arXiv:2503.12811), in units that no optimiser owns: rates as
+shares of the peak, time as the sum of those shares. The loss after so many updates is
 
     level + slope * (s / s_now)^-alpha / alpha - drop * annealed
 
 with s the updates so far, each counted by its rate's share of the peak, and `annealed` what lowering the rate
-has brought. What a lowering brings grows over the updates after it, as 1 - (1 + pace * x)^-reach, and is the
-less the later it comes (s^-fading, which the law as published does not have).
+has brought. A lowering from share a to b is worth a^bend - b^bend, which grows over the s after it as
+1 - (1 + pace * s)^-reach, and is the less the later it comes (s^-fading). The published law has neither bend
+nor fading; it lets lowerings take effect sooner at low rates, which a bend leaves nothing to explain for.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,6 @@ REFERENCE_UPDATES = 10_000.0
 """Where `drop` is measured: a lowering at this s brings all of it."""
 FEWEST_UPDATES = 100.0
 """Below which a lowering's worth no longer grows."""
-LOWEST_SHARE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Shape:
 
     pace: float
     reach: float
-    quickening: float
-    """gamma of the published law: how much sooner a lowering takes effect at a low rate."""
     fading: float
+    bend: float
+    """Below 1, the last of a decay brings the most."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,9 @@ def annealed(schedule: Schedule, updates: Array, shape: Shape) -> Array:
     places = _places(schedule, updates)
     shares, clock = schedule.shares, schedule.clock
     before, after = edges[:-1], edges[1:]
-    lowered = shares[before] - shares[after]
-    rate = np.maximum((shares[before] + shares[after]) / 2, LOWEST_SHARE)
+    lowered = shares[before] ** shape.bend - shares[after] ** shape.bend
     middle = (clock[before] + clock[after]) / 2
-    since = np.maximum(clock[places][:, None] - middle, 0.0) * rate**-shape.quickening
+    since = np.maximum(clock[places][:, None] - middle, 0.0)
     effect = 1 - (1 + shape.pace * since) ** -shape.reach
     begun = np.clip((places[:, None] - before) / (after - before), 0.0, 1.0)
     worth = (np.maximum(clock[after], FEWEST_UPDATES) / REFERENCE_UPDATES) ** -shape.fading

@@ -44,12 +44,14 @@ def plan_of(account: Account, changes: Mapping[str, Setting] | None = None) -> P
     """As the run's settings have it, with changes from here on; None where they do not tell a schedule.
 
     A log may leave out what nanoGPT derives or defaults by rule: min_lr is a tenth of the peak there, and the
-    decay ends with the run. Whether the rate falls at all must be told, or be seen in logged rates.
+    decay ends with the run; the peak may be seen in logged rates. Whether the rate falls at all must be told.
     """
     told = {key: value for key, value in account.settings.items() if key in KEYS}
     told |= _checked(changes or {})
     if not account.foreign:
         return _made(told)
+    if logged := _logged_rates(account):
+        told.setdefault("learning_rate", max(rate for _, rate in logged))
     falls = "lr_decay_iters" in told or "schedule" in told or told.get("decay_lr") is False
     if "learning_rate" not in told or "max_iters" not in told or not falls:
         return None
@@ -65,13 +67,19 @@ def _checked(changes: Mapping[str, Setting]) -> dict[str, Setting]:
             raise NanodynoError(
                 f"--set {key}: a forecast changes the schedule only", f"one of {', '.join(KEYS)}"
             )
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        fits = {"schedule": value in SCHEDULES, "decay_lr": isinstance(value, bool)}.get(
-            key, number and math.isfinite(float(value or 0)) and float(value or 0) >= 0
-        )
-        if not fits:
+        if not _fits(key, value):
             raise NanodynoError(f"--set {key}={value} cannot be", "for example --set lr_decay_iters=20000")
     return dict(changes)
+
+
+def _fits(key: str, value: Setting) -> bool:
+    if key == "schedule":
+        return value in SCHEDULES
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return key == "decay_lr" and isinstance(value, bool)
+    most = 1.0 if key == "wsd_decay_fraction" else math.inf
+    least_is_fine = key not in ("learning_rate", "wsd_decay_fraction") or value > 0
+    return key != "decay_lr" and math.isfinite(value) and 0 <= value <= most and least_is_fine
 
 
 def _made(told: Mapping[str, Setting]) -> Plan:
@@ -102,7 +110,24 @@ def schedule_of(account: Account, plan: Plan, updates: int, before: Plan | None 
         first, last = math.ceil(logged[0][0]), math.floor(logged[-1][0])
         places, rates = zip(*logged, strict=True)
         planned[first : last + 1] = np.interp(np.arange(first, last + 1), places, rates)
+        if account.foreign and not plan.warmup_iters:  # none was told: it lies before the first rate
+            planned[:first] = rates[0] * np.arange(1, first + 1) / (first + 1)
     return Schedule(planned)
+
+
+def schedules_open_to(account: Account, updates: int) -> list[Schedule]:
+    """Where no plan is known: a rate that is held, one that falls all the way, one that falls at the end.
+
+    From here on where rates were logged, else from the beginning.
+    """
+    so_far = logged_schedule(account, min(int(even(account, account.iterations)), updates))
+    before = np.zeros(0) if so_far is None else so_far.rates
+    rest = updates - len(before)
+    flat = Plan(float(before[-1]) if len(before) else 1.0, 0.0, 0, max(rest, 1), rest, schedule="constant")
+    return [
+        Schedule(np.concatenate([before, _planned(each, rest, None)]))
+        for each in (flat, replace(flat, schedule="cosine"), replace(flat, schedule="wsd"))
+    ]
 
 
 @lru_cache(maxsize=4)
@@ -120,6 +145,12 @@ def even(account: Account, iterations: int) -> float:
     goes by the root, the same tokens bring the same loss, whatever its size (docs/noise.md)."""
     growth = account.growth
     return iterations if growth is None or not growth.stages else growth.even(iterations)
+
+
+def uneven(account: Account, updates: float) -> int:
+    """The iterations that `even` made these of."""
+    growth = account.growth
+    return int(updates) if growth is None or not growth.stages else growth.iterations(updates * growth.unit)
 
 
 def logged_schedule(account: Account, updates: int) -> Schedule | None:

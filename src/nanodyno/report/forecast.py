@@ -21,7 +21,7 @@ from nanodyno.report.plot import Labels, Series, line_plot
 
 ANSWERS: tuple[Code, ...] = (
     "ends-lower", "ends-alike", "forecast-end", "forecast-by-size", "forecast-ended", "forecast-changed",
-    "target-reached", "target-reached-perhaps", "target-not-reached", "forecast-time",
+    "target-reached", "target-reached-perhaps", "target-behind", "target-not-reached", "forecast-time",
     "forecast-time-training-only",
 )  # fmt: skip
 PLOT_MAX_WIDTH, PLOT_HEIGHT = 110, 14

@@ -31,6 +31,7 @@ WORDS: dict[Code, str | Plural] = {
         "{run} reaches {target} at about iteration {iterations} (tokens: {tokens}; time from now: "
         "{seconds}), but less than nine times in ten before the end"
     ),
+    "target-behind": message("{run} has reached {target} already, at iteration {iterations}"),
     "target-not-reached": message(
         "{run} does not reach {target} with this schedule: {loss} is expected at iteration {iterations}"
     ),
@@ -101,6 +102,9 @@ WORDS: dict[Code, str | Plural] = {
     "ends-alike": message(
         "either may end lower: {run} at {loss_0} ({low_0} to {high_0}) at iteration {iteration_0}, {other} "
         "at {loss_1} ({low_1} to {high_1}) at iteration {iteration_1}"
+    ),
+    "ends-on-other-data": message(
+        "{run} and {other} are of different text or tokenizers: which of them ends lower says nothing"
     ),
     "ends-rough": message(
         "{run} and {other} are compared as if the learning rate of each fell from here to its lowest at that "

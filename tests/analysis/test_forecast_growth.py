@@ -1,0 +1,71 @@
+"""Forecasts of a run whose batch grows: by its tokens, told in its own iterations."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.analysis.losses import with_losses
+from tests.analysis.test_forecast import asked, found
+
+from nanodyno.analysis.account import Account, Step
+from nanodyno.analysis.forecast_plan import Pace, plan_of, schedule_of
+
+HALF_WAY = 2000 * 524_288
+FLAT = {"schedule": "constant", "min_lr": 6e-4}
+
+
+def grown(until: int, **settings: Any) -> Account:
+    """The flat run of `with_losses` told in iterations of twice the tokens from its 2,000th on."""
+    plain = with_losses(until, settings=FLAT)
+    ramp: dict[str, Any] = {"max_iters": 6000, "batch_ramp": f"{HALF_WAY}:1048576"}
+    evals = tuple(
+        replace(each, iteration=min(each.iteration, 1000 + each.iteration // 2)) for each in plain.evals
+    )
+    return replace(plain, settings={**plain.settings, **ramp, **settings}, evals=evals)
+
+
+def test_a_batch_that_grows_is_foretold_by_its_tokens() -> None:
+    """10,000 iterations of 524,288 are 2,000 of them and 4,000 of twice as many."""
+    plain, made = asked(with_losses(4000, settings=FLAT)), asked(grown(4000), Pace(2.0, 10.0, 200))
+    assert (made.iterations_done, made.iterations, made.tokens) == (3000, 6000, 10_000 * 524_288)
+    assert made.final.median == pytest.approx(plain.final.median, abs=1e-6)
+    assert made.band is not None
+    assert (made.band.updates[0], made.band.updates[-1]) == (3000, 6000)
+    assert made.seconds == pytest.approx(3000 * 4.0 + 3000 * 0.05)
+    assert asked(grown(4000), tokens=7000 * 524_288.0).iterations == 4500
+    assert asked(grown(4000), Pace(2.0, None, None), hours=1).iterations == 3900
+    codes = found(grown(4000), until_loss=plain.final.median + 0.01)
+    assert codes["forecast-batch-grows"].numbers == {"tokens_per_iter": 524_288, "tokens": 1_048_576}
+    reached = next(each for code, each in codes.items() if code.startswith("target-reached"))
+    at = reached.numbers["iterations"]
+    assert reached.numbers["tokens"] == (2 * at - 2000) * 524_288  # type: ignore[operator]
+
+
+def test_rates_that_were_raised_with_the_batch_are_told_as_before() -> None:
+    """The root of 2 in every recorded rate is the batch's, and no rise of the schedule."""
+    ramped = grown(4000)
+    logged = tuple(
+        Step(at, learning_rate=6e-4 * (1 if at < 2000 else 2**0.5), tokens=524_288 * (1 + (at >= 2000)))
+        for at in range(3000)
+    )
+    plan = plan_of(ramped)
+    assert plan is not None
+    rates = schedule_of(replace(ramped, steps=logged), plan, 10_000).rates
+    assert rates[200:] == pytest.approx(np.full(9800, 6e-4))
+
+
+def test_a_loss_that_lies_behind_is_told_by_the_iteration_it_was_measured_at() -> None:
+    """The evaluation after 3,000 even iterations is the one at 2,500."""
+    ramped = grown(4000)
+    target = next(each.val_loss for each in ramped.evals if each.iteration == 2500)
+    reached = asked(ramped, until_loss=target).reached
+    assert reached is not None
+    assert (reached.seen, reached.iterations) == (True, 2500)
+
+
+def test_where_the_noise_decides_the_batch_is_left_as_it_is_and_that_is_said() -> None:
+    steps = tuple(Step(at, tokens=524_288 * (1 + (at >= 2000))) for at in range(3000))
+    told = found(replace(grown(4000, batch_ramp="noise"), steps=steps))
+    assert told["forecast-batch-by-noise"].numbers == {"tokens": 1_048_576}
+    assert told["forecast-end"].numbers["tokens"] == 10_000 * 524_288
