@@ -236,6 +236,7 @@ def _known_settings(config: RunConfig) -> dict[str, Setting]:
         "logit_softcap": "none",
         "muon_lr": "learning_rate",
         "embedding_lr": "learning_rate",
+        "batch_ramp": "none",
     }
     given = {key: value for key, value in config.model_dump().items() if value is not None}
     return means | given

@@ -126,8 +126,6 @@ def _known(account: Account) -> Mapping[str, Setting]:
     known = dict(account.settings)
     if account.tokens_per_iter is not None:
         known["tokens_per_iter"] = account.tokens_per_iter
-    if not account.foreign:
-        known.setdefault("batch_ramp", None)  # of our own programs, none is told by silence
     if account.shape is not None and account.shape_found:
         known |= {"n_layer": account.shape.n_layer, "n_embd": account.shape.n_embd}
     return known
