@@ -16,8 +16,9 @@ from typing import Any
 
 from nanodyno.analysis.probes import ProbeSummary, summarise_probe
 from nanodyno.config import RunConfig, build_config
-from nanodyno.probe.bench import Plan, probe
+from nanodyno.probe.bench import Plan
 from nanodyno.probe.messages import ProbeJob
+from nanodyno.probe.rounds import probe
 from nanodyno.recipes import load_settings, override
 from nanodyno.records.probe import Measured, ProbeResult
 from nanodyno.report.disturbances import disturbance_words, result_words

@@ -17,8 +17,9 @@ import pytest
 from nanodyno.analysis.budget import Budget
 from nanodyno.errors import NanodynoError
 from nanodyno.hardware.telemetry import WatchedCard
-from nanodyno.probe.bench import Bench, Plan, measure_against, probe
+from nanodyno.probe.bench import Bench, Plan
 from nanodyno.probe.messages import ProbeJob
+from nanodyno.probe.rounds import measure_against, probe
 from nanodyno.records.probe import Failed, Measured, OutOfMemory, Part, ProbeProgress, ProbeResult, Throttled
 
 Job = Callable[..., ProbeJob]
@@ -246,7 +247,8 @@ def test_the_next_process_imports_early_and_is_replaced_when_it_is_killed_meanwh
 def test_a_parent_that_is_killed_leaves_no_child_behind(job: Job) -> None:
     code = (
         "import sys\n"
-        "from nanodyno.probe.bench import Plan, probe\n"
+        "from nanodyno.probe.bench import Plan\n"
+        "from nanodyno.probe.rounds import probe\n"
         "from nanodyno.probe.messages import ProbeJob\n"
         "plan = Plan(precision=1e-9, visit_seconds=100, redo=0)\n"
         "tell = lambda progress: progress.samples and print(progress.samples, flush=True)\n"

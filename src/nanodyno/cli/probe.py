@@ -80,7 +80,8 @@ def probe(  # noqa: PLR0913 - one parameter per option
 
     from nanodyno.analysis.budget import DEFAULT_BUDGET, Budget
     from nanodyno.analysis.probes import reading_of
-    from nanodyno.probe.bench import Bench, Plan, heard, measure_against
+    from nanodyno.probe.bench import Bench, Plan
+    from nanodyno.probe.rounds import heard, measure_against
     from nanodyno.report.probing import make_probe_display
 
     alone = 1 if len(jobs) == 1 else None

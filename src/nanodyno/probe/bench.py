@@ -1,19 +1,15 @@
 """Configs on the bench: each measured in processes of its own, in whatever order and as often as one asks.
 
-One stopwatch for all: a single probe, a comparison A B B A, a search and a factorial differ in which rounds
-they ask for.
+One stopwatch for all: a single probe, a comparison A B B A (rounds.py), a search and a factorial differ in
+which rounds they ask for.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from nanodyno.analysis.budget import Budget, readings
-from nanodyno.analysis.probes import visits_of
-from nanodyno.analysis.repeats import Visit
-from nanodyno.errors import NanodynoError
 from nanodyno.hardware.telemetry import WatchCard, WatchedCard, watch_card
 from nanodyno.probe import disturbance
 from nanodyno.probe.messages import Measure, ProbeJob
@@ -286,37 +282,3 @@ class Bench:
             self._watch(ProbeProgress(entry.name, number, stage, len(samples), seconds))
 
         return tell
-
-
-def probe(job: ProbeJob, plan: Plan | None = None, watch: WatchProbe = lambda _: None) -> ProbeResult:
-    """One config in one process."""
-    with Bench({"": job}, plan or Plan(), watch) as bench:
-        bench.round(0, [""])
-        return heard(bench.results()[""])
-
-
-def heard(result: ProbeResult) -> ProbeResult:
-    """Of a config that is alone: one that cannot be had here is its user's mistake."""
-    if isinstance(result, Failed) and result.reason == "refused":
-        raise NanodynoError(result.words, result.hint)
-    return result
-
-
-def measure_against(bench: Bench, reference: str, budget: Budget, margin: float) -> None:
-    """Rounds A B, B A, ... until every config is told apart from the reference, tied, or the budget spent.
-
-    With a lone config, as many rounds as the budget has.
-    """
-    for _ in readings(_rounds(bench, budget), budget, reference=reference, margin=margin):
-        pass
-
-
-def _rounds(bench: Bench, budget: Budget) -> Iterator[list[Visit]]:
-    several = len(bench.running()) > 1
-    for number in range(budget.most_rounds):
-        names = bench.running()
-        lonely = several and len(names) == 1  # the others have failed, and there is nothing to compare
-        if not names or (lonely and number >= budget.looks[0]):
-            return
-        bench.round(number, names if number % 2 == 0 else names[::-1])
-        yield [visit for visit in visits_of(bench.results()) if visit.round == number]
