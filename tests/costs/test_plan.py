@@ -200,3 +200,9 @@ def test_a_batch_that_grows_has_the_memory_of_its_last_iterations() -> None:
     assert one.setup.micro_steps == grown.setup.micro_steps == 1
     assert one.memory.grads == 0
     assert grown.memory == two.memory
+
+
+def test_tokens_are_counted_by_parameter_without_tables_of_values() -> None:
+    plain, tables = planned(positions="rope"), planned(positions="rope", value_embeddings=3)
+    assert tables.params.total == plain.params.total + 3 * 50304 * 768 + 12
+    assert tables.tokens_per_parameter == pytest.approx(plain.tokens_per_parameter, rel=1e-6)

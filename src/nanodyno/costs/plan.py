@@ -79,7 +79,8 @@ class Plan:
 
     @property
     def tokens_per_parameter(self) -> float:
-        return self.bill.tokens / self.params.total
+        """Of those that laws of sizes count: tables that are mixed into values are none."""
+        return self.bill.tokens / (self.params.total - self.params.value_embeddings)
 
 
 def make_plan(

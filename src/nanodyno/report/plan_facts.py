@@ -82,7 +82,7 @@ def fact_rows(plan: Plan, source: Source, language: Language = ENGLISH) -> Rows:
 
 
 def _model_words(plan: Plan, language: Language) -> str:
-    return language.say(
+    words = language.say(
         "{size} parameters; per token {exact} MFLOP exactly (vocabulary {vocabulary}), {nanogpt} by "
         "nanoGPT's formula ({padded})",
         size=quantities.count(plan.params.total, language),
@@ -91,6 +91,10 @@ def _model_words(plan: Plan, language: Language) -> str:
         nanogpt=language.number(plan.flops_nanogpt / 1e6, ",.1f"),
         padded=language.number(plan.asked.setup.shape.vocab_size, ","),
     )
+    if not (tables := plan.params.value_embeddings):
+        return words
+    size = quantities.count(tables, language)
+    return language.clauses([words, language.say("{size} of the parameters are value embeddings", size=size)])
 
 
 def _batch_words(setup: Setup, language: Language) -> str:
