@@ -108,6 +108,13 @@ def test_a_scale_that_grows_as_the_root_of_the_tokens_is_foretold_so(
     )
 
 
+def test_the_loss_of_a_stretch_is_the_mean_of_its_iterations(step: Builder) -> None:
+    """Of 48 in turn at 3 and at 4."""
+    steps = noisy(step, 48, lambda _: 20_000.0, wobble=0.01)
+    (point,) = course([each.model_copy(update={"loss": 3.0 + at % 2}) for at, each in enumerate(steps)])
+    assert point.loss == pytest.approx(3.5)
+
+
 def test_a_heading_needs_four_points_and_a_way_to_go(step: Builder) -> None:
     points = course(noisy(step, 1000, lambda _: 20_000.0, wobble=0.01))
     assert heading(points[:3], 10**9) is None

@@ -144,6 +144,17 @@ def test_another_length_leaves_the_choice_and_has_a_warm_up_of_its_own() -> None
     assert short == whole.model_copy(update=length)
 
 
+def test_a_loss_is_told_of_the_tokens_that_will_be_seen() -> None:
+    """1,862 iterations of 32,768 make 61M, 6,851 of 65,536 the way to 510M, the rest are of 131,072."""
+    hours, longer = chosen(8), chosen(8, max_iters=20_000)
+    assert hours.tokens == hours.chosen.tokens
+    assert hours.expected == hours.chosen.law
+    assert longer.tokens == 1_862 * 32_768 + 6_851 * 65_536 + 11_287 * 131_072
+    assert longer.expected
+    assert longer.expected.median < hours.chosen.law.median
+    assert chosen(8, max_iters=50).expected is None
+
+
 def test_a_number_of_heads_leaves_the_widths_that_it_divides() -> None:
     assert {each.config.n_embd for each in chosen(8, n_head=5).sizes} == {640, 1280, 1920}
     with pytest.raises(ConfigError, match="does not divide"):
@@ -192,7 +203,8 @@ def test_a_given_model_has_the_micro_batch_that_fits() -> None:
 def test_a_given_model_that_does_not_fit_is_told_the_nearest_that_does() -> None:
     whole = fitted("H200", 5 * GIB)
     with pytest.raises(
-        NanodynoError, match=r"speedrun-124m needs \S+ GiB even with a micro-batch of 1"
+        NanodynoError,
+        match=r"micro-batch of 1, and H200 has 4.50 GiB, nine tenths of 5.00 GiB, for it",
     ) as caught:
         fitted_batch(whole)
     pattern = r"the nearest that fits: --n_layer=(\d+) --n_embd=(\d+) --n_head=(\d+), \S+M parameters"

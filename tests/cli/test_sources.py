@@ -158,13 +158,17 @@ def test_a_given_model_has_the_micro_batch_of_the_card(nanodyno: Run) -> None:
     assert batch("--device=cpu") == 8
 
 
-def test_data_that_would_be_seen_too_often_are_told(nanodyno: Run, tmp_path: Path) -> None:
-    folder = tmp_path / "data" / "few"
+@pytest.mark.parametrize(("dataset", "folder_name"), [("few", "few"), ("python", "python-gpt2")])
+def test_data_that_would_be_seen_too_often_are_told(
+    nanodyno: Run, tmp_path: Path, dataset: str, folder_name: str
+) -> None:
+    """The embedded corpus too, where it was prepared."""
+    folder = tmp_path / "data" / folder_name
     folder.mkdir(parents=True)
     for split in ("train", "val"):
         (folder / f"{split}.bin").write_bytes(bytes(2 * 5000))
-    page = nanodyno("plan", "best-1h", "--gpu", "H200", "--dataset=few", "--vocab_size=50257").stdout
-    assert "dataset few has 5.00k train tokens and would be seen" in page
+    page = nanodyno("plan", "best-1h", "--gpu", "H200", f"--dataset={dataset}", "--vocab_size=50257").stdout
+    assert f"dataset {dataset} has 5.00k train tokens and would be seen" in page
 
 
 @pytest.mark.usefixtures("card")

@@ -216,6 +216,15 @@ def test_a_warm_up_longer_than_the_run_is_noted(nanodyno: Nanodyno, tiny: list[s
     assert "never reaches 2.00e-03" in " ".join(nanodyno(*tiny).output.split())
 
 
+def test_a_learning_rate_that_ends_early_is_noted_with_what_the_batch_makes_of_it(
+    nanodyno: Nanodyno, tiny: list[str]
+) -> None:
+    early = [*tiny, "--warmup_iters=1", "--lr_decay_iters=2", "--min_lr=1e-4"]
+    assert "stays at 1.00e-04 from iteration 2 on" in " ".join(nanodyno(*early).output.split())
+    grown = " ".join(nanodyno(*early, "--batch_ramp=noise", "--name=grown").output.split())
+    assert "stays at 1.00e-04, times the root of the batch's growth, from iteration 2 on" in grown
+
+
 def test_a_look_at_a_saved_run_is_in_the_document(nanodyno: Nanodyno, tiny: list[str]) -> None:
     assert nanodyno(*tiny, "--name=mine").exit_code == 0
     looked = nanodyno(

@@ -100,6 +100,12 @@ def test_a_setting_that_says_nothing_is_refused(settings: dict[str, object]) -> 
     assert "says nothing" in fault
 
 
+@pytest.mark.parametrize(("key", "without"), [("muon_lr", "None"), ("muon_momentum", "0.95")])
+def test_what_a_recipe_sets_in_vain_is_told_how_to_leave_out(key: str, without: str) -> None:
+    (fault,) = faults_of(**{key: 0.02})
+    assert f"leave it out ({key}={without} where a recipe sets it)" in fault
+
+
 def test_a_pattern_is_of_two_letters() -> None:
     (fault,) = faults_of(window=8, window_pattern="SX")
     assert fault.endswith("not 'SX'")

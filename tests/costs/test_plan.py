@@ -190,3 +190,19 @@ def test_no_switch_is_advised_twice_or_when_it_is_on_already(away: bool) -> None
     advised = [each.settings for each in plan.advice]
     assert all(advised)
     assert len(set(advised)) == len(advised)
+
+
+def test_a_batch_that_grows_has_the_memory_of_its_last_iterations() -> None:
+    """One micro-step leaves no gradients beside the activations, and two do."""
+    way: dict[str, Any] = {"kernels": "autograd", "tokens_per_iter": 8_192}
+    one, grown = planned(**way).asked, planned(**way, batch_ramp="1M:16384").asked
+    two = planned(**{**way, "tokens_per_iter": 16_384}).asked
+    assert one.setup.micro_steps == grown.setup.micro_steps == 1
+    assert one.memory.grads == 0
+    assert grown.memory == two.memory
+
+
+def test_tokens_are_counted_by_parameter_without_tables_of_values() -> None:
+    plain, tables = planned(positions="rope"), planned(positions="rope", value_embeddings=3)
+    assert tables.params.total == plain.params.total + 3 * 50304 * 768 + 12
+    assert tables.tokens_per_parameter == pytest.approx(plain.tokens_per_parameter, rel=1e-6)

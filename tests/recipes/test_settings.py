@@ -78,6 +78,8 @@ def test_hours_change_only_where_a_recipe_is_for_some():
     assert override(made, {"hours": 3.0}) == Settings("best", {}, hours=3)
     assert changed(made, override(made, {"hours": 3, "n_layer": 4})) == {"hours": 3, "n_layer": 4}
     assert changed(made, made) == {}
+    given = {"n_layer": 12, "batch_ramp": None}  # as by default, but otherwise they would be chosen
+    assert changed(made, override(made, given)) == given
     assert overridden({}, hours=3) == {"hours": 3}  # which building refuses
 
 

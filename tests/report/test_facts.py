@@ -101,3 +101,9 @@ def test_one_micro_step_per_iteration_is_said_to_leave_the_noise_unmeasured(
     told = rows(run([step(0)], record=alone))["noise scale"]
     assert told.startswith("not measured: there is one micro-step per iteration")
     assert "noise scale" not in rows(run([step(0)]))  # an older run, of 64 micro-steps
+
+
+def test_a_batch_that_grew_is_told_as_it_is_now(run: Builder, step: Builder, record: Builder) -> None:
+    growing = record({"tokens_per_iter": 24_576, "batch_ramp": "noise"})
+    assert rows(run([step(0, tokens=24_576)], record=growing))["batch"].endswith("up to 393,216")
+    assert rows(run([step(0, tokens=49_152)], record=growing))["batch"].endswith("up to 393,216; now 49,152")

@@ -16,6 +16,7 @@ from tests.report.test_forecast import FOUND
 
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.budget import Budget
+from nanodyno.analysis.changes import MOVES_SPEED
 from nanodyno.analysis.compare import compare
 from nanodyno.analysis.conclusions import conclusions
 from nanodyno.analysis.probes import reading_of
@@ -29,7 +30,7 @@ from nanodyno.experiments.tune import tune
 from nanodyno.experiments.wish import Wish
 from nanodyno.recipes import load_settings
 from nanodyno.report.attribute import attribution_page, measured_apart
-from nanodyno.report.compare import comparison_page
+from nanodyno.report.compare import MOVES, comparison_page
 from nanodyno.report.doctor import doctor_page
 from nanodyno.report.effective import effective_page
 from nanodyno.report.forecast import sections
@@ -126,3 +127,10 @@ def test_french_pages_have_decimal_commas(pages: Pages) -> None:
 def test_wide_letters_leave_no_line_wider_than_the_window(pages: Pages, code: str) -> None:
     for page in pages(LANGUAGES[code]):
         assert max(cell_len(line) for line in page.splitlines()) <= WIDTH
+
+
+def test_what_the_answer_says_can_move_the_speed_the_table_does_not_leave_alone() -> None:
+    for kind, (moved, left) in MOVES.items():
+        assert ("speed" in left) <= (kind not in MOVES_SPEED)
+        assert ("speed" in moved) <= (kind in MOVES_SPEED)
+    assert MOVES["batch"][0] == "updates per token, speed, loss"

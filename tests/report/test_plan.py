@@ -192,6 +192,25 @@ def test_the_vocabulary_of_each_count_of_flops_is_told() -> None:
     assert "797.9 MFLOP exactly (vocabulary 50,257), 854.8 by nanoGPT's formula (50,304)" in page(planned())
 
 
+def test_tables_of_values_are_told_from_the_other_parameters() -> None:
+    """3 x 50,304 x 768 = 115,900,416."""
+    told = "115.9M of the parameters are value embeddings"
+    assert told in page(planned(value_embeddings=3))
+    assert "value embeddings" not in page(planned())
+
+
+def test_a_choice_tells_its_learning_rate_and_what_is_beyond_gpt2() -> None:
+    wanted = Wanted("best", load_settings("best-8h").values, named_target("RTX 4070", None), 50304, 50257)
+    choice = choose_size(wanted, 8)
+    config = choice.chosen.config
+    plan = make_plan(config, 50304, 50257, wanted.target, Wishes())
+    text = page(plan, Source("best", ramp=config.ramp, choice=choice, config=config))
+    assert "learning rate 9.60e-04 at first, growing with the root of the batch" in text
+    assert "beyond GPT-2 RoPE, RMSNorm" in text
+    to_be_found = page(plan, Source("best", ramp=config.ramp, choice=choice))
+    assert "learning rate" not in to_be_found
+
+
 @pytest.mark.parametrize(("limit_gib", "words"), [(10.0, "yes: "), (6.4, "tightly: "), (5.0, "no: ")])
 def test_what_fits_with_little_to_spare_is_told_from_what_fits_well(limit_gib: float, words: str) -> None:
     config = build_config({"batch_size": 8, "tokens_per_iter": 524_288, "recompute": "none"})

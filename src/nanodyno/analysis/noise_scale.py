@@ -27,6 +27,7 @@ class Point:
 
     tokens_seen: float
     loss: float
+    """The mean of those iterations: that of a single one is mostly noise."""
     scale: NoiseScale
 
 
@@ -81,7 +82,8 @@ def course(steps: Sequence[AnyStep]) -> list[Point]:
         scale = noise_scale([found for _, found in part])
         if scale is not None and scale.settled:
             middle = part[max(len(part) // 2, len(part) - WINDOW)][0]  # about where the weights have theirs
-            points.append(Point(seen[middle.iteration], middle.loss, scale))
+            losses = [step.loss for step, _ in part[-WINDOW:]]
+            points.append(Point(seen[middle.iteration], math.fsum(losses) / len(losses), scale))
         start += len(part)
     return points
 

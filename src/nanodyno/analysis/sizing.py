@@ -29,6 +29,8 @@ NEARLY = 1 / 1.01
 """Of the fastest: within 1% the smallest micro-batch is taken, as `tune` does."""
 FIRST_BATCH = 131_072
 """Tokens per iteration that speeds are looked at with, before there are tokens to reckon a batch by."""
+FEWEST_TOKENS = 100_000_000
+"""That a loss is told for: with fewer the law, fitted to more, comes to expect more than a guess has."""
 SHORTEST_BLOCK = 64
 OF_THE_SIZE = {"n_layer", "n_embd", "n_head"}
 OF_THE_BATCH = {"tokens_per_iter", "batch_ramp"}
@@ -81,6 +83,19 @@ class Choice:
         return _lowest(self.sizes)
 
     @property
+    def tokens(self) -> int:
+        """That the chosen one will see: where max_iters is given, not those of the hours."""
+        config = self.chosen.config
+        return config.ramp.tokens_after(config.max_iters)
+
+    @property
+    def expected(self) -> SizeLaw | None:
+        """Of those tokens; None where the law knows nothing of so few, or of such tokens."""
+        if not self.known_tokenizer or self.tokens < FEWEST_TOKENS:
+            return None
+        return law_for(self.chosen.parameters, self.tokens, self.chosen.config.dataset)
+
+    @property
     def shown(self) -> tuple[Size, ...]:
         """The chosen one with its neighbours, and the best."""
         place = self.sizes.index(self.chosen)
@@ -111,7 +126,7 @@ def fitted_batch(wanted: Wanted) -> int:
         return found.setup.batch_size
     raise NanodynoError(
         f"{wanted.name} needs {_gib(found.memory.total)} even with a micro-batch of 1, and "
-        f"{wanted.target.name} has {_gib(plan.target.memory_bytes or 0)} for it",
+        f"{wanted.target.name} has {_room(wanted.target)} for it",
         _nearest(wanted, plan.params.total),
     )
 
@@ -200,7 +215,8 @@ def _refuse_unknown(wanted: Wanted) -> None:
     if target.name is None:
         raise NanodynoError(
             f"{wanted.name} is chosen by the speed of a card, and there is none here",
-            f"nanodyno plan {wanted.name} --gpu NAME says what one would get; nanodyno train demo needs none",
+            f"nanodyno plan {wanted.name} --gpu NAME says what one would get (for one that is in no table, "
+            "name another of its speed, and its --memory-limit); nanodyno train demo needs none",
         )
     if target.card is None and target.ceilings is None:
         raise NanodynoError(
@@ -229,7 +245,7 @@ def _nothing_fits(wanted: Wanted, smallest: Size) -> NanodynoError:
     told = (
         f"no size of {wanted.name} fits: the smallest, {config.n_layer} layers of {config.n_embd}, needs "
         f"{_gib(smallest.memory_bytes)}, and {wanted.target.name} has "
-        f"{_gib(int((wanted.target.memory_bytes or 0) * MEMORY_SHARE))} for it"
+        f"{_room(wanted.target)} for it"
     )
     block = config.block_size // 2
     while block >= SHORTEST_BLOCK:
@@ -241,5 +257,10 @@ def _nothing_fits(wanted: Wanted, smallest: Size) -> NanodynoError:
     return NanodynoError(told, "a card with more memory is what it takes")
 
 
+def _room(target: Target) -> str:
+    size = target.memory_bytes or 0
+    return f"{_gib(int(size * MEMORY_SHARE))}, nine tenths of {_gib(size)},"
+
+
 def _gib(size: int) -> str:
-    return f"{size / GIB:.1f} GiB"
+    return f"{size / GIB:.2f} GiB"

@@ -65,12 +65,13 @@ def vocabulary_of(config: "RunConfig") -> Vocabulary:
 
     own = {"gpt2": GPT2_VOCABULARY, "bytes": BytesTokenizer.vocab_size}[config.tokenizer]
     tokens, assumed = None, False
-    if config.dataset != EMBEDDED:
-        try:
-            dataset = resolve_dataset(config.dataset, DATA_FOLDER, config.tokenizer, config.vocab_size)
-            own, tokens = dataset.vocab_size, dataset.tokens("train")
-        except NanodynoError:
-            assumed = config.vocab_size is None
+    embedded = config.dataset == EMBEDDED  # which is opened where it was prepared, and not made for this
+    name = f"{EMBEDDED}-{config.tokenizer}" if embedded else config.dataset
+    try:
+        dataset = resolve_dataset(name, DATA_FOLDER, config.tokenizer, config.vocab_size)
+        own, tokens = dataset.vocab_size, dataset.tokens("train")
+    except NanodynoError:
+        assumed = config.vocab_size is None and not embedded
     if config.vocab_size is not None:
         return Vocabulary(config.vocab_size, min(own, config.vocab_size), tokens)
     return Vocabulary(padded_vocab_size(own), own, tokens, assumed)

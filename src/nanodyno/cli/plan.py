@@ -83,7 +83,14 @@ def plan(  # noqa: PLR0913 - one parameter per option
     if cards:
         return _show_cards(json, language)
     from nanodyno.config import build_config
-    from nanodyno.recipes import at_any_rate, changed, load_settings, override, parse_overrides
+    from nanodyno.recipes import (
+        at_any_rate,
+        changed,
+        load_settings,
+        override,
+        parse_overrides,
+        wants_found_rate,
+    )
 
     if source is None or source.startswith("-"):
         raise NanodynoError(
@@ -117,7 +124,13 @@ def plan(  # noqa: PLR0913 - one parameter per option
     told_for = None if made.choice is None else planned.bill.tokens
     notes = tuple(data_notes(config.dataset, assumed, vocabulary.train_tokens, told_for, language))
     origin = Source(
-        settings.name, changed(loaded, settings), config.warmup_iters, notes, config.ramp, made.choice
+        name=settings.name,
+        changed=changed(loaded, settings),
+        warmup_iters=config.warmup_iters,
+        notes=notes,
+        ramp=config.ramp,
+        choice=made.choice,
+        config=None if wants_found_rate(settings) else config,
     )
     if json:
         from nanodyno.report.document import to_json

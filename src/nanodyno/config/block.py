@@ -23,7 +23,12 @@ def faults_of_the_block(values: Mapping[str, Any]) -> Iterator[Fault]:
     """Each as a key and words; a key that is missing was faulty by itself, and is not blamed again."""
     for key, (needed, value) in _NEEDS.items():
         if _is_set(values, key) and needed in values and values[needed] != value:
-            yield key, f"{values[key]} says nothing without {needed}={value}; leave it out, or add that"
+            without = f"{key}={RunConfig.model_fields[key].default}"
+            yield (
+                key,
+                f"{values[key]} says nothing without {needed}={value}; leave it out ({without} where a "
+                "recipe sets it), or add that",
+            )
     yield from _of_attention(values)
     yield from _of_other_parts(values)
     yield from _of_muon(values)

@@ -79,7 +79,8 @@ class Plan:
 
     @property
     def tokens_per_parameter(self) -> float:
-        return self.bill.tokens / self.params.total
+        """Of those that laws of sizes count: tables that are mixed into values are none."""
+        return self.bill.tokens / (self.params.total - self.params.value_embeddings)
 
 
 def make_plan(
@@ -126,7 +127,7 @@ class _Maker:
         limit = self.target.memory_bytes
         if self.config.recompute == "auto" and setup.kernels == "fused" and limit is not None:
             setup = least_recompute(setup, limit, self.calibration)
-        memory = memory_of(setup, self.calibration)
+        memory = memory_of(self._fullest(setup), self.calibration)
         card = self.target.card
         known = card is not None or self.target.ceilings is not None
         time = iteration_time(setup, self.calibration) if known else None
@@ -138,6 +139,10 @@ class _Maker:
             time=time,
             share_of_peak=None if time is None or not peak else time.tokens_per_second * self.flops / peak,
         )
+
+    def _fullest(self, setup: Setup) -> Setup:
+        """A batch that grows has several micro-steps in the end, even where it begins with one."""
+        return setup if self.config.batch_ramp is None else replace(setup, micro_steps=2 * setup.micro_steps)
 
 
 def least_recompute(setup: Setup, limit_bytes: int, calibration: Calibration) -> Setup:

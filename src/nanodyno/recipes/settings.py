@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from nanodyno.config import ConfigError, RunConfig, is_ignored
 
+_NOTHING = object()
 HOURS = "hours"
 MOST_HOURS = 10_000
 
@@ -70,11 +71,12 @@ def at_any_rate(settings: Settings) -> Settings:
 
 
 def changed(before: Settings, after: Settings) -> dict[str, object]:
-    """What is set otherwise after than before, where what nobody set has its default."""
-    fields = RunConfig.model_fields
+    """What is set otherwise after than before, where what nobody set has its default, or is chosen for a card
+    and so has none."""
+    fields = {} if before.hours is not None else RunConfig.model_fields
 
     def was(key: str) -> object:
-        return before.values.get(key, fields[key].default if key in fields else None)
+        return before.values.get(key, fields[key].default if key in fields else _NOTHING)
 
     other = {key: value for key, value in after.values.items() if value != was(key)}
     return other if after.hours == before.hours else {HOURS: after.hours, **other}

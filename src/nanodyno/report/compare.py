@@ -34,7 +34,7 @@ MOVES: dict[Kind, tuple[str, str]] = {
         message("memory, and how well the card is filled"),
         message("tokens per update, loss (but for rounding)"),
     ),
-    "batch": (message("updates per token, loss"), message("work per token")),
+    "batch": (message("updates per token, speed, loss"), message("work per token")),
     "optimiser": (message("loss, memory, the time of an update"), message("work per token")),
     "learning": (message("loss"), message("speed, memory")),
     "speed": (message("speed, memory"), message("loss (but for rounding)")),

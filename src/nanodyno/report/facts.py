@@ -48,7 +48,7 @@ def fact_rows(run: Run, summary: Summary, language: Language = ENGLISH) -> Rows:
         (message("state"), state_words(run, summary, language)),
         (message("model"), _model(run.record, summary, language)),
         *((message("beyond GPT-2"), words) for words in [beyond_words(record.config, language)] if words),
-        (message("batch"), batch_words(record, language)),
+        (message("batch"), _batch(run, record, language)),
         (message("data"), _data(record, summary.tokens_seen, language)),
         (
             message("machine"),
@@ -95,6 +95,14 @@ def _data(record: RunRecord, tokens_seen: int, language: Language) -> str:
         tokens=quantities.count(record.data.train_tokens, language),
         epochs=quantities.epochs(tokens_seen / max(1, record.data.train_tokens), language),
     )
+
+
+def _batch(run: Run, record: RunRecord, language: Language) -> str:
+    """Of one that grows, how far it has come."""
+    words, now = batch_words(record, language), run.steps[-1].tokens if run.steps else None
+    if record.config.batch_ramp is None or now in (None, record.config.tokens_per_iter):
+        return words
+    return language.clauses([words, language.say("now {number}", number=language.number(now, ","))])
 
 
 def _split(run: Run, language: Language) -> Rows:

@@ -4,11 +4,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from nanodyno.analysis.sizing import Choice
+from nanodyno.config import RunConfig
 from nanodyno.config.ramp import Ramp
 from nanodyno.costs.plan import CHINCHILLA_TOKENS_PER_PARAMETER, Candidate, Plan
 from nanodyno.costs.setup import Setup
 from nanodyno.costs.target import SHOWN_SHARE
 from nanodyno.report import quantities
+from nanodyno.report.beyond import beyond_words
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.plan_bill import bill_words, iterations_words
 from nanodyno.report.sizing import chosen_words, expected_words
@@ -34,6 +36,8 @@ class Source:
     """How its batch grows."""
     choice: Choice | None = None
     """Where it was made for so many hours."""
+    config: RunConfig | None = None
+    """None where its learning rate is still to be found."""
 
     def title(self, language: Language) -> str:
         """The recipe's name, and in what it is another config; the card is named beside it."""
@@ -48,8 +52,12 @@ def fact_rows(plan: Plan, source: Source, language: Language = ENGLISH) -> Rows:
     if source.choice is not None:
         yield language.say("chosen"), chosen_words(source.choice, language)
     yield language.say("model"), _model_words(plan, language)
+    if source.config is not None and (beyond := beyond_words(source.config, language)):
+        yield language.say("beyond GPT-2"), beyond
     batch = _batch_words(setup, language)
     yield language.say("batch"), batch if source.ramp is None else with_ramp(batch, source.ramp, language)
+    if source.choice is not None and source.config is not None:
+        yield language.say("learning rate"), _rate_words(source.config, language)
     yield language.say("way"), _way_words(setup, plan.offloaded_bytes, language)
     yield language.say("fits"), fits_words(plan, language)
     if plan.target.memory_bytes is not None:
@@ -74,7 +82,7 @@ def fact_rows(plan: Plan, source: Source, language: Language = ENGLISH) -> Rows:
 
 
 def _model_words(plan: Plan, language: Language) -> str:
-    return language.say(
+    words = language.say(
         "{size} parameters; per token {exact} MFLOP exactly (vocabulary {vocabulary}), {nanogpt} by "
         "nanoGPT's formula ({padded})",
         size=quantities.count(plan.params.total, language),
@@ -83,6 +91,10 @@ def _model_words(plan: Plan, language: Language) -> str:
         nanogpt=language.number(plan.flops_nanogpt / 1e6, ",.1f"),
         padded=language.number(plan.asked.setup.shape.vocab_size, ","),
     )
+    if not (tables := plan.params.value_embeddings):
+        return words
+    size = quantities.count(tables, language)
+    return language.clauses([words, language.say("{size} of the parameters are value embeddings", size=size)])
 
 
 def _batch_words(setup: Setup, language: Language) -> str:
@@ -94,6 +106,13 @@ def _batch_words(setup: Setup, language: Language) -> str:
         block=str(setup.shape.block_size),
         tokens=language.number(setup.tokens_per_iter, ","),
     )
+
+
+def _rate_words(config: RunConfig, language: Language) -> str:
+    rate = language.number(config.learning_rate, ".2e")
+    if config.batch_ramp is None:
+        return rate
+    return language.say("{rate} at first, growing with the root of the batch", rate=rate)
 
 
 def _way_words(setup: Setup, offloaded_bytes: int, language: Language) -> str:

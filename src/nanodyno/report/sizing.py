@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from nanodyno.analysis.forecast import by_size
-from nanodyno.analysis.sizing import Choice, Size
+from nanodyno.analysis.forecast_size import SizeLaw
+from nanodyno.analysis.sizing import Choice
 from nanodyno.report import quantities
 from nanodyno.report.language import ENGLISH, Language, message
 
@@ -34,7 +35,9 @@ def chosen_words(choice: Choice, language: Language = ENGLISH) -> str:
 def expected_words(choice: Choice, language: Language = ENGLISH) -> str:
     if not choice.known_tokenizer:
         return language.say("not known: the law is of GPT-2's tokenizer, and losses in others lie elsewhere")
-    law = choice.chosen.law
+    law = choice.expected
+    if law is None:
+        return language.say("not known: of so few tokens the law says nothing")
     loss = by_size(law)
     return language.say(
         "about {loss} (80%: {low} to {high}) by parameters and tokens alone, as plain GPT-2 would reach it "
@@ -100,7 +103,8 @@ def choice_document(choice: Choice) -> dict[str, object]:
     return {
         "hours": choice.hours,
         "settings": dict(choice.chosen.settings),
-        "expected_val_loss": _expected(choice, choice.chosen),
+        "tokens": choice.tokens,
+        "expected_val_loss": None if choice.expected is None else _expected(choice.expected),
         "sizes": [
             {
                 "n_layer": each.config.n_layer,
@@ -110,24 +114,22 @@ def choice_document(choice: Choice) -> dict[str, object]:
                 "tokens_per_second": each.tokens_per_second,
                 "memory_bytes": each.memory_bytes,
                 "fits": each.fits,
-                "expected_val_loss": _expected(choice, each),
+                "expected_val_loss": _expected(each.law) if choice.known_tokenizer else None,
             }
             for each in choice.sizes
         ],
     }
 
 
-def _expected(choice: Choice, size: Size) -> dict[str, object] | None:
-    if not choice.known_tokenizer:
-        return None
-    loss = by_size(size.law)
-    return {"median": loss.median, "low_80": loss.low, "high_80": loss.high, "data": size.law.data}
+def _expected(law: SizeLaw) -> dict[str, object]:
+    loss = by_size(law)
+    return {"median": loss.median, "low_80": loss.low, "high_80": loss.high, "data": law.data}
 
 
 def choice_note(choice: Choice, name: str, card: str | None) -> str:
     """For the record of a run."""
     size = choice.chosen
     return (
-        f"{name} for {card}: {chosen_words(choice)}; {quantities.count(size.tokens)} tokens at about "
+        f"{name} for {card}: {chosen_words(choice)}; {quantities.count(choice.tokens)} tokens at about "
         f"{quantities.about(size.tokens_per_second)} tok/s, which is predicted"
     )

@@ -73,8 +73,12 @@ def as_prepared(before: ArithmeticRecord, prepared: Prepared) -> ArithmeticRecor
 def _schedule_notes(config: RunConfig) -> list[str]:
     if not config.decay_lr or config.warmup_iters < config.max_iters:
         ends = config.decay_lr and config.schedule != "constant" and config.lr_decay_iters < config.max_iters
-        words = f"the learning rate stays at {config.min_lr:.2e} from iteration {config.lr_decay_iters} on"
-        return [f"{words}; --lr_decay_iters={config.max_iters} would stretch its decay"] if ends else []
+        grown = ", times the root of the batch's growth," if config.batch_ramp else ""
+        words = (
+            f"the learning rate stays at {config.min_lr:.2e}{grown} from iteration "
+            f"{config.lr_decay_iters} on; --lr_decay_iters={config.max_iters} would stretch its decay"
+        )
+        return [words] if ends else []
     highest = learning_rate_at(config, config.max_iters - 1)
     return [
         f"warm-up takes {config.warmup_iters} iterations and the run has {config.max_iters}: the learning "

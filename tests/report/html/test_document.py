@@ -183,3 +183,11 @@ def test_what_an_arabic_and_is_written_onto_is_code_or_a_name_all_the_same() -> 
     page = to_html(Page("k", (said,), ("run_a", "run_b")), LANGUAGES["ar"], NOW)
     assert "<bdi>run_a</bdi> و<bdi>run_b</bdi>" in page
     assert "<code>n_embd</code> و<code>batch_size</code>" in page
+
+
+def test_arabic_words_that_begin_with_a_number_go_from_the_right() -> None:
+    """By the first letter alone, the M of 81.4M, a browser would set them from the left."""
+    facts = Table(("", ""), (("النموذج", "81.4M من المعاملات"), ("run", "9 GiB")))
+    page = to_html(Page("k", (Section("s", (facts,)),)), LANGUAGES["ar"], NOW)
+    assert '<td><bdi dir="rtl">\u206881.4M\u2069 من المعاملات</bdi></td>' in page
+    assert "<td><bdi>\u20689 GiB\u2069</bdi></td>" in page

@@ -29,6 +29,7 @@ from nanodyno.report.page import (
 
 ALONE = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
 """What a browser is to hold the page to: it loads nothing."""
+_FROM_THE_RIGHT = re.compile(r"[\u0590-\u08ff]")
 _CODE = re.compile(
     r"`([^`]+)`"
     r"|(?<![A-Za-z0-9_-])(--?[a-z][\w-]*(?:=[^\s,;)]+)?|[a-z]+(?:_[a-z0-9]+)+(?:=[^\s,;)]+)?)(?![A-Za-z0-9_])"
@@ -125,6 +126,11 @@ class _Writer:
             at = found.end()
         return "".join([*pieces, self._prose(text[at:])])
 
+    def _apart(self, text: str) -> str:
+        """A name or number goes its own way; words go the page's, also where they begin with a number."""
+        direction = ' dir="rtl"' if self._language.direction == "rtl" and _FROM_THE_RIGHT.search(text) else ""
+        return f"<bdi{direction}>{self.words(text)}</bdi>"
+
     def _prose(self, text: str) -> str:
         pieces: list[str] = []
         at = 0
@@ -167,7 +173,7 @@ class _Writer:
     def _row(self, table: Table, row: Sequence[str]) -> str:
         cells = [f'<th scope="row">{self.words(row[0])}</th>']
         cells += [
-            f"<td{_cell(table, place, cell)}><bdi>{self.words(cell)}</bdi></td>"
+            f"<td{_cell(table, place, cell)}>{self._apart(cell)}</td>"
             for place, cell in enumerate(row)
             if place
         ]
@@ -175,7 +181,7 @@ class _Writer:
 
     def _tiles(self, tiles: Tiles) -> str:
         items = [
-            f"<div><dt>{self.words(tile.label)}</dt><dd><bdi>{self.words(tile.value)}</bdi></dd>"
+            f"<div><dt>{self.words(tile.label)}</dt><dd>{self._apart(tile.value)}</dd>"
             + (f'<dd class="note">{self.words(tile.note)}</dd>' if tile.note else "")
             + "</div>"
             for tile in tiles.tiles
