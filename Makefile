@@ -11,7 +11,7 @@ demo: $(READY)
 	$(BIN)/nanodyno demo
 
 test: $(READY_DEV)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 nightly: $(READY_DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m nightly
