@@ -38,6 +38,11 @@ def rates(leap: float) -> tuple[Step, ...]:
     )
 
 
+def restless(seconds: float) -> tuple[Step, ...]:
+    """Iterations that take half as long or half as much again."""
+    return tuple(Step(number, 6.0, seconds * (0.5, 1.0, 1.5)[number % 3]) for number in range(20))
+
+
 BOTH_WAYS: dict[str, tuple[Runs, Runs]] = {
     "model-from-numbers": (CASE, SAME),
     "model-from-count": (
@@ -68,6 +73,7 @@ BOTH_WAYS: dict[str, tuple[Runs, Runs]] = {
     "steps-unchanged": (settings(batch_size=16, gradient_accumulation_steps=32), SAME),
     "effective-batch-changed": (settings(gradient_accumulation_steps=32), SAME),
     "same-speed": (SAME, pair(seconds=1.1)),
+    "speed-within-noise": (pair({"steps": restless(1.0)}, steps=restless(1.05)), pair(seconds=1.1)),
     "throughput-fell-rate-rose": (CASE, CASE[::-1]),
     "throughput-rose-rate-fell": (CASE[::-1], CASE),
     "throughput-changed": (pair(seconds=1.1), SAME),

@@ -13,6 +13,7 @@ from nanodyno.analysis.compare import CLOSE, Comparison, compare, named_apart
 from nanodyno.analysis.curves import LossAt, LossesAt, are_of_other_text, is_apart, losses_at_equal
 from nanodyno.analysis.findings import Code, Finding, Number, Severity
 from nanodyno.analysis.forecast_findings import ends_of
+from nanodyno.analysis.statistics import Interval
 from nanodyno.records.store import Run
 
 TOKENS_TO_REACH = 10e9
@@ -117,6 +118,10 @@ def _of_speed(one: Account, other: Account) -> Iterator[Finding]:
         return
     speed = rates[1].estimate / rates[0].estimate
     seen = [rates[0].estimate, rates[1].estimate]
+    same_work = work[0] == work[1] or work[0] is None or work[1] is None
+    if same_work and abs(speed - 1) > CLOSE and _overlap(rates[0], rates[1]):
+        yield _of((one, other), "speed-within-noise", "fact", tokens_per_second=seen)
+        return
     if work[0] is None or work[1] is None:
         code = "same-speed" if abs(speed - 1) <= CLOSE else "throughput-changed"
         yield _of((one, other), code, "fact", throughput_ratio=speed, tokens_per_second=seen)
@@ -138,6 +143,12 @@ def _of_speed(one: Account, other: Account) -> Iterator[Finding]:
         yield _of((one, other), "throughput-rose-rate-fell", "fact", **numbers)
     else:
         yield _of((one, other), "throughput-changed", "fact", **numbers)
+
+
+def _overlap(one: Interval, other: Interval) -> bool:
+    if one.low is None or one.high is None or other.low is None or other.high is None:
+        return False
+    return one.low <= other.high and other.low <= one.high
 
 
 def _of_changes(one: Account, other: Account, changes: Changes, share_a_figure: bool) -> Iterator[Finding]:

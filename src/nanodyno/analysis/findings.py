@@ -32,6 +32,7 @@ Code = Literal[
     "steps-unchanged",
     "effective-batch-changed",
     "same-speed",
+    "speed-within-noise",
     "throughput-fell-rate-rose",
     "throughput-rose-rate-fell",
     "throughput-changed",

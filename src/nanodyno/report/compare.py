@@ -19,7 +19,7 @@ from nanodyno.report.page import Points, Section, Table
 ANSWERS = (
     (
         "throughput-fell-rate-rose", "throughput-rose-rate-fell", "throughput-changed", "same-speed",
-        "nothing-in-common",
+        "speed-within-noise", "nothing-in-common",
     ),
     ("confounded", "one-change", "one-known-change", "no-change"),
     (

@@ -88,6 +88,10 @@ WORDS: dict[Code, str | Plural] = {
         "{run} and {other} train equally fast within 1% ({tokens_per_second_0} and {tokens_per_second_1} "
         "tokens per second)"
     ),
+    "speed-within-noise": message(
+        "the speeds of {run} and {other}, {tokens_per_second_0} and {tokens_per_second_1} tokens per second, "
+        "differ by no more than their iterations scatter: no difference shown"
+    ),
     "nothing-in-common": message("nothing that both {run} and {other} tell can be compared"),
     "no-change": message("no setting that both tell differs"),
     "one-change": message(
