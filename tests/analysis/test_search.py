@@ -151,12 +151,12 @@ def test_switches_that_cost_more_than_the_size_gains_are_not_paid_for() -> None:
     assert search.left_out == {"32 full": "flat"}
 
 
-def test_where_the_time_goes_is_looked_at_in_those_that_may_wait_for_launches() -> None:
+def test_where_the_time_goes_is_looked_at_in_the_first_and_in_those_that_may_wait_for_launches() -> None:
     _, asks = drive(
         [foreseen(8, 1.0), foreseen(4, 1.05), foreseen(2, 1.12)], {"8": 1.0, "4": 1.05, "2": 1.12}
     )
     looked = {ask.names[0]: ask.breakdown for ask in asks if ask.stage == "screening"}
-    assert looked == {"8": False, "4": False, "2": True}
+    assert looked == {"8": True, "4": False, "2": True}
     _, asks = drive(sizes(8, 4), {"8": 1.0, "4": 1.05})
     assert all(ask.breakdown for ask in asks if ask.stage == "screening")
     assert not any(ask.breakdown for ask in asks if ask.stage == "final")

@@ -58,6 +58,7 @@ def test_the_page_has_a_row_a_micro_batch_the_winner_and_a_picture(tuning: Tunin
 def test_findings_say_why(tuning: Tuning) -> None:
     codes = found(tuning)
     assert codes["launch-bound"].numbers == {"size": 2, "idle": pytest.approx(0.4), "below": 4}
+    assert codes["busy"].numbers == {"size": 8, "idle": pytest.approx(0.05)}
     assert codes["rises"].numbers["to"] == 8
     assert codes["does-not-fit"].numbers["name"] == "16 x 1"
     assert "flat" not in codes

@@ -180,7 +180,7 @@ class Search:
         self, stage: Stage, number: int, names: Sequence[str], until: float
     ) -> Generator[Ask, Answer, None]:
         visit = self._rules.final_visit if stage == "final" else self._rules.screening_visit
-        breakdown = stage == "screening" and any(map(self._contest.may_idle, names))
+        breakdown = stage == "screening" and self._is_worth_a_look(names)
         answer = yield Ask(stage, number, tuple(names), visit, until, breakdown)
         self._costs.append((answer.spent - self._spent) / len(names))
         self._spent = answer.spent
@@ -188,6 +188,10 @@ class Search:
         self._contest.precision |= answer.precision
         for name in names:
             self._take(stage, number, name, answer)
+
+    def _is_worth_a_look(self, names: Sequence[str]) -> bool:
+        """Where the time of these goes: of the first, which often wins, and of those that may idle."""
+        return not self._contest.times or any(map(self._contest.may_idle, names))
 
     def _take(self, stage: Stage, number: int, name: str, answer: Answer) -> None:
         if (seconds := answer.seconds.get(name)) is not None:

@@ -16,6 +16,8 @@ LAUNCH_BOUND = 0.25
 """Of the time a card idles between kernels."""
 DISPATCH_BOUND = 0.25
 """Of the time a CPU spends between operators."""
+BUSY = 0.1
+"""A card that idles less is not held up by launches."""
 FLAT = 0.02
 FALLS = 0.03
 RISES = 0.05
@@ -110,6 +112,9 @@ def _of_idling(tuning: Tuning, curve: Sequence[Row]) -> Iterator[Finding]:
         code: Code = "launch-bound" if on_card else "dispatch-bound"
         above = min((each for each in idle if each > size), default=None)
         yield Finding(code, numbers={"size": size, "idle": idle[size], "below": above or size})
+    chosen = None if tuning.chosen is None else tuning.chosen.batch_size
+    if on_card and chosen in idle and idle[chosen] < BUSY:
+        yield Finding("busy", numbers={"size": chosen, "idle": idle[chosen]})
 
 
 def _of_switches(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:

@@ -35,6 +35,7 @@ REASONS: dict[Reason, str] = {
 WORDS: dict[Code, str | Plural] = {
     "launch-bound": message("launch-bound below {below}: at {size} the GPU idles {idle} of the time"),
     "dispatch-bound": message("bound by Python and dispatching below {below}: {idle} of the time at {size}"),
+    "busy": message("at {size} the GPU idles {idle} of the time: launches do not hold it up"),
     "rises": message("rises with the micro-batch: {to} is {gain} faster than {from}"),
     "flat": message("flat from {from} to {to}: within {within} of the fastest"),
     "falls": message("falls again: {to} is {loss} slower than {from}"),
