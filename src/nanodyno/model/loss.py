@@ -6,26 +6,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.profiler import record_function
 
 from nanodyno.model.kernels import plain
 
 CrossEntropy = Callable[[Tensor, Tensor, Tensor, Tensor], None]
-
-
-def softcapped_cross_entropy_(
-    logits_NV: Tensor, targets_N: Tensor, scale: Tensor, losses_N: Tensor, cap: float
-) -> None:
-    """As plain.cross_entropy_, of cap * tanh(logits / cap), whose slope is 1 - tanh^2."""
-    with record_function("cross_entropy"):
-        counts = targets_N != plain.IGNORED
-        goals = targets_N.where(counts, 0)[:, None]
-        bent = torch.tanh(logits_NV.to(losses_N.dtype) / cap)
-        log_sum = (bent * cap).logsumexp(-1, keepdim=True)
-        losses_N.copy_((log_sum - cap * bent.gather(1, goals))[:, 0].where(counts, 0))
-        is_goal = torch.arange(logits_NV.shape[1], device=goals.device) == goals
-        gradient = ((bent * cap - log_sum).exp() - is_goal.to(bent.dtype)) * (1 - bent * bent)
-        logits_NV.copy_(gradient * (scale * counts[:, None]))
 
 
 def _by_rows(
@@ -70,7 +54,7 @@ def _(
 
 
 def _cross_entropy(cap: float | None) -> CrossEntropy:
-    return plain.cross_entropy_ if cap is None else partial(softcapped_cross_entropy_, cap=cap)
+    return partial(plain.cross_entropy_, cap=cap)
 
 
 @cache

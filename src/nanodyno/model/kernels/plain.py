@@ -10,6 +10,15 @@ from torch import Tensor
 from torch.autograd.profiler import record_function
 from torch.nn import functional as F
 
+from nanodyno.model.kernels.fp8_slot import Slot as Slot
+from nanodyno.model.kernels.fp8_slot import quantise as quantise
+from nanodyno.model.kernels.plain_modern import mix_values_ as mix_values_
+from nanodyno.model.kernels.plain_modern import mix_values_backward_ as mix_values_backward_
+from nanodyno.model.kernels.plain_modern import relu2 as relu2
+from nanodyno.model.kernels.plain_modern import relu2_backward_ as relu2_backward_
+from nanodyno.model.kernels.plain_modern import turn_ as turn_
+from nanodyno.model.kernels.plain_modern import turn_backward_ as turn_backward_
+
 LOGIT_UNITS = 2.0**15
 IGNORED = -100
 """A target that counts for nothing, as in torch's own cross-entropy."""
@@ -21,36 +30,50 @@ def partial_rows(device: torch.device, width: int, stream: torch.dtype) -> int:
     return 1
 
 
-def embed(tokens: Tensor, positions: Tensor, inputs_BT: Tensor, dtype: torch.dtype) -> Tensor:
-    """The residual stream before the first block, N x C."""
-    x_BTC = F.embedding(inputs_BT, tokens) + positions[: inputs_BT.shape[1]]
+def embed(tokens: Tensor, positions: Tensor | None, inputs_BT: Tensor, dtype: torch.dtype) -> Tensor:
+    """The residual stream before the first block, N x C; without positions where attention turns by them."""
+    x_BTC = F.embedding(inputs_BT, tokens)
+    if positions is not None:
+        x_BTC = x_BTC + positions[: inputs_BT.shape[1]]
     return x_BTC.flatten(0, 1).to(dtype)
 
 
-def embed_backward(dx_NC: Tensor, inputs_BT: Tensor, tokens_grad: Tensor, positions_grad: Tensor) -> None:
+def embed_backward(
+    dx_NC: Tensor, inputs_BT: Tensor, tokens_grad: Tensor, positions_grad: Tensor | None
+) -> None:
     B, T = inputs_BT.shape
     dx_NC = dx_NC.to(tokens_grad.dtype)
     tokens_grad.index_add_(0, inputs_BT.flatten(), dx_NC)
-    positions_grad[:T] += dx_NC.view(B, T, -1).sum(0)
+    if positions_grad is not None:
+        positions_grad[:T] += dx_NC.view(B, T, -1).sum(0)
 
 
 def add_norm(
-    x_NC: Tensor, y_NC: Tensor | None, weight: Tensor, bias: Tensor | None, half: torch.dtype, eps: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """x + y, its norm in the precision of the matrix products, and each row's mean and 1 / deviation."""
+    x_NC: Tensor,
+    y_NC: Tensor | None,
+    weight: Tensor,
+    bias: Tensor | None,
+    half: torch.dtype,
+    eps: float,
+    centred: bool = True,
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+    """x + y, its norm in the precision of the matrix products, and each row's mean and 1 / deviation.
+
+    Not `centred` it is the RMS norm: there is no mean, and the deviation is from zero.
+    """
     wide = weight.dtype
     if y_NC is not None:
         x_NC = (x_NC.to(wide) + y_NC.to(wide)).to(x_NC.dtype)
     x = x_NC.to(wide)
-    mean = x.mean(-1)
-    rstd = (x.var(-1, correction=0) + eps).rsqrt()
+    mean = x.mean(-1) if centred else None
+    rstd = (_centred(x, mean).square().mean(-1) + eps).rsqrt()
     return x_NC, _normed(x, mean, rstd, weight, bias).to(half), mean, rstd
 
 
 def norm_backward(
     dn_NC: Tensor,
     x_NC: Tensor,
-    mean: Tensor,
+    mean: Tensor | None,
     rstd: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -61,38 +84,21 @@ def norm_backward(
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """The residual stream's gradient with this norm's share added to `dx_NC`; the same in dn's precision.
 
-    With `again` also the norm's output, made from what it left behind. `dx_NC` may be overwritten.
+    With `again` also the norm's output, made from what it left behind. `dx_NC` may be overwritten. Without a
+    mean it is the RMS norm's.
     """
     wide = weight.dtype
     dn, x = dn_NC.to(wide), x_NC.to(wide)
-    x_hat = (x - mean[:, None]) * rstd[:, None]
+    x_hat = _centred(x, mean) * rstd[:, None]
     weight_partial[0] += (dn * x_hat).sum(0)
     if bias_partial is not None:
         bias_partial[0] += dn.sum(0)
     g = dn * weight
-    own = (g - g.mean(-1, keepdim=True) - x_hat * (g * x_hat).mean(-1, keepdim=True)) * rstd[:, None]
+    own = _centred(g, None if mean is None else g.mean(-1))
+    own = (own - x_hat * (g * x_hat).mean(-1, keepdim=True)) * rstd[:, None]
     dx = (own if dx_NC is None else own + dx_NC.to(wide)).to(x_NC.dtype)
     n = _normed(x, mean, rstd, weight, bias).to(dn_NC.dtype) if again else None
     return dx, dx.to(dn_NC.dtype), n
-
-
-@dataclass(frozen=True)
-class Slot:
-    """How a tensor goes into fp8: its factor, and where the largest value is noted for the next factor."""
-
-    dtype: torch.dtype
-    scale: Tensor
-    largest: Tensor
-
-    @property
-    def end(self) -> float:
-        return torch.finfo(self.dtype).max
-
-
-def quantise(x: Tensor, slot: Slot) -> Tensor:
-    """x times the slot's scale in fp8, cut off where fp8 ends."""
-    slot.largest[0] = torch.maximum(slot.largest[0], x.abs().max().float())
-    return (x.float() * slot.scale).clamp(-slot.end, slot.end).to(slot.dtype)
 
 
 def gelu(u: Tensor, approximate: str, slot: Slot | None = None) -> Tensor:
@@ -116,35 +122,53 @@ def gelu_backward_(
 
 
 def cross_entropy_(
-    logits_NV: Tensor, targets_N: Tensor, scale: Tensor, losses_N: Tensor, fp8_NV: Tensor | None = None
+    logits_NV: Tensor,
+    targets_N: Tensor,
+    scale: Tensor,
+    losses_N: Tensor,
+    fp8_NV: Tensor | None = None,
+    cap: float | None = None,
 ) -> None:
     """Each row's loss; the logits become scale times its gradient. Ignored targets leave zeros.
 
-    `fp8_NV` takes the gradient besides, in units of scale / LOGIT_UNITS, as none of it is above scale.
+    `fp8_NV` takes the gradient besides, in units of scale / LOGIT_UNITS, as none of it is above scale. With
+    a `cap` the loss is of cap * tanh(logits / cap), whose slope is 1 - tanh^2.
     """
     with record_function("cross_entropy"):  # so that a profile knows the loss from other arithmetic
-        _cross_entropy_(logits_NV, targets_N, scale, losses_N, fp8_NV)
+        _cross_entropy_(logits_NV, targets_N, scale, losses_N, fp8_NV, cap)
 
 
 def _cross_entropy_(
-    logits_NV: Tensor, targets_N: Tensor, scale: Tensor, losses_N: Tensor, fp8_NV: Tensor | None
+    logits_NV: Tensor,
+    targets_N: Tensor,
+    scale: Tensor,
+    losses_N: Tensor,
+    fp8_NV: Tensor | None,
+    cap: float | None,
 ) -> None:
-    wide = losses_N.dtype
     counts = targets_N != IGNORED
     goals = targets_N.where(counts, 0)[:, None]
-    logits = logits_NV.to(wide)
+    logits = logits_NV.to(losses_N.dtype)
+    if cap is not None:
+        logits = cap * torch.tanh(logits / cap)
     highest = logits.amax(-1, keepdim=True)
     log_sum = highest + (logits - highest).exp().sum(-1, keepdim=True).log()
     losses_N.copy_((log_sum - logits.gather(1, goals))[:, 0].where(counts, 0))
     gradient = (logits - log_sum).exp()
     gradient.scatter_add_(1, goals, torch.full_like(log_sum, -1))
+    if cap is not None:
+        gradient *= 1 - (logits / cap).square()
     logits_NV.copy_(gradient * (scale * counts[:, None]))
     if fp8_NV is not None:
         fp8_NV.copy_((gradient * counts[:, None] * LOGIT_UNITS).to(fp8_NV.dtype))
 
 
-def _normed(x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    n = (x - mean[:, None]) * rstd[:, None] * weight
+def _centred(x: Tensor, mean: Tensor | None) -> Tensor:
+    return x if mean is None else x - mean[:, None]
+
+
+def _normed(x: Tensor, mean: Tensor | None, rstd: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    n = _centred(x, mean) * rstd[:, None] * weight
     return n if bias is None else n + bias
 
 
