@@ -6,7 +6,7 @@ A tensor's factor follows from the largest value that it had in the iteration be
 the moment. Values are e4m3, gradients e5m2 (fewer digits, more range).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from nanodyno.model.flat import Flat
-from nanodyno.model.gpt import GPT, Block
-from nanodyno.model.kernels.plain import LOGIT_UNITS, Slot
+from nanodyno.model.gpt import Block
+from nanodyno.model.kernels.fp8_slot import Slot
+from nanodyno.model.kernels.plain import LOGIT_UNITS
 from nanodyno.model.products import Multiply, Products, Units
 
 VALUES, GRADIENTS = torch.float8_e4m3fn, torch.float8_e5m2
@@ -39,10 +40,11 @@ class _Weight:
 
 
 class Fp8Products(Products):
-    def __init__(self, flat: Flat, model: GPT, kernels: ModuleType) -> None:
-        super().__init__(flat, model.tokens)
+    def __init__(
+        self, flat: Flat, blocks: Sequence[Block], head: nn.Embedding | nn.Linear, kernels: ModuleType
+    ) -> None:
+        super().__init__(flat, head)
         self._kernels = kernels
-        blocks = [block for block in model.blocks if isinstance(block, Block)]
         with_inputs = [layer for b in blocks for layer in (b.attention.qkv, b.mlp.up, b.mlp.down)]
         with_gradients = [layer for b in blocks for layer in (b.mlp.up, b.mlp.down)]
         device = flat.parameters.device
@@ -55,7 +57,7 @@ class Fp8Products(Products):
         self._inputs = {layer: self._slot(VALUES) for layer in with_inputs}
         self._gradients = {layer: self._slot(GRADIENTS) for layer in with_gradients}
         self._hidden = self._slot(VALUES)
-        self._weights = {layer: _empty(layer.weight) for layer in (*with_inputs, model.tokens)}
+        self._weights = {layer: _empty(layer.weight) for layer in (*with_inputs, head)}
 
     def use(self, kernels: ModuleType, multiply: Multiply) -> None:
         super().use(kernels, multiply)

@@ -9,7 +9,7 @@ Shapes by suffix: B sequences, T positions, N = B * T, C width, V vocabulary.
 
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from nanodyno.model.flat import Flat, flatten
 from nanodyno.model.fp8 import Fp8Products
 from nanodyno.model.gpt import GELU_FORMS, GPT, NORM_EPS, Block, Norm
 from nanodyno.model.kernels import plain
+from nanodyno.model.kernels.fp8_slot import Slot
 from nanodyno.model.kernels.plain import IGNORED
 from nanodyno.model.products import Multiply, Products, by_torch
 
@@ -46,7 +47,7 @@ class _Normed:
     """A norm that has run: what it was of, its statistics and, unless made again later, its output."""
 
     x: Tensor
-    mean: Tensor
+    mean: Tensor | None
     rstd: Tensor
     n: Tensor | None
 
@@ -68,12 +69,15 @@ class FusedStep:
     def __init__(self, model: GPT, plan: Plan) -> None:
         self.model = model
         self.flat: Flat = flatten(model, plan.half)
+        self._blocks = cast(list[Block], list(model.blocks))  # a modern one has the same parts
+        self.head = model.head_layer
         self.products = (
-            Fp8Products(self.flat, model, plan.kernels) if plan.fp8 else Products(self.flat, model.tokens)
+            Fp8Products(self.flat, self._blocks, self.head, plan.kernels)
+            if plan.fp8
+            else Products(self.flat, self.head)
         )
         self.use(plan)
-        self._blocks = [block for block in model.blocks if isinstance(block, Block)]
-        self.norms = [module for module in model.modules() if isinstance(module, Norm)]
+        self.norms = [module for module in model.modules() if isinstance(module, (Norm, nn.RMSNorm))]
         device = self.flat.parameters.device
         wide = self.flat.parameters.dtype
         rows = self.k.partial_rows(device, model.shape.n_embd, plan.residual)
@@ -84,6 +88,7 @@ class FusedStep:
         self.weight = torch.ones((), dtype=wide, device=device)
         """What the mean loss is multiplied with before the backward pass."""
         self._gelu = GELU_FORMS[model.shape.gelu]
+        self._centred = model.shape.norm == "layer"
 
     def use(self, plan: Plan) -> None:
         """From now on; of the same precisions as before, since memory is laid out by them."""
@@ -113,7 +118,7 @@ class FusedStep:
         del last, dn
         for block in reversed(self._blocks):
             dx, dhalf = self._block_backward(block, kept.pop(), dx, dhalf, sequences)
-        self.k.embed_backward(dx, inputs_BT, _grad(self.model.tokens), _grad(self.model.positions))
+        self._embed_backward(dx, inputs_BT)
 
     @torch.no_grad()
     def finish(self) -> None:
@@ -142,6 +147,22 @@ class FusedStep:
         model = self.model
         return self.k.embed(model.tokens.weight, model.positions.weight, inputs_BT, self.plan.residual)
 
+    def _embed_backward(self, dx: Tensor, inputs_BT: Tensor) -> None:
+        self.k.embed_backward(
+            dx, inputs_BT, gradient_of(self.model.tokens), gradient_of(self.model.positions)
+        )
+
+    def _attend(self, block: Block, qkv: Tensor, sequences: int) -> Attended:
+        del block
+        return self.plan.attention(qkv, sequences, self.model.shape.n_head)
+
+    def _activate(self, up: Tensor, slot: Slot | None) -> Tensor:
+        return self.k.gelu(up, self._gelu, slot)
+
+    def _activate_backward_(self, up: Tensor, dup: Tensor, again: bool, slot: Slot | None) -> Tensor | None:
+        """See plain.gelu_backward_."""
+        return self.k.gelu_backward_(up, dup, self._gelu, again, slot)
+
     def _block(
         self, block: Block, x: Tensor, y: Tensor | None, sequences: int
     ) -> tuple[Tensor, Tensor, _Kept]:
@@ -150,7 +171,7 @@ class FusedStep:
         first = self._norm(block.norm_attention, x, y)
         attended, second, up = self._to_the_middle(block, first, sequences)
         slot = self.products.input_slot(block.mlp.down)
-        active = self.k.gelu(up, self._gelu, slot)
+        active = self._activate(up, slot)
         out = self.products.forward(block.mlp.down, active)
         middle = second.x
         kept = _Kept(first, attended, second, up, active if slot is None else None)
@@ -167,7 +188,7 @@ class FusedStep:
     ) -> tuple[Attended, _Normed, Tensor]:
         assert first.n is not None
         qkv = self.products.forward(block.attention.qkv, first.n)
-        attended = self.plan.attention(qkv, sequences, block.attention.n_head)
+        attended = self._attend(block, qkv, sequences)
         second = self._norm(block.norm_mlp, first.x, self.products.forward(block.attention.out, attended.out))
         assert second.n is not None
         return attended, second, self.products.forward(block.mlp.up, second.n)
@@ -178,7 +199,7 @@ class FusedStep:
         attended, second, up = self._made_again(block, kept, sequences)
         dup = self.products.input_gradient(block.mlp.down, dhalf)
         slot = self.products.gradient_slot(block.mlp.up)
-        fp8 = self.k.gelu_backward_(up, dup, self._gelu, kept.active is None, slot)
+        fp8 = self._activate_backward_(up, dup, kept.active is None, slot)
         self._add_gradient(block.mlp.down, dhalf, up if kept.active is None else kept.active)
         dn = self.products.input_gradient(block.mlp.up, dup, fp8)
         dx, dhalf, n = self._norm_backward(block.norm_mlp, second, dn, dx)
@@ -215,15 +236,18 @@ class FusedStep:
             here = slice(first, first + rows)
             logits = self.products.logits(hidden[here], buffer[: hidden[here].shape[0]])
             fp8 = self.products.logits_fp8(logits)
-            self.k.cross_entropy_(logits, targets_N[here], scale, losses[here], fp8)
+            self.k.cross_entropy_(
+                logits, targets_N[here], scale, losses[here], fp8, self.model.shape.logit_softcap
+            )
             self.products.hidden_gradient(logits, fp8, scale, dn[here])
-            self.products.add_weight_gradient(self.model.tokens, logits, hidden[here])
+            self.products.add_weight_gradient(self.head, logits, hidden[here])
             del fp8
         self.total += losses.sum() * scale
         return dn
 
     def _norm(self, norm: Norm, x: Tensor, y: Tensor | None) -> _Normed:
-        x, n, mean, rstd = self.k.add_norm(x, y, norm.weight, norm.bias, self.plan.half, NORM_EPS)
+        how = (self.plan.half, NORM_EPS, self._centred)
+        x, n, mean, rstd = self.k.add_norm(x, y, norm.weight, norm.bias, *how)
         return _Normed(x, mean, rstd, n)
 
     def _norm_backward(
@@ -245,6 +269,6 @@ class FusedStep:
             linear.bias.grad += dy.sum(0, dtype=linear.bias.grad.dtype)
 
 
-def _grad(module: nn.Linear | nn.Embedding) -> Tensor:
+def gradient_of(module: nn.Linear | nn.Embedding) -> Tensor:
     assert module.weight.grad is not None
     return module.weight.grad

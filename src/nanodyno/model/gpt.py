@@ -121,8 +121,13 @@ class GPT(nn.Module):
         return torch.stack(losses).to(_widest(hidden.device)).sum()
 
     @property
+    def head_layer(self) -> nn.Embedding | nn.Linear:
+        """Whose weight makes logits."""
+        return self.tokens
+
+    @property
     def head_VC(self) -> Tensor:  # noqa: N802 - a shape by its suffix
-        return self.tokens.weight
+        return self.head_layer.weight
 
     def use_attention(self, name: str) -> None:
         """A backend of attention.py for training."""

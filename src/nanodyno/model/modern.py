@@ -23,6 +23,8 @@ def make_model(shape: ModelShape) -> GPT:
 class RmsNorm(nn.RMSNorm):
     """In the precision of its weight, whatever the stream has."""
 
+    bias = None
+
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x.to(self.weight.dtype))
 
@@ -151,8 +153,8 @@ class ModernGPT(GPT):
             self.head = nn.Linear(shape.n_embd, shape.vocab_size, bias=False)
 
     @property
-    def head_VC(self) -> Tensor:  # noqa: N802
-        return self.head.weight if self.shape.untied_head else self.tokens.weight
+    def head_layer(self) -> nn.Embedding | nn.Linear:
+        return self.head if self.shape.untied_head else self.tokens
 
     def use_attention(self, name: str) -> None:
         for block in self.blocks:

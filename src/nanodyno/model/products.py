@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nanodyno.model.flat import Flat
-from nanodyno.model.kernels.plain import Slot
+from nanodyno.model.kernels.fp8_slot import Slot
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def by_torch(a: Tensor, b: Tensor, out: Tensor, add: bool, units: Units | None =
 class Products:
     """In bf16, from copies of the weights that are made once an iteration."""
 
-    def __init__(self, flat: Flat, head: nn.Embedding, multiply: Multiply = by_torch) -> None:
+    def __init__(self, flat: Flat, head: nn.Embedding | nn.Linear, multiply: Multiply = by_torch) -> None:
         self.flat = flat
         self.head = head
         self._multiply = multiply
