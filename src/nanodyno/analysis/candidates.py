@@ -131,7 +131,7 @@ def _on_host(wanted: Wanted, ground: Ground, sizes: Sequence[int]) -> Iterator[C
     )
     yield from (_candidate(config, size, {}) for size in outwards)
     flips: list[dict[str, object]] = [{"threads": number} for number in ground.threads]
-    by_hand = not config.dropout and config.beyond_gpt2 is None
+    by_hand = not config.dropout and config.beyond_hand is None
     if ground.device_type == "cpu" and config.kernels != "fused" and by_hand:
         flips.append({"kernels": "fused"})
     flips.append({"compile": not config.compile})
@@ -203,7 +203,7 @@ class _Card:
         assert setup is not None
         if setup.kernels == "autograd":
             yield {"compile": not config.compile}
-            by_hand = not config.dropout and config.beyond_gpt2 is None
+            by_hand = not config.dropout and config.beyond_hand is None
             if ground.has_triton and ground.dtype == "bfloat16" and by_hand:
                 yield {"kernels": "fused", "loss_rows": self._auto_rows()}
             return

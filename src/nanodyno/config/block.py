@@ -85,9 +85,9 @@ def _of_muon(values: Mapping[str, Any]) -> Iterator[Fault]:
 def _of_kernels(values: Mapping[str, Any]) -> Iterator[Fault]:
     if values.get("kernels") != "fused":
         return
-    beyond = RunConfig.beyond_gpt2_of(values)
+    beyond = RunConfig.beyond_hand_of(values)
     if beyond:
-        yield "kernels", f"fused knows plain GPT-2 and AdamW only, not {beyond}; leave kernels out"
+        yield "kernels", f"fused does not know {beyond}; leave one of them out"
 
 
 def _is_set(values: Mapping[str, Any], key: str) -> bool:

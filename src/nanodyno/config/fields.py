@@ -263,9 +263,9 @@ class RunConfig(BaseModel):
         )
 
     @property
-    def beyond_gpt2(self) -> str | None:
+    def beyond_hand(self) -> str | None:
         """The first setting that the kernels by hand do not know: a part of the model, or of its update."""
-        return self.beyond_gpt2_of(dict(self))
+        return self.beyond_hand_of(dict(self))
 
     @property
     def halves_stream_by_hand(self) -> bool:
@@ -273,10 +273,13 @@ class RunConfig(BaseModel):
         return self.residual_dtype != "float32" and self.model_shape(1).is_gpt2
 
     @classmethod
-    def beyond_gpt2_of(cls, values: Mapping[str, object]) -> str | None:
-        fields = {key: cls.model_fields[key].default for key in (*OF_THE_BLOCK, *OF_THE_UPDATE)}
-        there = (key for key, default in fields.items() if values.get(key, default) != default)
-        return next((f"{key}={values[key]}" for key in there), None)
+    def beyond_hand_of(cls, values: Mapping[str, object]) -> str | None:
+        there = {
+            "window": values.get("window") is not None,
+            "n_kv_head": values.get("n_kv_head") not in (None, values.get("n_head")),
+            "cautious_decay": bool(values.get("cautious_decay")),
+        }
+        return next((f"{key}={values[key]}" for key, is_there in there.items() if is_there), None)
 
 
 def accepted(key: str) -> str:

@@ -6,13 +6,14 @@ backward pass has what all blocks kept, and its own temporaries; the loss has th
 
 from dataclasses import replace
 
+from nanodyno.costs.parameters import parameters
 from nanodyno.costs.parts import Peak, highest
 from nanodyno.costs.setup import Setup
 
 ALIGNED = 128
 """Elements to which a parameter's place is rounded up (model/flat.py)."""
-STATISTICS = 8
-"""Mean and deviation of a norm's row, in fp32."""
+SHARES = 2
+"""Of a block that mixes a value embedding in."""
 NOTED_BYTES = 4096 * 4
 """Of the largest values of one tensor in fp8 (model/fp8.py)."""
 LANES = {4: 8192, 2: 12288}
@@ -22,7 +23,7 @@ LANES = {4: 8192, 2: 12288}
 def fused_peak(setup: Setup, multiprocessors: int) -> Peak:
     held = _held(setup, multiprocessors)
     N = setup.positions
-    kept = setup.shape.n_layer * _kept(setup) * N
+    kept = setup.shape.n_layer * _kept(setup) * N + _mixed(setup)
     moments = [
         replace(held, activations=kept, largest_temporary=held.largest_temporary + N * each)
         for each in (_forward(setup), *_backward(setup))
@@ -49,10 +50,11 @@ def _held(setup: Setup, multiprocessors: int) -> Peak:
     width = 1 << (shape.n_embd - 1).bit_length()
     rows = multiprocessors * max(1, LANES[setup.residual] // width)
     partials = (2 * shape.n_layer + 1) * rows * shape.n_embd * 4 * (2 if shape.bias else 1)
+    by_muon = parameters(shape).block_matrices if setup.optimizer == "muon" else 0
     return Peak(
         weights=4 * elements,
         grads=4 * elements,
-        optimiser=moments * elements,
+        optimiser=moments * elements - (moments - 4) * by_muon,
         casts=setup.half * elements + fp8,
         largest_temporary=partials,
     )
@@ -62,10 +64,14 @@ def _flat_elements(setup: Setup) -> int:
     shape = setup.shape
     C, L = shape.n_embd, shape.n_layer
     block = [3 * C * C, C * C, 4 * C * C, 4 * C * C, C, C]
-    ends = [shape.vocab_size * C, shape.block_size * C, C]
+    tables = 1 + shape.value_embeddings + (1 if shape.untied_head else 0)
+    ends = [shape.vocab_size * C] * tables + [C] + [SHARES] * 2 * shape.value_embeddings
+    if shape.positions == "learned":
+        ends += [shape.block_size * C]
     if shape.bias:
-        block += [3 * C, C, 4 * C, C, C, C]
-        ends += [C]
+        norms = [C, C] if shape.norm == "layer" else []
+        block += [3 * C, C, 4 * C, C, *norms]
+        ends += norms[:1]
     return L * _aligned(block) + _aligned(ends)
 
 
@@ -76,7 +82,7 @@ def _aligned(sizes: list[int]) -> int:
 def _kept(setup: Setup) -> int:
     """By a block, for its backward pass."""
     C, h, r = setup.shape.n_embd, setup.half, setup.residual
-    stream = r * C + STATISTICS
+    stream = r * C + _statistics(setup)
     if setup.recompute == "full":
         return stream
     kept = 2 * stream + _attended(setup)
@@ -89,8 +95,21 @@ def _kept(setup: Setup) -> int:
 
 
 def _attended(setup: Setup) -> int:
-    """q, k, v, the output, and each head's log of sums."""
-    return 4 * setup.half * setup.shape.n_embd + 4 * setup.shape.n_head
+    """q, k, v, the output, each head's log of sums, and what q's and k's heads were divided by."""
+    shape = setup.shape
+    turned = 2 * 4 * shape.n_head if shape.qk_norm or shape.positions == "rope" else 0
+    return 4 * setup.half * shape.n_embd + 4 * shape.n_head + turned
+
+
+def _statistics(setup: Setup) -> int:
+    """Mean and deviation of a norm's row, in fp32; the RMS norm has no mean."""
+    return 8 if setup.shape.norm == "layer" else 4
+
+
+def _mixed(setup: Setup) -> int:
+    """Values before embeddings were mixed in, of all blocks that do; made again with the rest of `full`."""
+    blocks = 0 if setup.recompute == "full" else 2 * setup.shape.value_embeddings
+    return blocks * setup.positions * setup.half * setup.shape.n_embd
 
 
 def _forward(setup: Setup) -> int:
@@ -99,7 +118,7 @@ def _forward(setup: Setup) -> int:
     active = 4 * C if setup.fp8 else 4 * h * C
     added = 2 * h * C  # what the MLP before and this one add to the residual stream
     before = r * C if setup.recompute == "full" else 0  # the stream between: elsewhere it is kept
-    whole = 2 * (r * C + STATISTICS) + _attended(setup) + 6 * h * C + active
+    whole = 2 * (r * C + _statistics(setup)) + _attended(setup) + 6 * h * C + active
     return whole + added + before - _kept(setup)
 
 
@@ -109,7 +128,7 @@ def _backward(setup: Setup) -> list[int]:
     cast = 0 if r == h else h * C  # the residual stream's gradient once more, for the products
     again = h * C if setup.recompute != "none" else 0
     always = r * C + cast
-    made_again = {"none": 0, "light": 0, "mlp": 4 * h * C, "full": 5 * h * C + r * C + STATISTICS}
+    made_again = {"none": 0, "light": 0, "mlp": 4 * h * C, "full": 5 * h * C + r * C + _statistics(setup)}
     attended = _attended(setup) if setup.recompute == "full" else 0
     norm_again = 0 if setup.recompute == "full" else again
     mlp = made_again[setup.recompute] + attended + 4 * h * C + h * C + cast + norm_again
@@ -133,5 +152,5 @@ def _loss(setup: Setup) -> tuple[int, int]:
     """In all: the logits of some rows and what hangs on them; and the last norm, which feeds them."""
     C, h, r, N = setup.shape.n_embd, setup.half, setup.residual, setup.positions
     logits = setup.rows * setup.shape.vocab_size * (h + (1 if setup.fp8 else 0))
-    last = r * C + h * C + STATISTICS
+    last = r * C + h * C + _statistics(setup)
     return logits + N * (h * C + 4), N * last

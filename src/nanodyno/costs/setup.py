@@ -94,7 +94,7 @@ def settle(
         offload_moments=config.offload_moments,
         cuda_graph=config.cuda_graph and fused,
         optimizer=config.optimizer,
-        known_by_hand=config.beyond_gpt2 is None,
+        known_by_hand=config.beyond_hand is None,
     )
 
 
@@ -123,7 +123,7 @@ def _is_fused(config: RunConfig, dtype: Dtype) -> bool:
     needed_by = _needs_fused(config)
     obstacles = {
         "kernels=autograd": config.kernels == "autograd",
-        str(config.beyond_gpt2): config.beyond_gpt2 is not None,
+        str(config.beyond_hand): config.beyond_hand is not None,
         f"dropout={config.dropout}": config.dropout > 0,
         "dtype=float16": dtype == "float16",
     }
@@ -141,6 +141,8 @@ def _attention(config: RunConfig, fused: bool, dtype: Dtype) -> str:
         return config.attention
     if dtype == "float32":
         return "efficient"
-    if config.beyond_gpt2 and config.compile and not config.dropout:
+    if fused:
+        return "cudnn-packed"
+    if config.compile and not config.dropout and not config.model_shape(1).is_gpt2:
         return "cudnn" if config.window is None else "flex"
-    return "cudnn-packed" if fused else "torch"
+    return "torch"

@@ -75,15 +75,17 @@ def per_iteration(setup: Setup) -> Work:
 
 
 def _by_muon(setup: Setup) -> Work:
-    """Its matrices are stacked and put back, passing over memory some twenty times; the rest is AdamW's."""
+    """Its matrices are stacked and put back, passing over memory some twenty times; the rest is AdamW's.
+    The fused way casts all of them."""
     shape, count = setup.shape, parameters(setup.shape)
     rest = count.total - count.block_matrices
+    casts = count.total * (FLOAT + setup.half) if setup.kernels == "fused" else 0
     C, W = shape.n_embd, shape.kv_width
     sides = [(C, C), (C, C), (W, C), (W, C), (C, 4 * C), (C, 4 * C)]
     flops = sum(NEWTON_SCHULZ_STEPS * (4 * short**2 * long + 2 * short**3) for short, long in sides)
     return Work(
         product_flops=shape.n_layer * flops,
-        moved_bytes=rest * 9 * FLOAT + count.block_matrices * (20 * FLOAT + 2 * FLOAT),
+        moved_bytes=rest * 9 * FLOAT + count.block_matrices * (20 * FLOAT + 2 * FLOAT) + casts,
         kernels=150,
     )
 
@@ -128,7 +130,7 @@ def _fused_block(setup: Setup) -> Work:
     fp8 = 3 * (h + 1) + 4 if setup.fp8 else 0
     biases = 9 * h if setup.shape.bias else 0
     own = Work(moved_bytes=N * C * (norms + gelu + fp8 + biases), kernels=6)
-    return own + _block_products(setup, 2 * FLOAT) + _attention(setup)
+    return own + _block_products(setup, 2 * FLOAT) + _attention(setup) + _of_modern_parts(setup)
 
 
 def _again(setup: Setup) -> Work:

@@ -3,10 +3,14 @@
 One stretch makes one kernel of what would be one for each tensor: zeroing, the norm, the update, the casts.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
+
+from nanodyno.model.optimizer import is_embedding, is_for_muon
 
 ALIGNED = 128
 """Elements; 256 bytes in bf16, the most that a matrix product asks of an address."""
@@ -29,6 +33,16 @@ class Flat:
     def refresh(self) -> None:
         self.halves.copy_(self.parameters)
 
+    def stretch(self, parameters: Sequence[Tensor]) -> "Flat":
+        """Those alone, which must lie one after the other; views of the same memory."""
+        first = self.places[parameters[0]]
+        sizes = [_padded(each) for each in parameters]
+        places = dict(zip(parameters, accumulate(sizes, initial=0), strict=False))
+        assert all(self.places[each] == first + place for each, place in places.items())
+        here = slice(first, first + sum(sizes))
+        decayed = min(max(self.decayed - first, 0), sum(sizes))
+        return Flat(self.parameters[here], self.gradients[here], self.halves[here], decayed, places)
+
     def view(self, flat: Tensor, parameter: Tensor) -> Tensor:
         """This parameter's part of a stretch laid out like ours."""
         first = self.places[parameter]
@@ -36,13 +50,14 @@ class Flat:
 
 
 def flatten(model: nn.Module, half: torch.dtype) -> Flat:
-    """Moves the parameters together, matrices first, and gives each a gradient of zeros."""
-    parameters = sorted(model.parameters(), key=lambda each: each.ndim < 2)
+    """Moves the parameters together and gives each a gradient of zeros: matrices first, and among them
+    embeddings, then the rest outside of the blocks, so that each kind of update has a stretch."""
+    parameters = [parameter for _, parameter in sorted(model.named_parameters(), key=_kind)]
     places: dict[Tensor, int] = {}
     end = decayed = 0
     for parameter in parameters:
         places[parameter] = end
-        end += -(-parameter.numel() // ALIGNED) * ALIGNED
+        end += _padded(parameter)
         decayed = end if parameter.ndim >= 2 else decayed
     like = parameters[0]
     together = torch.zeros(end, dtype=like.dtype, device=like.device)
@@ -54,3 +69,14 @@ def flatten(model: nn.Module, half: torch.dtype) -> Flat:
         parameter.grad = flat.view(flat.gradients, parameter)
     flat.refresh()
     return flat
+
+
+def _kind(named: tuple[str, Tensor]) -> int:
+    name, parameter = named
+    if parameter.ndim < 2:
+        return 3
+    return 2 if is_for_muon(name, parameter) else 0 if is_embedding(name) else 1
+
+
+def _padded(parameter: Tensor) -> int:
+    return -(-parameter.numel() // ALIGNED) * ALIGNED

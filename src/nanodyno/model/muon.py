@@ -79,14 +79,19 @@ class Muon(torch.optim.Muon):
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:
         assert closure is None
+        self.adopt()
         for group in self.param_groups:
             there = [parameter for parameter in group["params"] if parameter.grad is not None]
-            for parameter in there:
-                if "momentum_buffer" not in self.state[parameter]:
-                    self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
             pieces = [piece for parameter in there for piece in self._pieces(parameter, group["parts"])]
             for shape in sorted({tuple(weights.shape) for weights, _, _ in pieces}):
                 self._step_together([each for each in pieces if each[0].shape == shape], group)
+
+    def adopt(self) -> None:
+        """Momenta for those that have none."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if "momentum_buffer" not in self.state[parameter]:
+                    self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
 
     @torch.no_grad()
     def warm_up(self) -> None:

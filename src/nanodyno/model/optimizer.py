@@ -32,18 +32,25 @@ def make_optimizer(model: nn.Module, config: RunConfig) -> torch.optim.Optimizer
     """One fused kernel per parameter group; MPS runs it too, so no device needs the slower loop."""
     if config.optimizer == "adamw":
         return _adamw(_by_rate(model.named_parameters(), config), config)
-    matrices = {
-        name: parameter for name, parameter in model.named_parameters() if is_for_muon(name, parameter)
-    }
-    rest = [(name, parameter) for name, parameter in model.named_parameters() if name not in matrices]
-    compiles = config.compile and next(model.parameters()).device.type == "cuda"
-    muon = Muon(_muon_groups(matrices, config), config.muon_momentum, config.cautious_decay, compiles)
-    return MuonAndAdamW(muon, _adamw(_by_rate(rest, config), config))
+    rest = [(name, each) for name, each in model.named_parameters() if not is_for_muon(name, each)]
+    return MuonAndAdamW(make_muon(model, config), _adamw(_by_rate(rest, config), config))
 
 
 def is_for_muon(name: str, parameter: Tensor) -> bool:
     """The matrices that turn a stream of activations; not embeddings, the head, norms, biases or shares."""
     return name.startswith("blocks.") and parameter.ndim == 2
+
+
+def is_embedding(name: str) -> bool:
+    return name.startswith(EMBEDDINGS)
+
+
+def make_muon(model: nn.Module, config: RunConfig) -> Muon:
+    matrices = {
+        name: parameter for name, parameter in model.named_parameters() if is_for_muon(name, parameter)
+    }
+    compiles = config.compile and next(model.parameters()).device.type == "cuda"
+    return Muon(_muon_groups(matrices, config), config.muon_momentum, config.cautious_decay, compiles)
 
 
 def _muon_groups(matrices: Mapping[str, Tensor], config: RunConfig) -> list[dict[str, Any]]:
@@ -52,7 +59,7 @@ def _muon_groups(matrices: Mapping[str, Tensor], config: RunConfig) -> list[dict
     others = [parameter for name, parameter in matrices.items() if not name.endswith("qkv.weight")]
     width = of_qkv[0].shape[1]
     shared = (of_qkv[0].shape[0] - width) // 2
-    common = {"weight_decay": config.weight_decay, **_rate(config.muon_lr, config)}
+    common = {"weight_decay": config.weight_decay, **rate_of(config.muon_lr, config)}
     return [
         {"params": of_qkv, "parts": (width, shared, shared), **common},
         {"params": others, "parts": (), **common},
@@ -73,13 +80,13 @@ def _by_rate(named: Iterable[tuple[str, Tensor]], config: RunConfig) -> list[dic
     every = list(named)
     if config.embedding_lr is None:
         return groups((parameter for _, parameter in every), config)
-    embeddings = [parameter for name, parameter in every if name.startswith(EMBEDDINGS)]
-    others = [parameter for name, parameter in every if not name.startswith(EMBEDDINGS)]
-    own = {"weight_decay": config.weight_decay, **_rate(config.embedding_lr, config)}
+    embeddings = [parameter for name, parameter in every if is_embedding(name)]
+    others = [parameter for name, parameter in every if not is_embedding(name)]
+    own = {"weight_decay": config.weight_decay, **rate_of(config.embedding_lr, config)}
     return [{"params": embeddings, **own}, *groups(others, config)]
 
 
-def _rate(peak: float | None, config: RunConfig) -> dict[str, float]:
+def rate_of(peak: float | None, config: RunConfig) -> dict[str, float]:
     """A group's own peak follows the schedule of learning_rate, as a share of it."""
     own = config.learning_rate if peak is None else peak
     return {"lr": own, "rate_share": own / config.learning_rate}
@@ -100,6 +107,7 @@ def set_learning_rate(optimizer: Optimizer, learning_rate: float) -> None:
 
 def shapes_of_moments(optimizer: Optimizer, parameter: Tensor) -> dict[str, torch.Size]:
     """What an optimiser keeps of a parameter: Muon one matrix, AdamW two and a count."""
-    if isinstance(optimizer, MuonAndAdamW) and optimizer.muon.takes(parameter):
+    muon = getattr(optimizer, "muon", None)
+    if isinstance(muon, Muon) and muon.takes(parameter):
         return {"momentum_buffer": parameter.shape}
     return {"step": torch.Size(), "exp_avg": parameter.shape, "exp_avg_sq": parameter.shape}

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from nanodyno.config import ModelShape
 from nanodyno.costs.parameters import parameters
 from nanodyno.errors import NanodynoError, RunFailed
-from nanodyno.model.flat_adamw import FlatAdamW
+from nanodyno.model.flat_update import takes_over_moments
 from nanodyno.model.optimizer import Optimizer, shapes_of_moments
 from nanodyno.records.files import ASIDE, flush_folder, write_new
 from nanodyno.train.effective import Growth
@@ -240,8 +240,8 @@ def load_optimizer(checkpoint: Checkpoint, model: nn.Module, optimizer: Optimize
         name, _, part = key.rpartition("/")
         entries.setdefault(name, {})[part] = tensor
     # One copies them to where it wants them; torch's kernels want all of it beside the parameter.
-    takes_over = isinstance(optimizer, FlatAdamW)
     for name, parameter in model.named_parameters():
+        takes_over = takes_over_moments(optimizer, parameter)
         shapes = {part: tensor.shape for part, tensor in entries.get(name, {}).items()}
         if shapes != shapes_of_moments(optimizer, parameter):
             raise _damaged(path, f"does not hold the moments of {name}")

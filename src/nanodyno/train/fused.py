@@ -11,8 +11,10 @@ from torch import Tensor
 from nanodyno.config import ModelShape, RunConfig
 from nanodyno.model.attention import packed
 from nanodyno.model.cublaslt import CublasError
-from nanodyno.model.flat_adamw import FlatAdamW, clip_coefficient, gradient_norm
-from nanodyno.model.fused import RECOMPUTE, FusedStep, Plan, Recompute
+from nanodyno.model.flat_adamw import clip_coefficient, gradient_norm
+from nanodyno.model.flat_update import FlatUpdate, make_flat_optimizer
+from nanodyno.model.fused import RECOMPUTE, Plan, Recompute
+from nanodyno.model.fused_modern import make_step
 from nanodyno.model.kernels import plain
 from nanodyno.model.optimizer import set_learning_rate
 from nanodyno.model.products import by_torch
@@ -53,13 +55,9 @@ class FusedEngine(Engine):
         self._recompute: Recompute = self._least_recompute()
         self._triton = triton
         self._products, self._no_products = fastest_products(config.products, self.device)
-        self.step = FusedStep(self.model, self._plan())
-        self.optimizer = self._adamw = FlatAdamW(
-            self.step.flat,
-            config,
-            config.moments_dtype == "bfloat16",
-            config.offload_moments,
-            self._kernels(),
+        self.step = make_step(self.model, self._plan())
+        self.optimizer = self._update = make_flat_optimizer(
+            self.model, self.step.flat, config, self._kernels()
         )
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=False)
         self._given_scales = False
@@ -72,8 +70,9 @@ class FusedEngine(Engine):
         began = clock.seconds()
         self._notes[:] = self._no_products
         self.let_go()
-        self._adamw.adopt()  # the moments' memory is not there for activations
+        self._update.adopt()  # the moments' memory is not there for activations
         fastest = self._choose_attention(batch[0])
+        self._compile_muon()
         self._fit(batch)
         if self.processes.largest(int(not self._triton), self.device) and self._triton:
             self._leave_triton("it failed in another process")  # replicas must round alike
@@ -116,7 +115,7 @@ class FusedEngine(Engine):
 
     def update(self, learning_rate: float) -> bool:
         set_learning_rate(self.optimizer, learning_rate)
-        self._adamw.step(clip=self._clip)
+        self._update.step(clip=self._clip)
         self._given_scales = True
         return True
 
@@ -175,6 +174,18 @@ class FusedEngine(Engine):
         self.step.use(self._plan())
         return fastest
 
+    def _compile_muon(self) -> None:
+        muon = self._update.muon if isinstance(self._update, FlatUpdate) else None
+        if muon is None:
+            return
+        try:
+            muon.warm_up()
+        except (RuntimeError, OSError, ImportError) as error:
+            if is_out_of_memory(error):
+                raise
+            muon.do_not_compile()
+            self._notes.append(f"Muon runs without torch.compile, slower: {last_words(error)}")
+
     def _fit(self, batch: DeviceBatch) -> None:
         """Tries; makes more again where memory runs out, unless the config says how much."""
         while not self._fits(batch):
@@ -212,7 +223,7 @@ class FusedEngine(Engine):
         self._triton = False
         self._graph = None
         self.step.use(self._plan())
-        self._adamw.use(plain)
+        self._update.use(plain)
         self._notes.append(f"a kernel failed, so torch's own run instead, slower: {reason}")
 
     def _leave_products(self, reason: str) -> None:
@@ -230,7 +241,7 @@ class FusedEngine(Engine):
             reset_peak_memory(self.device)
             for _ in range(FP8_TRIALS if self.config.fp8 else 1):
                 self._micro_step(batch)
-            self._adamw.warm_up()
+            self._update.warm_up()
             self.graph_bytes = (peak_memory(self.device).allocated or 0) - before
         finally:
             self.step.drop()

@@ -58,7 +58,7 @@ def choose_way(config: RunConfig, choice: Choice, processes: int = 1) -> Way:
     reason = obstacle or missing or (None if choice.dtype == "bfloat16" else f"dtype={choice.dtype}")
     if reason is None:
         return Way("fused", True)
-    if config.beyond_gpt2:
+    if config.beyond_hand:
         return Way("autograd", False)  # no other way was ever to be had
     return Way("autograd", False, f"{reason}: the fused kernels are left out, and this runs slower")
 
@@ -105,8 +105,8 @@ def _needed_by(config: RunConfig) -> str | None:
 
 def _obstacle(config: RunConfig, choice: Choice, processes: int) -> str | None:
     """What the fused way cannot do."""
-    if config.beyond_gpt2:
-        return config.beyond_gpt2
+    if config.beyond_hand:
+        return config.beyond_hand
     if config.dropout:
         return f"dropout={config.dropout}"
     if config.parallel == "fsdp" and processes > 1:

@@ -1,0 +1,99 @@
+"""The update of a model that lies in one stretch of memory, where one launch of AdamW does not do."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nanodyno.config import RunConfig
+from nanodyno.model.flat import Flat
+from nanodyno.model.flat_adamw import FlatAdamW
+from nanodyno.model.kernels import plain
+from nanodyno.model.muon import Muon
+from nanodyno.model.optimizer import Optimizer, is_embedding, is_for_muon, make_muon, rate_of
+
+
+def make_flat_optimizer(
+    model: nn.Module, flat: Flat, config: RunConfig, kernels: ModuleType = plain
+) -> "FlatAdamW | FlatUpdate":
+    """`model` lies in `flat`."""
+    how = (config.moments_dtype == "bfloat16", config.offload_moments, kernels)
+    if config.optimizer == "adamw" and config.embedding_lr is None:
+        return FlatAdamW(flat, config, *how)
+    named = list(model.named_parameters())
+    by_muon = [each for name, each in named if config.optimizer == "muon" and is_for_muon(name, each)]
+    embeddings = [each for name, each in named if is_embedding(name)]
+    others = [each for each in flat.places if each not in {*by_muon, *embeddings}]
+    parts = [FlatAdamW(flat.stretch(each), config, *how) for each in _runs(flat, embeddings, others)]
+    for group in parts[0].param_groups:
+        group |= rate_of(config.embedding_lr, config)
+    return FlatUpdate(parts, make_muon(model, config) if by_muon else None, flat, by_muon)
+
+
+def _runs(flat: Flat, *kinds: Sequence[Tensor]) -> list[list[Tensor]]:
+    """Of each kind, those that lie side by side."""
+    number = {parameter: place for place, parameter in enumerate(flat.places)}
+    runs: list[list[Tensor]] = []
+    for kind in kinds:
+        last = None
+        for parameter in sorted(kind, key=number.__getitem__):
+            if last is None or number[parameter] != last + 1:
+                runs.append([])
+            runs[-1].append(parameter)
+            last = number[parameter]
+    return runs
+
+
+def takes_over_moments(optimizer: Optimizer, parameter: Tensor) -> bool:
+    """Whether it copies a parameter's moments to where it wants them, wherever they lie."""
+    if isinstance(optimizer, FlatUpdate):
+        return optimizer.muon is None or not optimizer.muon.takes(parameter)
+    return isinstance(optimizer, FlatAdamW)
+
+
+class FlatUpdate:
+    """Several stretches, each with a learning rate of its own for AdamW; the matrices of the blocks may be
+    Muon's. It has the one state of all of them, laid out as torch's optimisers have it."""
+
+    def __init__(
+        self, parts: Sequence[FlatAdamW], muon: Muon | None, flat: Flat, by_muon: Sequence[Tensor]
+    ) -> None:
+        self.muon = muon
+        self._parts = parts
+        self.state: defaultdict[Tensor, dict[str, Tensor]] = defaultdict(dict)
+        self.param_groups: list[dict[str, Any]] = [group for part in parts for group in part.param_groups]
+        for part in parts:
+            part.state = self.state
+        if muon is not None:
+            self.param_groups += muon.param_groups
+            muon.state = self.state
+            self._gradients = flat.stretch(by_muon).gradients
+
+    def use(self, kernels: ModuleType) -> None:
+        for part in self._parts:
+            part.use(kernels)
+
+    def warm_up(self) -> None:
+        """Of AdamW; Muon compiles, which may fail, and is warmed up by itself."""
+        for part in self._parts:
+            part.warm_up()
+
+    def adopt(self) -> None:
+        for part in self._parts:
+            part.adopt()
+        if self.muon is not None:
+            self.muon.adopt()
+
+    @torch.no_grad()
+    def step(self, *, clip: Tensor | None = None) -> None:
+        """As FlatAdamW's."""
+        for part in self._parts:
+            part.step(clip=clip)
+        if self.muon is not None:
+            if clip is not None:
+                self._gradients.mul_(clip)
+            self.muon.step()
+            self._gradients.zero_()
