@@ -218,6 +218,15 @@ def test_what_fits_with_little_to_spare_is_told_from_what_fits_well(limit_gib: f
     assert f" fits {words}" in page(plan, Source("it"), 100)
 
 
+def test_a_micro_batch_that_fits_tightly_is_not_called_the_one_to_take() -> None:
+    """Of speedrun-124m 8 needs 10.33 GiB, more than 95% of 10.8, and 4 needs 7.49."""
+    values = load_settings("speedrun-124m").values | {"batch_size": 4}
+    for limit, told in ((10.8, False), (11.2, True)):
+        target = named_target("H200", int(limit * GIB))
+        text = page(make_plan(build_config(values), 50304, 50257, target, Wishes()))
+        assert ("of those that fit: --batch_size=8" in text) is told
+
+
 def test_a_choice_tells_its_neighbours_and_what_memory_kept_away() -> None:
     wanted = Wanted("best", load_settings("best-8h").values, named_target("H200", 6 * GIB), 50304, 50257)
     choice = choose_size(wanted, 48)
