@@ -104,6 +104,7 @@ Code = Literal[
     "fragmented",
     "allocator-starts-over",
     "inert",
+    "untimed",
     "ignored",
     "held-for-all",
     "measured-here",
