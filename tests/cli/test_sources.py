@@ -162,13 +162,23 @@ def test_a_given_model_has_the_micro_batch_of_the_card(nanodyno: Run) -> None:
 def test_data_that_would_be_seen_too_often_are_told(
     nanodyno: Run, tmp_path: Path, dataset: str, folder_name: str
 ) -> None:
-    """The embedded corpus too, where it was prepared."""
+    """The embedded corpus too, by its tokens where it was prepared."""
     folder = tmp_path / "data" / folder_name
     folder.mkdir(parents=True)
     for split in ("train", "val"):
         (folder / f"{split}.bin").write_bytes(bytes(2 * 5000))
     page = nanodyno("plan", "best-1h", "--gpu", "H200", f"--dataset={dataset}", "--vocab_size=50257").stdout
     assert f"dataset {dataset} has 5.00k train tokens and would be seen" in page
+
+
+@pytest.mark.parametrize("tokenizer", ["gpt2", "bytes"])
+def test_the_embedded_corpus_is_seen_too_often_before_it_is_prepared(
+    nanodyno: Run, tmp_path: Path, tokenizer: str
+) -> None:
+    arguments = ("--gpu", "H200", "--dataset=python", f"--tokenizer={tokenizer}")
+    page = nanodyno("plan", "best-1h", *arguments).stdout
+    assert "the embedded corpus has about" in page
+    assert not (tmp_path / "data").exists()
 
 
 @pytest.mark.usefixtures("card")

@@ -251,3 +251,11 @@ def test_data_seen_four_times_are_nothing_to_tell() -> None:
     assert list(data_notes("edu", None, 10**9, 4 * 10**9)) == []
     assert list(data_notes("edu", None, None, 10**12)) == []
     assert "seen 5.00 times" in next(data_notes("edu", None, 10**9, 5 * 10**9))
+
+
+def test_estimated_tokens_are_told_as_such() -> None:
+    """5.4B over 5.36M is 1,007.5."""
+    told = next(data_notes("python", None, 5_360_000, 5_400_000_000, estimated=True))
+    assert told.startswith(
+        "the embedded corpus has about 5.36M train tokens and would be seen about 1,010 times"
+    )

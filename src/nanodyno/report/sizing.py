@@ -81,22 +81,34 @@ def data_notes(
     train_tokens: int | None,
     planned_tokens: int | None,
     language: Language = ENGLISH,
+    estimated: bool = False,
 ) -> Iterator[str]:
-    """`vocabulary` where it had to be assumed, `planned_tokens` where a loss is told for them."""
+    """`vocabulary` where it had to be assumed, `planned_tokens` where a loss is told for them;
+    `estimated` train tokens are those of the embedded corpus before it is prepared."""
     if vocabulary is not None:
         yield language.say(
             "dataset {dataset} is not here: a vocabulary of {number} is assumed",
             dataset=dataset,
             number=language.number(vocabulary, ","),
         )
-    if train_tokens and planned_tokens and planned_tokens > SEEN_OFTEN * train_tokens:
+    if not train_tokens or not planned_tokens or planned_tokens <= SEEN_OFTEN * train_tokens:
+        return
+    tokens, often = quantities.count(train_tokens, language), planned_tokens / train_tokens
+    if estimated:
         yield language.say(
-            "dataset {dataset} has {tokens} train tokens and would be seen {epochs} times: beyond about four "
-            "times the expected loss is too low",
-            dataset=dataset,
-            tokens=quantities.count(train_tokens, language),
-            epochs=quantities.epochs(planned_tokens / train_tokens, language),
+            "the embedded corpus has about {tokens} train tokens and would be seen about {epochs} times: "
+            "beyond about four times the expected loss is too low",
+            tokens=tokens,
+            epochs=quantities.about(often, language=language),
         )
+        return
+    yield language.say(
+        "dataset {dataset} has {tokens} train tokens and would be seen {epochs} times: beyond about four "
+        "times the expected loss is too low",
+        dataset=dataset,
+        tokens=tokens,
+        epochs=quantities.epochs(often, language),
+    )
 
 
 def choice_document(choice: Choice) -> dict[str, object]:
