@@ -97,10 +97,13 @@ def test_of_the_modern_block_what_costs_no_time_is_inert_for_the_speed() -> None
 
 def test_settings_that_say_nothing_without_another_are_one_change_with_it() -> None:
     """Of muon_lr without optimizer=muon, or a pattern without a window, no corner would be a config."""
-    after = build(optimizer="muon", muon_lr=2e-3, window=256, window_pattern="SL", activation="relu2")
+    after = build(
+        optimizer="muon", muon_lr=2e-3, window=256, window_pattern="SL", activation="relu2", schedule="wsd",
+        wsd_decay_fraction=0.4,
+    )  # fmt: skip
     design = design_of(build(gelu="tanh"), after, "val_loss")
-    assert [each.name for each in design.factors] == ["activation", "window", "optimizer"]
-    assert all(isinstance(design.config(corner), RunConfig) for corner in range(8))
+    assert [each.name for each in design.factors] == ["activation", "window", "schedule", "optimizer"]
+    assert all(isinstance(design.config(corner), RunConfig) for corner in range(16))
 
 
 def test_what_has_no_answer_is_refused_with_what_would_have_one() -> None:

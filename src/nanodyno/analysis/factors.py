@@ -22,6 +22,7 @@ COUPLED: tuple[tuple[str, ...], ...] = (
     ("activation", "gelu"),
     ("window", "window_pattern"),
     ("optimizer", "muon_lr", "muon_momentum"),
+    ("schedule", "wsd_decay_fraction"),
 )
 """Keys that are one change unless they are told apart."""
 PLACES = frozenset({"device", "out_dir", "init_from"})
