@@ -197,6 +197,13 @@ def test_a_given_model_has_the_micro_batch_that_fits() -> None:
     assert fitted_batch(fitted("H200")) == 64
 
 
+def test_a_ramp_has_a_micro_batch_that_fits_all_of_it() -> None:
+    """64 sequences, 32 of which are the half that noise wants, and of which 96 have 32 in common."""
+    for ramp in ("noise", "10M:98304"):
+        whole = fitted("H200")
+        assert fitted_batch(replace(whole, values={**whole.values, "batch_ramp": ramp})) == 32
+
+
 def test_a_limit_is_filled_but_for_what_predictions_err_by() -> None:
     """A micro-batch of 8 needs 10.33 GiB by prediction, which is within 95% of 11.2 and not of 10.8."""
     assert fitted_batch(fitted("H200", int(11.2 * GIB))) == 8
