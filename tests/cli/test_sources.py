@@ -61,7 +61,11 @@ def test_the_hours_asked_for_are_those_it_is_made_for(nanodyno: Run) -> None:
     refused = nanodyno("plan", "best-8h", "--gpu", "H200", "--tokens", "1B")
     assert refused.exit_code == 2
     assert "best-8h is made for its hours" in refused.stderr
-    assert "hours: unknown setting" in nanodyno("train", "demo", "--device=cpu", "--hours=3").stderr
+    other = nanodyno("train", "demo", "--device=cpu", "--hours=3").stderr
+    assert "hours: demo is not made for a time" in other
+    assert "train --max-hours 3 stops any run" in " ".join(other.split())
+    in_vain = nanodyno("plan", "speedrun-124m", "--gpu", "H200", "--fitted").stderr
+    assert "fitted: is for a file" in in_vain
 
 
 def test_other_plans_have_no_choice(nanodyno: Run) -> None:
