@@ -171,7 +171,7 @@ def test_a_card_without_a_speed_is_refused() -> None:
 
 
 def test_a_card_too_small_for_every_size_is_told_what_is_nearest() -> None:
-    with pytest.raises(NanodynoError, match="no size of best-8h fits: the smallest, 4 layers of 256"):
+    with pytest.raises(NanodynoError, match="no size of best-8h fits: the smallest, n_layer=4 n_embd=256,"):
         chosen(8, limit=GIB)
     limit = int(1.5 * GIB)
     with pytest.raises(NanodynoError, match="no size") as near:

@@ -39,6 +39,8 @@ STAYS = {
     "machine", "fragmentation", "activations", "tokens", "params", "{number} tokens", "copies",
     "batch", "exact", "minutes", "plan", "micro-batch x accumulation",
     "{big} h {small} min", "{big} min {small} s", "{n} threads",
+    # the same in Hindi
+    "{n} head", "{n} heads",
 }  # fmt: skip
 """What a community takes over from English as it is."""
 

@@ -240,8 +240,8 @@ def _nearest(wanted: Wanted, count: int) -> str:
 def _nothing_fits(wanted: Wanted, smallest: Size) -> NanodynoError:
     config = smallest.config
     told = (
-        f"no size of {wanted.name} fits: the smallest, {config.n_layer} layers of {config.n_embd}, needs "
-        f"{_gib(smallest.memory_bytes)}, and {wanted.target.name} has {_room(wanted.target)}"
+        f"no size of {wanted.name} fits: the smallest, n_layer={config.n_layer} n_embd={config.n_embd}, "
+        f"needs {_gib(smallest.memory_bytes)}, and {wanted.target.name} has {_room(wanted.target)}"
     )
     block = config.block_size // 2
     while block >= SHORTEST_BLOCK:

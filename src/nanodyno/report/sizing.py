@@ -17,19 +17,14 @@ SEEN_OFTEN = 4
 def chosen_words(choice: Choice, language: Language = ENGLISH) -> str:
     config, best = choice.chosen.config, choice.best.config
     words = language.say(
-        "{layers} layers of {width} for {duration}: of the sizes that fit, the lowest expected loss",
-        layers=str(config.n_layer),
-        width=str(config.n_embd),
+        "{layers} for {duration}: of the sizes that fit, the lowest expected loss",
+        layers=quantities.layers(config.n_layer, config.n_embd, language),
         duration=quantities.duration(choice.hours * 3600, language),
     )
     if choice.best is choice.chosen:
         return words
-    more = language.say(
-        "with more memory it would be {layers} layers of {width}",
-        layers=str(best.n_layer),
-        width=str(best.n_embd),
-    )
-    return language.clauses([words, more])
+    layers = quantities.layers(best.n_layer, best.n_embd, language)
+    return language.clauses([words, language.say("with more memory it would be {layers}", layers=layers)])
 
 
 def expected_words(choice: Choice, language: Language = ENGLISH) -> str:
