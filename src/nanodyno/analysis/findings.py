@@ -126,6 +126,7 @@ Code = Literal[
     "forecast-of-train-loss",
     "forecast-beyond-schedule",
     "forecast-spikes-left-out",
+    "forecast-without-biases",
     "forecast-batch-grows",
     "forecast-batch-by-noise",
     "target-reached",
