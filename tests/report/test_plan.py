@@ -11,11 +11,11 @@ from nanodyno.config import build_config
 from nanodyno.costs.plan import Plan, Wishes, make_plan
 from nanodyno.costs.target import GIB, Target, named_target
 from nanodyno.recipes import load_settings
-from nanodyno.report.language import ENGLISH
+from nanodyno.report.language import ENGLISH, LANGUAGES
 from nanodyno.report.pages.plan import plan_report
 from nanodyno.report.plan import plan_page
 from nanodyno.report.plan_facts import Source
-from nanodyno.report.sizing import data_notes, sizes_table
+from nanodyno.report.sizing import data_notes, expected_words, sizes_table
 from nanodyno.report.stacked import PARTS, memory_bars
 
 
@@ -245,6 +245,13 @@ def test_a_choice_tells_its_neighbours_and_what_memory_kept_away() -> None:
     assert "sizes that were weighed, for 2 d 00 h each" in titles
     foreign = replace(choice, known_tokenizer=False)
     assert "the law is of GPT-2's tokenizer" in page(plan, Source("best", choice=foreign))
+
+
+def test_other_data_are_called_so_in_every_language() -> None:
+    values = load_settings("best-8h").values | {"dataset": "mine"}
+    choice = choose_size(Wanted("best", values, named_target("RTX 4070", None), 50304, 50257), 8)
+    assert "on data of the kind: other;" in expected_words(choice)
+    assert "other" not in expected_words(choice, LANGUAGES["ja"])
 
 
 def test_data_seen_four_times_are_nothing_to_tell() -> None:

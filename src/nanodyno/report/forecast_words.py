@@ -169,7 +169,7 @@ def _in(how: str) -> Callable[[Any, Language], str]:
     return lambda value, language: language.number(value, how)
 
 
-def _data(kind: str, language: Language) -> str:
+def kind_of_data(kind: str, language: Language) -> str:
     return language.say_in("kind of data", "other") if kind == "other" else kind
 
 
@@ -180,7 +180,7 @@ def _probability(value: float, language: Language) -> str:
 _FORMATS: dict[str, Callable[[Any, Language], str]] = {
     "best": loss,
     "count": q.rate,
-    "data": _data,
+    "data": kind_of_data,
     "difference": _in("+.3f"),
     "epochs": _in(".1f"),
     "floor": loss,

@@ -8,6 +8,7 @@ from nanodyno.analysis.forecast import by_size
 from nanodyno.analysis.forecast_size import SizeLaw
 from nanodyno.analysis.sizing import Choice
 from nanodyno.report import quantities
+from nanodyno.report.forecast_words import kind_of_data
 from nanodyno.report.language import ENGLISH, Language, message
 
 SEEN_OFTEN = 4
@@ -40,7 +41,7 @@ def expected_words(choice: Choice, language: Language = ENGLISH) -> str:
         loss=language.number(loss.median, ".2f"),
         low=language.number(loss.low, ".2f"),
         high=language.number(loss.high, ".2f"),
-        data=law.data,
+        data=kind_of_data(law.data, language),
     )
 
 
