@@ -131,6 +131,8 @@ def _why(found: Attribution, why: Missing) -> Mapping[str, Number]:
 def _of_what_was_not_measured(found: Attribution) -> Iterator[Finding]:
     if found.design.inert:
         yield _of(found, "inert", "fact", changes=_changes(found.design.inert))
+    if found.design.untimed:
+        yield _of(found, "untimed", "caution", changes=_changes(found.design.untimed))
     if found.design.ignored:
         yield _of(found, "ignored", "caution", changes=_changes(found.design.ignored))
     if found.design.held:

@@ -8,7 +8,16 @@ from itertools import groupby
 from nanodyno.analysis.attributing import LOSS_PRECISION, PRECISION, loss_rules, speed_rules
 from nanodyno.analysis.attribution import Attribution, Known, corners_from, observed_of
 from nanodyno.analysis.effects import Look, Observed, Rules, look_cut_short, looks
-from nanodyno.analysis.factors import PLACES, SPLIT, Change, Design, Factor, Metric, on_one_schedule
+from nanodyno.analysis.factors import (
+    PLACES,
+    SPLIT,
+    Change,
+    Design,
+    Factor,
+    Metric,
+    on_one_schedule,
+    unmeasured,
+)
 from nanodyno.config import RunConfig
 from nanodyno.costs.calibration import calibration_for
 from nanodyno.costs.memory import memory_of
@@ -85,8 +94,8 @@ def design_from(question: AttributionQuestion) -> Design:
         if getattr(before, key) != getattr(after, key)
     )
     ignored = tuple(each for each in rest if each.key in question.ignored)
-    inert = tuple(each for each in rest if each not in ignored)
-    return Design(before, after, factors, inert, ignored, question.held)
+    inert, untimed = unmeasured([each for each in rest if each not in ignored])
+    return Design(before, after, factors, inert, untimed, ignored, question.held)
 
 
 def predicted_bytes(config: RunConfig, question: AttributionQuestion) -> int | None:

@@ -104,6 +104,9 @@ WORDS: dict[Code, str | Plural] = {
         by="times",
     ),
     "inert": message("by arithmetic these cannot move the {metric}, so they were not measured: {changes}"),
+    "untimed": message(
+        "these move the {metric} once the batch has grown, but what was timed is its first size: {changes}"
+    ),
     "ignored": message("left as in {run} everywhere, as asked: {changes}"),
     "held-for-all": message(
         "every corner was measured with {settings}, so that all of them fit: what is said holds for that"
