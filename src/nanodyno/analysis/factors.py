@@ -143,7 +143,7 @@ def design_of(  # noqa: PLR0913 - the two, and what is asked about them
     if metric == "val_loss":
         _refuse_losses_apart(before, after, moving)
     if not moving:
-        raise _nothing_moves(kept, metric)
+        raise _nothing_moves(kept, metric, [each.key for each in changes if each.key in left_out])
     factors = _grouped(moving, groups)
     if len(factors) > MOST_FACTORS:
         raise _too_many(factors)
@@ -226,8 +226,13 @@ def _refuse_unknown(keys: Iterable[str]) -> None:
         )
 
 
-def _nothing_moves(inert: Sequence[Change], metric: Metric) -> NanodynoError:
+def _nothing_moves(inert: Sequence[Change], metric: Metric, ignored: Sequence[str]) -> NanodynoError:
     what = {"val_loss": "the loss"}.get(metric, "the speed")
+    if ignored:
+        return NanodynoError(
+            f"nothing is left that can move {what}: {', '.join(ignored)} is as in BEFORE, by --ignore",
+            "leave --ignore out",
+        )
     if not inert:
         return NanodynoError(
             "the two configs are the same in every setting: there is nothing to attribute",

@@ -1,5 +1,6 @@
 """Which change did what: every corner between two configs measured in turn, on this machine."""
 
+import math
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,7 @@ PACES = -1
 """The round in which trainings of equal time have their pace taken."""
 LONGEST_VISIT, SHORTEST_VISIT = 6.0, 1.5
 VISITS = 60
+USUAL_VISIT = 10.0  # with its process
 
 
 @dataclass(frozen=True)
@@ -174,10 +176,11 @@ class _Course:
         if self.interrupted or found.look.made or not waiting:
             return
         known = len(found.corners) - len(waiting)
-        enough = max(1, round(2.5 * self.spent * len(found.corners) / max(1, known) / 60))
+        each = self.spent / known if known else max(self.spent, USUAL_VISIT)
+        enough = math.ceil(2.5 * each * len(found.corners) / 60)
+        measured = f"{known} of {len(found.corners)} corners measured in {self.spent:.0f} s"
         raise NanodynoError(
-            f"--budget of {self.inquiry.seconds:g} s is too short here: {known} of {len(found.corners)} "
-            f"corners measured in {self.spent:.0f} s",
+            f"--budget of {self.inquiry.seconds:g} s is too short here: {measured}",
             f"give --budget {enough}m or more: what was measured is kept",
         )
 
