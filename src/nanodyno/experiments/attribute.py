@@ -33,8 +33,7 @@ from nanodyno.records.probe import Failed, Measured, ProbeResult
 
 PACES = -1
 """The round in which trainings of equal time have their pace taken."""
-LONGEST_VISIT, SHORTEST_VISIT = 6.0, 1.5
-VISITS = 60
+LONGEST_VISIT, SHORTEST_VISIT, VISITS = 6.0, 1.5, 60
 USUAL_VISIT = 10.0  # with its process
 
 
