@@ -1,7 +1,7 @@
 """What attribute measured on a card, read where there is none: as text, and as documentation of the case.
 
     python benchmarks/attribute_pages.py FILE.jsonl [--names BEFORE AFTER]
-    python benchmarks/attribute_pages.py case.jsonl --docs docs
+    python benchmarks/attribute_pages.py case.jsonl docs
 
 FILE.jsonl is what attribute keeps of a question, as benchmarks/attribute_card.sh brings it back. The first
 prints what the command shows, of the tokens and of the work. The second, for the two logs in tests/case,
@@ -163,7 +163,7 @@ def main() -> None:
     )
     parser.add_argument("file", type=Path)
     parser.add_argument("--names", nargs=2, default=RUNS)
-    parser.add_argument("--docs", type=Path)
+    parser.add_argument("docs", type=Path, nargs="?")
     given = parser.parse_args()
     found = read(given.file, (given.names[0], given.names[1]))
     if given.docs is not None:
