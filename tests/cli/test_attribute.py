@@ -124,6 +124,7 @@ def test_a_run_of_our_own_can_be_one_of_the_two(nanodyno: Run, tiny: list[str]) 
         (["demo", "demo,n_layer=2", "--ignore=n_lyer"], "n_lyer: no such setting"),
         (["demo", "demo,n_layer=2", "--ignore=n_layer"], "nothing is left that can move the speed: n_layer"),
         (["demo", "demo,dataset=edu", "--metric=val_loss"], "no common metric"),
+        (["demo", "demo,n_layer=2", "--dataset=edu", "--metric=val_loss"], "no dataset 'edu' in data"),
         (["demo", "demo,learning_rate=auto", "--metric=val_loss"], "is found by `nanodyno train`"),
     ],
 )

@@ -114,6 +114,9 @@ class Design:
             for key in factor.name.split("+")
         }
 
+    def name(self, corner: Corner) -> str:
+        return " ".join(f"{key}={value}" for key, value in self.settings(corner).items())
+
 
 def design_of(  # noqa: PLR0913 - the two, and what is asked about them
     before: RunConfig,

@@ -18,7 +18,7 @@ from nanodyno.config import RunConfig
 from nanodyno.errors import NanodynoError
 from nanodyno.experiments.fitting import fitting_switches
 from nanodyno.experiments.ground import Place, vocabulary_of
-from nanodyno.experiments.schooling import Schooling, shortened, tokens_of_each
+from nanodyno.experiments.schooling import Schooling, refuse_without_data, shortened, tokens_of_each
 from nanodyno.experiments.stopwatch import Stopwatch
 from nanodyno.experiments.tune import REDO, Bench, allocator_limit
 from nanodyno.probe.messages import ProbeJob
@@ -75,6 +75,8 @@ def attribute(
     design = design_of(
         inquiry.before, inquiry.after, inquiry.metric, inquiry.groups, inquiry.ignored, alike, inquiry.equal
     )
+    if inquiry.metric == "val_loss":
+        refuse_without_data(inquiry.before)
     place = bench.look(inquiry.before, inquiry.memory_limit_bytes)
     if inquiry.make_fit:
         design = replace(design, held=fitting_switches(design, place, vocab_size))
@@ -82,7 +84,7 @@ def attribute(
     journal = AttributionJournal(question, inquiry.again, bench.cache)
     configs = {corner: design.config(corner) for corner in corners_of(len(design.factors))}
     sound = {corner: config for corner, config in configs.items() if isinstance(config, RunConfig)}
-    names = {corner: _name(design, corner) for corner in sound}
+    names = {corner: design.name(corner) for corner in sound}
     limit = allocator_limit(inquiry.memory_limit_bytes, place)
     jobs = {
         names[corner]: ProbeJob(config=config, memory_limit_bytes=limit) for corner, config in sound.items()
@@ -127,10 +129,6 @@ def _question(inquiry: Inquiry, design: Design, place: Place, vocab_size: int) -
         equal=inquiry.equal if trains else None,
         steps=inquiry.steps if trains else None,
     )
-
-
-def _name(design: Design, corner: Corner) -> str:
-    return " ".join(f"{key}={value}" for key, value in design.settings(corner).items())
 
 
 @dataclass
