@@ -58,7 +58,7 @@ for part in "$@"; do
         # shellcheck disable=SC2086
         attribute fitting 180 gpt2-384 gpt2-768 $plain --make-fit
         ;;
-    one) attribute one 240 gpt2-384 gpt2-768 --memory-limit 9GB --kernels=autograd --recompute=none ;;
+    one) attribute one 300 gpt2-384 gpt2-768 --memory-limit 9GB --kernels=autograd --recompute=none ;;
     *) echo "no part $part" >&2 ;;
     esac
     tar czf "$out/$part.tgz" -C "$out/$part" . && rm -r "$out/$part" "$out/$part.began"
