@@ -135,6 +135,7 @@ def design_of(  # noqa: PLR0913 - the two, and what is asked about them
     _refuse_unknown([*(key for group in groups for key in group), *ignored])
     after = on_one_schedule(before, after) if metric == "val_loss" else after
     left_out = {_leading(key) for key in ignored}
+    left_out |= {key for group in COUPLED if group[0] in left_out for key in group}
     changes = [
         Change(key, getattr(before, key), getattr(after, key))
         for key in RunConfig.model_fields
