@@ -212,6 +212,26 @@ def test_what_is_kept_of_a_pair_can_be_read_without_the_machine(attributions: An
     assert list(attributions_of(inquiry.after, inquiry.before, tmp_path)) == []
 
 
+def test_a_process_that_died_is_tried_again_by_the_next_command(
+    attributions: Any, tunings: Any, tmp_path: Path
+) -> None:
+    """Its round is made again and the others, which lacked it; what is kept tells the same."""
+    surface = attributions.surface()
+
+    def dying(config: Any) -> Any:
+        return tunings.failed(config, "died") if config.n_embd == 256 else surface(config)
+
+    spoilt, _ = attributions.measure(attributions.inquiry(), tmp_path, dying)
+    assert "corner-failed" in codes(spoilt)
+    mended, bench = attributions.measure(attributions.inquiry(), tmp_path)
+    assert [number for _, number, _ in bench.asked] == [0, 1, 2, 3]
+    assert len(mended.look.effects.parts) == 2
+    ((question, lines),) = attributions_of(mended.design.before, mended.design.after, tmp_path)
+    kept = read_attribution(question, lines, mended.names, mended.metric)
+    assert kept.look == mended.look
+    assert kept.corners == mended.corners
+
+
 def test_a_schedule_is_cut_short_as_a_whole(tunings: Any) -> None:
     config = tunings.config(max_iters=1000, warmup_iters=100, lr_decay_iters=800, eval_iters=3)
     short = shortened(config, 50 * config.tokens_per_iter)

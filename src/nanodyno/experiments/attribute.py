@@ -29,7 +29,7 @@ from nanodyno.records.attribution import (
     TrainedRecord,
     VisitedRecord,
 )
-from nanodyno.records.probe import Failed, Measured, ProbeResult
+from nanodyno.records.probe import Failed, Measured, OutOfMemory, ProbeResult
 
 PACES = -1
 """The round in which trainings of equal time have their pace taken."""
@@ -279,15 +279,17 @@ def _goes_on(line: AttributionLine) -> bool:
     """Whether its corner can be measured again in the next round."""
     if isinstance(line, TrainedRecord):
         return line.val_loss is not None
-    return line.result.kind in ("measured", "throttled") or _is_cut_short(line.result)
+    result = line.result
+    if isinstance(result, Failed):
+        return result.reason == "interrupted"
+    return not isinstance(result, OutOfMemory)
 
 
 def _is_whole(line: AttributionLine) -> bool:
-    return isinstance(line, TrainedRecord) or not _is_cut_short(line.result)
-
-
-def _is_cut_short(result: ProbeResult) -> bool:
-    return isinstance(result, Failed) and result.reason == "interrupted"
+    """A process that died or hung says little about its config: another command tries it again."""
+    if isinstance(line, TrainedRecord) or not isinstance(line.result, Failed):
+        return True
+    return line.result.reason in ("error", "refused")
 
 
 def _slim(result: ProbeResult, number: int) -> ProbeResult:
