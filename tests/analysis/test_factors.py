@@ -44,6 +44,13 @@ def test_at_equal_time_what_moves_the_speed_moves_the_loss() -> None:
     assert [each.key for each in design.inert] == ["log_interval"]
 
 
+def test_what_follows_a_setting_is_ignored_with_it() -> None:
+    """12 heads at 384 are no change that anyone made."""
+    design = design_of(build(), build(n_embd=768, batch_size=8), "tokens_per_second", ignored=["n_embd"])
+    assert [each.keys for each in design.factors] == [("batch_size",)]
+    assert {each.key for each in design.ignored} == {"n_embd", "n_head"}
+
+
 def test_groups_and_what_is_ignored() -> None:
     after = build(n_embd=768, batch_size=8, n_layer=6)
     grouped = design_of(build(), after, "tokens_per_second", groups=[["n_embd", "batch_size"]])

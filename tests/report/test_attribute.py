@@ -68,6 +68,11 @@ def test_a_waterfall_goes_from_before_to_after(found: Attribution) -> None:
     assert before.end == pytest.approx(308 / 100 * 16_384, rel=0.01)
 
 
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_missing_corner_takes_no_room_from_settings(width: int, gappy: Attribution) -> None:
+    assert not any("…" in line for line in page(gappy, width))
+
+
 def test_a_missing_corner_is_a_row_and_there_is_no_waterfall(gappy: Attribution) -> None:
     lines = page(gappy, 100)
     assert any("does not fit" in line and "256" in line for line in lines)

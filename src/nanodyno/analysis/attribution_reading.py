@@ -34,7 +34,8 @@ def read_attribution(
     precision: float | None = None,
 ) -> Attribution:
     """Without the paces of trainings, which are in a round before the first."""
-    lines = [line for line in lines if line.round >= 0]
+    spent = math.fsum(line.cost_seconds for line in lines if line.round >= 0)
+    lines = [*{(line.round, line.corner): line for line in lines if line.round >= 0}.values()]
     design = design_from(question)
     rules = rules_for(metric, len(design.factors), precision)
     corners = corners_from(design, lines, lambda config: predicted_bytes(config, question))
@@ -48,7 +49,7 @@ def read_attribution(
         look=look,
         corners={corner: _as_counted(known, look) for corner, known in corners.items()},
         machine=question.machine,
-        spent_seconds=math.fsum(line.cost_seconds for line in lines),
+        spent_seconds=spent,
         memory_limit_bytes=question.memory_limit_bytes,
         equal=question.equal,
         steps=question.steps,

@@ -116,6 +116,9 @@ class Design:
             for key in factor.name.split("+")
         }
 
+    def name(self, corner: Corner) -> str:
+        return " ".join(f"{key}={value}" for key, value in self.settings(corner).items())
+
 
 def design_of(  # noqa: PLR0913 - the two, and what is asked about them
     before: RunConfig,
@@ -134,6 +137,7 @@ def design_of(  # noqa: PLR0913 - the two, and what is asked about them
     _refuse_unknown([*(key for group in groups for key in group), *ignored])
     after = on_one_schedule(before, after) if metric == "val_loss" else after
     left_out = {_leading(key) for key in ignored}
+    left_out |= {key for group in COUPLED if group[0] in left_out for key in group}
     changes = [
         Change(key, getattr(before, key), getattr(after, key))
         for key in RunConfig.model_fields
@@ -145,7 +149,7 @@ def design_of(  # noqa: PLR0913 - the two, and what is asked about them
     if metric == "val_loss":
         _refuse_losses_apart(before, after, moving)
     if not moving:
-        raise _nothing_moves(kept, metric)
+        raise _nothing_moves(kept, metric, [each.key for each in changes if each.key in left_out])
     factors = _grouped(moving, groups)
     if len(factors) > MOST_FACTORS:
         raise _too_many(factors)
@@ -235,7 +239,13 @@ def _refuse_unknown(keys: Iterable[str]) -> None:
         )
 
 
-def _nothing_moves(inert: Sequence[Change], metric: Metric) -> NanodynoError:
+def _nothing_moves(inert: Sequence[Change], metric: Metric, ignored: Sequence[str]) -> NanodynoError:
+    what = "the loss" if metric == "val_loss" else "the speed"
+    if ignored:
+        return NanodynoError(
+            f"nothing is left that can move {what}: {', '.join(ignored)} is as in BEFORE, by --ignore",
+            "leave --ignore out",
+        )
     if not inert:
         return NanodynoError(
             "the two configs are the same in every setting: there is nothing to attribute",
@@ -248,7 +258,6 @@ def _nothing_moves(inert: Sequence[Change], metric: Metric) -> NanodynoError:
             "in both: there is nothing to measure",
             "--metric val_loss asks about something else; a later size is timed as --tokens_per_iter",
         )
-    what = "the loss" if metric == "val_loss" else "the speed"
     other = "tokens_per_second" if metric == "val_loss" else "val_loss"
     return NanodynoError(
         f"the two configs differ in {keys}, none of which can move {what}: there is nothing to measure",

@@ -114,6 +114,7 @@ Code = Literal[
     "short-training",
     "one-round",
     "not-precise",
+    "not-precise-after-all",
     "round-set-aside",
     # of a forecast
     "forecast-end",
