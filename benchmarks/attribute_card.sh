@@ -1,39 +1,65 @@
 #!/bin/sh
-# The case on one card, a part a call, so that each ends within ten minutes:
-#   sh benchmarks/attribute_card.sh case|limit|three|same [FOLDER]
-# case: 384 wide, 16 x 32, to 768 wide, 8 x 64. limit: the same on an emulated card of 12 GB with our kernels and
-# torch.compile off, where 16 at 768 does not fit, and then with the switch that makes it fit. three: a third
-# change, at 2% within ten minutes. same: a config against itself under other names, which shows nothing.
-# Leaves pages, documents and what was measured in FOLDER; a part that is called again goes on.
+# Attribute on one card, a part or several a call:
+#   sh benchmarks/attribute_card.sh case|same|three|limit|one [...]
+# case: 384 wide, 16 x 32, to 768 wide, 8 x 64, of the two logs in tests/case, so that compare finds it; the
+#   corners are those of gpt2-384 and gpt2-768. same: a config against itself under other names, which shows
+#   nothing. three: a third change, to 2%. limit: on an emulated card of 12 GB with our kernels and torch.compile
+#   off, where 16 does not fit, and then with the switch that makes it fit. one: compiled, on an emulated card of
+#   9 GB, where 16 at 768 alone does not fit.
+# Leaves PART.txt and PART.tgz in OUT (default: this folder): of each attribution the document, the page, what was
+# said meanwhile, and what was measured, which benchmarks/attribute_pages.py makes the documentation of. All ends
+# within LIMIT seconds (default 570), with what is known by then. A part that is called again goes on.
 set -u
-part=${1:?case, limit, three or same}
-out=${2:-${OUT:-.}}
-mkdir -p "$out"
+[ $# -gt 0 ] || { echo "case, same, three, limit or one" >&2; exit 2; }
+out=${OUT:-.}
+python=${PYTHON:-python}
 export PYTHONPATH="src${PYTHONPATH:+:$PYTHONPATH}" COLUMNS=110
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/nanodyno/attribute
+until=$(($(date +%s) + ${LIMIT:-570}))
+mkdir -p "$out"
 
-attribute() { # a name, and the arguments; the second and third reading measures nothing
-    name=$1
-    shift
+attribute() { # a name, the seconds it may take, and the arguments
+    name=$1 budget=$2
+    shift 2
     began=$(date +%s)
-    python -m nanodyno attribute "$@" --json >"$out/$name.json" 2>"$out/$name.log"
-    echo "$name: exit $?, $(($(date +%s) - began)) s" | tee -a "$out/times.txt"
-    for metric in tokens_per_second flops_per_second; do
-        python -m nanodyno attribute "$@" --metric $metric 2>/dev/null | tee "$out/$name-$metric.txt"
+    left=$((until - began - 15))
+    most=$((budget + 45 < left ? budget + 45 : left))
+    [ $most -gt 60 ] || { echo "$name: no time left" | tee -a "$out/$part.txt"; return; }
+    touch "$out/$part/$name.log"
+    timeout -s INT $most "$python" -m nanodyno attribute "$@" --budget ${budget}s --json \
+        --html "$out/$part/$name.html" >"$out/$part/$name.json" 2>"$out/$part/$name.log"
+    echo "$name: exit $?, $(($(date +%s) - began)) s: nanodyno attribute $* --budget ${budget}s" |
+        tee -a "$out/$part.txt"
+    tail -n 3 "$out/$part/$name.log"
+    journal=$(find "$cache" -name '*.jsonl' -newer "$out/$part.began" -exec ls -t {} + 2>/dev/null | head -n 1)
+    [ -n "$journal" ] || { echo "$name: nothing was measured" | tee -a "$out/$part.txt"; return; }
+    cp "$journal" "$out/$part/$name.jsonl"
+    "$python" benchmarks/attribute_pages.py "$out/$part/$name.jsonl" --names "$1" "$2" 2>&1 |
+        tee -a "$out/$part.txt"
+}
+
+imported() {
+    for run in train2 train1; do
+        [ -d runs/$run ] || "$python" -m nanodyno import tests/case/$run.log --name $run >/dev/null
     done
 }
 
-plain="--kernels=autograd --compile=False --recompute=none"
-case $part in
-case) attribute case gpt2-384 gpt2-768 --budget 8m ;;
-limit)
-    # shellcheck disable=SC2086
-    attribute limit gpt2-384 gpt2-768 --memory-limit 12GB --budget 4m $plain
-    # shellcheck disable=SC2086
-    attribute fitting gpt2-384 gpt2-768 --memory-limit 12GB --budget 4m --make-fit $plain
-    ;;
-three) attribute three gpt2-384 gpt2-768,cuda_graph=False --precision 0.02 --budget 9m ;;
-same) attribute same gpt2-384 gpt2-384,kernels=fused,compile=False --budget 8m ;;
-*) echo "no part $part" >&2; exit 2 ;;
-esac
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/nanodyno/attribute
-[ -d "$cache" ] && cp -r "$cache" "$out/" || true
+for part in "$@"; do
+    mkdir -p "$out/$part"
+    touch "$out/$part.began"
+    case $part in
+    case) imported && attribute case 300 train2 train1 ;;
+    same) attribute same 240 gpt2-384 gpt2-384,kernels=fused,compile=False ;;
+    three) attribute three 480 gpt2-384 gpt2-768,recompute=light --precision 0.02 ;;
+    limit)
+        plain="--memory-limit 12GB --kernels=autograd --compile=False --recompute=none"
+        # shellcheck disable=SC2086
+        attribute limit 180 gpt2-384 gpt2-768 $plain
+        # shellcheck disable=SC2086
+        attribute fitting 180 gpt2-384 gpt2-768 $plain --make-fit
+        ;;
+    one) attribute one 300 gpt2-384 gpt2-768 --memory-limit 9GB --kernels=autograd --recompute=none ;;
+    *) echo "no part $part" >&2 ;;
+    esac
+    tar czf "$out/$part.tgz" -C "$out/$part" . && rm -r "$out/$part" "$out/$part.began"
+done

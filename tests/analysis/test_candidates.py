@@ -39,6 +39,7 @@ def test_micro_batches_are_the_divisors_of_the_effective_batch() -> None:
     assert micro_batches(512, 8) == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
     assert micro_batches(12, 4) == [1, 2, 3, 4, 6, 12]
     assert micro_batches(509, 1) == [1, 509]
+    assert micro_batches(12, 4, fewest_steps=2) == [1, 2, 3, 4, 6]
 
 
 def test_of_many_divisors_round_ones_apart_and_the_one_asked_for_are_tried() -> None:

@@ -2,7 +2,8 @@ from typing import Any
 
 import pytest
 
-from nanodyno.analysis.factors import Infeasible, design_of, with_length
+from nanodyno.analysis.changes import Change
+from nanodyno.analysis.factors import SPEED_INERT, UNTIMED, Infeasible, design_of, with_length
 from nanodyno.config import RunConfig, build_config
 from nanodyno.errors import NanodynoError
 
@@ -41,6 +42,13 @@ def test_at_equal_time_what_moves_the_speed_moves_the_loss() -> None:
     design = design_of(build(), after, "val_loss", equal="time")
     assert [each.name for each in design.factors] == ["batch_size", "learning_rate"]
     assert [each.key for each in design.inert] == ["log_interval"]
+
+
+def test_what_follows_a_setting_is_ignored_with_it() -> None:
+    """12 heads at 384 are no change that anyone made."""
+    design = design_of(build(), build(n_embd=768, batch_size=8), "tokens_per_second", ignored=["n_embd"])
+    assert [each.keys for each in design.factors] == [("batch_size",)]
+    assert {each.key for each in design.ignored} == {"n_embd", "n_head"}
 
 
 def test_groups_and_what_is_ignored() -> None:
@@ -96,10 +104,13 @@ def test_of_the_modern_block_what_costs_no_time_is_inert_for_the_speed() -> None
 
 def test_settings_that_say_nothing_without_another_are_one_change_with_it() -> None:
     """Of muon_lr without optimizer=muon, or a pattern without a window, no corner would be a config."""
-    after = build(optimizer="muon", muon_lr=2e-3, window=256, window_pattern="SL", activation="relu2")
+    after = build(
+        optimizer="muon", muon_lr=2e-3, window=256, window_pattern="SL", activation="relu2", schedule="wsd",
+        wsd_decay_fraction=0.4,
+    )  # fmt: skip
     design = design_of(build(gelu="tanh"), after, "val_loss")
-    assert [each.name for each in design.factors] == ["activation", "window", "optimizer"]
-    assert all(isinstance(design.config(corner), RunConfig) for corner in range(8))
+    assert [each.name for each in design.factors] == ["activation", "window", "schedule", "optimizer"]
+    assert all(isinstance(design.config(corner), RunConfig) for corner in range(16))
 
 
 def test_what_has_no_answer_is_refused_with_what_would_have_one() -> None:
@@ -125,9 +136,24 @@ def test_more_than_eight_changes_say_what_to_group() -> None:
     assert "--group compile,kernels" in refused.value.hint
 
 
-def test_a_ramp_moves_no_speed_that_is_measured_and_is_one_change_with_the_batch() -> None:
+def test_a_ramp_moves_the_speed_of_a_run_and_none_that_is_timed() -> None:
+    after = build(n_layer=6, tokens_per_iter=262_144, batch_ramp="100M:524288", learning_rate=1e-4)
+    design = design_of(build(), after, "tokens_per_second")
+    assert [each.key for each in design.untimed] == ["batch_ramp"]
+    assert [each.key for each in design.inert] == ["learning_rate", "min_lr"]
+    with pytest.raises(NanodynoError, match="differ in batch_ramp, and what is timed is the first size"):
+        design_of(build(), build(batch_ramp="100M:1048576"), "tokens_per_second")
+
+
+def test_what_moves_the_speed_is_the_same_for_compare() -> None:
+    """But for the base of a rotation, which is the model's, and for processes that share a model."""
+    inert = {key for key in SPEED_INERT if Change(key, 0, 1).moves_speed}
+    assert inert == {"rope_base", "parallel"}
+    assert all(Change(key, None, "noise").moves_speed for key in UNTIMED)
+
+
+def test_a_ramp_is_one_change_with_the_batch() -> None:
     after = build(tokens_per_iter=262_144, batch_ramp="100M:524288")
-    assert [each.key for each in design_of(build(), after, "tokens_per_second").inert] == ["batch_ramp"]
     (factor,) = design_of(build(), after, "val_loss").factors
     assert (factor.name, factor.keys) == ("tokens_per_iter", ("tokens_per_iter", "batch_ramp"))
 

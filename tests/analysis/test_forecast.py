@@ -130,6 +130,20 @@ def test_few_points_give_the_answer_of_the_size_labelled_and_wide() -> None:
         asked(replace(run, data_vocab_size=256))
 
 
+def test_a_size_that_is_known_but_for_biases_is_taken_without_them_and_said() -> None:
+    """GPT-2's biases: 12 x 9 x 768 of the matrices and 25 x 768 of the norms are 102,144 of 123,587,328."""
+    told = replace(with_losses(200, settings={"vocab_size": 50304}), shape=None)
+    known = replace(told, told_parameters=123_587_328.0)
+    assert asked(told).basis == "size"
+    assert asked(told).final == asked(known).final
+    said = found(told)["forecast-without-biases"]
+    assert said.numbers["more"] == pytest.approx(102_144 / 123_587_328)
+    assert "forecast-without-biases" not in found(known)
+    without = {key: value for key, value in told.settings.items() if key != "vocab_size"}
+    with pytest.raises(NanodynoError, match="one evaluation is too little for a forecast, and its size"):
+        asked(replace(told, settings=without))
+
+
 def test_the_size_law_stands_at_the_public_run_and_falls_with_size_and_tokens() -> None:
     """Twice the tokens take off what the published B / D^b does; the level is that run's."""
     tokens = 19_560 * 524_288

@@ -150,6 +150,24 @@ def test_it_is_small_and_has_its_format_and_version_first(long: Run, tmp_path: P
     assert 400 <= len(document["steps"]) <= 520
 
 
+def test_the_noise_scale_is_in_the_summary_where_it_was_measured(
+    run: Any, step: Any, evaluation: Any, sent: Callable[..., Run]
+) -> None:
+    """Squares of 9 over 8,192 tokens and 2 over 65,536: a signal of 1, and noise as large at 65,536."""
+    norms = {"micro_grad_norm": 3.0, "micro_tokens": 8192, "grad_norm": 2**0.5, "tokens": 65_536}
+    noisy = run([step(number, **norms) for number in range(40)], [evaluation(40)])
+    told = json.loads(result_text(result_of(noisy, summarise(noisy))))["summary"]["noise_scale"]
+    assert (told["samples"], told["settled"]) == (40, True)
+    assert told["tokens"] == pytest.approx(65_536)
+    assert sent(noisy).steps
+    few = run([step(0, **norms)], [evaluation(1)])
+    assert result_of(few, summarise(few)).summary["noise_scale"] == {
+        "tokens": pytest.approx(65_536), "samples": 1, "settled": False,
+    }  # fmt: skip
+    silent = run([step(0)], [evaluation(1)])
+    assert "noise_scale" not in result_of(silent, summarise(silent)).summary
+
+
 def test_a_log_of_another_program_can_be_sent_on(tmp_path: Path, sent: Callable[..., Run]) -> None:
     """With its iterations that hold an evaluation, and without what nobody told."""
     import_run(Request((CASE / "train1.log",), tmp_path / "runs" / "train1", gpu="4070"))

@@ -91,6 +91,17 @@ def test_a_neighbour_in_most_of_the_time_is_told():
     assert summary.disturbed == "bursts"
 
 
+def test_of_a_card_that_swings_around_its_power_limit_every_iteration_counts():
+    """A hump of two in eight: by itself it is bursts, and the humps would be left out."""
+    swinging = [*even(6), *even(2, 1.1)] * 4
+    alone, regulated = summarise(swinging), summarise(swinging, regulated=True)
+    assert alone is not None
+    assert regulated is not None
+    assert alone.seconds == pytest.approx(1.0, abs=0.002)
+    assert regulated.seconds == pytest.approx(1.025, abs=0.002)
+    assert (regulated.counted, regulated.spikes, regulated.disturbed) == (32, 0, None)
+
+
 def test_a_process_that_never_settled_gives_its_last_half_and_says_so():
     summary = summarise(FALLING)
     assert summary is not None

@@ -90,7 +90,7 @@ def test_logs_of_another_card_are_measured_here_and_compare_shows_it(faked: Any,
     page = nanodyno("attribute", "train2", "train1")
     assert page.exit_code == 0, page.output
     told = " ".join(page.stdout.split())
-    assert "train2 ran on RTX 4070; all of this was measured here, on NVIDIA H200" in told
+    assert "train2 ran on RTX 4070; all of this was measured on NVIDIA H200" in told
     assert "what neither log tells is as nanodyno has it by default" in told
     jobs = {(job.config.n_embd, job.config.batch_size) for job in faked.jobs.values()}
     assert jobs == {(384, 16), (768, 16), (384, 8), (768, 8)}
@@ -98,6 +98,7 @@ def test_logs_of_another_card_are_measured_here_and_compare_shows_it(faked: Any,
     after = " ".join(nanodyno("compare", "train2", "train1").stdout.split())
     assert "which change did what" in after
     assert "n_embd 384 to 768" in after
+    assert "train1 ran on RTX 4070; all of this was measured on NVIDIA H200" in after
     assert "nanodyno attribute train2 train1" not in after
     document = json.loads(nanodyno("compare", "train2", "train1", "--json").stdout)
     assert document["attributions"][0]["parts"].keys() == {"n_embd", "batch_size"}
@@ -121,7 +122,9 @@ def test_a_run_of_our_own_can_be_one_of_the_two(nanodyno: Run, tiny: list[str]) 
         (["demo", "demo,n_layer=2", "--budget=off"], "a measurement without an end"),
         (["demo", "--n_layer=2"], "two configs come before --n_layer=2"),
         (["demo", "demo,n_layer=2", "--ignore=n_lyer"], "n_lyer: no such setting"),
+        (["demo", "demo,n_layer=2", "--ignore=n_layer"], "nothing is left that can move the speed: n_layer"),
         (["demo", "demo,dataset=edu", "--metric=val_loss"], "no common metric"),
+        (["demo", "demo,n_layer=2", "--dataset=edu", "--metric=val_loss"], "no dataset 'edu' in data"),
         (["demo", "demo,learning_rate=auto", "--metric=val_loss"], "is found by `nanodyno train`"),
     ],
 )

@@ -61,7 +61,11 @@ def test_the_hours_asked_for_are_those_it_is_made_for(nanodyno: Run) -> None:
     refused = nanodyno("plan", "best-8h", "--gpu", "H200", "--tokens", "1B")
     assert refused.exit_code == 2
     assert "best-8h is made for its hours" in refused.stderr
-    assert "hours: unknown setting" in nanodyno("train", "demo", "--device=cpu", "--hours=3").stderr
+    other = nanodyno("train", "demo", "--device=cpu", "--hours=3").stderr
+    assert "hours: demo is not made for a time" in other
+    assert "train --max-hours 3 stops any run" in " ".join(other.split())
+    in_vain = nanodyno("plan", "speedrun-124m", "--gpu", "H200", "--fitted").stderr
+    assert "fitted: is for a file" in in_vain
 
 
 def test_other_plans_have_no_choice(nanodyno: Run) -> None:
@@ -162,13 +166,23 @@ def test_a_given_model_has_the_micro_batch_of_the_card(nanodyno: Run) -> None:
 def test_data_that_would_be_seen_too_often_are_told(
     nanodyno: Run, tmp_path: Path, dataset: str, folder_name: str
 ) -> None:
-    """The embedded corpus too, where it was prepared."""
+    """The embedded corpus too, by its tokens where it was prepared."""
     folder = tmp_path / "data" / folder_name
     folder.mkdir(parents=True)
     for split in ("train", "val"):
         (folder / f"{split}.bin").write_bytes(bytes(2 * 5000))
     page = nanodyno("plan", "best-1h", "--gpu", "H200", f"--dataset={dataset}", "--vocab_size=50257").stdout
     assert f"dataset {dataset} has 5.00k train tokens and would be seen" in page
+
+
+@pytest.mark.parametrize("tokenizer", ["gpt2", "bytes"])
+def test_the_embedded_corpus_is_seen_too_often_before_it_is_prepared(
+    nanodyno: Run, tmp_path: Path, tokenizer: str
+) -> None:
+    arguments = ("--gpu", "H200", "--dataset=python", f"--tokenizer={tokenizer}")
+    page = nanodyno("plan", "best-1h", *arguments).stdout
+    assert "the embedded corpus has about" in page
+    assert not (tmp_path / "data").exists()
 
 
 @pytest.mark.usefixtures("card")

@@ -69,6 +69,17 @@ def test_all_faults_of_a_block_are_told_at_once() -> None:
     ]  # fmt: skip
 
 
+def test_a_decay_that_never_comes_is_refused_with_how_to_leave_it_out() -> None:
+    assert faults_of(wsd_decay_fraction=0.4) == [
+        "wsd_decay_fraction: 0.4 says nothing without schedule=wsd; leave it out (wsd_decay_fraction=0.2 "
+        "where a recipe sets it), or add that"
+    ]
+    assert faults_of(cautious_decay=True, weight_decay=0.0) == [
+        "cautious_decay: says nothing with weight_decay=0; leave it out, or give a weight_decay"
+    ]
+    assert build_config({"schedule": "wsd", "wsd_decay_fraction": 0.4, "cautious_decay": True})
+
+
 @pytest.mark.parametrize("cap", [0, -15.0])
 def test_a_cap_that_leaves_no_logits_is_refused(cap: float) -> None:
     assert faults_of(logit_softcap=cap) == [f"logit_softcap: must be a number above 0, not {cap}"]

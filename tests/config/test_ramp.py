@@ -3,7 +3,7 @@
 import pytest
 
 from nanodyno.config import ConfigError, build_config
-from nanodyno.config.ramp import Ramp
+from nanodyno.config.ramp import Ramp, whole_micro_batches
 
 RAMP = Ramp(100, ((250, 200), (1000, 400)))
 """Iterations of 100 at 0, 100, 200; of 200 at 300, 500, 700, 900; of 400 from 1100 on."""
@@ -54,16 +54,24 @@ def test_noise_grows_to_sixteen_times_or_as_far_as_it_is_told() -> None:
     assert build_config({"batch_ramp": "noise:100k", "tokens_per_iter": 24576}).ramp.most == 100_000
 
 
-def test_a_ramp_that_does_not_divide_is_told_with_what_would() -> None:
-    told = fault(batch_ramp="1M:1050")
-    assert "batch_ramp: 1050 is not a multiple of batch_size * block_size = 100; use 1000 or 1100" in told
+def test_a_step_that_does_not_divide_is_told_with_what_would() -> None:
+    """Of 400, 1050 and 2200 tokens 50 is the greatest part in common: a sequence."""
+    told = fault(batch_ramp="1M:1050, 2M:2200")
+    assert told == (
+        "batch_ramp: step 1 (1M:1050) has 1050 tokens per iteration, not a multiple of batch_size * "
+        "block_size = 100; use 1000 or 1100, or keep it with batch_size=1"
+    )
+    alone = fault(batch_ramp="1M:800,2M:1725", batch_size=1)
+    assert "step 2 (2M:1725) has 1725 tokens per iteration, not a multiple of block_size = 50; use 1" in alone
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("1M:800,1M:1600", "grows from step to step, and 1000000:1600 comes after 1000000:800"),
-        ("1M:400", "1000000:400 comes after 0:400"),
+        ("1M:800,1M:1600", "step 2 (1M:1600) begins at 1000000 tokens, no later than step 1 (1000000)"),
+        ("1M:800, 2M:700", "step 2 (2M:700) has 700 tokens per iteration, no more than step 1's 800"),
+        ("0:512", "step 1 (0:512) begins at 0 tokens, where tokens_per_iter is the size"),
+        ("1M:400", "no more than tokens_per_iter=400; make it larger, or tokens_per_iter smaller"),
         ("soon", "must be steps such as 10M:131072"),
         ("1M:800:3", "must be steps such as"),
         ("1M:", "must be steps such as"),
@@ -77,4 +85,17 @@ def test_what_is_no_ramp_is_refused(text: str, words: str) -> None:
 
 
 def test_noise_cannot_be_seen_with_one_micro_step() -> None:
-    assert "noise is measured between micro-steps" in fault(batch_ramp="noise", tokens_per_iter=100)
+    told = fault(batch_ramp="noise", batch_size=6, tokens_per_iter=300)
+    assert told == (
+        "batch_ramp: noise is measured between micro-steps, and batch_size=6 makes one of "
+        "tokens_per_iter=300; use batch_size=3, or make tokens_per_iter larger"
+    )
+    assert "=50; make tokens_per_iter larger" in fault(batch_ramp="noise", batch_size=1, tokens_per_iter=50)
+
+
+def test_a_micro_batch_divides_every_size_and_leaves_two_steps_to_noise() -> None:
+    """Of 12 sequences and 18 in common: 6. Of 12 and their doubles, 12 itself would be one micro-step."""
+    assert whole_micro_batches(6, 1, 100) == [1, 2, 3, 6]
+    assert whole_micro_batches(12, 2, 100) == [1, 2, 3, 4, 6]
+    assert whole_micro_batches(12, 1, 5) == [1, 2, 3, 4]
+    assert (Ramp(100, ((10, 200),)).fewest_steps, Ramp(100, most=800).fewest_steps) == (1, 2)

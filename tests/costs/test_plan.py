@@ -42,6 +42,27 @@ def test_candidates_divide_the_sequences_of_an_iteration(size: int, steps: int, 
     assert [each for each, _ in splits(Setup(gpt(1, 1, 64, 512), size, steps))] == sizes
 
 
+@pytest.mark.parametrize(
+    ("ramp", "sizes"),
+    [("1M:12288", [1, 2, 4]), ("1M:10240", [1, 2]), ("noise", [1, 2, 4]), (None, [1, 2, 4, 8])],
+)
+def test_candidates_divide_every_size_that_a_batch_grows_to(ramp: str | None, sizes: list[int]) -> None:
+    """8 sequences, then 12 or 10; by noise every one twice, between which it is measured."""
+    config = build_config({"batch_size": 2, "tokens_per_iter": 8192, "batch_ramp": ramp})
+    plan = make_plan(config, 50304, 50257, named_target("H200", None), Wishes())
+    assert [each.setup.batch_size for each in plan.candidates] == sizes
+    for size in sizes:
+        assert build_config(config.model_dump() | {"batch_size": size, "gradient_accumulation_steps": None})
+
+
+@pytest.mark.parametrize(("ramp", "size"), [("1M:32768", "4"), (None, "6")])
+def test_what_is_advised_to_fit_divides_every_size_of_a_ramp(ramp: str | None, size: str) -> None:
+    """Of 24 sequences and then 32, 4 is the largest below 8 that divides both; of 24 alone, 6."""
+    given = {"tokens_per_iter": 24 * 1024, "batch_ramp": ramp, "recompute": "none"}
+    plan = planned("H200", limit=int(5.9 * GIB), **given)
+    assert (("batch_size", size),) in [each.settings for each in plan.advice]
+
+
 def test_left_to_itself_recomputation_is_the_least_that_fits() -> None:
     plan = planned()
     by_size = {each.setup.batch_size: each.setup.recompute for each in plan.candidates}

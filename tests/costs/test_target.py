@@ -29,6 +29,12 @@ def test_the_card_at_hand_has_the_memory_that_its_driver_tells() -> None:
     assert present_target("some new card", 12_500_000_000, None).card is None
 
 
+def test_a_card_leaves_room_for_others_and_a_limit_for_errors_alone() -> None:
+    assert Target("", None, 1000).room_bytes == 900
+    assert Target("", None, 1000, limited=True).room_bytes == 950
+    assert Target("", None, None).room_bytes is None
+
+
 def test_the_precision_is_what_training_takes_on_such_a_card() -> None:
     oldest, old, new = (card_named(name) for name in ("GTX 1080 Ti", "RTX 2070", "RTX 3060 12GB"))
     assert [Target("", card, None).dtype("auto") for card in (oldest, old, new, None)] == [

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nanodyno.data.corpus import source_files, split_of, stdlib_documents
-from nanodyno.data.embedded import embedded_dataset
+from nanodyno.data.embedded import embedded_dataset, embedded_tokens
 from nanodyno.data.resolve import resolve_dataset
 from nanodyno.data.tokenizers import get_tokenizer
 from nanodyno.data.writer import write_dataset
@@ -64,6 +64,7 @@ def test_the_embedded_dataset_is_prepared_once_and_then_opened(tmp_path: Path) -
     assert len(told) == 2
     assert second == first
     assert second.name == "python-bytes"
+    assert embedded_tokens("bytes") == pytest.approx(second.tokens("train"), rel=0.001)
     ids = second.split("val")[0]
     opening = next(stdlib_documents("val")).text[:50]
     assert ids[0] == 256

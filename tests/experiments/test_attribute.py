@@ -14,6 +14,7 @@ from nanodyno.errors import NanodynoError
 from nanodyno.experiments.lesson import Learnt, LessonJob, Spoilt
 from nanodyno.experiments.schooling import Schooling, shortened, tokens_of_each
 from nanodyno.records.attribution import attributions_of
+from nanodyno.report.attribute_document import attribution_document
 
 
 def codes(found: Any) -> set[str]:
@@ -138,6 +139,20 @@ def test_noise_that_precision_does_not_come_of_ends_with_the_budget_and_says_so(
     assert longer.look.made == 8
 
 
+def test_a_machine_that_stays_too_noisy_is_told_so_and_no_longer_budget_is_advised(
+    attributions: Any, tmp_path: Path
+) -> None:
+    """The last look is after 16 rounds: the same command with more time measures nothing."""
+    noisy = attributions.surface(noise=0.1)
+    found, _ = attributions.measure(attributions.inquiry(budget_seconds=9_000.0), tmp_path, noisy)
+    assert len(found.look.kept) == 16
+    assert "not-precise-after-all" in codes(found)
+    assert "not-precise" not in codes(found)
+    assert attribution_document(found)["precise"] is False
+    _, more = attributions.measure(attributions.inquiry(budget_seconds=90_000.0), tmp_path, noisy)
+    assert more.asked == []
+
+
 def test_what_was_seen_once_is_told_without_a_verdict(attributions: Any, tmp_path: Path) -> None:
     """A round takes 20 s, and there is no time for a second."""
     found, _ = attributions.measure(attributions.inquiry(budget_seconds=30.0), tmp_path)
@@ -152,6 +167,11 @@ def test_a_budget_for_less_than_a_round_is_refused_with_one_that_is_not(
         attributions.measure(attributions.inquiry(budget_seconds=12.0), tmp_path)
     assert refused.value.hint is not None
     assert "--budget 1m" in refused.value.hint
+    with pytest.raises(NanodynoError, match="0 of 4 corners") as refused:
+        attributions.measure(
+            attributions.inquiry({"n_embd": 64, "batch_size": 2}, budget_seconds=1.0), tmp_path
+        )
+    assert "--budget 2m" in str(refused.value.hint)  # 2.5 rounds of 4 visits of 10 s
 
 
 def test_changes_that_do_nothing_are_not_shown_to_do_anything(attributions: Any, tmp_path: Path) -> None:
@@ -190,6 +210,26 @@ def test_what_is_kept_of_a_pair_can_be_read_without_the_machine(attributions: An
     assert read.look == found.look
     assert read.machine == found.machine
     assert list(attributions_of(inquiry.after, inquiry.before, tmp_path)) == []
+
+
+def test_a_process_that_died_is_tried_again_by_the_next_command(
+    attributions: Any, tunings: Any, tmp_path: Path
+) -> None:
+    """Its round is made again and the others, which lacked it; what is kept tells the same."""
+    surface = attributions.surface()
+
+    def dying(config: Any) -> Any:
+        return tunings.failed(config, "died") if config.n_embd == 256 else surface(config)
+
+    spoilt, _ = attributions.measure(attributions.inquiry(), tmp_path, dying)
+    assert "corner-failed" in codes(spoilt)
+    mended, bench = attributions.measure(attributions.inquiry(), tmp_path)
+    assert [number for _, number, _ in bench.asked] == [0, 1, 2, 3]
+    assert len(mended.look.effects.parts) == 2
+    ((question, lines),) = attributions_of(mended.design.before, mended.design.after, tmp_path)
+    kept = read_attribution(question, lines, mended.names, mended.metric)
+    assert kept.look == mended.look
+    assert kept.corners == mended.corners
 
 
 def test_a_schedule_is_cut_short_as_a_whole(tunings: Any) -> None:

@@ -1,6 +1,8 @@
 """Overriding a setting drops what it makes stale, and nothing else."""
 
-from nanodyno.config import build_config
+import pytest
+
+from nanodyno.config import ConfigError, build_config
 from nanodyno.recipes import Settings, changed, override
 
 
@@ -80,7 +82,10 @@ def test_hours_change_only_where_a_recipe_is_for_some():
     assert changed(made, made) == {}
     given = {"n_layer": 12, "batch_ramp": None}  # as by default, but otherwise they would be chosen
     assert changed(made, override(made, given)) == given
-    assert overridden({}, hours=3) == {"hours": 3}  # which building refuses
+    with pytest.raises(ConfigError, match="hours: run is not made for a time"):
+        override(Settings("run", {}), {"hours": 3})
+    with pytest.raises(ConfigError, match="fitted: is for a file"):
+        override(made, {"fitted": True})
 
 
 def test_a_given_micro_batch_is_not_fitted():

@@ -51,6 +51,14 @@ def test_both_orders_stand_on_the_page(found: Attribution) -> None:
     assert "the card idles 40% of the time" in told
 
 
+def test_a_ramp_is_told_as_what_was_not_timed(attributions: Any, tmp_path: Path) -> None:
+    after = {"n_embd": 256, "batch_size": 2, "batch_ramp": "1M:32768", "learning_rate": 1e-3}
+    found = attributions.measure(attributions.inquiry(after), tmp_path)[0]
+    told = " ".join(" ".join(page(found, 100)).split())
+    assert "the batch has grown, but what was timed is its first size: batch_ramp None to 1M:32768" in told
+    assert "by arithmetic these cannot move the throughput, so they were not measured: learning_rate" in told
+
+
 def test_a_waterfall_goes_from_before_to_after(found: Attribution) -> None:
     before, *parts, after = waterfall_bars(found)
     assert (before.label, after.label) == ("train2", "train1")
@@ -58,6 +66,11 @@ def test_a_waterfall_goes_from_before_to_after(found: Attribution) -> None:
     assert parts[1].begin == parts[0].end
     assert parts[-1].end == pytest.approx(after.end)
     assert before.end == pytest.approx(308 / 100 * 16_384, rel=0.01)
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_missing_corner_takes_no_room_from_settings(width: int, gappy: Attribution) -> None:
+    assert not any("…" in line for line in page(gappy, width))
 
 
 def test_a_missing_corner_is_a_row_and_there_is_no_waterfall(gappy: Attribution) -> None:

@@ -39,6 +39,8 @@ STAYS = {
     "machine", "fragmentation", "activations", "tokens", "params", "{number} tokens", "copies",
     "batch", "exact", "minutes", "plan", "micro-batch x accumulation",
     "{big} h {small} min", "{big} min {small} s", "{n} threads",
+    # the same in Hindi
+    "{n} head", "{n} heads",
 }  # fmt: skip
 """What a community takes over from English as it is."""
 
@@ -182,3 +184,9 @@ def test_french_counts_none_as_one() -> None:
     assert [LANGUAGES["fr"].say_plural("{n} core", "{n} cores", n)[:1] for n in (0, 1)] == ["0", "1"]
     assert LANGUAGES["fr"].say_plural("{n} thread", "{n} threads", 0) == "0 thread"
     assert LANGUAGES["fr"].say_plural("{n} thread", "{n} threads", 2) == "2 threads"
+
+
+def test_french_marks_are_not_parted_from_their_words() -> None:
+    """Before a colon an unbreakable space, before other double marks a narrow one."""
+    found = [text for entry in entries(LANGUAGES["fr"]) for text in forms(entry)]
+    assert [text for text in found if re.search(r"\S [:;?!%](\W|$)", text)] == []

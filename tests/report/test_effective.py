@@ -1,6 +1,7 @@
 """The page of `tune --effective-batch`."""
 
 import io
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -35,6 +36,7 @@ SETTLED = Advice(
 UNSETTLED = Advice(
     "not-settled", NoiseScale(None, 9_000.0, None, 40), 4096, None, None, None, None, (), None, ()
 )
+NOW = datetime(2026, 11, 16, tzinfo=UTC)
 SILENT = Advice("not-measured", None, 4096, None, None, None, None, (), None, ())
 
 
@@ -74,12 +76,19 @@ def test_a_scale_without_an_upper_end_is_about_so_much() -> None:
     assert unsettled_words(NoiseScale(5e3, None, None, 2)).endswith("which takes 32 measured iterations")
 
 
+def test_an_interval_that_is_far_wider_than_the_others_runs_out_of_the_picture() -> None:
+    """Points from 10k to 30k, and as much as a quarter of 20k around them; it ends at 60k."""
+    wide_one = Point(40e6, 3.0, NoiseScale(3e4, 16e3, 60e3, 48))
+    page = effective_report(ASKED, replace(SETTLED, points=(*SETTLED.points, wide_one)), LANGUAGES["en"])
+    wide, slim = to_html(page, LANGUAGES["en"], NOW).split("<svg")[1:]
+    assert [each.count('class="arrow') for each in (wide, slim)] == [1, 1]
+
+
 @pytest.mark.parametrize("advice", [SETTLED, UNSETTLED, SILENT], ids=lambda each: each.verdict)
 def test_the_page_to_open_has_the_rows_and_a_picture_where_there_is_a_course(advice: Advice) -> None:
     page = effective_report(ASKED, advice, LANGUAGES["en"])
-    now = datetime(2026, 11, 16, tzinfo=UTC)
-    assert "Gradient noise of mine" in document(page, "markdown", LANGUAGES["en"], now)
-    assert ("<svg" in to_html(page, LANGUAGES["en"], now)) == (len(advice.points) > 1)
+    assert "Gradient noise of mine" in document(page, "markdown", LANGUAGES["en"], NOW)
+    assert ("<svg" in to_html(page, LANGUAGES["en"], NOW)) == (len(advice.points) > 1)
 
 
 def test_a_ramp_is_told_after_the_batch() -> None:

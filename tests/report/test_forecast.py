@@ -44,6 +44,7 @@ def every_finding() -> list[Finding]:
         *of(RUN, Question(until_loss=4.0)),
         *of(with_losses(400), Question()),
         *of(unknown, Question()),
+        *of(replace(with_losses(400, settings={"vocab_size": 50304}), shape=None), Question()),
         *of(replace(RUN, evals=(), steps=CASES["spikes"].steps * 1), Question()),
         *of(with_losses(5000, loss=lambda _: spiked), Question()),
         *of(grown(4000), Question()),

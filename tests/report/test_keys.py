@@ -35,3 +35,8 @@ def test_a_default_that_is_no_value_says_where_it_comes_from(
     rows: dict[str, str], key: str, default: str
 ) -> None:
     assert rows[key].startswith(f"{default} ")
+
+
+def test_what_only_recipes_have_is_listed_too(rows: dict[str, str]) -> None:
+    assert rows["--hours"].startswith("recipe's of a recipe or TOML file that has it")
+    assert rows["fitted"].startswith("False in a TOML file only")

@@ -11,11 +11,11 @@ from nanodyno.config import build_config
 from nanodyno.costs.plan import Plan, Wishes, make_plan
 from nanodyno.costs.target import GIB, Target, named_target
 from nanodyno.recipes import load_settings
-from nanodyno.report.language import ENGLISH
+from nanodyno.report.language import ENGLISH, LANGUAGES
 from nanodyno.report.pages.plan import plan_report
 from nanodyno.report.plan import plan_page
 from nanodyno.report.plan_facts import Source
-from nanodyno.report.sizing import data_notes, sizes_table
+from nanodyno.report.sizing import data_notes, expected_words, sizes_table
 from nanodyno.report.stacked import PARTS, memory_bars
 
 
@@ -218,6 +218,15 @@ def test_what_fits_with_little_to_spare_is_told_from_what_fits_well(limit_gib: f
     assert f" fits {words}" in page(plan, Source("it"), 100)
 
 
+def test_a_micro_batch_that_fits_tightly_is_not_called_the_one_to_take() -> None:
+    """Of speedrun-124m 8 needs 10.33 GiB, more than 95% of 10.8, and 4 needs 7.49."""
+    values = load_settings("speedrun-124m").values | {"batch_size": 4}
+    for limit, told in ((10.8, False), (11.2, True)):
+        target = named_target("H200", int(limit * GIB))
+        text = page(make_plan(build_config(values), 50304, 50257, target, Wishes()))
+        assert ("of those that fit: --batch_size=8" in text) is told
+
+
 def test_a_choice_tells_its_neighbours_and_what_memory_kept_away() -> None:
     wanted = Wanted("best", load_settings("best-8h").values, named_target("H200", 6 * GIB), 50304, 50257)
     choice = choose_size(wanted, 48)
@@ -238,7 +247,22 @@ def test_a_choice_tells_its_neighbours_and_what_memory_kept_away() -> None:
     assert "the law is of GPT-2's tokenizer" in page(plan, Source("best", choice=foreign))
 
 
+def test_other_data_are_called_so_in_every_language() -> None:
+    values = load_settings("best-8h").values | {"dataset": "mine"}
+    choice = choose_size(Wanted("best", values, named_target("RTX 4070", None), 50304, 50257), 8)
+    assert "on data of the kind: other;" in expected_words(choice)
+    assert "other" not in expected_words(choice, LANGUAGES["ja"])
+
+
 def test_data_seen_four_times_are_nothing_to_tell() -> None:
     assert list(data_notes("edu", None, 10**9, 4 * 10**9)) == []
     assert list(data_notes("edu", None, None, 10**12)) == []
     assert "seen 5.00 times" in next(data_notes("edu", None, 10**9, 5 * 10**9))
+
+
+def test_estimated_tokens_are_told_as_such() -> None:
+    """5.4B over 5.36M is 1,007.5."""
+    told = next(data_notes("python", None, 5_360_000, 5_400_000_000, estimated=True))
+    assert told.startswith(
+        "the embedded corpus has about 5.36M train tokens and would be seen about 1,010 times"
+    )

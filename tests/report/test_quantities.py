@@ -1,6 +1,7 @@
 import pytest
 
 from nanodyno.report import quantities
+from nanodyno.report.language import LANGUAGES
 
 
 @pytest.mark.parametrize(
@@ -110,3 +111,9 @@ def test_the_time_left_needs_no_fractions_of_a_second() -> None:
 )
 def test_milliseconds_keep_three_digits(seconds: float, words: str) -> None:
     assert quantities.milliseconds(seconds) == words
+
+
+def test_one_layer_is_no_layers() -> None:
+    assert (quantities.layers(1, 32), quantities.layers(12, 768)) == ("1 layer of 32", "12 layers of 768")
+    assert (quantities.heads(1), quantities.heads(12)) == ("1 head", "12 heads")
+    assert quantities.layers(2, 32, LANGUAGES["ar"]).startswith("طبقتان")

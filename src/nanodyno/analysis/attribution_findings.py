@@ -131,6 +131,8 @@ def _why(found: Attribution, why: Missing) -> Mapping[str, Number]:
 def _of_what_was_not_measured(found: Attribution) -> Iterator[Finding]:
     if found.design.inert:
         yield _of(found, "inert", "fact", changes=_changes(found.design.inert))
+    if found.design.untimed:
+        yield _of(found, "untimed", "caution", changes=_changes(found.design.untimed))
     if found.design.ignored:
         yield _of(found, "ignored", "caution", changes=_changes(found.design.ignored))
     if found.design.held:
@@ -163,7 +165,8 @@ def _of_certainty(found: Attribution) -> Iterator[Finding]:
     widest = max((half_width(each.interval) for each in told), default=0.0)
     if look.kept and widest > rules.precision:
         numbers = {"widest": found.change(widest), "asked": found.change(rules.precision)}
-        yield _of(found, "not-precise", "caution", rounds=len(look.kept), **numbers)
+        code: Code = "not-precise-after-all" if look.finished else "not-precise"
+        yield _of(found, code, "caution", rounds=len(look.kept), **numbers)
     for corner, number in look.odd:
         yield _of(found, "round-set-aside", "caution", round=number + 1, **_corner(found, corner))
 

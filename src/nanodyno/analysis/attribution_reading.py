@@ -8,7 +8,16 @@ from itertools import groupby
 from nanodyno.analysis.attributing import LOSS_PRECISION, PRECISION, loss_rules, speed_rules
 from nanodyno.analysis.attribution import Attribution, Known, corners_from, observed_of
 from nanodyno.analysis.effects import Look, Observed, Rules, look_cut_short, looks
-from nanodyno.analysis.factors import PLACES, SPLIT, Change, Design, Factor, Metric, on_one_schedule
+from nanodyno.analysis.factors import (
+    PLACES,
+    SPLIT,
+    Change,
+    Design,
+    Factor,
+    Metric,
+    on_one_schedule,
+    unmeasured,
+)
 from nanodyno.config import RunConfig
 from nanodyno.costs.calibration import calibration_for
 from nanodyno.costs.memory import memory_of
@@ -25,7 +34,8 @@ def read_attribution(
     precision: float | None = None,
 ) -> Attribution:
     """Without the paces of trainings, which are in a round before the first."""
-    lines = [line for line in lines if line.round >= 0]
+    spent = math.fsum(line.cost_seconds for line in lines if line.round >= 0)
+    lines = [*{(line.round, line.corner): line for line in lines if line.round >= 0}.values()]
     design = design_from(question)
     rules = rules_for(metric, len(design.factors), precision)
     corners = corners_from(design, lines, lambda config: predicted_bytes(config, question))
@@ -39,7 +49,7 @@ def read_attribution(
         look=look,
         corners={corner: _as_counted(known, look) for corner, known in corners.items()},
         machine=question.machine,
-        spent_seconds=math.fsum(line.cost_seconds for line in lines),
+        spent_seconds=spent,
         memory_limit_bytes=question.memory_limit_bytes,
         equal=question.equal,
         steps=question.steps,
@@ -85,8 +95,8 @@ def design_from(question: AttributionQuestion) -> Design:
         if getattr(before, key) != getattr(after, key)
     )
     ignored = tuple(each for each in rest if each.key in question.ignored)
-    inert = tuple(each for each in rest if each not in ignored)
-    return Design(before, after, factors, inert, ignored, question.held)
+    inert, untimed = unmeasured([each for each in rest if each not in ignored])
+    return Design(before, after, factors, inert, untimed, ignored, question.held)
 
 
 def predicted_bytes(config: RunConfig, question: AttributionQuestion) -> int | None:

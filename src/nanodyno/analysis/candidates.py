@@ -10,6 +10,7 @@ from itertools import product
 from typing import Literal
 
 from nanodyno.config import ModelShape, RunConfig, build_config
+from nanodyno.config.ramp import whole_micro_batches
 from nanodyno.costs.calibration import Calibration, calibration_for
 from nanodyno.costs.memory import Memory, memory_of
 from nanodyno.costs.setup import FEWEST_ROWS, RECOMPUTE, Dtype, Setup, rows_by_memory, settle
@@ -86,7 +87,7 @@ class Wanted:
 def candidates_for(wanted: Wanted, ground: Ground) -> tuple[Candidate, ...]:
     """In the order in which they are to be tried."""
     config = wanted.config
-    sizes = micro_batches(config.sequences_divided, config.batch_size)
+    sizes = micro_batches(config.sequences_divided, config.batch_size, config.ramp.fewest_steps)
     if ground.device_type != "cuda":
         return tuple(_on_host(wanted, ground, sizes))
     card = _Card(wanted, ground)
@@ -96,9 +97,9 @@ def candidates_for(wanted: Wanted, ground: Ground) -> tuple[Candidate, ...]:
     return tuple(sorted(found.values(), key=lambda each: (each.hopeless, each.predicted_seconds or 0.0)))
 
 
-def micro_batches(sequences: int, asked: int) -> list[int]:
+def micro_batches(sequences: int, asked: int, fewest_steps: int = 1) -> list[int]:
     """Divisors of the effective batch; of many, round ones that lie apart, and the one asked for."""
-    divisors = [size for size in range(1, min(sequences, LARGEST) + 1) if sequences % size == 0]
+    divisors = whole_micro_batches(sequences, fewest_steps, LARGEST)
     if len(divisors) <= MOST_SIZES:
         return sorted({*divisors, asked})
     kept = [asked]

@@ -24,7 +24,7 @@ KINDS: dict[Kind, tuple[str, ...]] = {
     "learning": (
         "learning_rate", "muon_lr", "embedding_lr", "muon_momentum", "schedule", "wsd_decay_fraction",
         *OF_THE_START, "min_lr", "decay_lr", "warmup_iters", "lr_decay_iters", "weight_decay",
-        "beta1", "beta2", "grad_clip", "dropout", "seed", "init_from",
+        "beta1", "beta2", "grad_clip", "dropout", "bad_update", "spike_zscore", "seed", "init_from",
     ),
     "speed": (
         "compile", "kernels", "attention", "products", "loss_rows", "recompute", "cuda_graph",
@@ -34,8 +34,8 @@ KINDS: dict[Kind, tuple[str, ...]] = {
     "data": ("dataset", "tokenizer"),
     "length": ("max_iters",),
     "record": (
-        "eval_interval", "eval_iters", "eval_tokens", "eval_only", "log_interval", "out_dir", "name",
-        "always_save_checkpoint", "wandb_log", "wandb_project", "wandb_run_name",
+        "eval_interval", "eval_iters", "eval_tokens", "eval_only", "log_interval", "keep_checkpoints",
+        "out_dir", "name", "always_save_checkpoint", "wandb_log", "wandb_project", "wandb_run_name",
     ),
 }  # fmt: skip
 _KIND: dict[str, Kind] = {key: kind for kind, keys in KINDS.items() for key in keys}

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from nanodyno.analysis.changes import KINDS
 from nanodyno.analysis.shapley import MOST_FACTORS, Corner
-from nanodyno.config import OF_THE_START, ConfigError, RunConfig, build_config
+from nanodyno.config import ConfigError, RunConfig, build_config
 from nanodyno.errors import NanodynoError
 
 Metric = Literal["tokens_per_second", "flops_per_second", "val_loss"]
@@ -21,21 +22,20 @@ COUPLED: tuple[tuple[str, ...], ...] = (
     ("activation", "gelu"),
     ("window", "window_pattern"),
     ("optimizer", "muon_lr", "muon_momentum"),
+    ("schedule", "wsd_decay_fraction"),
 )
 """Keys that are one change unless they are told apart."""
 PLACES = frozenset({"device", "out_dir", "init_from"})
 """Where something ran and what it was called is no change: all is measured here."""
-SPEED_INERT = frozenset(
-    {
-        "learning_rate", "min_lr", "warmup_iters", "lr_decay_iters", "max_iters", "weight_decay", "beta1",
-        "beta2", "decay_lr", "schedule", "wsd_decay_fraction", "muon_lr", "muon_momentum", "embedding_lr",
-        "rope_base", *OF_THE_START, "seed", "eval_interval", "eval_tokens", "eval_iters", "eval_only",
-        "log_interval", "parallel", "keep_checkpoints", "bad_update", "spike_zscore", "batch_ramp",
-    }
-)  # fmt: skip
-"""A ramp too: what is measured is the first size of the batch."""
 SPEED_SWITCHES = frozenset({"grad_clip", "dropout", "logit_softcap"})
 """They cost time or none: how much they clip, drop or cap makes no difference to it."""
+SPEED_INERT = frozenset(
+    {*KINDS["learning"], *KINDS["length"], *KINDS["record"], "rope_base", "parallel"} - SPEED_SWITCHES
+)
+"""As compare has it, but for a base that is the model's and costs no time, and for what here, with one
+process, shares nothing."""
+UNTIMED = frozenset({"batch_ramp"})
+"""It moves the speed of a run, whose updates get rarer; what is timed is the first size of the batch."""
 LOSS_INERT = frozenset(
     {
         "batch_size", "compile", "kernels", "attention", "products", "loss_rows", "recompute", "cuda_graph",
@@ -90,6 +90,8 @@ class Design:
     factors: tuple[Factor, ...]
     inert: tuple[Change, ...]
     """By arithmetic, so not measured."""
+    untimed: tuple[Change, ...] = ()
+    """Not inert, and in no measurement."""
     ignored: tuple[Change, ...] = ()
     """At the user's wish: as before everywhere."""
     held: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -114,6 +116,9 @@ class Design:
             for key in factor.name.split("+")
         }
 
+    def name(self, corner: Corner) -> str:
+        return " ".join(f"{key}={value}" for key, value in self.settings(corner).items())
+
 
 def design_of(  # noqa: PLR0913 - the two, and what is asked about them
     before: RunConfig,
@@ -132,6 +137,7 @@ def design_of(  # noqa: PLR0913 - the two, and what is asked about them
     _refuse_unknown([*(key for group in groups for key in group), *ignored])
     after = on_one_schedule(before, after) if metric == "val_loss" else after
     left_out = {_leading(key) for key in ignored}
+    left_out |= {key for group in COUPLED if group[0] in left_out for key in group}
     changes = [
         Change(key, getattr(before, key), getattr(after, key))
         for key in RunConfig.model_fields
@@ -143,13 +149,20 @@ def design_of(  # noqa: PLR0913 - the two, and what is asked about them
     if metric == "val_loss":
         _refuse_losses_apart(before, after, moving)
     if not moving:
-        raise _nothing_moves(kept, metric)
+        raise _nothing_moves(kept, metric, [each.key for each in changes if each.key in left_out])
     factors = _grouped(moving, groups)
     if len(factors) > MOST_FACTORS:
         raise _too_many(factors)
-    inert = tuple(each for each in kept if each not in moving)
     ignored_changes = tuple(each for each in changes if each.key in left_out)
-    return Design(before, after, factors, inert, ignored_changes)
+    return Design(
+        before, after, factors, *unmeasured([each for each in kept if each not in moving]), ignored_changes
+    )
+
+
+def unmeasured(changes: Sequence[Change]) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
+    """Those that are inert, and those that are not."""
+    inert = tuple(each for each in changes if each.key not in UNTIMED)
+    return inert, tuple(each for each in changes if each.key in UNTIMED)
 
 
 def _refuse_losses_apart(before: RunConfig, after: RunConfig, moving: Sequence[Change]) -> None:
@@ -192,7 +205,7 @@ def _is_inert(change: Change, metric: Metric, equal: Literal["tokens", "time"]) 
 def _leaves_speed(change: Change) -> bool:
     if change.key in SPEED_SWITCHES:
         return bool(change.before) and bool(change.after)
-    return change.key in SPEED_INERT
+    return change.key in SPEED_INERT | UNTIMED
 
 
 def _leading(key: str) -> str:
@@ -226,14 +239,25 @@ def _refuse_unknown(keys: Iterable[str]) -> None:
         )
 
 
-def _nothing_moves(inert: Sequence[Change], metric: Metric) -> NanodynoError:
-    what = {"val_loss": "the loss"}.get(metric, "the speed")
+def _nothing_moves(inert: Sequence[Change], metric: Metric, ignored: Sequence[str]) -> NanodynoError:
+    what = "the loss" if metric == "val_loss" else "the speed"
+    if ignored:
+        return NanodynoError(
+            f"nothing is left that can move {what}: {', '.join(ignored)} is as in BEFORE, by --ignore",
+            "leave --ignore out",
+        )
     if not inert:
         return NanodynoError(
             "the two configs are the same in every setting: there is nothing to attribute",
             "`nanodyno probe A B` measures how much equals differ",
         )
     keys = ", ".join(each.key for each in inert)
+    if metric != "val_loss" and any(each.key in UNTIMED for each in inert):
+        return NanodynoError(
+            f"the two configs differ in {keys}, and what is timed is the first size of the batch, the same "
+            "in both: there is nothing to measure",
+            "--metric val_loss asks about something else; a later size is timed as --tokens_per_iter",
+        )
     other = "tokens_per_second" if metric == "val_loss" else "val_loss"
     return NanodynoError(
         f"the two configs differ in {keys}, none of which can move {what}: there is nothing to measure",

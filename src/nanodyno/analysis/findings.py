@@ -105,6 +105,7 @@ Code = Literal[
     "fragmented",
     "allocator-starts-over",
     "inert",
+    "untimed",
     "ignored",
     "held-for-all",
     "measured-here",
@@ -113,6 +114,7 @@ Code = Literal[
     "short-training",
     "one-round",
     "not-precise",
+    "not-precise-after-all",
     "round-set-aside",
     # of a forecast
     "forecast-end",
@@ -126,6 +128,7 @@ Code = Literal[
     "forecast-of-train-loss",
     "forecast-beyond-schedule",
     "forecast-spikes-left-out",
+    "forecast-without-biases",
     "forecast-batch-grows",
     "forecast-batch-by-noise",
     "target-reached",

@@ -23,7 +23,7 @@ from nanodyno.analysis.forecast_plan import (
     schedules_open_to,
 )
 from nanodyno.analysis.forecast_points import ENOUGH_EVALS, Curve
-from nanodyno.analysis.forecast_size import SizeLaw, size_law
+from nanodyno.analysis.forecast_size import SizeLaw, parameters_of, size_law
 from nanodyno.analysis.forecast_warnings import Warned, warned
 from nanodyno.analysis.growth import Growth
 from nanodyno.errors import NanodynoError
@@ -121,7 +121,7 @@ def forecast(account: Account, question: Question, pace: Pace | None, prior: Pri
     curve = curve_of(account)
     at = [int(each) for each in np.unique(np.round(np.geomspace(max(done, 1), max(end, done, 1), PLACES)))]
     places = np.array([even(account, each) for each in at], dtype=np.float64)
-    sized = (prior or shipped_prior()).of_size(account.parameters or account.told_parameters)
+    sized = (prior or shipped_prior()).of_size(parameters_of(account))
     prediction, basis = _predicted(account, curve, plan, places, sized)
     told = np.isfinite(curve.losses)
     if end <= done and told.any():
@@ -217,9 +217,11 @@ def _planned_end(account: Account, plan: Plan | None) -> int:
 
 
 def _too_little(account: Account, curve: Curve) -> NanodynoError:
+    count = len(curve.losses)
+    few = "one evaluation is too little" if count == 1 else f"{count} evaluations are too few"
     return NanodynoError(
-        f"{account.name}: {len(curve.losses)} evaluations are too few for a forecast, and its size or its "
-        "tokenizer is not one that a law is known for",
+        f"{account.name}: {few} for a forecast, and its size or its tokenizer is not one that a law is known "
+        "for",
         "three evaluations after the warm-up are enough",
     )
 

@@ -10,8 +10,10 @@ from nanodyno.analysis.curves import are_of_other_text
 from nanodyno.analysis.findings import Code, Finding, Number, Severity
 from nanodyno.analysis.forecast import Basis, Forecast, Loss, Question, forecast
 from nanodyno.analysis.forecast_plan import Pace, pace_of, pace_of_run, plan_of
+from nanodyno.analysis.forecast_size import without_biases
 from nanodyno.analysis.forecast_warnings import Sign
 from nanodyno.analysis.growth import is_by_noise
+from nanodyno.costs.parameters import parameters
 from nanodyno.errors import NanodynoError
 from nanodyno.records.imported import Setting
 from nanodyno.records.store import Run
@@ -80,7 +82,7 @@ def findings_of(made: Forecast, account: Account, planned: Forecast | None = Non
     """planned is the forecast without the changes that were asked about."""
     parts = (
         _ends(made), _changed(made, planned), _target(made), _time(made), _ground(made),
-        _batch(made, account), _signs(made),
+        _size(made, account), _batch(made, account), _signs(made),
     )  # fmt: skip
     found = [finding for part in parts for finding in part]
     return (*found, *(each for each in audit(account) if each.code in CONCERNING))
@@ -153,6 +155,13 @@ def _ground(made: Forecast) -> Iterator[Finding]:
         )  # fmt: skip
     if made.band is not None and made.prediction is not None and made.prediction.spikes:
         yield _of(made, "forecast-spikes-left-out", "fact", count=made.prediction.spikes)
+
+
+def _size(made: Forecast, account: Account) -> Iterator[Finding]:
+    shape = without_biases(account)
+    if shape is not None and made.basis != "ended":
+        more = parameters(replace(shape, bias=True)).nanogpt / parameters(shape).nanogpt - 1
+        yield _of(made, "forecast-without-biases", "caution", more=more)
 
 
 def _batch(made: Forecast, account: Account) -> Iterator[Finding]:

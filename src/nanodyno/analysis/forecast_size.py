@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from nanodyno.analysis.account import GPT2_VOCABULARY, Account
 from nanodyno.analysis.audit import LAW_A, LAW_ALPHA, LAW_B, LAW_BETA, LAW_E
+from nanodyno.analysis.imported import known_shape
+from nanodyno.config import ModelShape
+from nanodyno.costs.parameters import parameters
 
 ANCHOR_PARAMETERS, ANCHOR_TOKENS, ANCHOR_LOSS = 124_475_904, 19_560 * 524_288, 3.2722
 EDU = -0.155
@@ -35,35 +38,52 @@ class SizeLaw:
         return self.median - 2 * self.spread
 
 
-def law_loss(parameters: float, tokens: float) -> float:
+def law_loss(size: float, tokens: float) -> float:
     """On FineWeb, with GPT-2's tokenizer and a rate that ends low."""
     level = ANCHOR_LOSS - _law(ANCHOR_PARAMETERS, ANCHOR_TOKENS)
-    return level + _law(parameters, tokens)
+    return level + _law(size, tokens)
+
+
+def without_biases(account: Account) -> ModelShape | None:
+    """The model of a run that tells all of its size but `bias`, by nanoGPT's default; None for others.
+
+    Biases are about a thousandth of GPT-2's parameters, so that the size is as good as known.
+    """
+    if account.parameters or account.told_parameters or "bias" in account.settings:
+        return None
+    return known_shape({**account.settings, "bias": False})
+
+
+def parameters_of(account: Account) -> float | None:
+    """As nanoGPT counts them: by the settings, as told, or but for biases."""
+    known = account.parameters or account.told_parameters
+    shape = without_biases(account)
+    return known if shape is None else parameters(shape).nanogpt
 
 
 def size_law(account: Account, tokens: float) -> SizeLaw | None:
     """None where the size is not known, or the tokenizer is not GPT-2's: its losses lie on another level."""
-    parameters = account.parameters or account.told_parameters
-    if parameters is None or tokens <= 0 or account.data_vocab_size not in (None, GPT2_VOCABULARY):
+    size = parameters_of(account)
+    if size is None or tokens <= 0 or account.data_vocab_size not in (None, GPT2_VOCABULARY):
         return None
-    return law_for(parameters, tokens, str(account.settings.get("dataset", "")))
+    return law_for(size, tokens, str(account.settings.get("dataset", "")))
 
 
-def law_for(parameters: float, tokens: float, dataset: str) -> SizeLaw:
-    """In GPT-2's tokens."""
+def law_for(size: float, tokens: float, dataset: str) -> SizeLaw:
+    """Of so many parameters, in GPT-2's tokens."""
     data = _data(dataset)
     spreads = [
         SPREAD,
-        SIZE_SPREAD * math.log(parameters / ANCHOR_PARAMETERS),
+        SIZE_SPREAD * math.log(size / ANCHOR_PARAMETERS),
         TOKENS_SPREAD * math.log(tokens / ANCHOR_TOKENS),
         {"fineweb": 0.0, "fineweb-edu": EDU_SPREAD}.get(data, OTHER_DATA_SPREAD),
     ]
     level = EDU if data == "fineweb-edu" else 0.0
-    return SizeLaw(law_loss(parameters, tokens) + level, math.hypot(*spreads), data)
+    return SizeLaw(law_loss(size, tokens) + level, math.hypot(*spreads), data)
 
 
-def _law(parameters: float, tokens: float) -> float:
-    return LAW_E + LAW_A / parameters**LAW_ALPHA + LAW_B / tokens**LAW_BETA
+def _law(size: float, tokens: float) -> float:
+    return LAW_E + LAW_A / size**LAW_ALPHA + LAW_B / tokens**LAW_BETA
 
 
 def _data(dataset: str) -> str:

@@ -38,7 +38,8 @@ def iteration_seconds(sample: SampleRecord, accumulation: int) -> float:
 def visit_summary(visit: VisitRecord, config: RunConfig) -> ProcessSummary:
     """One visit as one number: seconds of a whole iteration."""
     accumulation = config.gradient_accumulation_steps
-    summary = summarise([iteration_seconds(sample, accumulation) for sample in visit.samples])
+    regulated = any(each.code == "power-limit" for each in visit.disturbances)
+    summary = summarise([iteration_seconds(sample, accumulation) for sample in visit.samples], regulated)
     assert summary is not None, "a visit has one iteration at least"
     return summary
 

@@ -120,8 +120,16 @@ def _telling(summary: Summary) -> dict[str, Any]:
     whole = asdict(summary)
     sizes = summary.parameters
     count = summary.counted_parameters if sizes is None else sizes.total
-    told = {"parameters": count, **{name: whole[name] for name in TELLING}}
+    told = {"parameters": count, **{name: whole[name] for name in TELLING}, "noise_scale": _noise(summary)}
     return {name: value for name, value in told.items() if value is not None}
+
+
+def _noise(summary: Summary) -> dict[str, Any] | None:
+    """In the summary and no field of its own, at which readers of the same version would stumble."""
+    if summary.noise is None:
+        return None
+    known = {name: value for name, value in asdict(summary.noise).items() if value is not None}
+    return {**known, "settled": summary.noise.settled}
 
 
 def _thinned_steps(run: Run) -> tuple[ImportedStep, ...]:

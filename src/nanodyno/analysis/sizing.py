@@ -23,8 +23,6 @@ WIDTH_PER_LAYER = 64
 """So that 12 layers are 768 wide, as in GPT-2."""
 TRAINING_SHARE = 0.95
 """Of the hours; the rest goes to compilation, evaluations and saves."""
-MEMORY_SHARE = 0.9
-"""Of what a program sees of a card: a display takes some, and what is predicted is not known to the byte."""
 NEARLY = 1 / 1.01
 """Of the fastest: within 1% the smallest micro-batch is taken, as `tune` does."""
 FIRST_BATCH = 131_072
@@ -126,7 +124,7 @@ def fitted_batch(wanted: Wanted) -> int:
         return found.setup.batch_size
     raise NanodynoError(
         f"{wanted.name} needs {_gib(found.memory.total)} even with a micro-batch of 1, and "
-        f"{wanted.target.name} has {_room(wanted.target)} for it",
+        f"{wanted.target.name} has {_room(wanted.target)}",
         _nearest(wanted, plan.params.total),
     )
 
@@ -188,8 +186,7 @@ def _tried(wanted: Wanted, settings: Values) -> tuple[RunConfig, IterationTime, 
 
 
 def _planned(wanted: Wanted, config: RunConfig) -> Plan:
-    limit = wanted.target.memory_bytes
-    target = replace(wanted.target, memory_bytes=None if limit is None else int(limit * MEMORY_SHARE))
+    target = replace(wanted.target, memory_bytes=wanted.target.room_bytes)
     return make_plan(config, wanted.vocab_size, wanted.data_vocab_size, target, Wishes())
 
 
@@ -243,9 +240,8 @@ def _nearest(wanted: Wanted, count: int) -> str:
 def _nothing_fits(wanted: Wanted, smallest: Size) -> NanodynoError:
     config = smallest.config
     told = (
-        f"no size of {wanted.name} fits: the smallest, {config.n_layer} layers of {config.n_embd}, needs "
-        f"{_gib(smallest.memory_bytes)}, and {wanted.target.name} has "
-        f"{_room(wanted.target)} for it"
+        f"no size of {wanted.name} fits: the smallest, n_layer={config.n_layer} n_embd={config.n_embd}, "
+        f"needs {_gib(smallest.memory_bytes)}, and {wanted.target.name} has {_room(wanted.target)}"
     )
     block = config.block_size // 2
     while block >= SHORTEST_BLOCK:
@@ -258,8 +254,8 @@ def _nothing_fits(wanted: Wanted, smallest: Size) -> NanodynoError:
 
 
 def _room(target: Target) -> str:
-    size = target.memory_bytes or 0
-    return f"{_gib(int(size * MEMORY_SHARE))}, nine tenths of {_gib(size)},"
+    size, room = target.memory_bytes or 0, target.room_bytes or 0
+    return f"{_gib(room)} for it ({_gib(size - room)} of its {_gib(size)} are left free)"
 
 
 def _gib(size: int) -> str:

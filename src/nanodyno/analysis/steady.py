@@ -74,13 +74,18 @@ def steady_start(seconds: Sequence[float]) -> int | None:
     return start if _is_level(clipped[start:], DRIFT_FLOOR * level) else None
 
 
-def summarise(seconds: Sequence[float]) -> ProcessSummary | None:
+def summarise(seconds: Sequence[float], regulated: bool = False) -> ProcessSummary | None:
     """One visit's iterations as one number, with what was left out; None without any iteration.
 
-    Never steady: the last half is taken and `disturbed` says "unsteady".
+    Never steady: the last half is taken and `disturbed` says "unsteady". regulated: of a card at its power
+    limit, which swings around it once a second or so. All iterations count then: the slow ones are its own,
+    and which of them look like spikes is chance.
     """
     if not seconds:
         return None
+    if regulated:
+        mean = statistics.fmean(seconds)
+        return ProcessSummary(mean, len(seconds), 0, 0, 0.0, _own_precision(seconds), None)
     start = steady_start(seconds)
     warmup = len(seconds) // 2 if start is None else start
     steady = seconds[warmup:]

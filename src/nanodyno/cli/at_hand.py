@@ -22,6 +22,8 @@ class Vocabulary:
     data: int
     train_tokens: int | None
     """None where the dataset is not here."""
+    estimated: bool = False
+    """Whether those are, for a corpus that was not prepared yet."""
     assumed: bool = False
     """Whether the vocabulary is its tokenizer's, for want of the dataset."""
 
@@ -60,18 +62,20 @@ def _at_hand(device: str, limit: int | None) -> "Target | None":
 
 def vocabulary_of(config: "RunConfig") -> Vocabulary:
     from nanodyno.config import padded_vocab_size
+    from nanodyno.data.embedded import embedded_tokens
     from nanodyno.data.resolve import EMBEDDED, resolve_dataset
     from nanodyno.data.tokenizers import BytesTokenizer
 
     own = {"gpt2": GPT2_VOCABULARY, "bytes": BytesTokenizer.vocab_size}[config.tokenizer]
-    tokens, assumed = None, False
+    tokens, estimated, assumed = None, False, False
     embedded = config.dataset == EMBEDDED  # which is opened where it was prepared, and not made for this
     name = f"{EMBEDDED}-{config.tokenizer}" if embedded else config.dataset
     try:
         dataset = resolve_dataset(name, DATA_FOLDER, config.tokenizer, config.vocab_size)
         own, tokens = dataset.vocab_size, dataset.tokens("train")
     except NanodynoError:
-        assumed = config.vocab_size is None and not embedded
+        estimated, assumed = embedded, config.vocab_size is None and not embedded
+        tokens = embedded_tokens(config.tokenizer) if embedded else None
     if config.vocab_size is not None:
-        return Vocabulary(config.vocab_size, min(own, config.vocab_size), tokens)
-    return Vocabulary(padded_vocab_size(own), own, tokens, assumed)
+        return Vocabulary(config.vocab_size, min(own, config.vocab_size), tokens, estimated)
+    return Vocabulary(padded_vocab_size(own), own, tokens, estimated, assumed)

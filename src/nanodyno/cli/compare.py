@@ -1,5 +1,6 @@
 """`nanodyno compare`: what changed between runs, what it did, who is ahead, and what cannot be concluded."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -81,7 +82,12 @@ def attributions(runs: "list[Run]") -> "list[Attribution]":
         return []
     latest = {kept[0].metric: kept for kept in attributions_of(pair.before, pair.after)}
     found = [
-        read_attribution(*kept, pair.names, metric)
+        replace(
+            read_attribution(*kept, pair.names, metric),
+            elsewhere=pair.elsewhere,
+            untold=pair.untold,
+            logs_only=pair.logs_only,
+        )
         for kind, kept in latest.items()
         for metric in METRICS_OF[kind]
     ]

@@ -122,7 +122,8 @@ def plan(  # noqa: PLR0913 - one parameter per option
 
     assumed = vocabulary.data if vocabulary.assumed else None
     told_for = None if made.choice is None else planned.bill.tokens
-    notes = tuple(data_notes(config.dataset, assumed, vocabulary.train_tokens, told_for, language))
+    there = vocabulary.train_tokens
+    notes = tuple(data_notes(config.dataset, assumed, there, told_for, language, vocabulary.estimated))
     origin = Source(
         name=settings.name,
         changed=changed(loaded, settings),

@@ -11,6 +11,7 @@ _NEEDS: dict[str, tuple[str, object]] = {
     "rope_base": ("positions", "rope"),
     "muon_lr": ("optimizer", "muon"),
     "muon_momentum": ("optimizer", "muon"),
+    "wsd_decay_fraction": ("schedule", "wsd"),
 }
 """Settings that say nothing without another one."""
 _WINDOWED = ("auto", "flex", "flash", "fa3", "math")
@@ -31,6 +32,8 @@ def faults_of_the_block(values: Mapping[str, Any]) -> Iterator[Fault]:
             )
     yield from _of_attention(values)
     yield from _of_other_parts(values)
+    if values.get("cautious_decay") and values.get("weight_decay") == 0:
+        yield "cautious_decay", "says nothing with weight_decay=0; leave it out, or give a weight_decay"
     yield from _of_muon(values)
     yield from _of_kernels(values)
 

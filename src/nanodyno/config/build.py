@@ -2,7 +2,8 @@
 """From what a user gave to a run: each setting judged, the rest derived, all faults told at once."""
 
 import difflib
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, get_type_hints
@@ -20,7 +21,7 @@ from nanodyno.config.fields import (
     is_ignored,
 )
 from nanodyno.config.kinds import LARGEST
-from nanodyno.config.ramp import NoRamp, read_ramp
+from nanodyno.config.ramp import NoRamp, Ramp, read_ramp
 from nanodyno.errors import NanodynoError
 
 # A divisor further from the wished-for batch_size than this is no advice, and finding it could take forever.
@@ -175,19 +176,35 @@ def _settle_ramp(draft: _Draft) -> None:
     except NoRamp as fault:
         draft.blame("batch_ramp", str(fault))
         return
-    micro = values["batch_size"] * values["block_size"]
-    for size in ramp.sizes[1:]:
+    for words in (*_parts_of_micro_batches(ramp, values), *_unseen_noise(ramp, values)):
+        draft.blame("batch_ramp", words)
+
+
+def _parts_of_micro_batches(ramp: Ramp, values: Mapping[str, Any]) -> Iterator[str]:
+    batch_size, block_size = values["batch_size"], values["block_size"]
+    micro, shared = batch_size * block_size, math.gcd(*ramp.sizes)
+    whole = f"batch_size * block_size = {micro}" if batch_size > 1 else f"block_size = {micro}"
+    others = _divisors_around(shared // block_size, batch_size) if shared % block_size == 0 else []
+    kept = f", or keep it with batch_size={_either(others)}" if others else ""
+    parts = [part.strip() for part in values["batch_ramp"].split(",")]
+    for number, size in enumerate(ramp.sizes[1:], 1):
         if size % micro:
-            near = _either(_multiples_around(size, micro))
-            draft.blame(
-                "batch_ramp", f"{size} is not a multiple of batch_size * block_size = {micro}; use {near}"
+            yield (
+                f"step {number} ({parts[number - 1]}) has {size} tokens per iteration, not a multiple of "
+                f"{whole}; use {_either(_multiples_around(size, micro))}{kept}"
             )
-    if ramp.most is not None and values.get("gradient_accumulation_steps") == 1:
-        draft.blame(
-            "batch_ramp",
-            "noise is measured between micro-steps, and there is one per iteration; halve batch_size and "
-            "keep tokens_per_iter",
-        )
+
+
+def _unseen_noise(ramp: Ramp, values: Mapping[str, Any]) -> Iterator[str]:
+    if values.get("gradient_accumulation_steps", ramp.fewest_steps) >= ramp.fewest_steps:
+        return
+    batch_size, tokens = values["batch_size"], values["tokens_per_iter"]
+    smaller = _divisors_around(batch_size, batch_size)
+    advice = f"use batch_size={smaller[0]}, or " if smaller else ""
+    yield (
+        f"noise is measured between micro-steps, and batch_size={batch_size} makes one of "
+        f"tokens_per_iter={tokens}; {advice}make tokens_per_iter larger"
+    )
 
 
 def _indivisible(values: Mapping[str, int]) -> str:

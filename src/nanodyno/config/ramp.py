@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 NOISE = "noise"
 GROWTH_LIMIT = 16
@@ -28,6 +29,11 @@ class Ramp:
     @property
     def sizes(self) -> tuple[int, ...]:
         return (self.first, *(size for _, size in self.steps))
+
+    @property
+    def fewest_steps(self) -> int:
+        """Micro-steps of an iteration: noise is measured between two."""
+        return 1 if self.most is None else 2
 
     def at(self, tokens: int) -> int:
         """Of the iteration that begins when so many tokens were seen, by the schedule."""
@@ -78,15 +84,30 @@ def read_ramp(text: str, first: int) -> Ramp:
         if most < 2 * first:
             raise NoRamp(f"{text} ends at {most}, and the first doubling is {2 * first}")
         return Ramp(first, most=most)
-    steps = tuple(_step(part, text) for part in text.split(","))
-    before = (0, first)
-    for step in steps:
-        if step[0] <= before[0] or step[1] <= before[1]:
-            raise NoRamp(
-                f"grows from step to step, and {step[0]}:{step[1]} comes after {before[0]}:{before[1]}"
-            )
-        before = step
+    parts = [part.strip() for part in text.split(",")]
+    steps = tuple(_step(part, text) for part in parts)
+    for number, (before, step) in enumerate(pairwise([(0, first), *steps]), 1):
+        _refuse_falling(f"step {number} ({parts[number - 1]})", number - 1, before, step)
     return Ramp(first, steps)
+
+
+def _refuse_falling(name: str, former: int, before: tuple[int, int], step: tuple[int, int]) -> None:
+    """Each step begins later than the former, and is larger; the first comes after tokens_per_iter."""
+    if step[0] == 0:
+        raise NoRamp(f"{name} begins at 0 tokens, where tokens_per_iter is the size; let it begin later")
+    if step[0] <= before[0]:
+        raise NoRamp(f"{name} begins at {step[0]} tokens, no later than step {former} ({before[0]})")
+    if step[1] <= before[1]:
+        of_former = f"step {former}'s {before[1]}" if former else f"tokens_per_iter={before[1]}"
+        smaller = "" if former else ", or tokens_per_iter smaller"
+        raise NoRamp(
+            f"{name} has {step[1]} tokens per iteration, no more than {of_former}; make it larger{smaller}"
+        )
+
+
+def whole_micro_batches(sequences: int, fewest_steps: int, most: int) -> list[int]:
+    """Of at most so many sequences, those that divide an iteration into so many micro-steps or more."""
+    return [size for size in range(1, min(most, sequences // fewest_steps) + 1) if sequences % size == 0]
 
 
 def _step(part: str, text: str) -> tuple[int, int]:

@@ -105,7 +105,7 @@ def _smaller(setup: Setup, limit_bytes: int, calibration: Calibration) -> Change
 
 def _largest_that_fits(setup: Setup, largest: int, limit_bytes: int, calibration: Calibration) -> Setup:
     sequences = setup.batch_size * setup.micro_steps
-    sizes = (size for size in range(min(largest, LARGEST_TRIED), 0, -1) if sequences % size == 0)
+    sizes = reversed(setup.micro_batches(min(largest, LARGEST_TRIED)))
     trials = (replace(setup, batch_size=size, micro_steps=sequences // size) for size in sizes)
     fitting = (trial for trial in trials if memory_of(trial, calibration).total <= limit_bytes)
     return next(fitting, replace(setup, batch_size=1, micro_steps=sequences))

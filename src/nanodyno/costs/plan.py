@@ -154,9 +154,7 @@ def least_recompute(setup: Setup, limit_bytes: int, calibration: Calibration) ->
 
 def splits(setup: Setup) -> list[tuple[int, int]]:
     """Micro-batches that divide the effective batch, with their micro-steps: doubling, and the one asked."""
-    sequences = setup.batch_size * setup.micro_steps
-    largest = min(sequences, max(LARGEST_SHOWN, setup.batch_size))
-    sizes = [size for size in range(1, min(largest, LARGEST_SHOWN) + 1) if sequences % size == 0]
+    sequences, sizes = setup.batch_size * setup.micro_steps, setup.micro_batches(LARGEST_SHOWN)
     if len(sizes) > MOST_CANDIDATES:
         sizes = [size for size in sizes if size & (size - 1) == 0]
     return [(size, sequences // size) for size in sorted({*sizes, setup.batch_size})]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nanodyno.config import ModelShape, RunConfig
+from nanodyno.config.ramp import whole_micro_batches
 from nanodyno.errors import NanodynoError
 
 Dtype = Literal["float32", "bfloat16", "float16"]
@@ -39,6 +40,9 @@ class Setup:
     optimizer: Literal["adamw", "muon"] = "adamw"
     known_by_hand: bool = True
     """Whether the fused way has this model and this update."""
+    divided: int | None = None
+    """Sequences that a micro-batch has to divide where a batch grows; None is those of an iteration."""
+    fewest_steps: int = 1
 
     @property
     def positions(self) -> int:
@@ -61,6 +65,11 @@ class Setup:
     def rows(self) -> int:
         """Positions whose logits are in memory at once."""
         return min(self.loss_rows or self.positions, self.positions)
+
+    def micro_batches(self, most: int) -> list[int]:
+        """Those of at most so many sequences that every iteration can be made of."""
+        sequences = self.divided or self.batch_size * self.micro_steps
+        return whole_micro_batches(sequences, self.fewest_steps, most)
 
 
 def settle(
@@ -95,6 +104,8 @@ def settle(
         cuda_graph=config.cuda_graph and fused,
         optimizer=config.optimizer,
         known_by_hand=config.beyond_hand is None,
+        divided=config.sequences_divided,
+        fewest_steps=config.ramp.fewest_steps,
     )
 
 

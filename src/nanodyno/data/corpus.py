@@ -47,6 +47,12 @@ def stdlib_documents(split: Split, root: Path | None = None) -> Iterator[Documen
             yield Document(name, text)
 
 
+def stdlib_bytes(split: Split, root: Path | None = None) -> int:
+    """Of the split's files, none of which is read."""
+    root = root or Path(sysconfig.get_path("stdlib"))
+    return sum((root / name).stat().st_size for name in source_files(root) if split_of(name) == split)
+
+
 def source_files(root: Path) -> list[str]:
     """Relative POSIX paths of the library's own .py files, sorted, without tests and installed packages."""
     found: list[str] = []

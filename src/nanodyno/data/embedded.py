@@ -4,13 +4,15 @@ import platform
 from collections.abc import Callable
 from pathlib import Path
 
-from nanodyno.data.corpus import CORPUS_VERSION, stdlib_documents
+from nanodyno.data.corpus import CORPUS_VERSION, stdlib_bytes, stdlib_documents
 from nanodyno.data.manifest import MANIFEST, told_os_errors
 from nanodyno.data.shards import SPLITS, Dataset, open_dataset
 from nanodyno.data.tokenizers import get_tokenizer
 from nanodyno.data.writer import write_dataset
 
 Progress = Callable[[str], None]
+BYTES_PER_TOKEN = {"bytes": 1.0, "gpt2": 2.14}
+"""GPT-2's on the library of Python 3.11."""
 
 
 def embedded_dataset(data_dir: Path, tokenizer_name: str, progress: Progress | None = None) -> Dataset:
@@ -34,3 +36,8 @@ def embedded_dataset(data_dir: Path, tokenizer_name: str, progress: Progress | N
     dataset = write_dataset(folder, tokenizer, {split: stdlib_documents(split) for split in SPLITS}, source)
     tell(f"prepared {folder}: {dataset.tokens('train'):,} train and {dataset.tokens('val'):,} val tokens")
     return dataset
+
+
+def embedded_tokens(tokenizer_name: str) -> int:
+    """About as many as its train split has, of a corpus that was not prepared."""
+    return round(stdlib_bytes("train") / BYTES_PER_TOKEN[tokenizer_name])

@@ -1,5 +1,6 @@
 """Which change did what: every corner between two configs measured in turn, on this machine."""
 
+import math
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from nanodyno.config import RunConfig
 from nanodyno.errors import NanodynoError
 from nanodyno.experiments.fitting import fitting_switches
 from nanodyno.experiments.ground import Place, vocabulary_of
-from nanodyno.experiments.schooling import Schooling, shortened, tokens_of_each
+from nanodyno.experiments.schooling import Schooling, refuse_without_data, shortened, tokens_of_each
 from nanodyno.experiments.stopwatch import Stopwatch
 from nanodyno.experiments.tune import REDO, Bench, allocator_limit
 from nanodyno.probe.messages import ProbeJob
@@ -28,12 +29,12 @@ from nanodyno.records.attribution import (
     TrainedRecord,
     VisitedRecord,
 )
-from nanodyno.records.probe import Failed, Measured, ProbeResult
+from nanodyno.records.probe import Failed, Measured, OutOfMemory, ProbeResult
 
 PACES = -1
 """The round in which trainings of equal time have their pace taken."""
-LONGEST_VISIT, SHORTEST_VISIT = 6.0, 1.5
-VISITS = 60
+LONGEST_VISIT, SHORTEST_VISIT, VISITS = 6.0, 1.5, 60
+USUAL_VISIT = 10.0  # with its process
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ def attribute(
     design = design_of(
         inquiry.before, inquiry.after, inquiry.metric, inquiry.groups, inquiry.ignored, alike, inquiry.equal
     )
+    if inquiry.metric == "val_loss":
+        refuse_without_data(inquiry.before)
     place = bench.look(inquiry.before, inquiry.memory_limit_bytes)
     if inquiry.make_fit:
         design = replace(design, held=fitting_switches(design, place, vocab_size))
@@ -81,7 +84,7 @@ def attribute(
     journal = AttributionJournal(question, inquiry.again, bench.cache)
     configs = {corner: design.config(corner) for corner in corners_of(len(design.factors))}
     sound = {corner: config for corner, config in configs.items() if isinstance(config, RunConfig)}
-    names = {corner: _name(design, corner) for corner in sound}
+    names = {corner: design.name(corner) for corner in sound}
     limit = allocator_limit(inquiry.memory_limit_bytes, place)
     jobs = {
         names[corner]: ProbeJob(config=config, memory_limit_bytes=limit) for corner, config in sound.items()
@@ -128,10 +131,6 @@ def _question(inquiry: Inquiry, design: Design, place: Place, vocab_size: int) -
     )
 
 
-def _name(design: Design, corner: Corner) -> str:
-    return " ".join(f"{key}={value}" for key, value in design.settings(corner).items())
-
-
 @dataclass
 class _Course:
     """One experiment on its way: rounds from the journal, and then by the stopwatch or by training."""
@@ -174,10 +173,11 @@ class _Course:
         if self.interrupted or found.look.made or not waiting:
             return
         known = len(found.corners) - len(waiting)
-        enough = max(1, round(2.5 * self.spent * len(found.corners) / max(1, known) / 60))
+        each = self.spent / known if known else max(self.spent, USUAL_VISIT)
+        enough = math.ceil(2.5 * each * len(found.corners) / 60)
+        measured = f"{known} of {len(found.corners)} corners measured in {self.spent:.0f} s"
         raise NanodynoError(
-            f"--budget of {self.inquiry.seconds:g} s is too short here: {known} of {len(found.corners)} "
-            f"corners measured in {self.spent:.0f} s",
+            f"--budget of {self.inquiry.seconds:g} s is too short here: {measured}",
             f"give --budget {enough}m or more: what was measured is kept",
         )
 
@@ -279,15 +279,17 @@ def _goes_on(line: AttributionLine) -> bool:
     """Whether its corner can be measured again in the next round."""
     if isinstance(line, TrainedRecord):
         return line.val_loss is not None
-    return line.result.kind in ("measured", "throttled") or _is_cut_short(line.result)
+    result = line.result
+    if isinstance(result, Failed):
+        return result.reason == "interrupted"
+    return not isinstance(result, OutOfMemory)
 
 
 def _is_whole(line: AttributionLine) -> bool:
-    return isinstance(line, TrainedRecord) or not _is_cut_short(line.result)
-
-
-def _is_cut_short(result: ProbeResult) -> bool:
-    return isinstance(result, Failed) and result.reason == "interrupted"
+    """A process that died or hung says little about its config: another command tries it again."""
+    if isinstance(line, TrainedRecord) or not isinstance(line.result, Failed):
+        return True
+    return line.result.reason in ("error", "refused")
 
 
 def _slim(result: ProbeResult, number: int) -> ProbeResult:

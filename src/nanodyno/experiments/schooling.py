@@ -9,12 +9,20 @@ from nanodyno.analysis.factors import with_length
 from nanodyno.analysis.probes import summarise_probe
 from nanodyno.analysis.shapley import Corner
 from nanodyno.config import RunConfig, build_config
+from nanodyno.data.resolve import EMBEDDED, resolve_dataset
 from nanodyno.errors import NanodynoError
 from nanodyno.experiments.lesson import Learnt, LessonJob, Reached, Spoilt, teach
 from nanodyno.records.attribution import TrainedRecord
 from nanodyno.records.probe import Measured, ProbeProgress, ProbeResult
+from nanodyno.train.job import DATA_FOLDER
 
 Teach = Callable[[LessonJob, Callable[[Reached], None]], Learnt | Spoilt]
+
+
+def refuse_without_data(config: RunConfig) -> None:
+    """Before every corner fails of it. The embedded corpus is always there."""
+    if config.dataset != EMBEDDED:
+        resolve_dataset(config.dataset, DATA_FOLDER, config.tokenizer, config.vocab_size)
 
 
 def shortened(config: RunConfig, tokens: float) -> RunConfig:

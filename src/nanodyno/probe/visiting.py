@@ -36,12 +36,12 @@ class Visiting:
         done = self._worker.measure(command, self._tick)
         if not isinstance(done, Measurements):
             return done
-        visit = self._visit(process, number, done.samples)
         found = (
             *disturbance.of_host(before, read_host(self._worker.pid)),
             *disturbance.of_card(self._readings, ours),
-            *self._of_samples(visit, done.memory),
         )
+        visit = self._visit(process, number, done.samples).model_copy(update={"disturbances": found})
+        found += (*self._of_samples(visit, done.memory),)
         return visit.model_copy(update={"disturbances": found}), done.memory
 
     def cut_short(self, process: int, number: int) -> VisitRecord | None:

@@ -8,10 +8,7 @@ from pathlib import Path
 from nanodyno.config import ConfigError, is_ignored
 from nanodyno.errors import NanodynoError
 from nanodyno.recipes.nanogpt import read_nanogpt
-from nanodyno.recipes.settings import HOURS, Settings, hours_of
-
-FITTED = "fitted"
-"""With `hours`, what a TOML file may have besides settings."""
+from nanodyno.recipes.settings import FITTED, HOURS, Settings, hours_of
 
 
 def recipe_names() -> tuple[str, ...]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from nanodyno.config import ConfigError, RunConfig, is_ignored
 
 _NOTHING = object()
-HOURS = "hours"
+HOURS, FITTED = "hours", "fitted"
+"""What a TOML file may have besides settings."""
 MOST_HOURS = 10_000
 
 FOUND = "auto"
@@ -40,9 +41,8 @@ def override(settings: Settings, overrides: Mapping[str, object]) -> Settings:
     What a source wrote out stays, as in nanoGPT: a shorter --max_iters leaves its lr_decay_iters alone.
     """
     taken = {key: value for key, value in overrides.items() if not is_ignored(key)}
-    hours = settings.hours
-    if hours is not None and HOURS in taken:
-        hours = hours_of(taken.pop(HOURS))
+    _refuse_what_files_have(settings, taken)
+    hours = hours_of(taken.pop(HOURS)) if HOURS in taken else settings.hours
     stale = set(_stale_partners(taken))
     if "n_embd" in taken and "n_head" in settings.assumed:
         stale.add("n_head")  # nobody chose it, so it follows the width
@@ -55,6 +55,17 @@ def override(settings: Settings, overrides: Mapping[str, object]) -> Settings:
         hours=hours,
         fitted=settings.fitted and "batch_size" not in taken,
     )
+
+
+def _refuse_what_files_have(settings: Settings, taken: Mapping[str, object]) -> None:
+    if FITTED in taken:
+        raise ConfigError([f"{FITTED}: is for a file; here --batch_size says the micro-batch"])
+    if HOURS in taken and settings.hours is None:
+        raise ConfigError(
+            [f"{HOURS}: {settings.name} is not made for a time"],
+            "best-1h, best-8h and best-weekend are, and a file with `hours = 8`; train --max-hours 3 stops "
+            "any run after three",
+        )
 
 
 def wants_found_rate(settings: Settings) -> bool:

@@ -108,8 +108,13 @@ def attributions_of(
     with suppress(OSError):
         for path in sorted(place.glob("*.jsonl"), key=lambda each: each.stat().st_mtime):
             with suppress(OSError, ValidationError):
-                first, lines = split_lines(path.read_text(encoding="utf-8"))
-                yield AttributionQuestion.model_validate_json(first), list(_sound(lines))
+                yield kept_in(path)
+
+
+def kept_in(path: Path) -> tuple[AttributionQuestion, list[AttributionLine]]:
+    """What one file keeps."""
+    first, lines = split_lines(path.read_text(encoding="utf-8"))
+    return AttributionQuestion.model_validate_json(first), list(_sound(lines))
 
 
 def _sound(lines: Iterable[str]) -> Iterator[AttributionLine]:

@@ -4,7 +4,7 @@ import dataclasses
 
 from nanodyno.analysis.attribution import Attribution, Known
 from nanodyno.analysis.attribution_findings import attribution_findings
-from nanodyno.analysis.effects import Effect
+from nanodyno.analysis.effects import Effect, is_precise
 from nanodyno.analysis.shapley import Corner, along
 
 
@@ -44,7 +44,7 @@ def attribution_document(found: Attribution) -> dict[str, object]:
         ],
         "level": found.look.level,
         "rounds": len(found.look.kept),
-        "precise": found.look.finished,
+        "precise": is_precise(effects, found.rules.precision),
         "findings": [dataclasses.asdict(each) for each in attribution_findings(found)],
         "spent_seconds": found.spent_seconds,
         "budget_seconds": found.budget_seconds,

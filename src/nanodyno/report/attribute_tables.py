@@ -63,11 +63,7 @@ def corners_table(found: Attribution, width: int, language: Language = ENGLISH) 
     for title in titles:
         table.add_column(language.say(title), justify="right", no_wrap=True)
     for corner, cells in rows.items():
-        missing = found.corners[corner].missing
-        told = [cells.get(title, "") for title in titles]
-        if missing is not None:
-            told = [language.say(MISSING[missing.reason])]
-        table.add_row(*heads[corner], *told)
+        table.add_row(*heads[corner], *(cells.get(title, "") for title in titles))
     return table
 
 
@@ -93,7 +89,8 @@ def _end(found: Attribution, corner: Corner, language: Language) -> str:
 
 def _cells(found: Attribution, corner: Corner, known: Known, language: Language) -> dict[str, str]:
     if known.missing is not None:
-        return {}
+        first = LOSS_COLUMNS[0] if found.metric == "val_loss" else "tok/s"
+        return {first: language.say(MISSING[known.missing.reason])}
     return (
         _loss_cells(found, corner, known, language)
         if found.metric == "val_loss"

@@ -88,7 +88,7 @@ WORDS: dict[Code, str | Plural] = {
     "idle-moved": message("from {corners_0} to {corners_1} idle time goes from {shares_0} to {shares_1}"),
     "products-moved": message(
         "from {corners_0} to {corners_1} the matrix products go from {rates_0} to {rates_1}, where large "
-        "ones reach {ceiling} here"
+        "ones reach {ceiling}"
     ),
     "optimiser-moved": message(
         "from {corners_0} to {corners_1} the optimiser's share of the time goes from {shares_0} to {shares_1}"
@@ -104,13 +104,14 @@ WORDS: dict[Code, str | Plural] = {
         by="times",
     ),
     "inert": message("by arithmetic these cannot move the {metric}, so they were not measured: {changes}"),
+    "untimed": message(
+        "these move the {metric} once the batch has grown, but what was timed is its first size: {changes}"
+    ),
     "ignored": message("left as in {run} everywhere, as asked: {changes}"),
     "held-for-all": message(
         "every corner was measured with {settings}, so that all of them fit: what is said holds for that"
     ),
-    "measured-here": message(
-        "{run} ran on {there}; all of this was measured here, on {here}, and speaks for it"
-    ),
+    "measured-here": message("{run} ran on {there}; all of this was measured on {here}, and speaks for it"),
     "taken-as-in-other": message("{run} does not tell {keys}: taken as in {other}"),
     "taken-by-default": message("what neither log tells is as nanodyno has it by default"),
     "short-training": Plural(
@@ -128,11 +129,17 @@ WORDS: dict[Code, str | Plural] = {
         "goes on from here",
         by="rounds",
     ),
+    "not-precise-after-all": Plural(
+        "after {n} round, as many as are made, the widest interval is ±{widest}, where ±{asked} was asked "
+        "for: this machine is too uneven for that",
+        "after {n} rounds, as many as are made, the widest interval is ±{widest}, where ±{asked} was asked "
+        "for: this machine is too uneven for that",
+        by="rounds",
+    ),
     "round-set-aside": message("in round {round} {corner} was unlike its others, so the round was set aside"),
 }
 CARD_UNKNOWN = message(
-    "{run} ran on a card that its log does not name; all of this was measured here, on {here}, and speaks "
-    "for it"
+    "{run} ran on a card that its log does not name; all of this was measured on {here}, and speaks for it"
 )
 AT_EQUAL_TIME = Plural(
     "{n} seed, used in every corner with the same order of data, at equal time, at least {steps} iterations "

@@ -65,9 +65,10 @@ def _steps(account: Account, language: Language) -> Iterator[tuple[str, str, str
     yield (
         account.name,
         language.say("work per token, exact causal"),
-        language.say(
-            "6 x parameters of products + 6 x {layers} layers x {width} x ({context} + 1) = {work} MFLOP",
-            layers=str(shape.n_layer),
+        language.say_plural(
+            "6 x parameters of products + 6 x {n} layer x {width} x ({context} + 1) = {work} MFLOP",
+            "6 x parameters of products + 6 x {n} layers x {width} x ({context} + 1) = {work} MFLOP",
+            shape.n_layer,
             width=str(shape.n_embd),
             context=str(shape.block_size),
             work=mega,

@@ -76,13 +76,12 @@ def _model(record: RunRecord, summary: Summary, language: Language) -> str:
     shape, sizes = record.config.model_shape(record.vocab_size), summary.parameters
     assert sizes is not None
     return language.say(
-        "{size} parameters ({nanogpt} by nanoGPT's count): {layers} layers of {width}, {heads} heads, "
-        "context {context}, vocabulary {vocabulary}",
+        "{size} parameters ({nanogpt} by nanoGPT's count): {layers}, {heads}, context {context}, "
+        "vocabulary {vocabulary}",
         size=quantities.count(sizes.total, language),
         nanogpt=quantities.count(sizes.nanogpt, language),
-        layers=str(shape.n_layer),
-        width=str(shape.n_embd),
-        heads=str(shape.n_head),
+        layers=quantities.layers(shape.n_layer, shape.n_embd, language),
+        heads=quantities.heads(shape.n_head, language),
         context=str(shape.block_size),
         vocabulary=str(shape.vocab_size),
     )

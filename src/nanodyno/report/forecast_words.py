@@ -62,6 +62,10 @@ WORDS: dict[Code, str | Plural] = {
         "--set lr_decay_iters={plain_iterations} asks about a schedule that goes all the way"
     ),
     "forecast-spikes-left-out": message("{run}: losses that leap were left out of the fit: {count}"),
+    "forecast-without-biases": message(
+        "{run} does not tell whether its model has biases: none are assumed; with them it would have {more} "
+        "more parameters"
+    ),
     "forecast-batch-grows": message(
         "{run}: its batch grows from {tokens_per_iter} to {tokens} tokens an iteration; the forecast takes "
         "the same tokens to bring the same loss in any of these batches, and was learned from runs that do "
@@ -165,7 +169,7 @@ def _in(how: str) -> Callable[[Any, Language], str]:
     return lambda value, language: language.number(value, how)
 
 
-def _data(kind: str, language: Language) -> str:
+def kind_of_data(kind: str, language: Language) -> str:
     return language.say_in("kind of data", "other") if kind == "other" else kind
 
 
@@ -176,7 +180,7 @@ def _probability(value: float, language: Language) -> str:
 _FORMATS: dict[str, Callable[[Any, Language], str]] = {
     "best": loss,
     "count": q.rate,
-    "data": _data,
+    "data": kind_of_data,
     "difference": _in("+.3f"),
     "epochs": _in(".1f"),
     "floor": loss,
@@ -190,6 +194,7 @@ _FORMATS: dict[str, Callable[[Any, Language], str]] = {
     "low": loss,
     "lr_decay_iters": q.rate,
     "min_lr": _in("g"),
+    "more": q.percent,
     "noise": loss,
     "of": q.rate,
     "per_iteration": q.milliseconds,

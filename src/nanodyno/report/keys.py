@@ -11,6 +11,15 @@ from nanodyno.config import RunConfig
 DEFAULTS_ELSEWHERE = {"vocab_size": "dataset's", "out_dir": "runs/NAME"}
 """Settings left empty because the run takes them from somewhere else."""
 
+OF_RECIPES = {
+    "--hours": (
+        "recipe's",
+        "of a recipe or TOML file that has it: what it leaves out is chosen for the card and so many hours",
+    ),
+    "fitted": ("False", "in a TOML file only: true takes the fastest micro-batch that fits the card"),
+}
+"""They are gone before there is a config."""
+
 
 def keys_table() -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -19,6 +28,8 @@ def keys_table() -> Table:
     table.add_column("what it is")
     for name, field in RunConfig.model_fields.items():
         table.add_row(Text(f"--{name}"), Text(_default(name, field)), Text(_meaning(field)))
+    for name, (default, meaning) in OF_RECIPES.items():
+        table.add_row(Text(name), Text(default), Text(meaning))
     return table
 
 

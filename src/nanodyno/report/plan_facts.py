@@ -16,8 +16,6 @@ from nanodyno.report.plan_bill import bill_words, iterations_words
 from nanodyno.report.sizing import chosen_words, expected_words
 from nanodyno.report.words import with_ramp
 
-TIGHT_SHARE = 0.1
-"""Of the memory: reserved peaks have been seen this far from what was predicted."""
 WORTH_TELLING = 0.01
 """By which another micro-batch has to be faster: smaller differences are not known."""
 
@@ -141,14 +139,14 @@ def _rows_words(rows: int, language: Language) -> str:
 
 
 def fits_words(plan: Plan, language: Language) -> str:
-    total, limit = plan.asked.memory.total, plan.target.memory_bytes
+    total, limit, room = plan.asked.memory.total, plan.target.memory_bytes, plan.target.room_bytes
     needs = quantities.gib(total, language)
-    if limit is None:
+    if limit is None or room is None:
         return language.say(
             "needs {size}; a card (--gpu) or a --memory-limit tells whether it fits", size=needs
         )
     left = limit - total
-    if left >= TIGHT_SHARE * limit:
+    if total <= room:
         words = message("yes: {size} of {limit}, {left} to spare")
     elif left >= 0:
         words = message(
@@ -206,11 +204,13 @@ def _speed_words(asked: Candidate, plan: Plan, language: Language) -> str:
 
 
 def _better(plan: Plan, language: Language) -> str | None:
-    """The fastest micro-batch that fits, where it is another one and clearly faster."""
+    """The fastest micro-batch that fits, if possible not tightly, where it is another and clearly faster."""
+    fitting = [each for each in plan.candidates if each.fits]
+    easily = [each for each in fitting if each.memory.total <= (plan.target.room_bytes or 0)]
     rates = {
         each.setup.batch_size: each.time.tokens_per_second
-        for each in plan.candidates
-        if each.fits and each.time is not None
+        for each in easily or fitting
+        if each.time is not None
     }
     if not rates or plan.asked.time is None:
         return None

@@ -145,6 +145,14 @@ def threads(number: int, language: Language = ENGLISH) -> str:
     return language.say_plural("{n} thread", "{n} threads", number)
 
 
+def layers(number: int, width: int, language: Language = ENGLISH) -> str:
+    return language.say_plural("{n} layer of {width}", "{n} layers of {width}", number, width=str(width))
+
+
+def heads(number: int, language: Language = ENGLISH) -> str:
+    return language.say_plural("{n} head", "{n} heads", number)
+
+
 def _two_digits(value: float) -> str:
     """Of a value below 1, trailing zeros kept: 0.030 beside 0.031."""
     return f"{value:#.2g}" if value >= 0.0001 else "<0.0001"

@@ -8,6 +8,7 @@ from nanodyno.analysis.forecast import by_size
 from nanodyno.analysis.forecast_size import SizeLaw
 from nanodyno.analysis.sizing import Choice
 from nanodyno.report import quantities
+from nanodyno.report.forecast_words import kind_of_data
 from nanodyno.report.language import ENGLISH, Language, message
 
 SEEN_OFTEN = 4
@@ -17,19 +18,14 @@ SEEN_OFTEN = 4
 def chosen_words(choice: Choice, language: Language = ENGLISH) -> str:
     config, best = choice.chosen.config, choice.best.config
     words = language.say(
-        "{layers} layers of {width} for {duration}: of the sizes that fit, the lowest expected loss",
-        layers=str(config.n_layer),
-        width=str(config.n_embd),
+        "{layers} for {duration}: of the sizes that fit, the lowest expected loss",
+        layers=quantities.layers(config.n_layer, config.n_embd, language),
         duration=quantities.duration(choice.hours * 3600, language),
     )
     if choice.best is choice.chosen:
         return words
-    more = language.say(
-        "with more memory it would be {layers} layers of {width}",
-        layers=str(best.n_layer),
-        width=str(best.n_embd),
-    )
-    return language.clauses([words, more])
+    layers = quantities.layers(best.n_layer, best.n_embd, language)
+    return language.clauses([words, language.say("with more memory it would be {layers}", layers=layers)])
 
 
 def expected_words(choice: Choice, language: Language = ENGLISH) -> str:
@@ -45,7 +41,7 @@ def expected_words(choice: Choice, language: Language = ENGLISH) -> str:
         loss=language.number(loss.median, ".2f"),
         low=language.number(loss.low, ".2f"),
         high=language.number(loss.high, ".2f"),
-        data=law.data,
+        data=kind_of_data(law.data, language),
     )
 
 
@@ -81,22 +77,34 @@ def data_notes(
     train_tokens: int | None,
     planned_tokens: int | None,
     language: Language = ENGLISH,
+    estimated: bool = False,
 ) -> Iterator[str]:
-    """`vocabulary` where it had to be assumed, `planned_tokens` where a loss is told for them."""
+    """`vocabulary` where it had to be assumed, `planned_tokens` where a loss is told for them;
+    `estimated` train tokens are those of the embedded corpus before it is prepared."""
     if vocabulary is not None:
         yield language.say(
             "dataset {dataset} is not here: a vocabulary of {number} is assumed",
             dataset=dataset,
             number=language.number(vocabulary, ","),
         )
-    if train_tokens and planned_tokens and planned_tokens > SEEN_OFTEN * train_tokens:
+    if not train_tokens or not planned_tokens or planned_tokens <= SEEN_OFTEN * train_tokens:
+        return
+    tokens, often = quantities.count(train_tokens, language), planned_tokens / train_tokens
+    if estimated:
         yield language.say(
-            "dataset {dataset} has {tokens} train tokens and would be seen {epochs} times: beyond about four "
-            "times the expected loss is too low",
-            dataset=dataset,
-            tokens=quantities.count(train_tokens, language),
-            epochs=quantities.epochs(planned_tokens / train_tokens, language),
+            "the embedded corpus has about {tokens} train tokens and would be seen about {epochs} times: "
+            "beyond about four times the expected loss is too low",
+            tokens=tokens,
+            epochs=quantities.about(often, language=language),
         )
+        return
+    yield language.say(
+        "dataset {dataset} has {tokens} train tokens and would be seen {epochs} times: beyond about four "
+        "times the expected loss is too low",
+        dataset=dataset,
+        tokens=tokens,
+        epochs=quantities.epochs(often, language),
+    )
 
 
 def choice_document(choice: Choice) -> dict[str, object]:

@@ -47,8 +47,8 @@ def header(started: Started, ceilings: Ceilings | None = None) -> list[str]:
     size = quantities.count(parameters(shape).total)
     resumed = f", resumed at iteration {started.iteration}" if started.iteration else ""
     return [
-        f"run {started.folder}: {size} parameters, {shape.n_layer} layers of {shape.n_embd}, "
-        f"{shape.n_head} heads, context {shape.block_size}{resumed}",
+        f"run {started.folder}: {size} parameters, {quantities.layers(shape.n_layer, shape.n_embd)}, "
+        f"{quantities.heads(shape.n_head)}, context {shape.block_size}{resumed}",
         *(f"beyond GPT-2: {words}" for words in [beyond_words(config)] if words),
         f"on {device_words(record)}: {arithmetic_words(record.arithmetic, config)}; "
         f"{known_words(record, ceilings)}",

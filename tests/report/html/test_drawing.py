@@ -136,12 +136,21 @@ def test_a_bar_is_as_long_as_its_figure_and_the_interval_lies_across_its_end() -
     assert len(ends) == 2
 
 
-def test_an_interval_that_leaves_the_picture_has_no_end_there() -> None:
+@pytest.mark.parametrize("width", [WIDE, SLIM])
+def test_an_interval_that_leaves_the_picture_has_an_arrow_there_in_place_of_its_end(width: int) -> None:
     rows = (replace(INTERVALS.rows[0], low=1.0, high=1e6), INTERVALS.rows[1])
     wide = replace(INTERVALS, rows=rows, from_zero=False)
-    across, *ends = found(wide, "line", "line")
+    across, *ends = found(wide, "line", "line", width)
     assert ends == []
-    assert float(across["x2"]) <= WIDE
+    arrows = [each for each in drawn(wide, width).iter("path") if "arrow" in each.get("class", "")]
+    tips = [float(each.get("d", "").split("L")[1].split()[0]) for each in arrows]
+    assert tips == [float(across["x1"]), float(across["x2"])]
+    assert 0 <= tips[0] < tips[1] <= width
+    assert [each.findtext("title") for each in arrows] == ["1.0", "1000000.0"]
+
+
+def test_an_interval_within_the_picture_has_no_arrow() -> None:
+    assert found(replace(INTERVALS, from_zero=False), "path", "arrow") == []
 
 
 def test_what_is_beside_stands_beside_and_on_a_phone_in_the_same_line() -> None:

@@ -73,7 +73,10 @@ def test_a_comparison_shows_what_was_measured_apart(found: Attribution) -> None:
     comparison = compare((BEFORE, AFTER))
     page = comparison_report(comparison, conclusions(comparison), ENGLISH, [found])
     assert len(waterfalls(page)) == 1
-    assert "Measured apart: train2 to train1 on NVIDIA H200: tokens per second." in text(page)
+    told = text(page)
+    assert "Measured apart: train2 to train1 on NVIDIA H200: tokens per second." in told
+    places = [told.lower().index(each) for each in ("what changed", "which change did what", "side by side")]
+    assert places == sorted(places)
 
 
 @pytest.mark.parametrize("code", [each for each in LANGUAGES if each != "en"])

@@ -1,18 +1,19 @@
 """Pictures that are rows under each other: figures with intervals, bars, stacks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from nanodyno.report.figures import Bars, Estimate, Intervals, Stacks
 from nanodyno.report.html.frame import LINE_HEIGHT, NARROW, TOP, Drawing, legend
 from nanodyno.report.html.scales import Scale, spanning, ticks
-from nanodyno.report.html.svg import EM, cut, element, line, path, rectangle, text, width_of
+from nanodyno.report.html.svg import EM, cut, element, line, path, rectangle, shown, text, width_of
 
 BAR = 16.0
 ROW, TALL_ROW = 32.0, 48.0
 LONGEST_LABEL = 190.0
 GAP = 12.0
 BESIDE_BAR = 90.0
+ARROW = 8.0
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def draw_intervals(figure: Intervals, width: float, key: str) -> Drawing:
     for row in rows:
         content.append(layout.label(row.label, y, "name strong" if row.chosen else "name"))
         content.append(layout.words(_narrow_words(row, layout), y, "value strong" if row.chosen else "value"))
-        content += _estimate(row, x, layout.bar_y(y), figure.from_zero)
+        content += _estimate(row, x, layout.bar_y(y), figure)
         if has_beside and row.beside is not None:
             most = max(each.beside or 0 for each in rows) or 1
             begin = layout.words_end + 2 * GAP
@@ -98,15 +99,17 @@ def _range(figure: Intervals) -> tuple[float, float]:
     return least - edge, most + edge
 
 
-def _estimate(row: Estimate, x: Scale, y: float, from_zero: bool) -> list[str]:
+def _estimate(row: Estimate, x: Scale, y: float, figure: Intervals) -> list[str]:
     """A bar or a point, and its interval across it."""
-    kind = f"c{row.colour % 5}"
+    kind, from_zero = f"c{row.colour % 5}", figure.from_zero
     middle = y + BAR / 2
     drawn = [rectangle(x.at(0), y, x.at(row.value), BAR, f"bar {kind}")] if from_zero else []
     if not from_zero:
         drawn.append(line(x.begin, middle, x.end, middle, "grid"))
     if row.low is not None and row.high is not None:
-        drawn += whisker(x, (row.low, row.high), middle, "whisker" if from_zero else f"line {kind}")
+        bounds = row.low, row.high
+        drawn += whisker(x, bounds, middle, "whisker" if from_zero else f"line {kind}")
+        drawn += [_goes_on(x, each, middle, kind, figure.words) for each in bounds if x.leaves(each)]
     if not from_zero:
         point = "point chosen" if row.chosen else "point open"
         drawn.append(element("circle", cx=x.at(row.value), cy=middle, r=5, class_=f"{point} {kind}"))
@@ -116,8 +119,15 @@ def _estimate(row: Estimate, x: Scale, y: float, from_zero: bool) -> list[str]:
 def whisker(x: Scale, bounds: tuple[float, float], y: float, kind: str) -> list[str]:
     """A bound beyond the picture has no end mark: the line runs out of it."""
     low, high = map(x.within, bounds)
-    ends = [line(x.at(each), y - 4, x.at(each), y + 4, kind) for each in bounds if x.low <= each <= x.high]
+    ends = [line(x.at(each), y - 4, x.at(each), y + 4, kind) for each in bounds if not x.leaves(each)]
     return [line(low, y, high, y, kind), *ends]
+
+
+def _goes_on(x: Scale, bound: float, y: float, kind: str, words: Callable[[float], str]) -> str:
+    """An arrow at the edge, with the bound in words."""
+    tip, back = (x.end, x.end - ARROW) if bound > x.high else (x.begin, x.begin + ARROW)
+    outline = f"M{back:.1f} {y - 5:.1f}L{tip:.1f} {y:.1f}L{back:.1f} {y + 5:.1f}Z"
+    return element("path", element("title", shown(words(bound))), d=outline, class_=f"arrow {kind}")
 
 
 def _ruler(figure: Intervals, x: Scale, y: float) -> list[str]:

@@ -20,6 +20,9 @@ class Scale:
         share = (value - self.low) / (self.high - self.low)
         return self.begin + share * (self.end - self.begin)
 
+    def leaves(self, value: float) -> bool:
+        return not self.low <= value <= self.high
+
     def within(self, value: float) -> float:
         """Kept to the picture."""
         return self.at(min(self.high, max(self.low, value)))

@@ -36,7 +36,7 @@ def comparison_report(
     language: Language,
     attributions: Sequence[Attribution] = (),
 ) -> Page:
-    answer, *rest = comparison_page(comparison, findings, language)
+    answer, changed, *rest = comparison_page(comparison, findings, language)
     tables = [table for each in answering(findings) if (table := numbers_table(each.numbers)) is not None]
     behind = (Folded(language.say("The numbers behind it"), tuple(tables)),) if tables else ()
     answer = Section(answer.title, (*answer.parts, *behind))
@@ -52,7 +52,7 @@ def comparison_report(
     folded = derivations(comparison.accounts, language)
     more = [] if folded is None else [Section(None, (folded,))]
     apart = measured_apart(attributions, language)
-    return Page(language.say("comparison"), (answer, *pictures, *rest, *apart, *more), names)
+    return Page(language.say("comparison"), (answer, *pictures, changed, *apart, *rest, *more), names)
 
 
 def _rates(

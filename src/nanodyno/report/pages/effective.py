@@ -31,7 +31,10 @@ def _picture(advice: Advice, language: Language) -> Intervals:
     )
     return Intervals(
         language.say("Gradient noise scale over tokens seen"),
-        language.say("In tokens, each over a stretch of the run; a bar across a point is its 95% interval."),
+        language.say(
+            "In tokens, each over a stretch of the run; a bar across a point is its 95% interval, and an "
+            "arrow says that it goes on beyond the picture."
+        ),
         language.say("tokens seen"),
         lambda value: q.count(value, language),
         rows,

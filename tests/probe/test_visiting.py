@@ -1,0 +1,38 @@
+"""A visit with a made-up worker and a made-up card: what is found beside the times."""
+
+import os
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nanodyno.hardware.telemetry import CardReading
+from nanodyno.probe.messages import Measure, ProbeJob
+from nanodyno.probe.visiting import Visiting
+from nanodyno.probe.worker import Measurements
+from nanodyno.records.probe import MemoryRecord, SampleRecord
+
+POWER_CAP = 0x4
+SWINGING = ([1.0] * 5 + [1.1] * 3) * 4
+"""Of every eight iterations three take a tenth longer."""
+
+
+@pytest.mark.parametrize(("reasons", "told"), [(POWER_CAP, ["power-limit"]), (0, ["bursts"])])
+def test_swings_are_a_disturbance_unless_the_card_is_at_its_power_limit(
+    reasons: int, told: list[str], job: Callable[..., ProbeJob]
+) -> None:
+    samples = tuple(SampleRecord(seconds=each, micro_steps=2) for each in SWINGING)
+
+    def measure(_: Measure, tick: Any) -> Measurements:
+        tick("measuring", samples)
+        return Measurements(samples, MemoryRecord())
+
+    worker: Any = SimpleNamespace(pid=os.getpid(), config=job().config, samples=samples, measure=measure)
+    card: Any = SimpleNamespace(read=lambda: CardReading(sm_mhz=1500, reasons=reasons))
+    setup: Any = SimpleNamespace(matmul_flops_per_second=None)
+    done = Visiting(worker, setup, card, lambda *_: None).measure(
+        Measure(precision=0.01, limit_seconds=1), 0, 0, []
+    )
+    assert isinstance(done, tuple)
+    assert [each.code for each in done[0].disturbances if each.code != "cpu-contention"] == told
