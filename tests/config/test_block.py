@@ -15,7 +15,7 @@ def faults_of(**settings: object) -> list[str]:
 
 def test_nothing_given_is_gpt2() -> None:
     config = build_config({})
-    assert config.beyond_gpt2 is None
+    assert config.beyond_hand is None
     assert config.model_shape(50304).is_gpt2
 
 
@@ -41,22 +41,22 @@ def test_every_part_of_a_model_has_one_default_in_the_settings_and_in_the_shape(
 )
 def test_every_part_alone_makes_another_model(key: str, value: object) -> None:
     config = build_config({key: value})
-    assert config.beyond_gpt2 == f"{key}={value}"
     assert not config.model_shape(64).is_gpt2
+    assert config.beyond_hand == (f"{key}={value}" if key in ("n_kv_head", "window") else None)
 
 
 @pytest.mark.parametrize(
     ("key", "value"), [("optimizer", "muon"), ("embedding_lr", 0.1), ("cautious_decay", True)]
 )
-def test_another_update_is_beyond_the_fused_kernels_and_leaves_the_model(key: str, value: object) -> None:
+def test_another_update_leaves_the_model(key: str, value: object) -> None:
     config = build_config({key: value})
-    assert config.beyond_gpt2 == f"{key}={value}"
+    assert config.beyond_hand == ("cautious_decay=True" if key == "cautious_decay" else None)
     assert config.model_shape(64).is_gpt2
 
 
 def test_where_it_begins_leaves_the_model_gpt2() -> None:
     config = build_config({"zero_init": True, "embedding_init": 0.5})
-    assert config.beyond_gpt2 is None
+    assert config.beyond_hand is None
     assert config.model_shape(64).is_gpt2
 
 
@@ -143,8 +143,8 @@ def test_a_backend_without_a_window_or_without_shared_heads_is_refused() -> None
 
 
 def test_the_fused_kernels_refuse_by_name_what_they_do_not_know() -> None:
-    assert faults_of(kernels="fused", qk_norm=True) == [
-        "kernels: fused knows plain GPT-2 and AdamW only, not qk_norm=True; leave kernels out"
+    assert faults_of(kernels="fused", window=8) == [
+        "kernels: fused does not know window=8; leave one of them out"
     ]
 
 

@@ -13,7 +13,7 @@ from nanodyno.model import loss
 from nanodyno.model.modern import ModernGPT
 from nanodyno.model.muon import MuonAndAdamW
 from nanodyno.records.types import EvalRecord, StepRecord
-from nanodyno.train import autograd, checkpoint
+from nanodyno.train import autograd, checkpoint, kernels
 from nanodyno.train.attention import Fastest
 from nanodyno.train.autograd import AutogradEngine
 from nanodyno.train.continuing import FIXED
@@ -32,11 +32,18 @@ ALL: dict[str, Any] = {
     "zero_init": True, "embedding_init": 0.5, "optimizer": "muon", "muon_lr": 2e-2, "embedding_lr": 1e-2,
     "cautious_decay": True, "schedule": "wsd",
 }  # fmt: skip
+BY_HAND = {
+    key: value
+    for key, value in ALL.items()
+    if key not in ("n_kv_head", "cautious_decay") and "window" not in key
+}
 CARD = Choice(torch.device("cuda"), "bfloat16")
 
 
 @pytest.mark.usefixtures("_deterministic")
-@pytest.mark.parametrize("changes", [ALL, {"optimizer": "muon"}, {**ALL, "dtype": "float16"}])
+@pytest.mark.parametrize(
+    "changes", [ALL, {"optimizer": "muon"}, {**ALL, "dtype": "float16"}, {**BY_HAND, "kernels": "fused"}]
+)
 def test_a_resumed_run_goes_on_to_the_bit(
     trainer: Trainers, walk: Walk, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
@@ -57,6 +64,28 @@ def test_a_resumed_run_goes_on_to_the_bit(
     assert [e.model_dump(include=facts) for e in rest] == [e.model_dump(include=facts) for e in ended[-5:]]
     pairs = zip(whole.engine.model.parameters(), resumed.engine.model.parameters(), strict=True)
     assert all(one.equal(other) for one, other in pairs)
+
+
+def test_a_run_by_hand_has_the_losses_of_autograd_and_takes_over_its_checkpoint(
+    trainer: Trainers, walk: Walk, tmp_path: Path
+) -> None:
+    changes = BY_HAND | {"zero_init": False, "grad_clip": 0.5}
+    facts = [("loss", 1e-5), ("grad_norm", 1e-4)]
+    theirs, ours = (
+        [e for e in walk(trainer(**changes, kernels=each), tmp_path / each) if isinstance(e, StepRecord)]
+        for each in ("autograd", "fused")
+    )
+    for fact, rel in facts:
+        assert [getattr(e, fact) for e in ours] == pytest.approx([getattr(e, fact) for e in theirs], rel=rel)
+    found = checkpoint.newest(tmp_path / "autograd")
+    assert found is not None
+    ends = []
+    for each in ("autograd", "fused"):
+        going_on = trainer(**changes | {"max_iters": 10, "kernels": each, "lr_decay_iters": 8})
+        going_on.restore(found.checkpoint)
+        ends.append([e.loss for e in walk(going_on, tmp_path / f"on-{each}") if isinstance(e, StepRecord)])
+    assert len(ends[0]) == 2
+    assert ends[1] == pytest.approx(ends[0], rel=1e-5)
 
 
 def test_it_learns_and_its_checkpoint_writes_text(trainer: Trainers, walk: Walk, tmp_path: Path) -> None:
@@ -81,7 +110,15 @@ def test_moments_of_another_optimiser_are_no_use(trainer: Trainers, walk: Walk, 
     assert {"optimizer", "positions", "n_kv_head", "zero_init"} <= set(FIXED)  # so that this is told before
 
 
-@pytest.mark.parametrize("change", [{"positions": "rope"}, {"optimizer": "muon"}, {"cautious_decay": True}])
+@pytest.mark.parametrize("change", [{"positions": "rope"}, {"optimizer": "muon"}, BY_HAND])
+def test_on_a_card_it_goes_by_hand(
+    config: Configs, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "why_no_triton", lambda _: None)
+    assert choose_way(config(**change), CARD) == Way("fused", True)
+
+
+@pytest.mark.parametrize("change", [{"window": 5}, {"n_kv_head": 1}, {"cautious_decay": True}])
 def test_what_the_fused_way_does_not_know_goes_by_autograd_without_a_word(
     config: Configs, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,8 +127,8 @@ def test_what_the_fused_way_does_not_know_goes_by_autograd_without_a_word(
 
 
 def test_a_switch_of_the_fused_way_is_refused_by_name(config: Configs) -> None:
-    with pytest.raises(NanodynoError, match="fp8=True cannot be had with qk_norm=True"):
-        choose_way(config(qk_norm=True, fp8=True), CARD)
+    with pytest.raises(NanodynoError, match="fp8=True cannot be had with window=5"):
+        choose_way(config(window=5, fp8=True), CARD)
 
 
 def test_a_modern_model_has_a_bf16_stream_in_training_only(trainer: Trainers, config: Configs) -> None:
@@ -106,8 +143,8 @@ def test_a_modern_model_has_a_bf16_stream_in_training_only(trainer: Trainers, co
     assert seen == [torch.bfloat16, torch.float32]
     assert 0 < abs(training[0] - training[1]) < 0.02
     assert looking[0] == looking[1] == training[0]
-    with pytest.raises(NanodynoError, match="residual_dtype=bfloat16 cannot be had with optimizer=muon"):
-        choose_way(config(residual_dtype="bfloat16", optimizer="muon"), CARD)
+    with pytest.raises(NanodynoError, match="residual_dtype=bfloat16 cannot be had with cautious_decay=True"):
+        choose_way(config(residual_dtype="bfloat16", cautious_decay=True), CARD)
 
 
 def test_muon_does_not_divide_matrices_among_processes(config: Configs) -> None:

@@ -173,7 +173,8 @@ class _Card:
         free = "recompute" not in held or config.recompute == "auto"
         levels = RECOMPUTE if fused and free else (given,)
         graphs = (True, False) if fused and "cuda_graph" not in held else (config.cuda_graph,)
-        offloads = (False, True) if fused and "offload_moments" not in held else (config.offload_moments,)
+        may_move = fused and "offload_moments" not in held and config.optimizer == "adamw"
+        offloads = (False, True) if may_move else (config.offload_moments,)
         usual = config.loss_rows or (self._auto_rows() if fused else None)
         rows = (usual,) if "loss_rows" in held else (usual, FEWEST_ROWS)
         for level, count, graph, away in product(levels, dict.fromkeys(rows), graphs, offloads):
@@ -217,7 +218,8 @@ class _Card:
             sides = self._shape.n_embd % FP8_MULTIPLE or self._shape.vocab_size % FP8_MULTIPLE
             for flip in DIFFERENT:
                 possible = "fp8" not in flip or (ground.has_fp8 and not sides)
-                if possible and not ("moments_dtype" in flip and setup.offload_moments):
+                given = setup.offload_moments or setup.optimizer == "muon"  # what the moments are
+                if possible and not ("moments_dtype" in flip and given):
                     yield dict(flip)
 
     def _auto_rows(self) -> int | None:

@@ -82,9 +82,10 @@ def _switches(setup: Setup, can_offload: bool) -> Iterator[Change]:
         return
     for level in RECOMPUTE[RECOMPUTE.index(setup.recompute) + 1 :]:
         yield {"recompute": level}, "rounding", replace(setup, recompute=level)
-    if can_offload and not setup.offload_moments:
+    adamw = setup.optimizer == "adamw"  # Muon's moments are as they are
+    if can_offload and adamw and not setup.offload_moments:
         yield {"offload_moments": "True"}, "exact", replace(setup, offload_moments=True)
-    if setup.moments_dtype == "float32" and not setup.offload_moments:
+    if adamw and setup.moments_dtype == "float32" and not setup.offload_moments:
         yield {"moments_dtype": "bfloat16"}, "different", replace(setup, moments_dtype="bfloat16")
     if setup.residual_dtype == "float32":
         yield {"residual_dtype": "bfloat16"}, "different", replace(setup, residual_dtype="bfloat16")
@@ -116,7 +117,7 @@ def _together(setup: Setup, limit_bytes: int, calibration: Calibration, can_offl
     fused = setup.kernels == "fused"
     levels = RECOMPUTE[RECOMPUTE.index(setup.recompute) :] if fused else (setup.recompute,)
     rows = (setup.loss_rows, FEWEST_ROWS) if setup.rows > FEWEST_ROWS else (setup.loss_rows,)
-    may_move = fused and can_offload and not setup.offload_moments
+    may_move = fused and can_offload and setup.optimizer == "adamw" and not setup.offload_moments
     offloads = (False, True) if may_move else (setup.offload_moments,)
     trials = [
         _largest_that_fits(

@@ -49,7 +49,9 @@ def _held(setup: Setup, multiprocessors: int) -> Peak:
     moments = 0 if setup.offload_moments else 2 * (2 if setup.moments_dtype == "bfloat16" else 4)
     width = 1 << (shape.n_embd - 1).bit_length()
     rows = multiprocessors * max(1, LANES[setup.residual] // width)
-    partials = (2 * shape.n_layer + 1) * rows * shape.n_embd * 4 * (2 if shape.bias else 1)
+    partials = (
+        (2 * shape.n_layer + 1) * rows * shape.n_embd * 4 * (2 if shape.bias and shape.norm == "layer" else 1)
+    )
     by_muon = parameters(shape).block_matrices if setup.optimizer == "muon" else 0
     return Peak(
         weights=4 * elements,

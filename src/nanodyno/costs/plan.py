@@ -111,7 +111,7 @@ def make_plan(
         verified=calibration.verified
         and target.card is not None
         and dtype == MEASURED_DTYPE
-        and settled.known_by_hand,
+        and settled.is_plain,
         offloaded_bytes=offloaded_bytes(asked.setup, calibration),
     )
 

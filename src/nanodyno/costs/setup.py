@@ -45,6 +45,11 @@ class Setup:
     fewest_steps: int = 1
 
     @property
+    def is_plain(self) -> bool:
+        """GPT-2 by AdamW, which is what was measured on cards."""
+        return self.shape.is_gpt2 and self.optimizer == "adamw"
+
+    @property
     def positions(self) -> int:
         return self.batch_size * self.shape.block_size
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from nanodyno.model.attention import Attended, AttendPacked
 from nanodyno.model.flat import Flat, flatten
 from nanodyno.model.fp8 import Fp8Products
-from nanodyno.model.gpt import GELU_FORMS, GPT, NORM_EPS, Block, Norm
+from nanodyno.model.gpt import GELU_FORMS, GPT, NORM_EPS, Block, Norm, RmsNorm
 from nanodyno.model.kernels import plain
 from nanodyno.model.kernels.fp8_slot import Slot
 from nanodyno.model.kernels.plain import IGNORED
@@ -77,13 +77,14 @@ class FusedStep:
             else Products(self.flat, self.head)
         )
         self.use(plan)
-        self.norms = [module for module in model.modules() if isinstance(module, (Norm, nn.RMSNorm))]
+        self.norms = [module for module in model.modules() if isinstance(module, Norm | RmsNorm)]
         device = self.flat.parameters.device
         wide = self.flat.parameters.dtype
         rows = self.k.partial_rows(device, model.shape.n_embd, plan.residual)
         shape = (len(self.norms), rows, model.shape.n_embd)
         self._weight_partials = torch.zeros(shape, dtype=wide, device=device)
-        self._bias_partials = torch.zeros(shape, dtype=wide, device=device) if model.shape.bias else None
+        biased = self.norms[0].bias is not None
+        self._bias_partials = torch.zeros(shape, dtype=wide, device=device) if biased else None
         self.total = torch.zeros((), dtype=wide, device=device)
         self.weight = torch.ones((), dtype=wide, device=device)
         """What the mean loss is multiplied with before the backward pass."""
@@ -245,13 +246,13 @@ class FusedStep:
         self.total += losses.sum() * scale
         return dn
 
-    def _norm(self, norm: Norm, x: Tensor, y: Tensor | None) -> _Normed:
+    def _norm(self, norm: Norm | RmsNorm, x: Tensor, y: Tensor | None) -> _Normed:
         how = (self.plan.half, NORM_EPS, self._centred)
         x, n, mean, rstd = self.k.add_norm(x, y, norm.weight, norm.bias, *how)
         return _Normed(x, mean, rstd, n)
 
     def _norm_backward(
-        self, norm: Norm, normed: _Normed, dn: Tensor, dx: Tensor | None
+        self, norm: Norm | RmsNorm, normed: _Normed, dn: Tensor, dx: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Also the norm's output, made again where it was not kept."""
         place = self.norms.index(norm)

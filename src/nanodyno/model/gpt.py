@@ -30,6 +30,15 @@ class Norm(nn.Module):
         return F.layer_norm(x_BTC, self.weight.shape, self.weight, self.bias, NORM_EPS)
 
 
+class RmsNorm(nn.RMSNorm):
+    """Of later models (modern.py); in the precision of its weight, whatever the stream has."""
+
+    bias = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.to(self.weight.dtype))
+
+
 class Attention(nn.Module):
     """Causal self-attention over all heads at once."""
 

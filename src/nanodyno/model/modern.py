@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from nanodyno.config import ModelShape
 from nanodyno.model.attention import Attend, band_TT, bind
-from nanodyno.model.gpt import GELU_FORMS, GPT, NORM_EPS, Norm
+from nanodyno.model.gpt import GELU_FORMS, GPT, NORM_EPS, Norm, RmsNorm
 
 Rotation = tuple[Tensor, Tensor]
 VALUE_SHARES = (0.5, 0.5)
@@ -18,15 +18,6 @@ VALUE_SHARES = (0.5, 0.5)
 
 def make_model(shape: ModelShape) -> GPT:
     return GPT(shape) if shape.is_gpt2 else ModernGPT(shape)
-
-
-class RmsNorm(nn.RMSNorm):
-    """In the precision of its weight, whatever the stream has."""
-
-    bias = None
-
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x.to(self.weight.dtype))
 
 
 def make_norm(shape: ModelShape) -> Norm | RmsNorm:

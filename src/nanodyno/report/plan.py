@@ -88,7 +88,7 @@ def remarks(plan: Plan, language: Language) -> list[str]:
         remarks.append(
             language.say("what a switch costs in time is predicted for an {reference}", reference=REFERENCE)
         )
-    if not plan.asked.setup.known_by_hand:
+    if not plan.asked.setup.is_plain:
         remarks.append(
             language.say(
                 "unverified: what is not plain GPT-2 with AdamW is counted, and was measured on no card"

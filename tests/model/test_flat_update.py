@@ -1,0 +1,97 @@
+"""One stretch of memory with Muon, or with rates of its own for embeddings, against torch's optimisers."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from nanodyno.config import ModelShape, build_config
+from nanodyno.model.flat import flatten
+from nanodyno.model.flat_adamw import FlatAdamW
+from nanodyno.model.flat_update import FlatUpdate, make_flat_optimizer, takes_over_moments
+from nanodyno.model.gpt import GPT
+from nanodyno.model.modern import ModernGPT
+from nanodyno.model.optimizer import make_optimizer, set_learning_rate, shapes_of_moments
+
+Shapes = Callable[..., ModelShape]
+PARTS: dict[str, Any] = {"n_layer": 2, "value_embeddings": 1, "untied_head": True, "norm": "rms"}
+MUON: dict[str, Any] = {
+    "optimizer": "muon", "learning_rate": 0.01, "muon_lr": 0.05, "embedding_lr": 0.2, "weight_decay": 0.3,
+}  # fmt: skip
+
+
+def gradient(number: int, like: Tensor) -> Tensor:
+    return torch.randn(like.shape, generator=torch.Generator().manual_seed(number), dtype=like.dtype)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"embedding_lr": None}, {"optimizer": "adamw", "muon_lr": None}, {"weight_decay": 0.0}]
+)
+def test_three_steps_are_those_of_torchs_optimisers(shape: Shapes, changes: dict[str, Any]) -> None:
+    config = build_config(MUON | changes)
+    theirs = ModernGPT(shape(**PARTS)).double()
+    ours = copy.deepcopy(theirs)
+    flat = flatten(ours, torch.bfloat16)
+    update, reference = make_flat_optimizer(ours, flat, config), make_optimizer(theirs, config)
+    assert isinstance(update, FlatUpdate)
+    clip = torch.tensor(0.5, dtype=torch.float64)
+    for count in range(3):
+        for number, (mine, other) in enumerate(zip(ours.parameters(), theirs.parameters(), strict=True)):
+            drawn = gradient(100 * count + number, other)
+            assert mine.grad is not None
+            mine.grad += drawn
+            other.grad = drawn * clip
+        for optimizer in (update, reference):
+            set_learning_rate(optimizer, 0.01 * (count + 1))
+        update.step(clip=clip)
+        reference.step()
+        assert not flat.gradients.any()
+    for (name, mine), other in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-9, atol=1e-11, msg=name)
+        state, expected = update.state[mine], reference.state[other]
+        assert {key: value.shape for key, value in state.items()} == shapes_of_moments(update, mine)
+        for key, value in expected.items():
+            torch.testing.assert_close(state[key].double(), value.double(), rtol=1e-9, atol=1e-12, msg=name)
+
+
+def test_plain_adamw_needs_no_more_than_one_stretch(shape: Shapes) -> None:
+    model = GPT(shape())
+    optimizer = make_flat_optimizer(model, flatten(model, torch.bfloat16), build_config({}))
+    assert isinstance(optimizer, FlatAdamW)
+    assert takes_over_moments(optimizer, model.tokens.weight)
+
+
+def test_what_an_optimiser_does_is_laid_side_by_side(shape: Shapes) -> None:
+    model = ModernGPT(shape(**PARTS))
+    flat = flatten(model, torch.bfloat16)
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    order = [names[parameter] for parameter in flat.places]
+    assert order[:4] == ["tokens.weight", "values.0.weight", "positions.weight", "head.weight"]
+    parts = ("attention.qkv", "attention.out", "mlp.up", "mlp.down")
+    assert order[4:12] == [f"blocks.{block}.{part}.weight" for block in (0, 1) for part in parts]
+    assert all(parameter.ndim < 2 for parameter in list(flat.places)[12:])
+    vectors = flat.stretch([parameter for parameter in flat.places if parameter.ndim < 2])
+    assert vectors.decayed == 0
+    assert flat.stretch([model.tokens.weight]).decayed == model.tokens.weight.numel()
+
+
+def test_a_stretch_shares_its_memory_and_must_be_of_one_piece(shape: Shapes) -> None:
+    model = GPT(shape())
+    flat = flatten(model, torch.bfloat16)
+    part = flat.stretch([model.positions.weight])
+    part.parameters.fill_(7.0)
+    assert bool((model.positions.weight == 7.0).all())
+    with pytest.raises(AssertionError):
+        flat.stretch([model.tokens.weight, model.norm.weight])
+
+
+def test_momenta_of_muon_are_laid_where_its_kernels_want_them(shape: Shapes) -> None:
+    model = ModernGPT(shape(**PARTS))
+    optimizer = make_flat_optimizer(model, flatten(model, torch.bfloat16), build_config(MUON))
+    assert takes_over_moments(optimizer, model.tokens.weight)
+    assert not takes_over_moments(optimizer, model.get_parameter("blocks.0.mlp.up.weight"))
+    optimizer.adopt()
+    assert set(optimizer.state) == set(model.parameters())
