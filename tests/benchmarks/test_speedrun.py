@@ -53,4 +53,4 @@ def test_every_shipped_trial_is_a_run_of_at_most_130_million_besides_value_embed
         config = speedrun.config_for(own, settings["tokens"])
         count = parameters(config.model_shape(50304))
         assert count.total - count.value_embeddings <= 130_000_000
-        assert (config.beyond_gpt2 is None) == (name == "plain-adamw")
+        assert config.model_shape(50304).is_gpt2 == (name == "plain-adamw")

@@ -122,6 +122,16 @@ def _of_modern_parts(setup: Setup) -> Work:
     return Work(moved_bytes=N * h * (turned + mixed) + tables)
 
 
+def _by_hand(setup: Setup) -> Work:
+    """The same by kernels of our own: gradients of tables are added where they lie."""
+    shape, h, N = setup.shape, setup.half, setup.positions
+    C, turns = shape.n_embd, shape.positions == "rope" or shape.qk_norm
+    mixing = 2 * shape.value_embeddings / shape.n_layer
+    turned = 2 * (2 + 3) * h if turns else 0  # q and k: read and written; back also what was left of them
+    mixed = mixing * (4 * h + 4 * h + 2 * FLOAT)
+    return Work(moved_bytes=N * C * (turned + mixed), kernels=2 * turns + 2 * mixing)
+
+
 def _fused_block(setup: Setup) -> Work:
     C, h, r, N = setup.shape.n_embd, setup.half, setup.residual, setup.positions
     cast = 0 if r == h else h
@@ -130,7 +140,7 @@ def _fused_block(setup: Setup) -> Work:
     fp8 = 3 * (h + 1) + 4 if setup.fp8 else 0
     biases = 9 * h if setup.shape.bias else 0
     own = Work(moved_bytes=N * C * (norms + gelu + fp8 + biases), kernels=6)
-    return own + _block_products(setup, 2 * FLOAT) + _attention(setup) + _of_modern_parts(setup)
+    return own + _block_products(setup, 2 * FLOAT) + _attention(setup) + _by_hand(setup)
 
 
 def _again(setup: Setup) -> Work:
