@@ -71,7 +71,7 @@ def test_what_an_optimiser_does_is_laid_side_by_side(shape: Shapes) -> None:
     order = [names[parameter] for parameter in flat.places]
     assert order[:4] == ["tokens.weight", "values.0.weight", "positions.weight", "head.weight"]
     parts = ("attention.qkv", "attention.out", "mlp.up", "mlp.down")
-    assert order[4:12] == [f"blocks.{block}.{part}.weight" for block in (0, 1) for part in parts]
+    assert order[4:12] == [f"blocks.{block}.{part}.weight" for part in parts for block in (0, 1)]
     assert all(parameter.ndim < 2 for parameter in list(flat.places)[12:])
     vectors = flat.stretch([parameter for parameter in flat.places if parameter.ndim < 2])
     assert vectors.decayed == 0
@@ -95,3 +95,23 @@ def test_momenta_of_muon_are_laid_where_its_kernels_want_them(shape: Shapes) -> 
     assert not takes_over_moments(optimizer, model.get_parameter("blocks.0.mlp.up.weight"))
     optimizer.adopt()
     assert set(optimizer.state) == set(model.parameters())
+
+
+def test_matrices_of_a_shape_are_updated_where_they_lie(
+    shape: Shapes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ModernGPT(shape(**PARTS))
+    optimizer = make_flat_optimizer(model, flatten(model, torch.bfloat16), build_config(MUON))
+    assert isinstance(optimizer, FlatUpdate)
+    assert optimizer.muon is not None
+    shapes, step = [], optimizer.muon._step_
+
+    def watch(weights: Tensor, *others: Any) -> None:
+        shapes.append(tuple(weights.shape))
+        assert weights.untyped_storage().data_ptr() == model.tokens.weight.untyped_storage().data_ptr()
+        step(weights, *others)
+
+    monkeypatch.setattr(optimizer.muon, "_step_", watch)
+    monkeypatch.setattr(torch, "stack", None)
+    optimizer.step()
+    assert sorted(shapes) == [(2, 16, 16), (2, 16, 64), (2, 64, 16), (6, 16, 16)]

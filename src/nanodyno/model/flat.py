@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from nanodyno.model.optimizer import is_embedding, is_for_muon
 
+PARTS = ("attention.qkv", "attention.out", "mlp.up", "mlp.down")
 ALIGNED = 128
 """Elements; 256 bytes in bf16, the most that a matrix product asks of an address."""
 
@@ -71,11 +72,15 @@ def flatten(model: nn.Module, half: torch.dtype) -> Flat:
     return flat
 
 
-def _kind(named: tuple[str, Tensor]) -> int:
+def _kind(named: tuple[str, Tensor]) -> tuple[int, int]:
+    """What is updated together lies together, for Muon those of one shape: it takes q, k and v apart, each of
+    which is as large as what comes after attention."""
     name, parameter = named
     if parameter.ndim < 2:
-        return 3
-    return 2 if is_for_muon(name, parameter) else 0 if is_embedding(name) else 1
+        return 3, 0
+    if is_for_muon(name, parameter):
+        return 2, next((place for place, part in enumerate(PARTS) if part in name), len(PARTS))
+    return (0 if is_embedding(name) else 1), 0
 
 
 def _padded(parameter: Tensor) -> int:

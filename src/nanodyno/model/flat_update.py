@@ -24,9 +24,10 @@ def make_flat_optimizer(
     if config.optimizer == "adamw" and config.embedding_lr is None:
         return FlatAdamW(flat, config, *how)
     named = list(model.named_parameters())
-    by_muon = [each for name, each in named if config.optimizer == "muon" and is_for_muon(name, each)]
+    of_muon = {each for name, each in named if config.optimizer == "muon" and is_for_muon(name, each)}
+    by_muon = [each for each in flat.places if each in of_muon]
     embeddings = [each for name, each in named if is_embedding(name)]
-    others = [each for each in flat.places if each not in {*by_muon, *embeddings}]
+    others = [each for each in flat.places if each not in {*of_muon, *embeddings}]
     parts = [FlatAdamW(flat.stretch(each), config, *how) for each in _runs(flat, embeddings, others)]
     for group in parts[0].param_groups:
         group |= rate_of(config.embedding_lr, config)
@@ -70,7 +71,8 @@ class FlatUpdate:
         if muon is not None:
             self.param_groups += muon.param_groups
             muon.state = self.state
-            self._gradients = flat.stretch(by_muon).gradients
+            self._by_muon = flat.stretch(by_muon)
+            self._momenta: dict[Tensor, Tensor] = {}
 
     def use(self, kernels: ModuleType) -> None:
         for part in self._parts:
@@ -84,16 +86,21 @@ class FlatUpdate:
     def adopt(self) -> None:
         for part in self._parts:
             part.adopt()
-        if self.muon is not None:
-            self.muon.adopt()
+        if self.muon is None:
+            return
+        if not self._momenta:
+            whole, flat = torch.zeros_like(self._by_muon.parameters), self._by_muon
+            self._momenta = {each: flat.view(whole, each) for each in flat.places}
+        self.muon.adopt(self._momenta)
 
     @torch.no_grad()
     def step(self, *, clip: Tensor | None = None) -> None:
         """As FlatAdamW's."""
+        self.adopt()
         for part in self._parts:
             part.step(clip=clip)
         if self.muon is not None:
             if clip is not None:
-                self._gradients.mul_(clip)
+                self._by_muon.gradients.mul_(clip)
             self.muon.step()
-            self._gradients.zero_()
+            self._by_muon.gradients.zero_()

@@ -1,13 +1,14 @@
 """Muon on all matrices of one shape at once, and with AdamW for what is no matrix of a block.
 
 torch.optim.Muon takes one matrix after the other, each in some twenty launches, and q, k and v as one; here
-they are apart, and a Newton-Schulz step is three batched products for the whole model's matrices of a shape.
+they are apart, and a Newton-Schulz step is three batched products for the whole model's matrices of a shape,
+in place where these lie side by side (flat.py).
 Its arithmetic is torch's: momentum, Nesterov, Newton-Schulz (in bf16 on a card), and the scale 0.2
 sqrt(longer side), which gives a step the root mean square that AdamW's has (Liu and others 2025).
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -42,24 +43,39 @@ def cautiously_decayed(weights: Tensor, update: Tensor, share: Tensor | float) -
     return weights - share * weights * (weights * update > 0)
 
 
-def _stepped(
+def _step_(
     weights_NRC: Tensor, gradients_NRC: Tensor, momentum_NRC: Tensor, rates: Tensor, cautious: bool
-) -> tuple[Tensor, Tensor]:
-    """`rates` are the momentum, the step's learning rate and the share that decays: tensors, so that a
-    compiled step outlives them."""
+) -> None:
+    """Weights and momentum in place. `rates` are the momentum, the step's learning rate and the share that
+    decays: tensors, so that a compiled step outlives them."""
     beta, learning_rate, decay = rates.unbind()
-    momentum = momentum_NRC.lerp(gradients_NRC, 1 - beta)
-    update = gradients_NRC.lerp(momentum, beta)
+    momentum_NRC.lerp_(gradients_NRC, 1 - beta)
+    update = gradients_NRC.lerp(momentum_NRC, beta)
     if update.device.type == "cuda":  # elsewhere bf16 is no faster, and some CPUs have it in name only
         update = update.bfloat16()
     update = orthogonalised(update).to(weights_NRC.dtype)
     weights = cautiously_decayed(weights_NRC, update, decay) if cautious else weights_NRC * (1 - decay)
-    return weights - learning_rate * update, momentum
+    weights_NRC.copy_(weights - learning_rate * update)
 
 
 @cache
-def _compiled() -> Callable[..., tuple[Tensor, Tensor]]:
-    return torch.compile(_stepped, dynamic=False)
+def _compiled() -> Callable[..., None]:
+    return torch.compile(_step_, dynamic=False)
+
+
+def _side_by_side(pieces: Sequence[Tensor]) -> Tensor | None:
+    """All of a shape as one tensor, where they lie one after the other in one stretch of memory."""
+    first = pieces[0]
+    places = range(
+        first.storage_offset(), first.storage_offset() + len(pieces) * first.numel(), first.numel()
+    )
+    storage = first.untyped_storage().data_ptr()
+    for piece, place in zip(pieces, places, strict=True):
+        here = piece.untyped_storage().data_ptr() == storage and piece.storage_offset() == place
+        if not here or not piece.is_contiguous():
+            return None
+    sizes = (len(pieces), *first.shape)
+    return torch.as_strided(first, sizes, (first.numel(), first.shape[1], 1), first.storage_offset())
 
 
 def _cut(matrix: Tensor, parts: Sequence[int]) -> tuple[Tensor, ...]:
@@ -74,7 +90,7 @@ class Muon(torch.optim.Muon):
     ) -> None:
         super().__init__(list(groups), momentum=momentum, adjust_lr_fn="match_rms_adamw")
         self._cautious = cautious
-        self._make_step = _compiled() if compiles else _stepped
+        self._step_ = _compiled() if compiles else _step_
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:
@@ -86,12 +102,17 @@ class Muon(torch.optim.Muon):
             for shape in sorted({tuple(weights.shape) for weights, _, _ in pieces}):
                 self._step_together([each for each in pieces if each[0].shape == shape], group)
 
-    def adopt(self) -> None:
-        """Momenta for those that have none."""
+    def adopt(self, places: Mapping[Tensor, Tensor] | None = None) -> None:
+        """Momenta for those that have none; with `places`, all of them are moved there."""
         for group in self.param_groups:
             for parameter in group["params"]:
-                if "momentum_buffer" not in self.state[parameter]:
-                    self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+                own = self.state[parameter].get("momentum_buffer")
+                wanted = None if places is None else places[parameter]
+                if own is None:
+                    own = torch.zeros_like(parameter) if wanted is None else wanted.zero_()
+                elif wanted is not None and own is not wanted:
+                    own = wanted.copy_(own)
+                self.state[parameter]["momentum_buffer"] = own
 
     @torch.no_grad()
     def warm_up(self) -> None:
@@ -102,13 +123,13 @@ class Muon(torch.optim.Muon):
             ]
             for shape in sorted(set(pieces)):
                 zeros = group["params"][0].new_zeros((pieces.count(shape), *shape))
-                self._make_step(zeros, zeros, zeros, zeros.new_zeros(3), self._cautious)
+                self._step_(zeros, zeros.clone(), zeros.clone(), zeros.new_zeros(3), self._cautious)
 
     def takes(self, parameter: Tensor) -> bool:
         return any(parameter is each for group in self.param_groups for each in group["params"])
 
     def do_not_compile(self) -> None:
-        self._make_step = _stepped
+        self._step_ = _step_
 
     def _pieces(self, parameter: Tensor, parts: Sequence[int]) -> list[tuple[Tensor, Tensor, Tensor]]:
         gradient, momentum = parameter.grad, self.state[parameter]["momentum_buffer"]
@@ -116,13 +137,19 @@ class Muon(torch.optim.Muon):
         return list(zip(*(_cut(each, parts) for each in (parameter, gradient, momentum)), strict=True))
 
     def _step_together(self, pieces: list[tuple[Tensor, Tensor, Tensor]], group: dict[str, Any]) -> None:
-        weights, gradients, momenta = (torch.stack(each) for each in zip(*pieces, strict=True))
+        """In place where they lie side by side, else on copies that are put back."""
+        apart = list(zip(*pieces, strict=True))
+        wholes = [_side_by_side(each) for each in apart]
+        weights, gradients, momenta = (
+            torch.stack(each) if whole is None else whole for each, whole in zip(apart, wholes, strict=True)
+        )
         rate = group["lr"]
         rates = [group["momentum"], rate * scale_of(*weights.shape[1:]), rate * group["weight_decay"]]
         on_device = torch.tensor(rates, dtype=weights.dtype).to(weights.device, non_blocking=True)
-        after, momentum = self._make_step(weights, gradients, momenta, on_device, self._cautious)
-        torch._foreach_copy_([weights for weights, _, _ in pieces], list(after.unbind()))  # pyright: ignore[reportPrivateImportUsage]
-        torch._foreach_copy_([own for _, _, own in pieces], list(momentum.unbind()))  # pyright: ignore[reportPrivateImportUsage]
+        self._step_(weights, gradients, momenta, on_device, self._cautious)
+        for place, after in ((0, weights), (2, momenta)):
+            if wholes[place] is None:
+                torch._foreach_copy_(list(apart[place]), list(after.unbind()))  # pyright: ignore[reportPrivateImportUsage]
 
 
 class CautiousAdamW(torch.optim.AdamW):
