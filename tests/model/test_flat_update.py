@@ -67,7 +67,7 @@ def test_plain_adamw_needs_no_more_than_one_stretch(shape: Shapes) -> None:
 def test_what_an_optimiser_does_is_laid_side_by_side(shape: Shapes) -> None:
     model = ModernGPT(shape(**PARTS))
     flat = flatten(model, torch.bfloat16)
-    names = {parameter: name for name, parameter in model.named_parameters()}
+    names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     order = [names[parameter] for parameter in flat.places]
     assert order[:4] == ["tokens.weight", "values.0.weight", "positions.weight", "head.weight"]
     parts = ("attention.qkv", "attention.out", "mlp.up", "mlp.down")
