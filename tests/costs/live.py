@@ -23,8 +23,8 @@ from torch.utils._pytree import tree_leaves
 from nanodyno.config import ModelShape
 from nanodyno.costs.setup import Setup
 from nanodyno.model.attention import BACKENDS
-from nanodyno.model.fused import FusedStep, Plan
-from nanodyno.model.gpt import GPT
+from nanodyno.model.fused import Plan
+from nanodyno.model.fused_modern import make_step
 from nanodyno.model.loss import head_loss
 from nanodyno.model.modern import make_model
 from nanodyno.model.products import Units
@@ -97,9 +97,9 @@ def _attend(qkv: Tensor, sequences: int, heads: int) -> _Attended:
 def without_launches(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The Triton kernels' own callers, whose launches do nothing."""
     gpu = pytest.importorskip("nanodyno.model.kernels.gpu")
-    from nanodyno.model.kernels import embedding, gelu, loss, norm, quantise
+    from nanodyno.model.kernels import embedding, gelu, loss, norm, quantise, relu, turn, values
 
-    for module in (embedding, gelu, loss, norm, quantise):
+    for module in (embedding, gelu, loss, norm, quantise, relu, turn, values):
         for name in [name for name, value in vars(module).items() if type(value).__name__ == "JITFunction"]:
             monkeypatch.setattr(module, name, _NoLaunch())
 
@@ -128,7 +128,7 @@ def fused_peak_of_code(setup: Setup, kernels: Any) -> int:
         multiply=_no_product,
     )
     with counted() as live:
-        step = FusedStep(GPT(setup.shape), plan)
+        step = make_step(make_model(setup.shape), plan)
         inputs = torch.zeros(setup.batch_size, setup.shape.block_size, dtype=torch.int64)
         step.begin(1.0)
         live.peak = live.now

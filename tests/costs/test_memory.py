@@ -1,6 +1,7 @@
 """Predicted peaks against the trainer's own code, run on tensors without memory."""
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -53,14 +54,34 @@ def fused_setup(seed: int) -> Setup:
     )
 
 
+def modern_setup(seed: int) -> Setup:
+    """Of parts drawn at random."""
+    draw, setup = random.Random(seed), fused_setup(seed)
+    layers = setup.shape.n_layer
+    shape = replace(
+        setup.shape,
+        positions=draw.choice(["learned", "rope"]),
+        norm=draw.choice(["layer", "rms"]),
+        activation=draw.choice(["gelu", "relu2"]),
+        qk_norm=draw.random() < 0.5,
+        value_embeddings=draw.randint(0, layers // 2),
+        untied_head=draw.random() < 0.5,
+        logit_softcap=draw.choice([None, 15.0]),
+    )
+    return replace(setup, shape=shape)
+
+
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> Any:
     return without_launches(monkeypatch)
 
 
+@pytest.mark.parametrize("build", [fused_setup, modern_setup])
 @pytest.mark.parametrize("seed", range(24))
-def test_a_fused_micro_step_peaks_where_the_code_does(seed: int, kernels: Any) -> None:
-    setup = fused_setup(seed)
+def test_a_fused_micro_step_peaks_where_the_code_does(
+    seed: int, build: Callable[[int], Setup], kernels: Any
+) -> None:
+    setup = build(seed)
     assert fused_peak(setup, MULTIPROCESSORS).total == pytest.approx(
         fused_peak_of_code(setup, kernels), CLOSE
     )

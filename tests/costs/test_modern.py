@@ -14,7 +14,7 @@ from nanodyno.costs.memory_autograd import autograd_peak
 from nanodyno.costs.parameters import parameters
 from nanodyno.costs.plan import Wishes, make_plan
 from nanodyno.costs.setup import Setup, settle
-from nanodyno.costs.target import named_target
+from nanodyno.costs.target import Target, named_target
 from nanodyno.costs.work import micro_step, per_iteration
 from nanodyno.errors import NanodynoError
 from nanodyno.model.modern import make_model
@@ -148,17 +148,28 @@ def test_a_window_takes_less_of_the_attentions_time() -> None:
     assert share == pytest.approx((2 * seen - 1 + 128) / (1024 + 128))
 
 
-def test_a_plan_of_it_goes_by_autograd_and_says_that_it_was_never_measured() -> None:
-    config = build_config(MODERN | {"optimizer": "muon", "batch_size": 8, "tokens_per_iter": 65_536})
+@pytest.mark.parametrize(
+    ("changes", "way"), [({}, ("fused", "cudnn-packed")), ({"window": 256}, ("autograd", "flex"))]
+)
+def test_a_plan_of_it_goes_the_trainers_way_and_says_that_it_was_never_measured(
+    changes: dict[str, Any], way: tuple[str, str]
+) -> None:
+    config = build_config(
+        MODERN | changes | {"optimizer": "muon", "batch_size": 8, "tokens_per_iter": 65_536}
+    )
     plan = make_plan(config, 50304, 50257, H200, Wishes())
-    assert (plan.asked.setup.kernels, plan.asked.setup.attention) == ("autograd", "cudnn")
+    assert (plan.asked.setup.kernels, plan.asked.setup.attention) == way
     assert not plan.verified
     assert make_plan(build_config({}), 50304, 50257, H200, Wishes()).verified
-    tight = make_plan(config, 50304, 50257, named_target("NVIDIA GeForce RTX 4070", None), Wishes())
-    assert not any("kernels" in dict(each.settings) for each in tight.advice)
+    small = Target("small", None, plan.asked.memory.total // 2, host_bytes=2**40)
+    settings = {
+        key for each in make_plan(config, 50304, 50257, small, Wishes()).advice for key in dict(each.settings)
+    }
+    assert settings
+    assert not settings & {"kernels", "offload_moments", "moments_dtype"}
 
 
 def test_a_plan_refuses_what_training_would() -> None:
-    config = build_config({"positions": "rope", "fp8": True})
-    with pytest.raises(NanodynoError, match="fp8=True cannot be had with positions=rope"):
+    config = build_config({"window": 256, "fp8": True})
+    with pytest.raises(NanodynoError, match="fp8=True cannot be had with window=256"):
         make_plan(config, 50304, 50257, H200, Wishes())
