@@ -28,7 +28,15 @@ def gradient(number: int, like: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"embedding_lr": None}, {"optimizer": "adamw", "muon_lr": None}, {"weight_decay": 0.0}]
+    "changes",
+    [
+        {},
+        {"embedding_lr": None},
+        {"optimizer": "adamw", "muon_lr": None},
+        {"weight_decay": 0.0},
+        {"cautious_decay": True},
+        {"cautious_decay": True, "optimizer": "adamw", "muon_lr": None},
+    ],
 )
 def test_three_steps_are_those_of_torchs_optimisers(shape: Shapes, changes: dict[str, Any]) -> None:
     config = build_config(MUON | changes)

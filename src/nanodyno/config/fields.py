@@ -277,7 +277,6 @@ class RunConfig(BaseModel):
         there = {
             "window": values.get("window") is not None,
             "n_kv_head": values.get("n_kv_head") not in (None, values.get("n_head")),
-            "cautious_decay": bool(values.get("cautious_decay")),
         }
         return next((f"{key}={values[key]}" for key, is_there in there.items() if is_there), None)
 

@@ -47,6 +47,7 @@ class FlatAdamW:
         self._offload = offload and flat.parameters.is_cuda
         self._unclipped = torch.ones((), device=flat.parameters.device)
         self._moments: tuple[Tensor, Tensor] | None = None
+        self._cautious = config.cautious_decay
         self._step = torch.zeros(())  # on the host, which needs to know it without waiting for the device
         self._entries: dict[Tensor, dict[str, Tensor]] = {}
 
@@ -61,7 +62,7 @@ class FlatAdamW:
         first, second = (moment[:ALIGNED].clone() for moment in self.adopt())
         if self._offload:
             first, second = first.pin_memory(), second.pin_memory()
-        update = plain.Update(1, 0.0, 0.9, 0.95, EPS, 0.0)
+        update = plain.Update(1, 0.0, 0.9, 0.95, EPS, 0.0, self._cautious)
         self._adamw_(few, few.clone(), first, second, self._unclipped, ALIGNED, update, False)
 
     @torch.no_grad()
@@ -126,7 +127,13 @@ class FlatAdamW:
         assert matrices["lr"] == vectors["lr"], "one launch has one learning rate"
         beta1, beta2 = matrices["betas"]
         return plain.Update(
-            int(self._step), matrices["lr"], beta1, beta2, matrices["eps"], matrices["weight_decay"]
+            step=int(self._step),
+            learning_rate=matrices["lr"],
+            beta1=beta1,
+            beta2=beta2,
+            eps=matrices["eps"],
+            weight_decay=matrices["weight_decay"],
+            cautious=self._cautious,
         )
 
 

@@ -1,6 +1,7 @@
 """The optimiser's kernel, its twin and the rounding of bf16 moments, against formulas in float64."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,12 +18,16 @@ UPDATE = Update(step=7, learning_rate=0.01, beta1=0.8, beta2=0.9, eps=1e-8, weig
 TOTAL, DECAYED = 2500, 1300  # neither a multiple of the block
 
 
-def expected(p: Tensor, g: Tensor, m: Tensor, v: Tensor, clip: float) -> tuple[Tensor, Tensor, Tensor]:
+def expected(
+    p: Tensor, g: Tensor, m: Tensor, v: Tensor, clip: float, cautious: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
     """The paper's formula at step 7 in float64."""
     p, g, m, v = p.double(), g.double() * clip, m.double(), v.double()
     m = 0.8 * m + 0.2 * g
     v = 0.9 * v + 0.1 * g * g
     decay = torch.tensor([0.3] * DECAYED + [0.0] * (TOTAL - DECAYED), dtype=torch.float64)
+    if cautious:
+        decay *= m * p > 0
     step = m / (1 - 0.8**7) / ((v / (1 - 0.9**7)).sqrt() + 1e-8)
     return p - 0.01 * decay * p - 0.01 * step, m, v
 
@@ -32,13 +37,19 @@ def stretches(draw: Draw, moments: torch.dtype = torch.float32) -> tuple[Tensor,
 
 
 @pytest.mark.parametrize("clip", [1.0, 0.25])
-@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize(("keep", "cautious"), [(True, False), (False, False), (False, True)])
 def test_a_step_is_that_of_the_formula(
-    clip: float, keep: bool, interpreted: Interpreted, draw: Draw, assert_near: Callable[..., None]
+    clip: float,
+    keep: bool,
+    cautious: bool,
+    interpreted: Interpreted,
+    draw: Draw,
+    assert_near: Callable[..., None],
 ) -> None:
     p, g, m, v = stretches(draw)
-    _, after = interpreted("adamw.adamw_", p, g, m, v, torch.tensor(clip), DECAYED, UPDATE, keep)
-    for got, want in zip((after[0], after[2], after[3]), expected(p, g, m, v, clip), strict=True):
+    update = replace(UPDATE, cautious=cautious)
+    _, after = interpreted("adamw.adamw_", p, g, m, v, torch.tensor(clip), DECAYED, update, keep)
+    for got, want in zip((after[0], after[2], after[3]), expected(p, g, m, v, clip, cautious), strict=True):
         assert_near(got, want)
     assert after[1].equal(g if keep else torch.zeros_like(g))
 

@@ -23,7 +23,7 @@ def _rounded(x, noise):
 def _adamw(
     p_ptr, g_ptr, m_ptr, v_ptr, clip_ptr, total, decayed, step,
     gain1, beta2, gain2, step_size, scale, eps, shrink,
-    ROUND: tl.constexpr, KEEP: tl.constexpr, BLOCK: tl.constexpr,
+    ROUND: tl.constexpr, KEEP: tl.constexpr, CAUTIOUS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     here = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = here < total
@@ -33,7 +33,10 @@ def _adamw(
     v = tl.load(v_ptr + here, inside, 0.0).to(tl.float32)
     m += (g - m) * gain1
     v = v * beta2 + g * g * gain2
-    p = p * tl.where(here < decayed, shrink, 1.0) - step_size * m / (tl.sqrt(v) * scale + eps)
+    decays = here < decayed
+    if CAUTIOUS:
+        decays &= p * m > 0
+    p = p * tl.where(decays, shrink, 1.0) - step_size * m / (tl.sqrt(v) * scale + eps)
     if ROUND:
         noise = tl.randint(step, here, ROUNDS)
         m = _rounded(m, noise & 0xFFFF)
@@ -61,5 +64,5 @@ def adamw_(
         parameters, gradients, first, second, clip, total, decayed, update.step,
         1 - update.beta1, update.beta2, 1 - update.beta2, update.step_size, update.scale, update.eps,
         update.shrink,
-        ROUND=first.dtype == torch.bfloat16, KEEP=keep_gradients, BLOCK=BLOCK,  # pyright: ignore[reportArgumentType]
+        ROUND=first.dtype == torch.bfloat16, KEEP=keep_gradients, CAUTIOUS=update.cautious, BLOCK=BLOCK,  # pyright: ignore[reportArgumentType]
     )  # fmt: skip

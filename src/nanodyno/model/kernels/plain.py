@@ -187,6 +187,8 @@ class Update:
     beta2: float
     eps: float
     weight_decay: float
+    cautious: bool = False
+    """Whether only those decay that the update shrinks too."""
 
     @property
     def step_size(self) -> float:
@@ -223,7 +225,11 @@ def adamw_(
         m, v = first[here].to(p), second[here].to(p)
         m.lerp_(g, 1 - update.beta1)
         v.mul_(update.beta2).addcmul_(g, g, value=1 - update.beta2)
-        p[: max(decayed - start, 0)].mul_(update.shrink)
+        shrinking = p[: max(decayed - start, 0)]
+        if update.cautious:
+            shrinking -= (1 - update.shrink) * shrinking * (shrinking * m[: shrinking.numel()] > 0)
+        else:
+            shrinking.mul_(update.shrink)
         p.addcdiv_(m, v.sqrt().mul_(update.scale).add_(update.eps), value=-update.step_size)
         if first.dtype == torch.bfloat16:
             noise = philox(update.step, torch.arange(start, start + p.numel(), device=p.device))
