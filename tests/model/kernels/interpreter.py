@@ -52,6 +52,8 @@ def _kernels() -> ModuleType:
 
 def _fenced(argument: Any) -> Any:
     """The same numbers between others that no kernel may read (NaN shows in its result) or write."""
+    if isinstance(argument, tuple):
+        return tuple(map(_fenced, argument))
     if not isinstance(argument, Tensor):
         return argument
     fence = torch.full((FENCE,), torch.nan).to(argument.dtype)
