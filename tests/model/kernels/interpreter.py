@@ -12,6 +12,7 @@ from io import BytesIO
 from types import ModuleType
 from typing import Any, BinaryIO
 
+import numpy as np
 import torch
 import triton.language as tl
 from torch import Tensor
@@ -51,6 +52,8 @@ def _kernels() -> ModuleType:
 
 def _fenced(argument: Any) -> Any:
     """The same numbers between others that no kernel may read (NaN shows in its result) or write."""
+    if isinstance(argument, tuple):
+        return tuple(map(_fenced, argument))
     if not isinstance(argument, Tensor):
         return argument
     fence = torch.full((FENCE,), torch.nan).to(argument.dtype)
@@ -122,10 +125,25 @@ def _round_as_a_gpu_does() -> None:
     builder.cast_impl, builder.create_fp_to_fp = cast, convert
 
 
+def _know_tanh() -> None:
+    """The interpreter knows no instruction of a card. This one is 2^-11 off there, and not here."""
+
+    def assemble(_: Any, assembly: str, *given: Any) -> Any:
+        assert assembly == "tanh.approx.f32 $0, $1;"
+        (x,), (kind,) = given[1:3]
+        result: Any = interpreter.TensorHandle(np.tanh(x.data), kind.scalar)
+        result.get_result = lambda _: result  # the compiler's is an operation, and this its result
+        return result
+
+    builder: Any = interpreter.InterpreterBuilder
+    builder.create_inline_asm = assemble
+
+
 def serve(calls: BinaryIO, answers: BinaryIO) -> None:
     """Until stdin ends; a failed call answers with its traceback."""
     _know_numpy_2_4()
     _round_as_a_gpu_does()
+    _know_tanh()
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     assert torch.empty(1).isnan().all()  # so what no program writes shows

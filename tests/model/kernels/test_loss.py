@@ -1,5 +1,6 @@
 """Triton's cross-entropy in the interpreter against its twin in float64."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,17 +19,19 @@ Interpreted = Callable[..., tuple[Any, tuple[Any, ...]]]
 
 
 def run(
-    interpreted: Interpreted, logits: Tensor, targets: Tensor, scale: float = 1.0
+    interpreted: Interpreted, logits: Tensor, targets: Tensor, scale: float = 1.0, cap: float | None = None
 ) -> tuple[Tensor, Tensor]:
     """Losses, poisoned before, and gradients."""
     losses = torch.full((len(targets),), torch.nan)
-    _, left = interpreted("loss.cross_entropy_", logits, targets, torch.tensor(scale), losses)
+    _, left = interpreted("loss.cross_entropy_", logits, targets, torch.tensor(scale), losses, None, cap)
     return left[3], left[0]
 
 
-def in_float64(logits: Tensor, targets: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
+def in_float64(
+    logits: Tensor, targets: Tensor, scale: float = 1.0, cap: float | None = None
+) -> tuple[Tensor, Tensor]:
     gradients, losses = logits.double(), torch.empty(len(targets), dtype=torch.float64)
-    plain.cross_entropy_(gradients, targets, torch.tensor(scale, dtype=torch.float64), losses)
+    plain.cross_entropy_(gradients, targets, torch.tensor(scale, dtype=torch.float64), losses, cap=cap)
     return losses, gradients
 
 
@@ -120,3 +123,46 @@ def test_a_whole_block_of_minus_infinity_changes_nothing_for_the_others(
     want = in_float64(logits, targets)
     assert_near(losses, want[0])
     assert_near(gradients, want[1], scale=1e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("V", [1, 37, BLOCK, 2 * BLOCK + 5])
+def test_a_capped_loss_and_gradient_are_the_float64_ones_for_any_vocabulary(
+    interpreted: Interpreted, assert_near: Near, draw: Draw, V: int, dtype: torch.dtype
+) -> None:
+    logits, targets = (10 * draw(4, V)).to(dtype), torch.tensor([0, V - 1, V // 2, IGNORED])
+    losses, gradients = run(interpreted, logits, targets, 0.125, cap=15.0)
+    want = in_float64(logits, targets, 0.125, cap=15.0)
+    assert_near(losses, want[0], scale=10)
+    assert_near(gradients, want[1], scale=1e-2)
+
+
+def test_a_cap_of_ln_3_holds_far_logits_and_counts_none_beyond_the_vocabulary(
+    interpreted: Interpreted,
+) -> None:
+    # exp(+-ln 3) is 3 and 1/3; of 1/3 + 3 + 3 these are 1/19 and 9/19. Far out nothing changes the loss.
+    far = torch.tensor([[-1e4, 1e4, 1e4], [-torch.inf, torch.inf, torch.inf]])
+    losses, gradients = run(interpreted, far, torch.tensor([0, 1]), cap=math.log(3))
+    torch.testing.assert_close(losses, torch.tensor([19, 19 / 9]).log())
+    assert not gradients.any()
+
+
+@pytest.mark.parametrize("cap", [0.5, 1e3])
+def test_a_cap_may_be_narrow_or_wide(
+    interpreted: Interpreted, assert_near: Near, draw: Draw, cap: float
+) -> None:
+    logits, targets = 500 * draw(3, BLOCK + 5), torch.tensor([1, BLOCK, BLOCK + 4])
+    losses, gradients = run(interpreted, logits, targets, cap=cap)
+    want = in_float64(logits, targets, cap=cap)
+    assert_near(losses, want[0], scale=10)
+    assert_near(gradients, want[1], rounding=4e-4)  # fp32 holds an exponent of 1000 to 10^-4
+
+
+@pytest.mark.parametrize("cap", [None, 15.0])
+def test_a_logit_that_is_no_number_shows_in_the_loss(
+    interpreted: Interpreted, draw: Draw, cap: float | None
+) -> None:
+    logits = draw(2, 37)
+    logits[1, 5] = torch.nan
+    losses, _ = run(interpreted, logits, torch.tensor([1, 2]), cap=cap)
+    assert losses.isnan().tolist() == [False, True]

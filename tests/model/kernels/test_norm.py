@@ -63,6 +63,22 @@ def test_the_forward_pass_takes_any_width_and_one_token(
     check_forward(interpreted, assert_near, draw(N, C), draw(N, C, dtype=HALF), draw(C), draw(C))
 
 
+@either_stream
+@added_or_not
+@pytest.mark.parametrize("C", [33, 80])
+def test_not_centred_it_is_the_float64_rms_norm_and_there_is_no_mean(
+    interpreted: Interpreted, assert_near: Near, draw: Draw, C: int, added: bool, stream: torch.dtype
+) -> None:
+    x, y = 1 + draw(3, C, dtype=stream), draw(3, C, dtype=HALF) if added else None
+    weight = draw(C)
+    (out, n, mean, rstd), _ = interpreted("norm.add_norm", x, y, weight, None, HALF, EPS, False)
+    want = plain.add_norm(x, y, weight.double(), None, torch.float64, EPS, centred=False)
+    assert mean is None
+    assert out.equal(want[0])
+    assert_near(n, want[1])
+    assert_near(rstd, want[3])
+
+
 def test_a_mean_far_from_zero_costs_no_precision(
     interpreted: Interpreted, assert_near: Near, draw: Draw
 ) -> None:
@@ -84,16 +100,21 @@ class Backward:
     bias: bool = True
     added: bool = True
     again: bool = True
+    centred: bool = True
 
 
 EVERY_FORM = [
     Backward(7, 80, *form)
     for form in product((torch.float32, torch.bfloat16), (False, True), (False, True), (False, True))
 ]
+NOT_CENTRED = [
+    Backward(7, 33, stream, False, added, again, centred=False)
+    for stream, added, again in product((torch.float32, torch.bfloat16), (False, True), (False, True))
+] + [Backward(2, 80, bias=True, centred=False)]
 SIZES = [(1, 48), (2, 33), (9, 768), (1, 1000), (5, 1280), (4, 1600), (3, 1)]
 
 
-@pytest.mark.parametrize("asked", EVERY_FORM + [Backward(*size) for size in SIZES], ids=str)
+@pytest.mark.parametrize("asked", EVERY_FORM + NOT_CENTRED + [Backward(*size) for size in SIZES], ids=str)
 def test_the_backward_pass_is_the_float64_one_at_any_width_and_with_fewer_rows_than_programs(
     interpreted: Interpreted, assert_near: Near, draw: Draw, asked: Backward
 ) -> None:
@@ -101,10 +122,10 @@ def test_the_backward_pass_is_the_float64_one_at_any_width_and_with_fewer_rows_t
     x, dn = draw(N, C, dtype=asked.stream), draw(N, C, dtype=HALF)
     dx = draw(N, C, dtype=asked.stream) if asked.added else None
     weight, bias = draw(C), draw(C) if asked.bias else None
-    _, _, mean, rstd = plain.add_norm(x, None, weight.double(), wide(bias), torch.float64, EPS)
+    _, _, mean, rstd = plain.add_norm(x, None, weight.double(), wide(bias), torch.float64, EPS, asked.centred)
     weight_before, bias_before = draw(PROGRAMS, C), draw(PROGRAMS, C) if asked.bias else None
     (got_dx, half, n), left = interpreted(
-        "norm.norm_backward", dn, x, mean.float(), rstd.float(), weight, bias, dx,
+        "norm.norm_backward", dn, x, None if mean is None else mean.float(), rstd.float(), weight, bias, dx,
         weight_before, bias_before, asked.again,
     )  # fmt: skip
     weight_sum = weight_before.double().sum(0, keepdim=True)

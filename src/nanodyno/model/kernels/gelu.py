@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from nanodyno.model.kernels.plain import Slot
-from nanodyno.model.kernels.quantise import BESIDE_BF16, note_largest, to_fp8
+from nanodyno.model.kernels.quantise import BESIDE_BF16, note_largest, slot_constants, slot_pointers, to_fp8
 
 BLOCK = 2048
 WARPS = 4
@@ -92,8 +92,8 @@ def gelu(u: Tensor, approximate: str, slot: Slot | None = None) -> Tensor:
     """See plain.gelu."""
     g = torch.empty_like(u, dtype=u.dtype if slot is None else slot.dtype)
     _gelu[(triton.cdiv(u.numel(), BLOCK),)](
-        u, g, *_pointers(slot, u), u.numel(),
-        TANH=approximate == "tanh", **_constants(slot), BLOCK=BLOCK, num_warps=WARPS,
+        u, g, *slot_pointers(slot, u), u.numel(),
+        TANH=approximate == "tanh", **slot_constants(slot), BLOCK=BLOCK, num_warps=WARPS,
     )  # fmt: skip
     return g
 
@@ -104,19 +104,7 @@ def gelu_backward_(
     """See plain.gelu_backward_."""
     fp8 = None if slot is None else torch.empty_like(dg, dtype=slot.dtype)
     _gelu_backward[(triton.cdiv(u.numel(), BLOCK),)](
-        u, dg, dg if fp8 is None else fp8, *_pointers(slot, u), u.numel(),
-        TANH=approximate == "tanh", AGAIN=again, **_constants(slot), BLOCK=BLOCK, num_warps=WARPS,
+        u, dg, dg if fp8 is None else fp8, *slot_pointers(slot, u), u.numel(),
+        TANH=approximate == "tanh", AGAIN=again, **slot_constants(slot), BLOCK=BLOCK, num_warps=WARPS,
     )  # fmt: skip
     return fp8
-
-
-def _pointers(slot: Slot | None, unused: Tensor) -> tuple[Tensor, Tensor]:
-    return (unused, unused) if slot is None else (slot.scale, slot.largest)
-
-
-def _constants(slot: Slot | None) -> dict[str, float]:
-    """No slots: no fp8."""
-    return {
-        "LARGEST": 0.0 if slot is None else slot.end,
-        "SLOTS": 0 if slot is None else slot.largest.numel(),
-    }

@@ -1,6 +1,6 @@
 # pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportAttributeAccessIssue=false
 # pyright: reportArgumentType=false
-"""LayerNorm fused with the residual addition before it, and its backward pass, one row a program."""
+"""LayerNorm or RMS norm fused with the residual addition before it, and its backward pass, by rows."""
 
 import torch
 import triton
@@ -23,7 +23,7 @@ def partial_rows(device: torch.device, width: int, stream: torch.dtype) -> int:
 @triton.jit
 def _add_norm(
     x_ptr, y_ptr, out_ptr, n_ptr, weight_ptr, bias_ptr, mean_ptr, rstd_ptr, eps, C,
-    ADD: tl.constexpr, BIAS: tl.constexpr, BLOCK: tl.constexpr,
+    CENTRED: tl.constexpr, ADD: tl.constexpr, BIAS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
@@ -35,14 +35,15 @@ def _add_norm(
         x = x.to(out_ptr.dtype.element_ty)
         tl.store(out_ptr + here, x, inside)
         x = x.to(tl.float32)
-    mean = tl.sum(x, 0) / C
+    mean = tl.sum(x, 0) / C if CENTRED else 0.0
     centred = tl.where(inside, x - mean, 0.0)
     rstd = tl.rsqrt(tl.sum(centred * centred, 0) / C + eps)
     n = centred * rstd * tl.load(weight_ptr + columns, inside, 0.0)
     if BIAS:
         n += tl.load(bias_ptr + columns, inside, 0.0)
     tl.store(n_ptr + here, n.to(n_ptr.dtype.element_ty), inside)
-    tl.store(mean_ptr + row, mean)
+    if CENTRED:
+        tl.store(mean_ptr + row, mean)
     tl.store(rstd_ptr + row, rstd)
 
 
@@ -50,7 +51,8 @@ def _add_norm(
 def _norm_backward(
     dn_ptr, x_ptr, dx_ptr, half_ptr, n_ptr, weight_ptr, bias_ptr, mean_ptr, rstd_ptr,
     weight_partial_ptr, bias_partial_ptr, N, C,
-    ADD: tl.constexpr, HALF: tl.constexpr, AGAIN: tl.constexpr, BIAS: tl.constexpr, BLOCK: tl.constexpr,
+    CENTRED: tl.constexpr, ADD: tl.constexpr, HALF: tl.constexpr, AGAIN: tl.constexpr, BIAS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Rows p, p + programs, ...; the parameters' gradients stay in registers until the last row."""
     program, programs = tl.program_id(0), tl.num_programs(0)
@@ -64,7 +66,8 @@ def _norm_backward(
         dn = tl.load(dn_ptr + here, inside, 0.0).to(tl.float32)
         x = tl.load(x_ptr + here, inside, 0.0).to(tl.float32)
         rstd = tl.load(rstd_ptr + row)
-        x_hat = tl.where(inside, (x - tl.load(mean_ptr + row)) * rstd, 0.0)
+        mean = tl.load(mean_ptr + row) if CENTRED else 0.0
+        x_hat = tl.where(inside, (x - mean) * rstd, 0.0)
         weight_sum += dn * x_hat
         if BIAS:
             bias_sum += dn
@@ -74,7 +77,8 @@ def _norm_backward(
                 n += tl.load(bias_ptr + columns, inside, 0.0)
             tl.store(n_ptr + here, n.to(n_ptr.dtype.element_ty), inside)
         g = dn * weight
-        dx = (g - tl.sum(g, 0) / C - x_hat * (tl.sum(g * x_hat, 0) / C)) * rstd
+        mean_g = tl.sum(g, 0) / C if CENTRED else 0.0
+        dx = (g - mean_g - x_hat * (tl.sum(g * x_hat, 0) / C)) * rstd
         if ADD:
             dx += tl.load(dx_ptr + here, inside, 0.0).to(tl.float32)
         tl.store(dx_ptr + here, dx.to(dx_ptr.dtype.element_ty), inside)
@@ -87,17 +91,25 @@ def _norm_backward(
 
 
 def add_norm(
-    x_NC: Tensor, y_NC: Tensor | None, weight: Tensor, bias: Tensor | None, half: torch.dtype, eps: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    x_NC: Tensor,
+    y_NC: Tensor | None,
+    weight: Tensor,
+    bias: Tensor | None,
+    half: torch.dtype,
+    eps: float,
+    centred: bool = True,
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
     """See plain.add_norm."""
     N, C = x_NC.shape
     out = x_NC if y_NC is None else torch.empty_like(x_NC)
     n = torch.empty_like(x_NC, dtype=half)
-    mean, rstd = (torch.empty(N, device=x_NC.device) for _ in range(2))
+    rstd = torch.empty(N, device=x_NC.device)
+    mean = torch.empty_like(rstd) if centred else None
     block = triton.next_power_of_2(C)
     _add_norm[(N,)](
-        x_NC, x_NC if y_NC is None else y_NC, out, n, weight, weight if bias is None else bias, mean, rstd,
-        eps, C, ADD=y_NC is not None, BIAS=bias is not None, BLOCK=block, num_warps=warps_for(block),
+        x_NC, x_NC if y_NC is None else y_NC, out, n, weight, weight if bias is None else bias,
+        rstd if mean is None else mean, rstd, eps, C,
+        CENTRED=centred, ADD=y_NC is not None, BIAS=bias is not None, BLOCK=block, num_warps=warps_for(block),
     )  # fmt: skip
     return out, n, mean, rstd
 
@@ -105,7 +117,7 @@ def add_norm(
 def norm_backward(
     dn_NC: Tensor,
     x_NC: Tensor,
-    mean: Tensor,
+    mean: Tensor | None,
     rstd: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -121,9 +133,10 @@ def norm_backward(
     n = torch.empty_like(dn_NC) if again else None
     block = triton.next_power_of_2(C)
     _norm_backward[(weight_partial.shape[0],)](
-        dn_NC, x_NC, dx, half, half if n is None else n, weight, weight if bias is None else bias, mean, rstd,
+        dn_NC, x_NC, dx, half, half if n is None else n, weight, weight if bias is None else bias,
+        rstd if mean is None else mean, rstd,
         weight_partial, weight_partial if bias_partial is None else bias_partial, N, C,
-        ADD=dx_NC is not None, HALF=half is not dx, AGAIN=again, BIAS=bias is not None, BLOCK=block,
-        num_warps=max(1, block // LANES_PER_WARP[x_NC.dtype]),
+        CENTRED=mean is not None, ADD=dx_NC is not None, HALF=half is not dx, AGAIN=again,
+        BIAS=bias is not None, BLOCK=block, num_warps=max(1, block // LANES_PER_WARP[x_NC.dtype]),
     )  # fmt: skip
     return dx, half, n

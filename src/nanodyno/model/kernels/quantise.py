@@ -46,6 +46,19 @@ def _quantise(
     note_largest(x, largest_ptr, SLOTS)
 
 
+def slot_pointers(slot: Slot | None, unused: Tensor) -> tuple[Tensor, Tensor]:
+    """The scale's and the largest values', for a kernel that can do without fp8."""
+    return (unused, unused) if slot is None else (slot.scale, slot.largest)
+
+
+def slot_constants(slot: Slot | None) -> dict[str, float]:
+    """No slots: no fp8."""
+    return {
+        "LARGEST": 0.0 if slot is None else slot.end,
+        "SLOTS": 0 if slot is None else slot.largest.numel(),
+    }
+
+
 def quantise(x: Tensor, slot: Slot) -> Tensor:
     """See plain.quantise."""
     out = torch.empty_like(x, dtype=slot.dtype)
