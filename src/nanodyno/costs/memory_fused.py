@@ -14,6 +14,9 @@ ALIGNED = 128
 """Elements to which a parameter's place is rounded up (model/flat.py)."""
 SHARES = 2
 """Of a block that mixes a value embedding in."""
+BY_MUON = 6
+"""Bytes of a number that Newton-Schulz works on, of the largest matrices at once: before, after and squared.
+A graph's memory is not there for it."""
 NOTED_BYTES = 4096 * 4
 """Of the largest values of one tensor in fp8 (model/fp8.py)."""
 LANES = {4: 8192, 2: 12288}
@@ -52,13 +55,16 @@ def _held(setup: Setup, multiprocessors: int) -> Peak:
     partials = (
         (2 * shape.n_layer + 1) * rows * shape.n_embd * 4 * (2 if shape.bias and shape.norm == "layer" else 1)
     )
-    by_muon = parameters(shape).block_matrices if setup.optimizer == "muon" else 0
+    angles = 4 * shape.block_size * shape.head_size if shape.positions == "rope" else 0
+    muon = setup.optimizer == "muon"
+    by_muon = parameters(shape).block_matrices if muon else 0
+    update = BY_MUON * shape.n_layer * 4 * shape.n_embd**2 if muon else 0
     return Peak(
         weights=4 * elements,
         grads=4 * elements,
         optimiser=moments * elements - (moments - 4) * by_muon,
         casts=setup.half * elements + fp8,
-        largest_temporary=partials,
+        largest_temporary=partials + angles + update,
     )
 
 
@@ -99,8 +105,14 @@ def _kept(setup: Setup) -> int:
 def _attended(setup: Setup) -> int:
     """q, k, v, the output, each head's log of sums, and what q's and k's heads were divided by."""
     shape = setup.shape
-    turned = 2 * 4 * shape.n_head if shape.qk_norm or shape.positions == "rope" else 0
-    return 4 * setup.half * shape.n_embd + 4 * shape.n_head + turned
+    normed = 2 * 4 * shape.n_head if shape.qk_norm else 0
+    return 4 * setup.half * shape.n_embd + 4 * shape.n_head + normed
+
+
+def _made_once_more(setup: Setup) -> int:
+    """By `full`, of the last block: also its values as they were, which elsewhere are kept."""
+    mixes = setup.shape.value_embeddings > 0 and setup.recompute == "full"
+    return _attended(setup) + (setup.half * setup.shape.n_embd if mixes else 0)
 
 
 def _statistics(setup: Setup) -> int:
@@ -120,7 +132,7 @@ def _forward(setup: Setup) -> int:
     active = 4 * C if setup.fp8 else 4 * h * C
     added = 2 * h * C  # what the MLP before and this one add to the residual stream
     before = r * C if setup.recompute == "full" else 0  # the stream between: elsewhere it is kept
-    whole = 2 * (r * C + _statistics(setup)) + _attended(setup) + 6 * h * C + active
+    whole = 2 * (r * C + _statistics(setup)) + _made_once_more(setup) + 6 * h * C + active
     return whole + added + before - _kept(setup)
 
 
@@ -131,7 +143,7 @@ def _backward(setup: Setup) -> list[int]:
     again = h * C if setup.recompute != "none" else 0
     always = r * C + cast
     made_again = {"none": 0, "light": 0, "mlp": 4 * h * C, "full": 5 * h * C + r * C + _statistics(setup)}
-    attended = _attended(setup) if setup.recompute == "full" else 0
+    attended = _made_once_more(setup) if setup.recompute == "full" else 0
     norm_again = 0 if setup.recompute == "full" else again
     mlp = made_again[setup.recompute] + attended + 4 * h * C + h * C + cast + norm_again
     mlp += 4 * C if setup.fp8 else 0
