@@ -75,7 +75,7 @@ def _side_by_side(pieces: Sequence[Tensor]) -> Tensor | None:
         if not here or not piece.is_contiguous():
             return None
     sizes = (len(pieces), *first.shape)
-    return torch.as_strided(first, sizes, (first.numel(), first.shape[1], 1), first.storage_offset())
+    return torch.as_strided(first.detach(), sizes, (first.numel(), first.shape[1], 1), first.storage_offset())
 
 
 def _cut(matrix: Tensor, parts: Sequence[int]) -> tuple[Tensor, ...]:
