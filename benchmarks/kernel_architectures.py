@@ -3,7 +3,8 @@
 python benchmarks/kernel_architectures.py [--widths 384 768 1280 1600]
 
 A training step runs on tensors without memory, and Triton tells of each launch before it compiles it. So what
-is compiled here is what would be launched: the launchers' own block sizes, types, alignments and warps.
+is compiled here is what would be launched: the launchers' own block sizes, types, alignments and warps. The
+launchers of what came after GPT-2 are called one by one.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 import torch
+from torch import Tensor
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
@@ -30,14 +32,18 @@ from nanodyno.config import ModelShape, build_config
 from nanodyno.model.attention import packed
 from nanodyno.model.flat_adamw import FlatAdamW
 from nanodyno.model.fused import FusedStep, Plan, Recompute
-from nanodyno.model.gpt import GPT
+from nanodyno.model.gpt import GPT, NORM_EPS
 from nanodyno.model.kernels import gpu
+from nanodyno.model.kernels.fp8_slot import Slot
 
 KIB = 1024
 SHARED_BYTES = {80: 163 * KIB, 86: 99 * KIB, 89: 99 * KIB, 90: 227 * KIB, 120: 99 * KIB}
 """The most that a program may have on each compute capability, from CUDA's programming guide."""
 WIDTHS = (384, 768, 1280, 1600)
 VOCABULARY = 50304
+HEAD_SIZE = 64
+BLOCK_SIZE = 128
+LOGIT_CAP = 15.0
 OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg", "enable_fp_fusion")
 """Those of a launcher's choice; Triton derives the others from the card."""
 RECORDED_ON = 90
@@ -55,6 +61,8 @@ class Form:
     recompute: Recompute = "none"
     bf16_moments: bool = False
     fp8: bool = False
+    modern: bool = False
+    """The parts that came after GPT-2, without the others."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +147,7 @@ def launches(forms: Sequence[Form]) -> list[Launch]:
 
     with _telling(tell):
         for form in forms:
-            _train(form)
+            (_launch_modern if form.modern else _train)(form)
     return list(found.values())
 
 
@@ -147,9 +155,9 @@ def _train(form: Form) -> None:
     """Two blocks, since the first norm has nothing to add and the last no gradient to add to."""
     shape = ModelShape(
         n_layer=2,
-        n_head=form.width // 64,
+        n_head=form.width // HEAD_SIZE,
         n_embd=form.width,
-        block_size=128,
+        block_size=BLOCK_SIZE,
         vocab_size=VOCABULARY,
         bias=form.bias,
         dropout=0.0,
@@ -167,6 +175,37 @@ def _train(form: Form) -> None:
     optimizer = FlatAdamW(step.flat, build_config({}), form.bf16_moments, kernels=gpu)
     optimizer.step()
     optimizer.step(keep_gradients=True)
+
+
+def _launch_modern(form: Form) -> None:
+    """On two sequences; the norm as it is in the middle of a block."""
+    N, C, half = 2 * BLOCK_SIZE, form.width, torch.bfloat16
+    with torch.device("meta"):
+        inputs = torch.empty((2, BLOCK_SIZE), dtype=torch.long)
+        x, table, weight = torch.empty(N, C, dtype=form.residual), torch.empty(VOCABULARY, C), torch.empty(C)
+        y, qkv, up = (torch.empty(N, parts * C, dtype=half) for parts in (1, 3, 4))
+    gpu.embed(table, None, inputs, form.residual)
+    gpu.embed_backward(x, inputs, table, None)
+    _, n, _, rstd = gpu.add_norm(x, y, weight, None, half, NORM_EPS, centred=False)
+    again = form.recompute != "none"
+    gpu.norm_backward(n, x, None, rstd, weight, None, x, torch.empty_like(table), None, again)
+    _launch_attentions(qkv, inputs.flatten(), table)
+    slot = Slot(torch.float8_e5m2, rstd[0], rstd) if form.fp8 else None
+    gpu.relu2(up, slot)
+    gpu.relu2_backward_(up, up, again, slot)
+    logits = torch.empty(N, VOCABULARY, dtype=half, device="meta")
+    fp8 = torch.empty_like(logits, dtype=torch.float8_e5m2) if form.fp8 else None
+    gpu.cross_entropy_(logits, inputs.flatten(), rstd[0], rstd, fp8, LOGIT_CAP)
+
+
+def _launch_attentions(qkv: Tensor, inputs: Tensor, table: Tensor) -> None:
+    heads = table.shape[1] // HEAD_SIZE
+    shares, halves = table.new_empty(2), table.to(qkv.dtype)
+    before = gpu.mix_values_(qkv, halves, inputs, shares)
+    gpu.mix_values_backward_(qkv, before, halves, inputs, shares, table, shares)
+    angles = table.new_empty(BLOCK_SIZE, HEAD_SIZE // 2)
+    rstd = gpu.turn_(qkv, heads, BLOCK_SIZE, (angles, angles), True, NORM_EPS)
+    gpu.turn_backward_(qkv, qkv, rstd, heads, BLOCK_SIZE, (angles, angles), True)
 
 
 def _kernels() -> ModuleType:
@@ -203,12 +242,20 @@ def _usage(cubin: bytes) -> tuple[int, int]:
 
 def every_form(widths: Sequence[int]) -> list[Form]:
     residuals = (torch.float32, torch.bfloat16)
-    return [
+    forms = [
         Form(width, bias, gelu, residual, recompute, residual == torch.bfloat16)
         for width, bias, gelu, residual, recompute in itertools.product(
             widths, (False, True), ("exact", "tanh"), residuals, ("none", "full")
         )
-    ] + [Form(width, gelu=gelu, fp8=True) for width in widths for gelu in ("exact", "tanh")]
+    ]
+    forms += [Form(width, gelu=gelu, fp8=True) for width in widths for gelu in ("exact", "tanh")]
+    forms += [
+        Form(width, residual=residual, recompute=recompute, fp8=fp8, modern=True)
+        for width, residual, recompute, fp8 in itertools.product(
+            widths, residuals, ("none", "full"), (False, True)
+        )
+    ]
+    return forms
 
 
 def main() -> int:

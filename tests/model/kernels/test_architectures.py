@@ -46,10 +46,11 @@ def launches(architectures: ModuleType) -> list[Any]:
         [form(width, recompute=level) for width in WIDTHS for level in ("none", "full")]
         + [form(768, recompute=level, **other) for level in ("none", "full")]
         + [form(768, fp8=True)]
+        + [form(768, recompute="full", fp8=fp8, modern=True) for fp8 in (False, True)]
     )
 
 
-def test_a_training_step_launches_every_kernel_there_is(launches: list[Any]) -> None:
+def test_training_launches_every_kernel_there_is(launches: list[Any]) -> None:
     """So that a new one is not left out below. A kernel is what takes pointers; the rest are its parts."""
     from triton.runtime.jit import JITFunction
 

@@ -97,8 +97,8 @@ def _cross_entropy(
     units = UNITS / tl.load(scale_ptr)
     fp8_ptr += row * V
     shift = tl.log2(scale) - log_sum * LOG2_E
-    gradient = tl.exp2(rest * LOG2 + shift) * _slope(rest, CAPPED)
-    _put(logits_ptr, fp8_ptr, in_rest, in_rest < V, gradient, units, UNITS)
+    of_rest = tl.exp2(rest * LOG2 + shift) * _slope(rest, CAPPED)
+    _put(logits_ptr, fp8_ptr, in_rest, in_rest < V, of_rest, units, UNITS)
     for i in range(BLOCKS):
         here = (BLOCKS - 1 - i) * ROWS * COLUMNS + in_block  # backwards: what was read last is nearest
         z = _capped(tl.load(logits_ptr + here, eviction_policy="evict_first"), CAPPED, CAP)

@@ -23,11 +23,11 @@ def _places(E, heads, K: tl.constexpr, HALF: tl.constexpr, HEADS: tl.constexpr, 
 
 
 @triton.jit
-def _turned(first, second, cos_ptr, sin_ptr, positions, HALF: tl.constexpr, BACK: tl.constexpr):
+def _turned(first, second, cosines, sines, positions, HALF: tl.constexpr, BACK: tl.constexpr):
     column = tl.arange(0, first.shape[1])[None, :]
     here = (tl.program_id(0) % positions).to(tl.int64) * HALF + column
-    cos = tl.load(cos_ptr + here, column < HALF, 0.0)
-    sin = tl.load(sin_ptr + here, column < HALF, 0.0)
+    cos = tl.load(cosines + here, column < HALF, 0.0)
+    sin = tl.load(sines + here, column < HALF, 0.0)
     if BACK:
         sin = -sin
     return first * cos - second * sin, second * cos + first * sin
