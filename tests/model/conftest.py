@@ -8,6 +8,7 @@ import torch
 
 from nanodyno.config import ModelShape
 from nanodyno.model.gpt import GPT
+from nanodyno.model.modern import make_model
 
 
 def build_shape(**changes: Any) -> ModelShape:
@@ -27,7 +28,7 @@ def build_shape(**changes: Any) -> ModelShape:
 def build_model(shape: ModelShape, dtype: torch.dtype = torch.float64) -> GPT:
     """Weights of 0.3 instead of 0.02: attention and GELU then leave their linear middle."""
     generator = torch.Generator().manual_seed(11)
-    model = GPT(shape).to(dtype)
+    model = make_model(shape).to(dtype)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             middle = 1.0 if "norm" in name and name.endswith("weight") else 0.0

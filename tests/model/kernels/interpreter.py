@@ -20,9 +20,10 @@ from triton.runtime import interpreter
 
 from nanodyno.config import ModelShape
 from nanodyno.model.attention import packed
-from nanodyno.model.fused import FusedStep, Plan, Recompute
-from nanodyno.model.gpt import GPT
+from nanodyno.model.fused import Plan, Recompute
+from nanodyno.model.fused_modern import make_step
 from nanodyno.model.kernels import gpu
+from nanodyno.model.modern import make_model
 
 FENCE = 64
 PROGRAMS = 3
@@ -33,9 +34,9 @@ def micro_step(
     shape: ModelShape, weights: dict[str, Tensor], recompute: Recompute, inputs_BT: Tensor, targets_BT: Tensor
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Mean loss and gradients as a GPU makes them, in fp32 throughout."""
-    model = GPT(shape)
+    model = make_model(shape)
     model.load_state_dict(weights)
-    step = FusedStep(model, Plan(torch.float32, torch.float32, packed("torch"), 7, recompute, _kernels()))
+    step = make_step(model, Plan(torch.float32, torch.float32, packed("torch"), 7, recompute, _kernels()))
     step.begin(1.0)
     step(inputs_BT, targets_BT)
     step.finish()
