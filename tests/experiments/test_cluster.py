@@ -13,7 +13,7 @@ import pytest
 from nanodyno.analysis.asking import Ask
 from nanodyno.config import build_config
 from nanodyno.errors import NanodynoError, RunFailed
-from nanodyno.experiments.cluster import Cluster, RayStopwatch, Slot, ray_bench, slots_of
+from nanodyno.experiments.cluster import GRACE_SECONDS, Cluster, RayStopwatch, Slot, ray_bench, slots_of
 from nanodyno.experiments.node import Errand
 from nanodyno.experiments.tune import tune
 from nanodyno.experiments.wish import Wish
@@ -138,6 +138,15 @@ def test_what_a_lost_node_was_at_is_measured_elsewhere(fake: tuple[FakeRay, RayS
     ray.lost = {"a", "b"}
     with pytest.raises(RunFailed, match="the last node was lost"):
         asked(stopwatch, "halving", 2, "w")
+
+
+def test_what_a_busy_cluster_does_not_begin_in_time_is_given_up(fake: tuple[FakeRay, RayStopwatch]) -> None:
+    ray, stopwatch = fake
+    given_up: list[Any] = []
+    ray.wait = lambda tasks, **_: ([], tasks)  # type: ignore[method-assign]
+    ray.cancel = lambda task, **_: given_up.append(task)  # type: ignore[attr-defined]
+    assert stopwatch.measure(Ask("screening", 0, ("x",), 1.0, 60.0), ["x"], 0.2 - GRACE_SECONDS) == {}
+    assert [names for _, names in given_up] == [("x",)]
 
 
 def test_no_cluster_there_is_told() -> None:

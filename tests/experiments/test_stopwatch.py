@@ -3,11 +3,14 @@
 import time
 from typing import Any
 
+import pytest
+
 from nanodyno.analysis.asking import Ask
 from nanodyno.config import build_config
 from nanodyno.experiments.stopwatch import BenchStopwatch, visit_of
+from nanodyno.probe.bench import Bench, Plan
 from nanodyno.probe.messages import ProbeJob
-from nanodyno.records.probe import Measured
+from nanodyno.records.probe import Failed, Measured
 
 TINY = {
     "n_layer": 1, "n_head": 1, "n_embd": 16, "block_size": 16, "batch_size": 2, "tokens_per_iter": 64,
@@ -36,3 +39,27 @@ def test_a_result_is_read_by_the_round(tunings: Any) -> None:
     died, stopped = (tunings.failed(tunings.config(), reason) for reason in ("died", "interrupted"))
     assert visit_of(died, 3) == died
     assert visit_of(stopped, 3) is None
+    ended = visit_of(measured.model_copy(update={"stopped": "killed"}), 1)
+    assert isinstance(ended, Failed)
+    assert (ended.reason, ended.words) == ("died", "killed")
+
+
+@pytest.mark.parametrize(("redo", "first", "final"), [(0, 1, 0), (2, 2, 2)])
+def test_a_disturbed_first_look_is_made_again_once_at_least(
+    redo: int, first: int, final: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[Plan] = []
+
+    class NoBench(Bench):
+        def __init__(self, jobs: Any, plan: Plan, watch: Any) -> None:
+            super().__init__(jobs, plan, watch)
+            plans.append(plan)
+
+        def round(self, number: int, names: Any, breakdown: bool = True) -> None:
+            pass
+
+    monkeypatch.setattr("nanodyno.experiments.stopwatch.Bench", NoBench)
+    with BenchStopwatch({"a": ProbeJob(config=build_config(TINY))}, lambda _: None, redo) as stopwatch:
+        for stage in ("screening", "halving", "final"):
+            stopwatch.measure(Ask(stage, 0, ("a",), 1.0, 60.0), ["a"], 60.0)
+    assert [plan.redo for plan in plans] == [first, first, final]

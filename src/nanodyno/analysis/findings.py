@@ -63,11 +63,13 @@ Code = Literal[
     "made-to-fit",
     "tight",
     "switch",
+    "switch-afresh",
     "smaller-for-free",
     "no-fresh",
     "not-all-tried",
     "few-divisors",
     "nothing-fits",
+    "nothing-roomy",
     "nothing-measured",
     # of an attribution
     "difference",

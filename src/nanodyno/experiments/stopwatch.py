@@ -11,6 +11,8 @@ from nanodyno.probe.messages import ProbeJob
 from nanodyno.records.probe import Failed, Measured, ProbeProgress, ProbeResult, WatchProbe
 
 PRECISION = 0.01
+FIRST_LOOK_REDO = 1
+"""At least: a candidate has one first look, and is given up for a bad one; the final has other rounds."""
 MANY_PROCESSES = 10**6
 """While more may come, the next one imports in advance."""
 
@@ -92,7 +94,7 @@ class BenchStopwatch:
             plan = Plan(
                 precision=PRECISION,
                 visit_seconds=ask.visit_seconds,
-                redo=self._redo,
+                redo=self._redo if ask.stage == "final" else max(self._redo, FIRST_LOOK_REDO),
                 most_processes=self._processes,
             )
             self._bench, self._stage = Bench(self._jobs, plan, self._tell), ask.stage
@@ -116,4 +118,8 @@ def visit_of(result: ProbeResult, number: int) -> ProbeResult | None:
     if not isinstance(result, Measured):
         return result
     visits = tuple(visit for visit in result.visits if visit.round == number)
-    return result.model_copy(update={"visits": visits, "redone": ()}) if visits else None
+    if visits:
+        return result.model_copy(update={"visits": visits, "redone": ()})
+    if result.stopped is None:
+        return None
+    return Failed(config=result.config, reason="died", stage="measuring", words=result.stopped)

@@ -1,0 +1,83 @@
+"""What a tuning's page says of candidates that failed, were too tight, or were disturbed."""
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from nanodyno.analysis.tune_findings import tune_findings
+from nanodyno.analysis.tuning import Tuning
+from nanodyno.experiments.tune import tune
+from nanodyno.experiments.wish import Wish
+from nanodyno.records.probe import Disturbance, ProbeResult
+from nanodyno.report.tune import tune_document, tune_page
+
+GIB = 2**30
+
+
+def page(tuning: Tuning) -> str:
+    console = Console(width=100)
+    with console.capture() as capture:
+        console.print(tune_page(tuning, "gpt2", 100))
+    return " ".join(capture.get().split())
+
+
+def test_where_all_are_too_tight_the_smallest_need_is_told_and_nobody_says_unmeasured(
+    tunings: Any, tmp_path: Path
+) -> None:
+    """The smallest reserves 8 GiB of 9, of which 0.5 are the context, and 0.5 are to stay free."""
+    bench = tunings.stopwatch(lambda config: tunings.visit(config, 1.0, 8 * GIB)).bench(
+        tmp_path, tunings.place(usable_gib=8.9)
+    )
+    tuning = tune(Wish(tunings.config(), 400.0), bench=bench)
+    assert tuning.pick is None
+    (numbers,) = (each.numbers for each in tune_findings(tuning) if each.code == "nothing-roomy")
+    assert numbers["needs_bytes"] >= 8.5 * GIB  # type: ignore[operator]
+    text = page(tuning)
+    assert "no candidate leaves enough memory for a whole run" in text
+    assert "could be measured" not in text
+    assert "--n_layer" in text
+
+
+def test_one_that_dies_in_the_final_is_told_with_its_words(tunings: Any, tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def answer(config: Any) -> ProbeResult:
+        seen.append(config.batch_size)
+        died = config.batch_size == 8 and seen.count(8) > 1 and config.kernels == "auto"
+        return tunings.failed(config, "died") if died else tunings.rising(config)
+
+    held = frozenset({"kernels", "loss_rows", "cuda_graph", "compile"})
+    tuning = tune(Wish(tunings.config(), 400.0, held=held), bench=tunings.stopwatch(answer).bench(tmp_path))
+    assert tuning.pick is not None
+    assert tuning.pick.chosen.startswith("4 x 4")
+    assert "8 x 2: died while measuring: it is gone" in page(tuning)
+
+
+def test_figures_that_something_else_had_a_part_in_say_so(tunings: Any, tmp_path: Path) -> None:
+    def answer(config: Any) -> ProbeResult:
+        measured = tunings.visit(config, 1.0 / config.batch_size, GIB)
+        if config.batch_size != 8:
+            return measured
+        contended = Disturbance(code="cpu-contention", numbers={"share": 0.41})
+        usual = Disturbance(code="power-limit", numbers={"share": 1.0, "celsius": 60})
+        visit = measured.visits[0].model_copy(update={"disturbances": (contended, usual)})
+        return measured.model_copy(update={"visits": (visit,)})
+
+    bench = tunings.stopwatch(answer).bench(tmp_path, tunings.host_place())
+    tuning = tune(Wish(tunings.config(), 900.0, held=frozenset({"kernels", "compile"})), bench=bench)
+    text = page(tuning)
+    told = "8 x 2: disturbed, and counted; at worst: others had the processor for 41% of the time"
+    assert told in text
+    assert "power limit" not in text
+    document = tune_document(tuning, {})
+    by_name = {each["name"]: each["disturbed"] for each in document["candidates"]}  # type: ignore[index,attr-defined]
+    assert (by_name["8 x 2"], by_name["4 x 4"]) == (["cpu-contention"], [])
+
+
+def test_one_that_died_is_told_in_its_own_words(tunings: Any, tmp_path: Path) -> None:
+    def answer(config: Any) -> ProbeResult:
+        return tunings.failed(config, "died") if config.batch_size == 8 else tunings.rising(config)
+
+    text = page(tune(Wish(tunings.config(), 400.0), bench=tunings.stopwatch(answer).bench(tmp_path)))
+    assert "8 x 2: died while measuring: it is gone" in text
