@@ -80,14 +80,15 @@ def _why_none(tuning: Tuning, rows: Sequence[Row]) -> Finding:
 
 
 def _of_choice(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
-    """What was taken instead of the fastest because it is as fast and smaller."""
+    """What was taken instead of the fastest because it is as fast and smaller; a switch that stays as it was
+    for want of a gain is no news."""
     pick = tuning.pick
     if pick is None or pick.chosen == pick.fastest:
         return
     by_name = {row.name: row for row in rows}
     chosen, fastest = by_name[pick.chosen], by_name[pick.fastest]
     saved = (fastest.peak_bytes or 0) - (chosen.peak_bytes or 0)
-    if chosen.tokens_per_second and fastest.tokens_per_second:
+    if saved > 0 and chosen.tokens_per_second and fastest.tokens_per_second:
         slower = 1 - chosen.tokens_per_second.estimate / fastest.tokens_per_second.estimate
         yield Finding(
             "smaller-for-free", numbers={"fastest": pick.fastest, "slower": slower, "saved_bytes": saved}
@@ -180,9 +181,12 @@ def _of_memory(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
     too_large = [row for row in rows if row.reason == "too-large" and row.candidate.memory is not None]
     for row in too_large[:1]:
         yield _does_not_fit(row.candidate, usable)
+    fastest: dict[int, Row] = {}
     for row in rows:
-        if row.summary is not None and row.reason is None and row.candidate.setup is not None:
-            yield from _made_to_fit(tuning, row)
+        if row.summary is not None and row.reason is None and not row.candidate.variant:
+            fastest.setdefault(row.candidate.batch_size, row)
+    for row in fastest.values():
+        yield from _made_to_fit(tuning, row)
 
 
 def _does_not_fit(candidate: Candidate, usable: int | None) -> Finding:
@@ -198,17 +202,19 @@ def _does_not_fit(candidate: Candidate, usable: int | None) -> Finding:
 def _made_to_fit(tuning: Tuning, row: Row) -> Iterator[Finding]:
     """A micro-batch that fits by its switches alone, and what it would need without them."""
     setup, usable = row.candidate.setup, tuning.ground.usable_bytes
-    if setup is None or usable is None or row.candidate.variant or not row.candidate.switches:
+    switches = row.candidate.switches
+    if setup is None or usable is None or not switches:
         return
     rows = rows_by_memory(usable, setup.shape, setup.dtype) if setup.kernels == "fused" else None
-    bare = replace(setup, recompute="none", loss_rows=rows, offload_moments=False)
+    graph = setup.cuda_graph or ("cuda_graph", "False") in switches
+    bare = replace(setup, recompute="none", loss_rows=rows, offload_moments=False, cuda_graph=graph)
     memory = memory_of(bare, calibration_for(tuning.ground.card, setup.dtype))
     if memory.total + tuning.ground.margin_bytes <= usable:
         return
     part = max(memory.components, key=memory.components.__getitem__)
     numbers: dict[str, Number] = {"size": row.candidate.batch_size, "needs_bytes": memory.total}
     numbers |= {"part": part, "part_bytes": memory.components[part]}
-    numbers["switches"] = " ".join(f"{key}={value}" for key, value in row.candidate.switches)
+    numbers["switches"] = " ".join(f"{key}={value}" for key, value in switches)
     yield Finding("made-to-fit", numbers=numbers)
 
 
