@@ -214,6 +214,18 @@ def test_a_finished_search_is_recalled_for_a_run_of_another_length(
     assert config == applied(longer.config, tuning.chosen.config)
 
 
+def test_a_result_that_was_not_measured_afresh_is_none_to_train_with(
+    wish: Wish, tunings: Any, tmp_path: Path
+) -> None:
+    """16 s are enough for first looks and for no final."""
+    bench = tunings.stopwatch().bench(tmp_path)
+    short = replace(wish, budget_seconds=16.0)
+    assert tune(short, bench=bench).pick is not None
+    assert recall(short, bench) is None
+    tune(wish, bench=bench)
+    assert recall(short, bench) is not None
+
+
 def test_who_watches_hears_of_every_visit(wish: Wish, tunings: Any, tmp_path: Path) -> None:
     heard: list[Heard] = []
     stopwatch = tunings.stopwatch()

@@ -189,7 +189,7 @@ class Course:
         raise NanodynoError(told, f"give --budget {enough}m or more: what was measured is kept")
 
     def _conclude(self, tuning: Tuning) -> None:
-        if tuning.pick is None or self.journal.concluded_with(self.wish.budget_seconds, tuning.pick.chosen):
+        if tuning.pick is None:
             return
         row = next(each for each in rows_of(tuning) if each.name == tuning.pick.chosen)
         assert row.tokens_per_second is not None
@@ -198,8 +198,9 @@ class Course:
             chosen=row.name,
             config=row.candidate.config,
             tokens_per_second=row.tokens_per_second.estimate,
+            measured_afresh=row.is_final,
         )
-        self.journal.append(concluded)
+        self.journal.conclude(concluded)
 
 
 def answer_of(

@@ -67,8 +67,8 @@ def recall(wish: Wish, bench: Bench | None = None) -> RunConfig | None:
     place = bench.look(wish.config, wish.memory_limit_bytes)
     journal = Journal(question_of(wish, place), folder=bench.cache)
     journal.close()
-    concluded = journal.concluded()
-    return None if concluded is None else applied(wish.config, concluded.config)
+    found = journal.found()
+    return None if found is None else applied(wish.config, found.config)
 
 
 def allocator_limit(limit_bytes: int | None, place: Place) -> int | None:
