@@ -56,6 +56,7 @@ Code = Literal[
     # of a tuning
     "launch-bound",
     "dispatch-bound",
+    "unfilled",
     "rises",
     "flat",
     "falls",

@@ -11,6 +11,7 @@ from nanodyno.analysis.tuning import Row, Tuning, curve_of, rows_of
 from nanodyno.costs.calibration import calibration_for
 from nanodyno.costs.memory import memory_of
 from nanodyno.costs.setup import rows_by_memory
+from nanodyno.costs.time import unfilled_share
 
 LAUNCH_BOUND = 0.25
 """Of the time a card idles between kernels."""
@@ -142,6 +143,21 @@ def _of_idling(tuning: Tuning, curve: Sequence[Row]) -> Iterator[Finding]:
         size = max(waiting)
         code: Code = "launch-bound" if on_card else "dispatch-bound"
         yield Finding(code, numbers={"size": size, "idle": idle[size]})
+    elif on_card:
+        yield from _of_unfilled(tuning)
+
+
+def _of_unfilled(tuning: Tuning) -> Iterator[Finding]:
+    """Of micro-batches that were predicted to be too slow to be tried: why, by prediction too."""
+    card = tuning.ground.card
+    shares = {
+        each.batch_size: unfilled_share(each.setup, calibration_for(card, each.setup.dtype))
+        for each in tuning.candidates
+        if each.setup is not None and tuning.left_out.get(each.name) == "predicted-slow"
+    }
+    small = [size for size, share in shares.items() if share >= LAUNCH_BOUND]
+    if small:
+        yield Finding("unfilled", numbers={"size": max(small), "share": shares[max(small)]})
 
 
 def _of_switches(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:

@@ -37,6 +37,10 @@ WORDS: dict[Code, str | Plural] = {
     "dispatch-bound": message(
         "bound by Python and dispatching up to {size}: there they take {idle} of the time"
     ),
+    "unfilled": message(
+        "up to a micro-batch of {size}, kernels are too short to fill the GPU: at {size}, {share} of the "
+        "time goes to their beginnings and ends (predicted, not measured)"
+    ),
     "rises": message("rises with the micro-batch: {to} is {gain} faster than {from}"),
     "flat": message("flat from {from} to {to}: within {within} of the fastest"),
     "falls": message("falls again: {to} is {loss} slower than {from}"),
@@ -170,7 +174,7 @@ _SHORT = {
 }
 _SHOWN: dict[str, Callable[[Any, Language], str]] = {
     **dict.fromkeys(_SHORT, _size),
-    **dict.fromkeys(("idle", "gain", "within", "loss"), _whole_percent),
+    **dict.fromkeys(("idle", "share", "gain", "within", "loss"), _whole_percent),
     "slower": lambda value, language: quantities.share(value, ".1f", language),
     "part": _part,
 }
