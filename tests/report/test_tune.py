@@ -19,7 +19,7 @@ from nanodyno.experiments.wish import Wish
 from nanodyno.records.probe import ProbeProgress, ProbeResult
 from nanodyno.report.document import to_json
 from nanodyno.report.tune import tune_document, tune_page
-from nanodyno.report.tune_words import REASONS, finding_words, spread_words
+from nanodyno.report.tune_words import REASONS, finding_words, fits_words, spread_words
 from nanodyno.report.tuning import make_tune_display
 
 GIB = 2**30
@@ -184,6 +184,8 @@ def test_a_stopped_search_says_so_and_shows_what_it_has(tunings: Any, tmp_path: 
     assert "the same command goes on from here" in text
     assert "by the search alone, not measured afresh" in " ".join(text.split())
     assert "lack of time" not in text
+    assert "no time was left" not in text
+    assert {fits_words(row) for row in rows_of(stopped) if row.summary is None} <= {"-", "no"}
     nothing = tune(
         Wish(tunings.config(), 400.0), bench=tunings.stopwatch(interrupt_at=0).bench(tmp_path / "no")
     )

@@ -14,6 +14,8 @@ def untried(tuning: Tuning, rows: Sequence[Row], language: Language) -> Iterator
     """Why rows have no figures, or ended after their first: each reason once."""
     by_words: dict[str, list[str]] = {}
     for row in rows:
+        if tuning.interrupted and row.reason == "no-time":
+            continue  # for want of a hand, not of time: that it was stopped is told
         if row.reason is not None and (row.summary is None or row.name in tuning.lost):
             by_words.setdefault(_why(tuning, row, language), []).append(row.name)
     for words, names in by_words.items():

@@ -206,6 +206,8 @@ def switch_words(candidate: Candidate, language: Language = ENGLISH) -> str:
 
 
 def fits_words(row: Row, language: Language = ENGLISH) -> str:
+    if row.reason is None and row.summary is None:  # a search that was stopped did not come to it
+        return UNKNOWN
     return language.say(FITS.get(row.reason, UNKNOWN))
 
 
