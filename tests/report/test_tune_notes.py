@@ -1,5 +1,6 @@
 """What a tuning's page says of candidates that failed, were too tight, or were disturbed."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +96,21 @@ def test_why_small_micro_batches_were_not_tried_is_told_as_a_prediction(tunings:
     (numbers,) = (each.numbers for each in tune_findings(tuning) if each.code == "unfilled")
     assert numbers == {"size": 2, "share": pytest.approx(276 * 3.1e-6 / 2.36e-3, rel=0.02)}
     assert "36% of the time goes to their beginnings and ends (predicted, not measured)" in page(tuning)
+
+
+def test_other_arithmetic_that_was_chosen_is_called_so(tunings: Any, tmp_path: Path) -> None:
+    def answer(config: Any) -> ProbeResult:
+        other = config.residual_dtype == "bfloat16" and not config.fp8
+        return tunings.visit(config, (0.8 if other else 1.0) * (1 + 0.45 / config.batch_size), GIB)
+
+    wish = Wish(tunings.config(n_layer=12, n_embd=768, n_head=12), 900.0, allow_different=True)
+    tuning = tune(wish, bench=tunings.stopwatch(answer).bench(tmp_path))
+    told = "other arithmetic (residual_dtype=bfloat16): what that does to the loss was not measured"
+    assert told in page(tuning)
+    plain = tune(replace(wish, allow_different=False), bench=tunings.stopwatch(answer).bench(tmp_path))
+    assert "other arithmetic" not in page(plain)
+    document = tune_document(tuning, {})
+    kinds = {each["name"]: each["arithmetic"] for each in document["candidates"]}  # type: ignore[index,attr-defined]
+    assert tuning.pick is not None
+    assert kinds[tuning.pick.chosen] == "different"
+    assert "rounding" in kinds.values()

@@ -40,6 +40,7 @@ CHOSEN = {
     ),
 }
 """By whether the search was interrupted, and whether it came to the final."""
+OTHER_ARITHMETIC = message("other arithmetic ({switches}): what that does to the loss was not measured")
 NONE = message("no candidate could be measured, so none is chosen")
 NONE_ROOMY = message("no candidate leaves enough memory for a whole run, so none is chosen")
 
@@ -159,6 +160,9 @@ def verdict_lines(
         memory=memory_words(chosen, language),
     )
     yield words, "bold green"
+    if other := chosen.candidate.other_arithmetic:
+        said = language.say(OTHER_ARITHMETIC, switches=language.joined(other))
+        yield f"  {said}", "yellow"
     asked = next((row for row in rows if is_asked(row, tuning)), None)
     if asked is not None and (gained := _gain_words(asked, chosen, language)):
         yield f"  {gained}", ""
@@ -250,6 +254,7 @@ def _candidate_document(row: Row) -> dict[str, object]:
         "batch_size": config.batch_size,
         "gradient_accumulation_steps": config.gradient_accumulation_steps,
         "switches": dict(row.candidate.switches),
+        "arithmetic": "different" if row.candidate.other_arithmetic else "rounding",
         "measured": summary is not None,
         "measured_afresh": row.is_final,
         "tokens_per_second": None
