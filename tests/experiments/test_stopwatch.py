@@ -7,7 +7,8 @@ import pytest
 
 from nanodyno.analysis.asking import Ask
 from nanodyno.config import build_config
-from nanodyno.experiments.stopwatch import BenchStopwatch, visit_of
+from nanodyno.experiments.stopwatch import BenchStopwatch, Redo, visit_of
+from nanodyno.experiments.tune import REDO
 from nanodyno.probe.bench import Bench, Plan
 from nanodyno.probe.messages import ProbeJob
 from nanodyno.records.probe import Failed, Measured
@@ -21,7 +22,9 @@ TINY = {
 def test_a_stage_measures_each_once_and_what_has_no_time_is_missing() -> None:
     jobs = {name: ProbeJob(config=build_config(TINY), threads=1) for name in ("a", "b")}
     stages: list[str] = []
-    with BenchStopwatch(jobs, lambda progress: stages.append(progress.stage), 0, processes=1) as stopwatch:
+    with BenchStopwatch(
+        jobs, lambda progress: stages.append(progress.stage), Redo(), processes=1
+    ) as stopwatch:
         found = stopwatch.measure(Ask("screening", 0, ("a",), 0.3, 60.0, breakdown=True), ["a"], 60.0)
         assert isinstance(found["a"], Measured)
         assert len(found["a"].visits) == 1
@@ -44,9 +47,8 @@ def test_a_result_is_read_by_the_round(tunings: Any) -> None:
     assert (ended.reason, ended.words) == ("died", "killed")
 
 
-@pytest.mark.parametrize(("redo", "first", "final"), [(0, 1, 0), (2, 2, 2)])
-def test_a_disturbed_first_look_is_made_again_once_at_least(
-    redo: int, first: int, final: int, monkeypatch: pytest.MonkeyPatch
+def test_disturbed_looks_and_rounds_of_the_final_are_made_again_as_often_as_each_may(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plans: list[Plan] = []
 
@@ -59,7 +61,7 @@ def test_a_disturbed_first_look_is_made_again_once_at_least(
             pass
 
     monkeypatch.setattr("nanodyno.experiments.stopwatch.Bench", NoBench)
-    with BenchStopwatch({"a": ProbeJob(config=build_config(TINY))}, lambda _: None, redo) as stopwatch:
+    with BenchStopwatch({"a": ProbeJob(config=build_config(TINY))}, lambda _: None, REDO["cpu"]) as stopwatch:
         for stage in ("screening", "halving", "final"):
             stopwatch.measure(Ask(stage, 0, ("a",), 1.0, 60.0), ["a"], 60.0)
-    assert [plan.redo for plan in plans] == [first, first, final]
+    assert [plan.redo for plan in plans] == [1, 1, 0]

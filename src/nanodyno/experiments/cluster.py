@@ -17,6 +17,7 @@ from nanodyno.data.prepare.ray import connected
 from nanodyno.errors import NanodynoError, RunFailed
 from nanodyno.experiments.ground import Place
 from nanodyno.experiments.node import Errand, look_on_node, measure_on_node
+from nanodyno.experiments.stopwatch import Redo
 from nanodyno.experiments.tune import Bench
 from nanodyno.probe.messages import ProbeJob
 from nanodyno.records.probe import ProbeProgress, ProbeResult, WatchProbe
@@ -70,7 +71,7 @@ class Cluster:
             notes += (f"{others} devices are another kind than {name}, and are left out",)
         return replace(places[0], notes=(*places[0].notes, *notes))
 
-    def stopwatch(self, jobs: Mapping[str, ProbeJob], watch: WatchProbe, redo: int) -> "RayStopwatch":
+    def stopwatch(self, jobs: Mapping[str, ProbeJob], watch: WatchProbe, redo: Redo) -> "RayStopwatch":
         return RayStopwatch(self._ray, self._slots, jobs, watch, redo, self._stack)
 
 
@@ -81,7 +82,7 @@ class RayStopwatch:
         slots: Sequence[Slot],
         jobs: Mapping[str, ProbeJob],
         watch: WatchProbe,
-        redo: int,
+        redo: Redo,
         stack: ExitStack,
     ) -> None:
         self._ray, self._slots, self._stack = ray, list(slots), stack

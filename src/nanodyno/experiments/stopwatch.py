@@ -11,10 +11,17 @@ from nanodyno.probe.messages import ProbeJob
 from nanodyno.records.probe import Failed, Measured, ProbeProgress, ProbeResult, WatchProbe
 
 PRECISION = 0.01
-FIRST_LOOK_REDO = 1
-"""At least: a candidate has one first look, and is given up for a bad one; the final has other rounds."""
 MANY_PROCESSES = 10**6
 """While more may come, the next one imports in advance."""
+
+
+@dataclass(frozen=True)
+class Redo:
+    """How often a disturbed round is made again."""
+
+    first_looks: int = 0
+    """And second ones."""
+    final: int = 0
 
 
 class Stopwatch(Protocol):
@@ -51,7 +58,7 @@ class BenchStopwatch:
     at_once = 1
 
     def __init__(
-        self, jobs: Mapping[str, ProbeJob], watch: WatchProbe, redo: int, processes: int = MANY_PROCESSES
+        self, jobs: Mapping[str, ProbeJob], watch: WatchProbe, redo: Redo, processes: int = MANY_PROCESSES
     ) -> None:
         """processes: as many as there will be at most."""
         self._processes = processes
@@ -94,7 +101,7 @@ class BenchStopwatch:
             plan = Plan(
                 precision=PRECISION,
                 visit_seconds=ask.visit_seconds,
-                redo=self._redo if ask.stage == "final" else max(self._redo, FIRST_LOOK_REDO),
+                redo=self._redo.final if ask.stage == "final" else self._redo.first_looks,
                 most_processes=self._processes,
             )
             self._bench, self._stage = Bench(self._jobs, plan, self._tell), ask.stage

@@ -14,18 +14,18 @@ from nanodyno.costs.calibration import calibration_for
 from nanodyno.errors import NanodynoError
 from nanodyno.experiments.course import Course
 from nanodyno.experiments.ground import Place, look_around, vocabulary_of
-from nanodyno.experiments.stopwatch import BenchStopwatch, Stopwatch
+from nanodyno.experiments.stopwatch import BenchStopwatch, Redo, Stopwatch
 from nanodyno.experiments.wish import Wish, applied, question_of
 from nanodyno.probe.messages import ProbeJob
 from nanodyno.records.probe import WatchProbe
 from nanodyno.records.tuning import Journal
 
 GIB = 2**30
-REDO = {"cuda": 1, "mps": 1, "cpu": 0}
-"""How often a disturbed round of the final is made again: on a CPU, where most are, another round tells
-more."""
+REDO = {"cuda": Redo(1, 1), "mps": Redo(1, 1), "cpu": Redo(1, 0)}
+"""A candidate is given up for one bad first look. Of the final, on a CPU, where most are disturbed, another
+round tells more."""
 
-MakeStopwatch = Callable[[Mapping[str, ProbeJob], WatchProbe, int], Stopwatch]
+MakeStopwatch = Callable[[Mapping[str, ProbeJob], WatchProbe, Redo], Stopwatch]
 Look = Callable[[RunConfig, int | None], Place]
 
 
