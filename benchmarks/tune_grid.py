@@ -30,7 +30,7 @@ from nanodyno.config import build_config
 from nanodyno.errors import NanodynoError
 from nanodyno.experiments.course import answer_of
 from nanodyno.experiments.ground import look_around, vocabulary_of
-from nanodyno.experiments.stopwatch import BenchStopwatch, Stopwatch
+from nanodyno.experiments.stopwatch import BenchStopwatch, Redo, Stopwatch
 from nanodyno.experiments.tune import allocator_limit
 from nanodyno.probe.messages import ProbeJob
 from nanodyno.recipes import load_settings, override, parse_overrides
@@ -183,7 +183,7 @@ def main() -> int:
     }
     lines = read(options.to)
     file = GrowingFile(options.to)
-    with BenchStopwatch(jobs, lambda _: None, 1) as stopwatch:
+    with BenchStopwatch(jobs, lambda _: None, Redo(1, 1)) as stopwatch:
         measure(stopwatch, file, lines, names, options)
     file.close()
     print(report(names, lines, tuned))

@@ -13,6 +13,7 @@ from nanodyno.analysis.asking import Ask
 from nanodyno.analysis.candidates import Ground
 from nanodyno.config import RunConfig, build_config
 from nanodyno.experiments.ground import Place
+from nanodyno.experiments.stopwatch import Redo
 from nanodyno.experiments.tune import Bench
 from nanodyno.hardware.cards import card_named
 from nanodyno.probe.messages import ProbeJob
@@ -112,7 +113,7 @@ class FakeStopwatch:
     jobs: Mapping[str, ProbeJob] = field(default_factory=dict)
     latest: dict[str, ProbeResult] = field(default_factory=dict)
 
-    def make(self, jobs: Mapping[str, ProbeJob], watch: WatchProbe, redo: int) -> "FakeStopwatch":
+    def make(self, jobs: Mapping[str, ProbeJob], watch: WatchProbe, redo: Redo) -> "FakeStopwatch":
         del watch, redo
         self.jobs = jobs
         return self

@@ -20,7 +20,7 @@ TINY = [
 
 
 def test_an_end_by_sigterm_leaves_a_document_of_what_was_measured_as_ctrl_c_does(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "nanodyno", "tune", "demo", *TINY, "--budget=5m", "--json"]
+    command = [sys.executable, "-m", "nanodyno", "tune", "demo", *TINY, "--budget=1m", "--json"]
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -8,7 +8,7 @@ from tests.costs.live import gpt
 from nanodyno.costs.calibration import Calibration, calibration_for, measured
 from nanodyno.costs.flops import flops_per_token
 from nanodyno.costs.setup import Setup
-from nanodyno.costs.time import device_seconds, iteration_time
+from nanodyno.costs.time import device_seconds, iteration_time, unfilled_share
 from nanodyno.costs.work import Work, micro_step, per_iteration
 from nanodyno.hardware.cards import find_card
 
@@ -129,3 +129,15 @@ def test_another_card_is_scaled_by_its_datasheet_and_not_verified() -> None:
     rates, own = scaled.attention_flops_per_second, measured().attention_flops_per_second
     assert rates["flash"] == rates["torch"] == pytest.approx(own["flash"] * 312 / 989)
     assert (scaled.verified, calibration_for(find_card("NVIDIA H200", None)).verified) == (False, True)
+
+
+@pytest.mark.parametrize("graph", [True, False])
+def test_what_is_left_unfilled_is_gone_where_kernels_begin_and_launch_in_no_time(graph: bool) -> None:
+    setup = Setup(NARROW, 1, 512, cuda_graph=graph)
+    rates = measured()
+    none = dict.fromkeys(rates.launch_seconds, 0.0)
+    full = replace(rates, kernel_seconds=0.0, launch_seconds=none)
+    assert unfilled_share(setup, full) == pytest.approx(0.0)
+    spared = iteration_time(setup, full).micro_step_seconds / iteration_time(setup, rates).micro_step_seconds
+    assert unfilled_share(setup, rates) == pytest.approx(1 - spared)
+    assert 0.4 < unfilled_share(setup, rates) < 1

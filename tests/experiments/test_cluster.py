@@ -13,8 +13,9 @@ import pytest
 from nanodyno.analysis.asking import Ask
 from nanodyno.config import build_config
 from nanodyno.errors import NanodynoError, RunFailed
-from nanodyno.experiments.cluster import Cluster, RayStopwatch, Slot, ray_bench, slots_of
+from nanodyno.experiments.cluster import GRACE_SECONDS, Cluster, RayStopwatch, Slot, ray_bench, slots_of
 from nanodyno.experiments.node import Errand
+from nanodyno.experiments.stopwatch import Redo
 from nanodyno.experiments.tune import tune
 from nanodyno.experiments.wish import Wish
 from nanodyno.probe.messages import ProbeJob
@@ -65,7 +66,7 @@ def test_first_looks_are_spread_over_the_nodes_never_two_on_one(cluster: Any) ->
     place = connection.look(config, None)
     assert "probes are spread over 2 devices of the cluster" in place.notes
     jobs = {name: ProbeJob(config=config, threads=1) for name in ("a", "b")}
-    with connection.stopwatch(jobs, lambda _: None, 0) as stopwatch:
+    with connection.stopwatch(jobs, lambda _: None, Redo()) as stopwatch:
         assert stopwatch.at_once == 2
         found = stopwatch.measure(Ask("screening", 0, ("a", "b"), 0.3, 60.0), ["a", "b"], 60.0)
         assert all(isinstance(result, Measured) for result in found.values())
@@ -106,7 +107,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> tuple[FakeRay, RayStopwatch]:
     monkeypatch.setattr("nanodyno.experiments.cluster.begin", lambda _, *task: ray.begin(*task))
     slots = [Slot("a", 0, True), Slot("a", 1, True), Slot("b", 0, True)]
     jobs = {name: ProbeJob(config=build_config(TINY)) for name in "uvwxyz"}
-    return ray, RayStopwatch(ray, slots, jobs, lambda _: None, 0, ExitStack())
+    return ray, RayStopwatch(ray, slots, jobs, lambda _: None, Redo(), ExitStack())
 
 
 def asked(stopwatch: RayStopwatch, stage: Any, number: int, names: str) -> Any:
@@ -138,6 +139,15 @@ def test_what_a_lost_node_was_at_is_measured_elsewhere(fake: tuple[FakeRay, RayS
     ray.lost = {"a", "b"}
     with pytest.raises(RunFailed, match="the last node was lost"):
         asked(stopwatch, "halving", 2, "w")
+
+
+def test_what_a_busy_cluster_does_not_begin_in_time_is_given_up(fake: tuple[FakeRay, RayStopwatch]) -> None:
+    ray, stopwatch = fake
+    given_up: list[Any] = []
+    ray.wait = lambda tasks, **_: ([], tasks)  # type: ignore[method-assign]
+    ray.cancel = lambda task, **_: given_up.append(task)  # type: ignore[attr-defined]
+    assert stopwatch.measure(Ask("screening", 0, ("x",), 1.0, 60.0), ["x"], 0.2 - GRACE_SECONDS) == {}
+    assert [names for _, names in given_up] == [("x",)]
 
 
 def test_no_cluster_there_is_told() -> None:

@@ -3,11 +3,15 @@
 import time
 from typing import Any
 
+import pytest
+
 from nanodyno.analysis.asking import Ask
 from nanodyno.config import build_config
-from nanodyno.experiments.stopwatch import BenchStopwatch, visit_of
+from nanodyno.experiments.stopwatch import BenchStopwatch, Redo, visit_of
+from nanodyno.experiments.tune import REDO
+from nanodyno.probe.bench import Bench, Plan
 from nanodyno.probe.messages import ProbeJob
-from nanodyno.records.probe import Measured
+from nanodyno.records.probe import Failed, Measured
 
 TINY = {
     "n_layer": 1, "n_head": 1, "n_embd": 16, "block_size": 16, "batch_size": 2, "tokens_per_iter": 64,
@@ -18,7 +22,9 @@ TINY = {
 def test_a_stage_measures_each_once_and_what_has_no_time_is_missing() -> None:
     jobs = {name: ProbeJob(config=build_config(TINY), threads=1) for name in ("a", "b")}
     stages: list[str] = []
-    with BenchStopwatch(jobs, lambda progress: stages.append(progress.stage), 0, processes=1) as stopwatch:
+    with BenchStopwatch(
+        jobs, lambda progress: stages.append(progress.stage), Redo(), processes=1
+    ) as stopwatch:
         found = stopwatch.measure(Ask("screening", 0, ("a",), 0.3, 60.0, breakdown=True), ["a"], 60.0)
         assert isinstance(found["a"], Measured)
         assert len(found["a"].visits) == 1
@@ -36,3 +42,26 @@ def test_a_result_is_read_by_the_round(tunings: Any) -> None:
     died, stopped = (tunings.failed(tunings.config(), reason) for reason in ("died", "interrupted"))
     assert visit_of(died, 3) == died
     assert visit_of(stopped, 3) is None
+    ended = visit_of(measured.model_copy(update={"stopped": "killed"}), 1)
+    assert isinstance(ended, Failed)
+    assert (ended.reason, ended.words) == ("died", "killed")
+
+
+def test_disturbed_looks_and_rounds_of_the_final_are_made_again_as_often_as_each_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plans: list[Plan] = []
+
+    class NoBench(Bench):
+        def __init__(self, jobs: Any, plan: Plan, watch: Any) -> None:
+            super().__init__(jobs, plan, watch)
+            plans.append(plan)
+
+        def round(self, number: int, names: Any, breakdown: bool = True) -> None:
+            pass
+
+    monkeypatch.setattr("nanodyno.experiments.stopwatch.Bench", NoBench)
+    with BenchStopwatch({"a": ProbeJob(config=build_config(TINY))}, lambda _: None, REDO["cpu"]) as stopwatch:
+        for stage in ("screening", "halving", "final"):
+            stopwatch.measure(Ask(stage, 0, ("a",), 1.0, 60.0), ["a"], 60.0)
+    assert [plan.redo for plan in plans] == [1, 1, 0]

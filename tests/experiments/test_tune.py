@@ -11,7 +11,8 @@ from nanodyno.analysis.tuning import Heard, Tuning, rows_of
 from nanodyno.errors import NanodynoError
 from nanodyno.experiments.tune import recall, tune
 from nanodyno.experiments.wish import Wish, applied
-from nanodyno.records.probe import Measured, ProbeResult
+from nanodyno.hardware.telemetry import Holder
+from nanodyno.records.probe import Measured, MemoryRecord, OutOfMemory, ProbeResult, Throttled
 
 GIB = 2**30
 
@@ -213,6 +214,18 @@ def test_a_finished_search_is_recalled_for_a_run_of_another_length(
     assert config == applied(longer.config, tuning.chosen.config)
 
 
+def test_a_result_that_was_not_measured_afresh_is_none_to_train_with(
+    wish: Wish, tunings: Any, tmp_path: Path
+) -> None:
+    """16 s are enough for first looks and for no final."""
+    bench = tunings.stopwatch().bench(tmp_path)
+    short = replace(wish, budget_seconds=16.0)
+    assert tune(short, bench=bench).pick is not None
+    assert recall(short, bench) is None
+    tune(wish, bench=bench)
+    assert recall(short, bench) is not None
+
+
 def test_who_watches_hears_of_every_visit(wish: Wish, tunings: Any, tmp_path: Path) -> None:
     heard: list[Heard] = []
     stopwatch = tunings.stopwatch()
@@ -224,3 +237,54 @@ def test_who_watches_hears_of_every_visit(wish: Wish, tunings: Any, tmp_path: Pa
     assert [each.candidate.name for each in heard] == [
         name for _, _, names in stopwatch.asked for name in names
     ]
+
+
+@pytest.mark.parametrize("kind", ["throttled", "died", "hung"])
+def test_what_may_have_passed_is_measured_again_by_the_same_command(
+    kind: str, wish: Wish, tunings: Any, tmp_path: Path
+) -> None:
+    def disturbed(config: Any) -> ProbeResult:
+        if config.batch_size != 8:
+            return tunings.rising(config)
+        if kind != "throttled":
+            return tunings.failed(config, kind)
+        seen = tunings.rising(config)
+        return Throttled(config=config, setup=seen.setup, redone=seen.visits, memory=seen.memory)
+
+    before = tune(wish, bench=tunings.stopwatch(disturbed).bench(tmp_path))
+    assert chosen(before).startswith("4 x 4")
+    after = tune(wish, bench=tunings.stopwatch().bench(tmp_path))
+    assert chosen(after).startswith("8 x 2")
+    assert after.reused > 0
+    rest = tunings.stopwatch()
+    assert chosen(tune(wish, bench=rest.bench(tmp_path))).startswith("8 x 2")
+    assert rest.asked == []
+
+
+def test_one_that_ran_out_of_memory_beside_others_is_tried_again_when_they_are_gone(
+    wish: Wish, tunings: Any, tmp_path: Path
+) -> None:
+    def beside(config: Any) -> ProbeResult:
+        result = tunings.rising(config)
+        if config.batch_size != 8:
+            return result
+        holder = Holder(process=1, name="python", bytes=6 * GIB)
+        words = "CUDA out of memory"
+        return OutOfMemory(
+            config=config, stage="building", memory=MemoryRecord(), words=words, holders=(holder,)
+        )
+
+    full = replace(tunings.place(), held_bytes=6 * GIB)
+    assert chosen(tune(wish, bench=tunings.stopwatch(beside).bench(tmp_path, full))).startswith("4 x 4")
+    same = tunings.stopwatch()
+    tune(wish, bench=same.bench(tmp_path, full))
+    assert same.asked == []
+    assert chosen(tune(wish, bench=tunings.stopwatch().bench(tmp_path))).startswith("8 x 2")
+
+
+def test_a_limit_too_small_is_not_blamed_on_other_programs(tunings: Any, tmp_path: Path) -> None:
+    wish = Wish(tunings.config(n_layer=48, n_embd=1600, n_head=25), 60.0, memory_limit_bytes=2 * GIB)
+    shared = replace(tunings.place(usable_gib=2.0), held_bytes=100 * GIB, holders=("python (123)",))
+    with pytest.raises(NanodynoError, match="nothing fits") as refused:
+        tune(wish, bench=tunings.stopwatch().bench(tmp_path, shared))
+    assert "other programs" not in refused.value.message

@@ -1,9 +1,13 @@
 import math
+import sys
 
 import numpy as np
 import pytest
+import torch
 
 from nanodyno.config import build_config
+from nanodyno.errors import NanodynoError
+from nanodyno.probe.limits import limit_memory
 from nanodyno.probe.workload import synthetic_tokens
 
 
@@ -24,3 +28,13 @@ def test_a_large_vocabulary_needs_wider_tokens() -> None:
     (tokens,) = synthetic_tokens(100_000, build_config({"block_size": 16}))
     assert tokens.dtype == np.uint32
     assert tokens.max() > 2**16
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a limit of the system, which Linux has")
+def test_a_limit_that_torch_alone_exceeds_is_refused_and_not_taken() -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    with pytest.raises(NanodynoError, match="leaves nothing: torch alone takes"):
+        limit_memory(torch.device("cpu"), 2**20)
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before

@@ -32,6 +32,7 @@ DIFFERENT: tuple[dict[str, object], ...] = (
     {"moments_dtype": "bfloat16"},
     {"residual_dtype": "bfloat16", "fp8": True, "moments_dtype": "bfloat16"},
 )
+OTHER_ARITHMETIC = frozenset(key for flip in DIFFERENT for key in flip)
 
 Settings = Mapping[str, object]
 
@@ -72,6 +73,11 @@ class Candidate:
     @property
     def batch_size(self) -> int:
         return self.config.batch_size
+
+    @property
+    def other_arithmetic(self) -> tuple[str, ...]:
+        """Its switches that change more than the rounding of sums, as they are typed."""
+        return tuple(f"{key}={value}" for key, value in self.switches if key in OTHER_ARITHMETIC)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ FALLEN = 0.15
 """Slower by this much, a micro-batch says that those beyond it are slow too."""
 FLAT = 0.005
 """Where a doubling gains no more, larger micro-batches are not tried."""
-IDLING = 0.1
+IDLING = 0.25
 """Predicted to be slower by this much than the fastest, a candidate may wait for launches: worth a look at
 where its time goes."""
 SAME_MEMORY = 0.03

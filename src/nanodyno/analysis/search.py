@@ -18,7 +18,7 @@ from nanodyno.analysis.budget import Budget, Reading, read, read_cut_short
 from nanodyno.analysis.contest import Contest
 from nanodyno.analysis.repeats import Visit
 
-SCREENING_SHARE, HALVING_SHARE = 0.55, 0.65
+SCREENING_SHARE, HALVING_SHARE = 0.65, 0.7
 """Of the time, at which these stages are over at the latest; what they leave is the final's."""
 NEAR = 0.05
 """Slower by this much than the best so far, a micro-batch is still worth trying with other switches."""
@@ -52,7 +52,11 @@ class Search:
         reading = self._reading()
         contest = self._contest
         kept = [] if reading is None else [each for each in reading.kept if contest.is_able(each.config)]
-        estimates = final_estimates(kept) or {name: contest.estimate(name) for name in contest.able()}
+        estimates = final_estimates(kept)
+        if not all(name in estimates for name in filter(contest.is_able, self.finalists)):
+            estimates = {}  # cut short in its first round, a final is fair to none
+        if not estimates:
+            reading, estimates = None, {name: contest.estimate(name) for name in contest.able()}
         if not estimates:
             return None
         fastest, *_ = order = sorted(estimates, key=lambda name: estimates[name])
@@ -155,12 +159,12 @@ class Search:
     def _measure_afresh(self) -> Generator[Ask, Answer, None]:
         rules = self._rules
         while len(self.finalists) > 2 and not self._has_time(
-            FEWEST_ROUNDS * len(self.finalists), rules.seconds
+            FEWEST_ROUNDS * len(self.finalists), rules.seconds, "final"
         ):
             self.finalists = self.finalists[:-1]
         for number in range(FINAL.most_rounds):
             names = [name for name in self.finalists if self._contest.is_able(name)]
-            if not names or not self._has_time(len(names), rules.seconds):
+            if not names or not self._has_time(len(names), rules.seconds, "final"):
                 return
             if len(names) == 1 and number >= FINAL.looks[0]:  # nothing to tell it apart from
                 return
@@ -182,7 +186,8 @@ class Search:
         visit = self._rules.final_visit if stage == "final" else self._rules.screening_visit
         breakdown = stage == "screening" and self._is_worth_a_look(names)
         answer = yield Ask(stage, number, tuple(names), visit, until, breakdown)
-        self._costs.append((answer.spent - self._spent) / len(names))
+        turns = math.ceil(len(names) / self._at_once(stage))
+        self._costs.append((answer.spent - self._spent) / turns)
         self._spent = answer.spent
         self._contest.bytes |= answer.bytes
         self._contest.precision |= answer.precision
@@ -204,9 +209,11 @@ class Search:
         elif name not in self._contest.times:
             self._contest.left_out[name] = "no-time"
 
-    def _has_time(self, visits: int, end: float) -> bool:
-        """By what visits took so far, side by side where there are several devices."""
+    def _has_time(self, visits: int, end: float, stage: Stage = "screening") -> bool:
+        """By what visits took so far."""
         cost = self.visit_cost
-        if cost is None:
-            return True
-        return self._spent + cost * math.ceil(visits / self._rules.at_once) * self._rules.at_once <= end
+        return cost is None or self._spent + cost * math.ceil(visits / self._at_once(stage)) <= end
+
+    def _at_once(self, stage: Stage) -> int:
+        """Visits side by side: a round of the final stays on one device."""
+        return 1 if stage == "final" else self._rules.at_once

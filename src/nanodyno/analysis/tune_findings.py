@@ -1,16 +1,17 @@
 """Why a micro-batch is fast or slow, fits or not: conclusions from what the probes saw, as data."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from nanodyno.analysis.candidates import Candidate, micro_batches
+from nanodyno.analysis.contest import UNSURE
 from nanodyno.analysis.findings import Code, Finding, Number
-from nanodyno.analysis.probes import time_shares
 from nanodyno.analysis.tuning import Row, Tuning, curve_of, rows_of
 from nanodyno.costs.calibration import calibration_for
 from nanodyno.costs.memory import memory_of
 from nanodyno.costs.setup import rows_by_memory
-from nanodyno.records.probe import Measured
+from nanodyno.costs.time import unfilled_share
 
 LAUNCH_BOUND = 0.25
 """Of the time a card idles between kernels."""
@@ -28,9 +29,9 @@ def tune_findings(tuning: Tuning) -> tuple[Finding, ...]:
     rows = rows_of(tuning)
     curve = _comparable(tuning, rows)
     return (
-        *_of_ends(tuning),
+        *_of_ends(tuning, rows),
         *_of_choice(tuning, rows),
-        *_of_curve(curve),
+        *_of_curve(tuning, curve),
         *_of_idling(tuning, curve),
         *_of_switches(tuning, rows),
         *_of_memory(tuning, rows),
@@ -54,67 +55,114 @@ def _comparable(tuning: Tuning, rows: Sequence[Row]) -> list[Row]:
     return curve_of(alike, None if chosen is None else chosen.name)
 
 
-def _of_ends(tuning: Tuning) -> Iterator[Finding]:
-    too_large = [each for each in tuning.candidates if tuning.left_out.get(each.name) == "too-large"]
-    if tuning.pick is None and too_large and not tuning.interrupted:
-        smallest = min(too_large, key=lambda each: each.batch_size)
-        yield Finding("nothing-fits", numbers={"name": smallest.name, "number": len(too_large)})
-    elif tuning.pick is None and not tuning.interrupted:
-        yield Finding("nothing-measured", numbers={"candidates": len(tuning.candidates)})
-    elif tuning.pick is not None and tuning.pick.reading is None and not tuning.interrupted:
+def _of_ends(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
+    if tuning.interrupted:
+        return
+    if tuning.pick is None:
+        yield _why_none(tuning, rows)
+    elif tuning.pick.reading is None:
         yield Finding("no-fresh", numbers={"budget_seconds": tuning.budget_seconds})
     untried = [each for each in tuning.candidates if tuning.left_out.get(each.name) == "no-time"]
     if untried:
         yield Finding("not-all-tried", numbers={"number": len(untried), "first": untried[0].name})
 
 
+def _why_none(tuning: Tuning, rows: Sequence[Row]) -> Finding:
+    tight = [row for row in rows if row.reason == "tight"]
+    usable = tuning.ground.usable_bytes
+    if tight and usable is not None:
+        smallest = min(tight, key=lambda row: row.needs_bytes or 0)
+        numbers: dict[str, Number] = {"name": smallest.name, "needs_bytes": smallest.needs_bytes}
+        margin = tuning.ground.margin_bytes
+        return Finding("nothing-roomy", numbers=numbers | {"usable_bytes": usable, "margin_bytes": margin})
+    tried = [row for row in rows if row.result is not None]
+    if tried and all(row.reason == "too-large" for row in tried):
+        name = min(tried, key=lambda row: row.candidate.batch_size).name
+        return Finding("nothing-fits", numbers={"name": name, "number": len(tried)})
+    return Finding("nothing-measured", numbers={"candidates": len(tuning.candidates)})
+
+
 def _of_choice(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
-    """What was taken instead of the fastest because it is as fast and smaller."""
+    """What was taken instead of the fastest because it is as fast and smaller; a switch that stays as it was
+    for want of a gain is no news."""
     pick = tuning.pick
     if pick is None or pick.chosen == pick.fastest:
         return
     by_name = {row.name: row for row in rows}
     chosen, fastest = by_name[pick.chosen], by_name[pick.fastest]
     saved = (fastest.peak_bytes or 0) - (chosen.peak_bytes or 0)
-    if chosen.tokens_per_second and fastest.tokens_per_second:
+    if saved > 0 and chosen.tokens_per_second and fastest.tokens_per_second:
         slower = 1 - chosen.tokens_per_second.estimate / fastest.tokens_per_second.estimate
         yield Finding(
             "smaller-for-free", numbers={"fastest": pick.fastest, "slower": slower, "saved_bytes": saved}
         )
 
 
-def _of_curve(curve: Sequence[Row]) -> Iterator[Finding]:
-    """Along micro-batches, each by its fastest candidate."""
+def _of_curve(tuning: Tuning, curve: Sequence[Row]) -> Iterator[Finding]:
+    """Along micro-batches, each by its fastest candidate; what noise could have made is not told."""
     if len(curve) < 2:
         return
+    chosen = tuning.chosen
+    words = " ".join(f"{key}={value}" for key, value in chosen.switches) if chosen and chosen.variant else ""
+    switches: dict[str, Number] = {"switches": words} if words else {}
     rates = [_rate(row) for row in curve]
     sizes = [row.candidate.batch_size for row in curve]
     best = max(range(len(rates)), key=rates.__getitem__)
     first, last = rates[0], rates[-1]
-    if rates[best] > first * (1 + RISES):
-        yield Finding("rises", numbers={"from": sizes[0], "to": sizes[best], "gain": rates[best] / first - 1})
+    rise, fall = (_unsure(curve[best]) + _unsure(curve[end]) for end in (0, -1))
+    if rates[best] > first * (1 + RISES + rise):
+        numbers = {"from": sizes[0], "to": sizes[best], "gain": rates[best] / first - 1}
+        yield Finding("rises", numbers=numbers | switches)
     flat = next(n for n in range(len(rates)) if min(rates[n : best + 1]) >= rates[best] * (1 - FLAT))
-    level = [n for n in range(flat, len(rates)) if rates[n] >= rates[best] * (1 - FLAT)]
-    if len(level) > 1:
-        yield Finding("flat", numbers={"from": sizes[level[0]], "to": sizes[level[-1]], "within": FLAT})
-    if last < rates[best] * (1 - FALLS):
-        yield Finding("falls", numbers={"from": sizes[best], "to": sizes[-1], "loss": 1 - last / rates[best]})
+    ends = (n for n in range(best, len(rates)) if rates[n] < rates[best] * (1 - FLAT))
+    end = next(ends, len(rates)) - 1
+    if end > flat:
+        numbers = {"from": sizes[flat], "to": sizes[end], "within": FLAT}
+        yield Finding("flat", numbers=numbers | switches)
+    if last < rates[best] * (1 - FALLS - fall):
+        numbers = {"from": sizes[best], "to": sizes[-1], "loss": 1 - last / rates[best]}
+        yield Finding("falls", numbers=numbers | switches)
+
+
+def _unsure(row: Row) -> float:
+    """How far its rate may be off: by the interval of the final, else by what its one process knows."""
+    rate = row.tokens_per_second
+    if rate is not None and rate.low and rate.high:
+        return math.sqrt(rate.high / rate.low) - 1
+    known = None if row.summary is None else row.summary.own_precision
+    return UNSURE if known is None else known
 
 
 def _of_idling(tuning: Tuning, curve: Sequence[Row]) -> Iterator[Finding]:
     """The largest micro-batch that waits, and how much it does."""
     on_card = tuning.machine.device_type == "cuda"
     limit = LAUNCH_BOUND if on_card else DISPATCH_BOUND
-    idle = {row.candidate.batch_size: share for row in curve if (share := _idle(tuning, row)) is not None}
+    idle = {
+        row.candidate.batch_size: row.summary.time.idle for row in curve if row.summary and row.summary.time
+    }
     waiting = [size for size, share in idle.items() if share >= limit]
     if waiting:
         size = max(waiting)
         code: Code = "launch-bound" if on_card else "dispatch-bound"
-        above = min((each for each in idle if each > size), default=None)
-        yield Finding(code, numbers={"size": size, "idle": idle[size], "below": above or size})
+        yield Finding(code, numbers={"size": size, "idle": idle[size]})
+    elif on_card:
+        yield from _of_unfilled(tuning)
     chosen = None if tuning.chosen is None else tuning.chosen.batch_size
     if on_card and chosen in idle and idle[chosen] < BUSY:
         yield Finding("busy", numbers={"size": chosen, "idle": idle[chosen]})
+
+
+def _of_unfilled(tuning: Tuning) -> Iterator[Finding]:
+    """Of micro-batches that were predicted to be too slow to be tried: why, by prediction too."""
+    card = tuning.ground.card
+    shares = {
+        each.batch_size: unfilled_share(each.setup, calibration_for(card, each.setup.dtype))
+        for each in tuning.candidates
+        if each.setup is not None and tuning.left_out.get(each.name) == "predicted-slow"
+    }
+    small = [size for size, share in shares.items() if share >= LAUNCH_BOUND]
+    if small:
+        yield Finding("unfilled", numbers={"size": max(small), "share": shares[max(small)]})
 
 
 def _of_switches(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
@@ -130,10 +178,9 @@ def _of_switches(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
         gain = base.summary.iteration_seconds / row.summary.iteration_seconds - 1
         saved = (base.peak_bytes or 0) - (row.peak_bytes or 0)
         numbers: dict[str, Number] = {"size": row.candidate.batch_size, "setting": setting}
+        code: Code = "switch-afresh" if base.is_final and row.is_final else "switch"
         if abs(gain) >= WORTH:
-            told.setdefault(
-                setting, Finding("switch", numbers=numbers | {"gain": gain, "saved_bytes": saved})
-            )
+            told.setdefault(setting, Finding(code, numbers=numbers | {"gain": gain, "saved_bytes": saved}))
     yield from told.values()
 
 
@@ -155,9 +202,12 @@ def _of_memory(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
     too_large = [row for row in rows if row.reason == "too-large" and row.candidate.memory is not None]
     for row in too_large[:1]:
         yield _does_not_fit(row.candidate, usable)
+    fastest: dict[int, Row] = {}
     for row in rows:
-        if row.summary is not None and row.reason is None and row.candidate.setup is not None:
-            yield from _made_to_fit(tuning, row)
+        if row.summary is not None and row.reason is None and not row.candidate.variant:
+            fastest.setdefault(row.candidate.batch_size, row)
+    for row in fastest.values():
+        yield from _made_to_fit(tuning, row)
 
 
 def _does_not_fit(candidate: Candidate, usable: int | None) -> Finding:
@@ -173,17 +223,19 @@ def _does_not_fit(candidate: Candidate, usable: int | None) -> Finding:
 def _made_to_fit(tuning: Tuning, row: Row) -> Iterator[Finding]:
     """A micro-batch that fits by its switches alone, and what it would need without them."""
     setup, usable = row.candidate.setup, tuning.ground.usable_bytes
-    if setup is None or usable is None or row.candidate.variant or not row.candidate.switches:
+    switches = row.candidate.switches
+    if setup is None or usable is None or not switches:
         return
     rows = rows_by_memory(usable, setup.shape, setup.dtype) if setup.kernels == "fused" else None
-    bare = replace(setup, recompute="none", loss_rows=rows, offload_moments=False)
+    graph = setup.cuda_graph or ("cuda_graph", "False") in switches
+    bare = replace(setup, recompute="none", loss_rows=rows, offload_moments=False, cuda_graph=graph)
     memory = memory_of(bare, calibration_for(tuning.ground.card, setup.dtype))
     if memory.total + tuning.ground.margin_bytes <= usable:
         return
     part = max(memory.components, key=memory.components.__getitem__)
     numbers: dict[str, Number] = {"size": row.candidate.batch_size, "needs_bytes": memory.total}
     numbers |= {"part": part, "part_bytes": memory.components[part]}
-    numbers["switches"] = " ".join(f"{key}={value}" for key, value in row.candidate.switches)
+    numbers["switches"] = " ".join(f"{key}={value}" for key, value in switches)
     yield Finding("made-to-fit", numbers=numbers)
 
 
@@ -194,14 +246,6 @@ def _of_divisors(tuning: Tuning) -> Iterator[Finding]:
         better = 2 ** max(1, round(sequences.bit_length() - 1))
         better = min((better, 2 * better), key=lambda each: abs(each - sequences))
         yield Finding("few-divisors", numbers={"sequences": sequences, "tokens": better * asked.block_size})
-
-
-def _idle(tuning: Tuning, row: Row) -> float | None:
-    """Of the breakdown, which is made in the screening."""
-    result = tuning.results.get(row.name)
-    if not isinstance(result, Measured) or result.breakdown is None:
-        return None
-    return time_shares(result.breakdown, result.config.gradient_accumulation_steps).idle
 
 
 def _rate(row: Row) -> float:

@@ -26,6 +26,8 @@ class Tuning:
     results: Mapping[str, ProbeResult]
     """Of the stages before the final."""
     final: Mapping[str, Measured]
+    lost: Mapping[str, ProbeResult]
+    """What ended those that had been measured before."""
     left_out: Mapping[str, Reason]
     pick: Pick | None
     spent_seconds: float
@@ -138,11 +140,12 @@ def _seconds(row: Row) -> float:
 
 def _row(tuning: Tuning, candidate: Candidate) -> Row:
     name = candidate.name
-    result = tuning.final.get(name) or tuning.results.get(name)
+    is_final = name in tuning.final and tuning.pick is not None and tuning.pick.reading is not None
+    first = tuning.results.get(name)
+    result = _with_breakdown(tuning.final[name], first) if is_final else first
     reason = "too-large" if candidate.hopeless else tuning.left_out.get(name)
     if not isinstance(result, Measured):
         return Row(candidate, None, None, False, None, None, reason, result)
-    is_final = name in tuning.final
     left_out = _odd_rounds(tuning) if is_final else set[int]()
     summary = summarise_probe(result, left_out)
     rate = final_rate(tuning, name) if is_final else None
@@ -158,6 +161,13 @@ def _row(tuning: Tuning, candidate: Candidate) -> Row:
         reason=reason,
         result=result,
     )
+
+
+def _with_breakdown(final: Measured, first: ProbeResult | None) -> Measured:
+    """Where the time goes is looked at in the search; the final is for rates alone."""
+    if not isinstance(first, Measured):
+        return final
+    return final.model_copy(update={"breakdown": first.breakdown, "breakdown_fault": first.breakdown_fault})
 
 
 def final_rate(tuning: Tuning, name: str) -> Interval | None:

@@ -52,6 +52,13 @@ def iteration_time(setup: Setup, calibration: Calibration) -> IterationTime:
     )
 
 
+def unfilled_share(setup: Setup, calibration: Calibration) -> float:
+    """Of a micro-step, what the card waits for launches, or is at the beginnings and ends of kernels."""
+    work = micro_step(setup)
+    full = device_seconds(work, setup.attention, calibration) - work.kernels * calibration.kernel_seconds
+    return 1 - full / iteration_time(setup, calibration).micro_step_seconds
+
+
 def device_seconds(work: Work, attention: str, calibration: Calibration) -> float:
     """A backend that was not measured is taken for flash."""
     rates = calibration.attention_flops_per_second

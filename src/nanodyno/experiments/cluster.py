@@ -5,6 +5,7 @@ on one, so that its candidates are neighbours there too. A node that is lost cos
 measured elsewhere. All slots have to have the same device: others are left out, and told.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -16,9 +17,14 @@ from nanodyno.data.prepare.ray import connected
 from nanodyno.errors import NanodynoError, RunFailed
 from nanodyno.experiments.ground import Place
 from nanodyno.experiments.node import Errand, look_on_node, measure_on_node
+from nanodyno.experiments.stopwatch import Redo
 from nanodyno.experiments.tune import Bench
 from nanodyno.probe.messages import ProbeJob
 from nanodyno.records.probe import ProbeProgress, ProbeResult, WatchProbe
+
+LOOK_SECONDS = 120.0
+GRACE_SECONDS = 15.0
+"""For a task to begin and to come back, beyond the time that it was given to measure."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,10 @@ class Cluster:
             raise NanodynoError("the cluster has no device to measure on", "see `ray status`")
         asked = [begin(self._ray, slot, look_on_node, config, limit_bytes) for slot in slots]
         try:
-            places: list[Place] = self._ray.get(asked)
+            places: list[Place] = self._ray.get(asked, timeout=LOOK_SECONDS)
+        except self._ray.exceptions.GetTimeoutError:
+            words = f"not every device of the cluster could be looked at within {LOOK_SECONDS:.0f} s"
+            raise RunFailed(words, "others may have it to themselves: see `ray status`") from None
         except self._ray.exceptions.RayTaskError as error:
             raise error.cause from None
         except self._ray.exceptions.RayError as error:
@@ -62,7 +71,7 @@ class Cluster:
             notes += (f"{others} devices are another kind than {name}, and are left out",)
         return replace(places[0], notes=(*places[0].notes, *notes))
 
-    def stopwatch(self, jobs: Mapping[str, ProbeJob], watch: WatchProbe, redo: int) -> "RayStopwatch":
+    def stopwatch(self, jobs: Mapping[str, ProbeJob], watch: WatchProbe, redo: Redo) -> "RayStopwatch":
         return RayStopwatch(self._ray, self._slots, jobs, watch, redo, self._stack)
 
 
@@ -73,7 +82,7 @@ class RayStopwatch:
         slots: Sequence[Slot],
         jobs: Mapping[str, ProbeJob],
         watch: WatchProbe,
-        redo: int,
+        redo: Redo,
         stack: ExitStack,
     ) -> None:
         self._ray, self._slots, self._stack = ray, list(slots), stack
@@ -91,9 +100,13 @@ class RayStopwatch:
         return self
 
     def __exit__(self, *ended: object) -> None:
+        self._give_up()
+        self._stack.close()
+
+    def _give_up(self) -> None:
         for task in self._running:
             self._ray.cancel(task, force=True)
-        self._stack.close()
+        self._running = {}
 
     def measured(self) -> dict[str, ProbeResult]:
         return self._latest
@@ -103,7 +116,11 @@ class RayStopwatch:
         waiting = [names] if ask.stage == "final" else [[name] for name in names]
         first = ask.round % len(self._slots)
         free = self._slots[first:] + self._slots[:first]
+        end = time.monotonic() + seconds_left + GRACE_SECONDS
         while waiting or self._running:
+            if time.monotonic() > end:
+                self._give_up()
+                break
             while waiting and free:
                 self._begin(free.pop(0), waiting.pop(0), ask, seconds_left)
             for task in self._ray.wait(list(self._running), num_returns=1, timeout=1.0)[0]:

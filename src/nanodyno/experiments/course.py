@@ -52,6 +52,8 @@ class Course:
     """Of the ask that is being answered."""
     results: dict[str, ProbeResult] = field(default_factory=dict[str, ProbeResult])
     final: dict[str, Measured] = field(default_factory=dict[str, Measured])
+    lost: dict[str, ProbeResult] = field(default_factory=dict[str, ProbeResult])
+    """What ended those that had been measured before."""
 
     def run(self, notes: tuple[str, ...]) -> Tuning:
         verified = calibration_for(self.place.ground.card).verified and self.place.ground.card is not None
@@ -74,6 +76,7 @@ class Course:
             candidates=self.candidates,
             results=self.results,
             final=self.final,
+            lost=self.lost,
             left_out=search.left_out,
             pick=search.pick(),
             spent_seconds=self.spent,
@@ -130,6 +133,7 @@ class Course:
             for name, line in known.items()
             if line is not None and is_same_probe(line.result.config, self._candidate(name).config)
             if not (_is_cut_short(line.result) and ask.until > line.until_seconds)
+            if not _may_pass(line.result, self.place)
         }
         if ask.stage == "final" and len(kept) < len(ask.names):
             return {}
@@ -160,8 +164,10 @@ class Course:
                 self.final[name] = joined
             else:
                 self.results[name] = joined
-        elif ask.stage != "final" and not isinstance(self.results.get(name), Measured):
+        elif not isinstance(self.results.get(name), Measured):
             self.results[name] = result
+        elif not _is_cut_short(result):
+            self.lost[name] = result
         self.heard[name] = result
         self.watch(Heard(self._candidate(name), ask.stage, result, reused))
 
@@ -183,7 +189,7 @@ class Course:
         raise NanodynoError(told, f"give --budget {enough}m or more: what was measured is kept")
 
     def _conclude(self, tuning: Tuning) -> None:
-        if tuning.pick is None or self.journal.concluded_with(self.wish.budget_seconds, tuning.pick.chosen):
+        if tuning.pick is None:
             return
         row = next(each for each in rows_of(tuning) if each.name == tuning.pick.chosen)
         assert row.tokens_per_second is not None
@@ -192,8 +198,9 @@ class Course:
             chosen=row.name,
             config=row.candidate.config,
             tokens_per_second=row.tokens_per_second.estimate,
+            measured_afresh=row.is_final,
         )
-        self.journal.append(concluded)
+        self.journal.conclude(concluded)
 
 
 def answer_of(
@@ -229,6 +236,14 @@ def _loss_of(result: ProbeResult) -> Loss:
 
 def _is_cut_short(result: ProbeResult) -> bool:
     return isinstance(result, Failed) and result.reason == "interrupted"
+
+
+def _may_pass(result: ProbeResult, place: Place) -> bool:
+    """Whether an earlier search met something that need not be there now: it is measured again."""
+    if isinstance(result, OutOfMemory):
+        held = sum(each.bytes or 0 for each in result.holders)
+        return held > place.held_bytes
+    return isinstance(result, Throttled) or (isinstance(result, Failed) and result.reason in ("died", "hung"))
 
 
 def _joined(before: ProbeResult | None, result: Measured, number: int) -> Measured:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from nanodyno.analysis.asking import Ask
 from nanodyno.config import RunConfig
 from nanodyno.experiments.ground import Place, look_around
-from nanodyno.experiments.stopwatch import BenchStopwatch
+from nanodyno.experiments.stopwatch import BenchStopwatch, Redo
 from nanodyno.probe.messages import ProbeJob
 from nanodyno.records.probe import ProbeResult
 
@@ -17,7 +17,7 @@ class Errand:
     jobs: dict[str, ProbeJob]
     ask: Ask
     seconds_left: float
-    redo: int
+    redo: Redo
 
 
 def look_on_node(config: RunConfig, limit_bytes: int | None) -> Place:

@@ -15,6 +15,15 @@ MANY_PROCESSES = 10**6
 """While more may come, the next one imports in advance."""
 
 
+@dataclass(frozen=True)
+class Redo:
+    """How often a disturbed round is made again."""
+
+    first_looks: int = 0
+    """And second ones."""
+    final: int = 0
+
+
 class Stopwatch(Protocol):
     """What a search measures with; closed when it ends, however it ends."""
 
@@ -49,7 +58,7 @@ class BenchStopwatch:
     at_once = 1
 
     def __init__(
-        self, jobs: Mapping[str, ProbeJob], watch: WatchProbe, redo: int, processes: int = MANY_PROCESSES
+        self, jobs: Mapping[str, ProbeJob], watch: WatchProbe, redo: Redo, processes: int = MANY_PROCESSES
     ) -> None:
         """processes: as many as there will be at most."""
         self._processes = processes
@@ -92,7 +101,7 @@ class BenchStopwatch:
             plan = Plan(
                 precision=PRECISION,
                 visit_seconds=ask.visit_seconds,
-                redo=self._redo,
+                redo=self._redo.final if ask.stage == "final" else self._redo.first_looks,
                 most_processes=self._processes,
             )
             self._bench, self._stage = Bench(self._jobs, plan, self._tell), ask.stage
@@ -116,4 +125,8 @@ def visit_of(result: ProbeResult, number: int) -> ProbeResult | None:
     if not isinstance(result, Measured):
         return result
     visits = tuple(visit for visit in result.visits if visit.round == number)
-    return result.model_copy(update={"visits": visits, "redone": ()}) if visits else None
+    if visits:
+        return result.model_copy(update={"visits": visits, "redone": ()})
+    if result.stopped is None:
+        return None
+    return Failed(config=result.config, reason="died", stage="measuring", words=result.stopped)

@@ -14,17 +14,18 @@ from nanodyno.costs.calibration import calibration_for
 from nanodyno.errors import NanodynoError
 from nanodyno.experiments.course import Course
 from nanodyno.experiments.ground import Place, look_around, vocabulary_of
-from nanodyno.experiments.stopwatch import BenchStopwatch, Stopwatch
+from nanodyno.experiments.stopwatch import BenchStopwatch, Redo, Stopwatch
 from nanodyno.experiments.wish import Wish, applied, question_of
 from nanodyno.probe.messages import ProbeJob
 from nanodyno.records.probe import WatchProbe
 from nanodyno.records.tuning import Journal
 
 GIB = 2**30
-REDO = {"cuda": 1, "mps": 1, "cpu": 0}
-"""How often a disturbed round is made again: on a CPU, where most are, another round tells more."""
+REDO = {"cuda": Redo(1, 1), "mps": Redo(1, 1), "cpu": Redo(1, 0)}
+"""A candidate is given up for one bad first look. Of the final, on a CPU, where most are disturbed, another
+round tells more."""
 
-MakeStopwatch = Callable[[Mapping[str, ProbeJob], WatchProbe, int], Stopwatch]
+MakeStopwatch = Callable[[Mapping[str, ProbeJob], WatchProbe, Redo], Stopwatch]
 Look = Callable[[RunConfig, int | None], Place]
 
 
@@ -47,7 +48,7 @@ def tune(wish: Wish, watch: WatchTune = lambda _: None, bench: Bench | None = No
     wanted = Wanted(wish.config, vocab_size, wish.allow_different, wish.held)
     candidates = candidates_for(wanted, place.ground)
     limit = allocator_limit(wish.memory_limit_bytes, place)
-    _refuse_unless_one_fits(candidates, place)
+    _refuse_unless_one_fits(candidates, place, wish.memory_limit_bytes)
     journal = Journal(question_of(wish, place), wish.again, bench.cache)
     jobs = {each.name: ProbeJob(config=each.config, memory_limit_bytes=limit) for each in candidates}
     try:
@@ -66,8 +67,8 @@ def recall(wish: Wish, bench: Bench | None = None) -> RunConfig | None:
     place = bench.look(wish.config, wish.memory_limit_bytes)
     journal = Journal(question_of(wish, place), folder=bench.cache)
     journal.close()
-    concluded = journal.concluded()
-    return None if concluded is None else applied(wish.config, concluded.config)
+    found = journal.found()
+    return None if found is None else applied(wish.config, found.config)
 
 
 def allocator_limit(limit_bytes: int | None, place: Place) -> int | None:
@@ -83,7 +84,7 @@ def allocator_limit(limit_bytes: int | None, place: Place) -> int | None:
     return left
 
 
-def _refuse_unless_one_fits(candidates: tuple[Candidate, ...], place: Place) -> None:
+def _refuse_unless_one_fits(candidates: tuple[Candidate, ...], place: Place, limit_bytes: int | None) -> None:
     if any(not each.hopeless for each in candidates):
         return
     smallest = min(candidates, key=lambda each: each.memory.total if each.memory else math.inf)
@@ -96,7 +97,7 @@ def _refuse_unless_one_fits(candidates: tuple[Candidate, ...], place: Place) -> 
         f"nothing fits: the smallest, {smallest.name}, needs about {needs / GIB:.1f} GiB by prediction, and "
     )
     words += f"{usable / GIB:.1f} GiB are usable"
-    if needs <= usable + place.held_bytes:
+    if needs <= min(usable + place.held_bytes, limit_bytes or math.inf):
         words += f"; other programs hold {place.held_bytes / GIB:.1f} GiB"
         words += f": {', '.join(place.holders)}" if place.holders else ""
         raise NanodynoError(words, "end them, or tune when they are done")

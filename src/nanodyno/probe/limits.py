@@ -26,6 +26,11 @@ def limit_memory(device: torch.device, limit_bytes: int | None) -> None:
     import resource
 
     taken = psutil.Process().memory_info().rss
+    if limit_bytes is not None and limit_bytes <= taken:
+        words = (
+            f"a limit of {limit_bytes / 2**30:.2f} GiB leaves nothing: torch alone takes {taken / 2**30:.2f}"
+        )
+        raise NanodynoError(words, "give more")
     wanted = limit_bytes or taken + psutil.virtual_memory().available
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     within = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

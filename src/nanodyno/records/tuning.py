@@ -82,6 +82,7 @@ class ConcludedRecord(Record):
     chosen: str
     config: RunConfig
     tokens_per_second: float
+    measured_afresh: bool = True
 
 
 _LINE: TypeAdapter[ProbedRecord | ConcludedRecord] = TypeAdapter(
@@ -99,10 +100,16 @@ class Journal(QuestionFile[ProbedRecord | ConcludedRecord]):
         probed = (line for line in reversed(self.lines) if isinstance(line, ProbedRecord))
         return next((line for line in probed if (line.stage, line.round, line.name) == wanted), None)
 
-    def concluded(self) -> ConcludedRecord | None:
-        found = [line for line in self.lines if isinstance(line, ConcludedRecord)]
-        return found[-1] if found else None
+    def found(self) -> ConcludedRecord | None:
+        """The latest whose winner was measured afresh: what a training may rest on."""
+        return next((line for line in reversed(self._conclusions()) if line.measured_afresh), None)
 
-    def concluded_with(self, budget_seconds: float, chosen: str) -> bool:
-        last = self.concluded()
-        return last is not None and (last.budget_seconds, last.chosen) == (budget_seconds, chosen)
+    def conclude(self, concluded: ConcludedRecord) -> None:
+        """Unless it says what the latest did."""
+        latest = next(reversed(self._conclusions()), None)
+        same = {"budget_seconds", "chosen", "measured_afresh"}
+        if latest is None or latest.model_dump(include=same) != concluded.model_dump(include=same):
+            self.append(concluded)
+
+    def _conclusions(self) -> list[ConcludedRecord]:
+        return [line for line in self.lines if isinstance(line, ConcludedRecord)]

@@ -11,15 +11,14 @@ from rich.text import Text
 from nanodyno.analysis.candidates import Candidate
 from nanodyno.analysis.tune_findings import tune_findings
 from nanodyno.analysis.tuning import Row, Tuning, against_chosen, curve_of, rows_of
-from nanodyno.records.probe import Failed, Measured, Throttled
+from nanodyno.records.probe import Measured
 from nanodyno.report import quantities
-from nanodyno.report.disturbances import result_words
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.probes import call_words
 from nanodyno.report.prose import Prose
+from nanodyno.report.tune_notes import disturbance_document, disturbed, untried
 from nanodyno.report.tune_picture import tune_picture
 from nanodyno.report.tune_words import (
-    REASONS,
     UNKNOWN,
     finding_words,
     fits_words,
@@ -41,6 +40,9 @@ CHOSEN = {
     ),
 }
 """By whether the search was interrupted, and whether it came to the final."""
+OTHER_ARITHMETIC = message("other arithmetic ({switches}): what that does to the loss was not measured")
+NONE = message("no candidate could be measured, so none is chosen")
+NONE_ROOMY = message("no candidate leaves enough memory for a whole run, so none is chosen")
 
 
 def tune_page(tuning: Tuning, name: str, width: int, language: Language = ENGLISH) -> RenderableType:
@@ -49,8 +51,8 @@ def tune_page(tuning: Tuning, name: str, width: int, language: Language = ENGLIS
     pieces: list[RenderableType] = [Prose(title_words(tuning, name, language), style="bold"), Text()]
     if any(row.summary is not None for row in rows):
         pieces += [tune_table(rows, chosen, width, language), Text()]
-    if left := list(untried(rows, language)):
-        pieces += [*map(Prose, left), Text()]
+    if told := [*untried(tuning, rows, language), *disturbed(rows, language)]:
+        pieces += [*map(Prose, told), Text()]
     pieces += [Prose(line, style=style) for line, style in verdict_lines(tuning, rows, language)]
     curve = curve_of(rows, chosen)
     if len(curve) > 1:
@@ -136,25 +138,6 @@ def _predicted(candidate: Candidate, language: Language) -> str:
     return UNKNOWN if candidate.memory is None else f"~{quantities.gib(candidate.memory.allocated, language)}"
 
 
-def untried(rows: Sequence[Row], language: Language) -> Iterator[str]:
-    """Why rows have no figures, each reason once."""
-    by_words: dict[str, list[str]] = {}
-    for row in rows:
-        if row.summary is None and row.reason is not None:
-            by_words.setdefault(_why(row, language), []).append(row.name)
-    for words, names in by_words.items():
-        yield language.say("{names}: {reason}", names=language.joined(names), reason=words)
-
-
-def _why(row: Row, language: Language) -> str:
-    if row.candidate.hopeless and row.candidate.memory is not None:
-        needs = quantities.gib(row.candidate.memory.total, language)
-        return language.say("does not fit: about {needs} by prediction", needs=needs)
-    if isinstance(row.result, Failed | Throttled) and row.reason in ("failed", "disturbed"):
-        return result_words(row.result, language)
-    return language.say(REASONS[row.reason]) if row.reason is not None else ""
-
-
 def verdict_lines(
     tuning: Tuning, rows: Sequence[Row], language: Language = ENGLISH
 ) -> Iterator[tuple[str, str]]:
@@ -167,7 +150,7 @@ def verdict_lines(
     pick = tuning.pick
     if pick is None:
         if not tuning.interrupted:
-            yield language.say("no candidate could be measured, so none is chosen"), "red"
+            yield language.say(NONE_ROOMY if any(row.reason == "tight" for row in rows) else NONE), "red"
         return
     chosen = by_name[pick.chosen]
     words = language.say(
@@ -177,6 +160,9 @@ def verdict_lines(
         memory=memory_words(chosen, language),
     )
     yield words, "bold green"
+    if other := chosen.candidate.other_arithmetic:
+        said = language.say(OTHER_ARITHMETIC, switches=language.joined(other))
+        yield f"  {said}", "yellow"
     asked = next((row for row in rows if is_asked(row, tuning)), None)
     if asked is not None and (gained := _gain_words(asked, chosen, language)):
         yield f"  {gained}", ""
@@ -268,6 +254,7 @@ def _candidate_document(row: Row) -> dict[str, object]:
         "batch_size": config.batch_size,
         "gradient_accumulation_steps": config.gradient_accumulation_steps,
         "switches": dict(row.candidate.switches),
+        "arithmetic": "different" if row.candidate.other_arithmetic else "rounding",
         "measured": summary is not None,
         "measured_afresh": row.is_final,
         "tokens_per_second": None
@@ -282,4 +269,5 @@ def _candidate_document(row: Row) -> dict[str, object]:
         "predicted_seconds": row.candidate.predicted_seconds,
         "fits": fits_words(row),
         "reason": row.reason,
+        "disturbed": disturbance_document(row),
     }

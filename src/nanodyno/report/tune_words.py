@@ -33,8 +33,14 @@ REASONS: dict[Reason, str] = {
     "not-needed": message("not tried: its micro-batch is not among the good ones"),
 }
 WORDS: dict[Code, str | Plural] = {
-    "launch-bound": message("launch-bound below {below}: at {size} the GPU idles {idle} of the time"),
-    "dispatch-bound": message("bound by Python and dispatching below {below}: {idle} of the time at {size}"),
+    "launch-bound": message("launch-bound up to {size}: there the GPU idles {idle} of the time"),
+    "dispatch-bound": message(
+        "bound by Python and dispatching up to {size}: there they take {idle} of the time"
+    ),
+    "unfilled": message(
+        "up to a micro-batch of {size}, kernels are too short to fill the GPU: at {size}, {share} of the "
+        "time goes to their beginnings and ends (predicted, not measured)"
+    ),
     "busy": message("at {size} the GPU idles {idle} of the time: launches do not hold it up"),
     "rises": message("rises with the micro-batch: {to} is {gain} faster than {from}"),
     "flat": message("flat from {from} to {to}: within {within} of the fastest"),
@@ -50,6 +56,7 @@ WORDS: dict[Code, str | Plural] = {
         "{name} fits, but leaves {left} where {margin} are to be left for a desktop and a whole run"
     ),
     "switch": message("{setting} at {size}: {change} in speed, {saved} in memory (a first look)"),
+    "switch-afresh": message("{setting} at {size}: {change} in speed, {saved} in memory"),
     "smaller-for-free": message(
         "{fastest}, {slower} faster as measured, counts as tied and takes {saved} more"
     ),
@@ -78,6 +85,10 @@ WORDS: dict[Code, str | Plural] = {
         "shorter --block_size or a larger --memory-limit would help",
         by="number",
     ),
+    "nothing-roomy": message(
+        "{name} takes least of what was measured, {needs} of {usable}, and {margin} are to be left free: a "
+        "smaller model (--n_layer, --n_embd), a shorter --block_size or a larger --memory-limit would help"
+    ),
     "nothing-measured": Plural(
         "none of {n} candidate could be measured",
         "none of {n} candidates could be measured",
@@ -87,6 +98,8 @@ WORDS: dict[Code, str | Plural] = {
 NOT_FITTING = message(
     "{name} does not fit: about {needs} by prediction, of which {part} take {part_size}; {usable} are usable"
 )
+ALONG_MICRO_BATCHES: frozenset[Code] = frozenset({"rises", "flat", "falls"})
+WITH_SWITCHES = message("with {switches}: {finding}")
 SWITCHES = {
     "recompute=light": message("recompute light"),
     "recompute=mlp": message("recompute mlp"),
@@ -124,13 +137,16 @@ WIDEST = 0.5
 def finding_words(finding: Finding, language: Language = ENGLISH) -> str:
     numbers: dict[str, Any] = dict(finding.numbers)
     shown = {_SHORT.get(key, key): _SHOWN.get(key, _plain)(value, language) for key, value in numbers.items()}
-    if finding.code == "switch":
+    if finding.code in ("switch", "switch-afresh"):
         shown["saved"] = _signed_size(numbers["saved_bytes"], language)
         shown["change"] = quantities.share(numbers["gain"], "+.1f", language)
     words = WORDS[finding.code]
     if finding.code == "does-not-fit" and "usable_bytes" in numbers:
         words = NOT_FITTING
-    return language.tell(words, shown, numbers)
+    said = language.tell(words, shown, numbers)
+    if finding.code in ALONG_MICRO_BATCHES and "switches" in numbers:
+        return language.say(WITH_SWITCHES, switches=numbers["switches"], finding=said)
+    return said
 
 
 def _plain(value: Any, _: Language) -> str:
@@ -159,7 +175,7 @@ _SHORT = {
 }
 _SHOWN: dict[str, Callable[[Any, Language], str]] = {
     **dict.fromkeys(_SHORT, _size),
-    **dict.fromkeys(("idle", "gain", "within", "loss"), _whole_percent),
+    **dict.fromkeys(("idle", "share", "gain", "within", "loss"), _whole_percent),
     "slower": lambda value, language: quantities.share(value, ".1f", language),
     "part": _part,
 }
@@ -191,6 +207,8 @@ def switch_words(candidate: Candidate, language: Language = ENGLISH) -> str:
 
 
 def fits_words(row: Row, language: Language = ENGLISH) -> str:
+    if row.reason is None and row.summary is None:  # a search that was stopped did not come to it
+        return UNKNOWN
     return language.say(FITS.get(row.reason, UNKNOWN))
 
 

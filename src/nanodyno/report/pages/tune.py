@@ -10,7 +10,8 @@ from nanodyno.report.figures import Bar, Bars, Estimate, Intervals
 from nanodyno.report.language import Language
 from nanodyno.report.page import Page, Part, Points, Section, Table, Tile, Tiles, from_terminal
 from nanodyno.report.probes import share_rows
-from nanodyno.report.tune import is_asked, remarks, title_words, tune_table, untried, verdict_lines
+from nanodyno.report.tune import is_asked, remarks, title_words, tune_table, verdict_lines
+from nanodyno.report.tune_notes import disturbed, untried
 from nanodyno.report.tune_words import finding_words, memory_words
 
 ROOMY = 400
@@ -28,7 +29,7 @@ def tune_report(tuning: Tuning, name: str, language: Language) -> Page:
     sections += [Section(language.say("where the time went"), (_time(tuning, rows, language),))]
     if any(row.summary is not None for row in rows):
         sections.append(Section(language.say("all that was tried"), (_table(rows, chosen, language),)))
-    left = tuple(untried(rows, language))
+    left = tuple(untried(tuning, rows, language))
     if left:
         sections.append(Section(language.say("what was not measured"), (Points(left),)))
     found = tune_findings(tuning)
@@ -38,7 +39,8 @@ def tune_report(tuning: Tuning, name: str, language: Language) -> Page:
             tuple(numbers_table(each.numbers) for each in found),
         )
         sections.append(Section(language.say("why"), (why,)))
-    sections.append(Section(language.say("to be known"), tuple(remarks(tuning, rows, language))))
+    known = (*disturbed(rows, language), *remarks(tuning, rows, language))
+    sections.append(Section(language.say("to be known"), known))
     return Page(language.say("tuning"), tuple(sections), (name,))
 
 
