@@ -1,4 +1,6 @@
-"""What benchmarks/kernels.py measures: each of our kernels; kernel_products.py has the rest of a step.
+"""What benchmarks/kernels.py measures: each of our kernels.
+
+kernel_modern.py has those of what came after GPT-2, kernel_products.py the rest of a step.
 
 Bytes are those that must move: every input read once and every output written once, whatever a kernel keeps
 for itself. FLOPs are those of matrix products. Shapes: N positions, T of a sequence, C width, V vocabulary.
@@ -99,15 +101,18 @@ def _relative(got: Tensor, wanted: Tensor) -> float:
     return ((got - wanted).norm() / wanted.norm()).item()
 
 
-def norm_cases(at: Size) -> Iterator[Case]:
+def norm_cases(at: Size, centred: bool = True) -> Iterator[Case]:
     N, C, h, k = at.positions, at.width, at.half_bytes, at.kernels
+    statistics = N * (8 if centred else 4)
+    kind = "" if centred else ", rms"
 
     def add(kernels: ModuleType, half: torch.dtype, x: Tensor, y: Tensor, weight: Tensor) -> Inputs:
-        return kernels.add_norm(x, y, weight, None, half, NORM_EPS)
+        out = kernels.add_norm(x, y, weight, None, half, NORM_EPS, centred)
+        return tuple(each for each in out if each is not None)
 
     yield Case(
-        "add_norm",
-        N * C * (4 + h + 4 + h) + N * 8 + C * 4,
+        f"add_norm{kind}",
+        N * C * (4 + h + 4 + h) + statistics + C * 4,
         0,
         lambda: (at.normal(N, C), at.halves(N, C), at.normal(C)),
         partial(add, k, at.half),
@@ -115,12 +120,12 @@ def norm_cases(at: Size) -> Iterator[Case]:
     )
 
     def make() -> Inputs:
-        x = at.normal(N, C)
-        rstd = (x.var(1, correction=0) + NORM_EPS).rsqrt()
+        x, weight = at.normal(N, C), at.normal(C)
+        mean, rstd = plain.add_norm(x, None, weight, None, at.half, NORM_EPS, centred)[2:]
         partials = torch.zeros(k.partial_rows(at.device, C, torch.float32), 1, C, device=at.device)
-        return at.halves(N, C), x, x.mean(1), rstd, at.normal(C), at.normal(N, C), partials
+        return at.halves(N, C), x, mean, rstd, weight, at.normal(N, C), partials
 
-    def back(kernels: ModuleType, again: bool, *given: Tensor) -> Inputs:
+    def back(kernels: ModuleType, again: bool, *given: Any) -> Inputs:
         dn, x, mean, rstd, weight, dx, partials = given
         flat = partials.flatten(1)
         out = kernels.norm_backward(dn, x, mean, rstd, weight, None, dx, flat, None, again)
@@ -128,8 +133,8 @@ def norm_cases(at: Size) -> Iterator[Case]:
 
     for again in (False, True):
         yield Case(
-            f"norm_backward{', again' if again else ''}",
-            N * C * (h + 4 + 4 + 4 + h + h * again) + N * 8 + C * 12,
+            f"norm_backward{kind}{', again' if again else ''}",
+            N * C * (h + 4 + 4 + 4 + h + h * again) + statistics + C * 12,
             0,
             make,
             partial(back, k, again),
@@ -161,7 +166,7 @@ def gelu_cases(at: Size) -> Iterator[Case]:
         )
 
 
-def loss_case(at: Size) -> Case:
+def loss_case(at: Size, cap: float | None = None) -> Case:
     N, V = at.positions, at.vocabulary
 
     def make() -> Inputs:
@@ -169,7 +174,7 @@ def loss_case(at: Size) -> Case:
         return at.halves(N, V), at.ids(N), scale, torch.empty(N, device=at.device)
 
     def run(kernels: ModuleType, logits: Tensor, targets: Tensor, scale: Tensor, losses: Tensor) -> Inputs:
-        kernels.cross_entropy_(logits, targets, scale, losses)
+        kernels.cross_entropy_(logits, targets, scale, losses, None, cap)
         return logits, losses
 
     def first_rows(inputs: Inputs) -> Inputs:
@@ -177,35 +182,41 @@ def loss_case(at: Size) -> Case:
         return logits[:CHECKED_ROWS], targets[:CHECKED_ROWS], scale, losses[:CHECKED_ROWS]
 
     moved = N * V * 2 * at.half_bytes + N * 12
-    return Case("cross_entropy_", moved, 0, make, partial(run, at.kernels), partial(run, plain), first_rows)
+    name = "cross_entropy_" if cap is None else "cross_entropy_, capped"
+    return Case(name, moved, 0, make, partial(run, at.kernels), partial(run, plain), first_rows)
 
 
-def embedding_cases(at: Size) -> Iterator[Case]:
+def embedding_cases(at: Size, placed: bool = True) -> Iterator[Case]:
     N, C, T, V = at.positions, at.width, at.block, at.vocabulary
     ids = at.ids(N // T, T)
     rows = ids.unique().numel()
+    places = T if placed else 0
+    kind = "" if placed else ", no positions"
+
+    def positions() -> Tensor | None:
+        return at.normal(T, C) if placed else None
 
     def embed(kernels: ModuleType, wide: torch.dtype, *given: Tensor) -> Inputs:
         return (kernels.embed(*given, wide),)
 
     yield Case(
-        "embed",
-        (rows + T + N) * C * 4 + N * 8,
+        f"embed{kind}",
+        (rows + places + N) * C * 4 + N * 8,
         0,
-        lambda: (at.normal(V, C), at.normal(T, C), ids),
+        lambda: (at.normal(V, C), positions(), ids),
         partial(embed, at.kernels, torch.float32),
         partial(embed, plain, torch.float64),
     )
 
-    def back(kernels: ModuleType, dx: Tensor, inputs: Tensor, tokens: Tensor, positions: Tensor) -> Inputs:
-        kernels.embed_backward(dx, inputs, tokens, positions)
-        return tokens, positions
+    def back(kernels: ModuleType, dx: Tensor, inputs: Tensor, *gradients: Tensor) -> Inputs:
+        kernels.embed_backward(dx, inputs, *gradients)
+        return gradients[: 1 + placed]
 
     yield Case(
-        "embed_backward",
-        (N + 2 * rows + 2 * T) * C * 4 + N * 8,
+        f"embed_backward{kind}",
+        (N + 2 * rows + 2 * places) * C * 4 + N * 8,
         0,
-        lambda: (at.normal(N, C), ids, at.normal(V, C), at.normal(T, C)),
+        lambda: (at.normal(N, C), ids, at.normal(V, C), positions()),
         partial(back, at.kernels),
         partial(back, plain),
     )

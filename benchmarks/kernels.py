@@ -22,6 +22,7 @@ from types import ModuleType
 import torch
 
 from kernel_cases import Case, Size, error, kernel_cases
+from kernel_modern import modern_cases
 from kernel_products import attention_cases, product_cases
 from kernel_timing import Ceilings, cache_bytes, floor, measure_ceilings, rounds, seconds_of, turns
 from nanodyno.errors import NanodynoError
@@ -69,6 +70,7 @@ def measure(case: Case, size: Size, ceilings: Ceilings) -> Measured:
 
 def every_case(size: Size) -> Iterator[Case]:
     yield from kernel_cases(size)
+    yield from modern_cases(size)
     yield from attention_cases(size)
     yield from product_cases(size)
 

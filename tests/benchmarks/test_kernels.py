@@ -52,6 +52,14 @@ def test_a_graph_is_long_enough_and_not_too_long(timing: ModuleType) -> None:
         ("gelu_backward_", 2048 * 6),
         ("gelu_backward_, again", 2048 * 8),
         ("cross_entropy_", 80 * 4 + 8 * 12),
+        ("add_norm, rms", 512 * 12 + 8 * 4 + 64 * 4),
+        ("norm_backward, rms, again", 512 * 18 + 8 * 4 + 64 * 12),
+        ("relu2", 2048 * 4),
+        ("relu2_backward_", 2048 * 6),
+        ("relu2_backward_, again", 2048 * 8),
+        ("cross_entropy_, capped", 80 * 4 + 8 * 12),
+        ("turn_", 2 * 512 * 4 + 8 * 2 * 4 + 4 * 64 * 4),
+        ("turn_backward_", 2 * 512 * 6 + 8 * 2 * 4 + 4 * 64 * 4),
         ("attention torch, forward", 512 * 8 + 8 * 4),
         ("up, forward", 512 * 2 + 2048 * 2 + 16384 * 2),
         ("up, weight", 512 * 2 + 2048 * 2 + 16384 * 8),
@@ -63,6 +71,17 @@ def test_bytes_are_every_input_once_and_every_output_once(
     assert every_case[name].moved == moved
 
 
+def test_rows_of_a_table_count_once_for_each_token_that_there_is(every_case: dict[str, Any]) -> None:
+    ids = every_case["embed, no positions"].make()[2]
+    rows = len(set(ids.flatten().tolist()))
+    assert every_case["embed, no positions"].moved == (rows + 8) * 256 + 8 * 8
+    assert every_case["embed_backward, no positions"].moved == (2 * rows + 8) * 256 + 8 * 8
+    rows = len(set(every_case["mix_values_"].make()[2].tolist()))
+    moved = 3 * 512 * 2 + rows * 128 + 8 * 8 + 8
+    assert every_case["mix_values_"].moved == moved
+    assert every_case["mix_values_backward_"].moved == moved + rows * 512 + 2 * 8
+
+
 def test_attention_counts_the_products_of_pairs_that_are_not_in_the_future(
     every_case: dict[str, Any],
 ) -> None:
@@ -71,7 +90,14 @@ def test_attention_counts_the_products_of_pairs_that_are_not_in_the_future(
     assert every_case["attention torch, both"].flops == 2 * 10 * 7 * 2 * 64
 
 
-@pytest.mark.parametrize("name", ["add_norm", "norm_backward, again", "gelu_backward_, again", "up, weight"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "add_norm", "norm_backward, again", "gelu_backward_, again", "norm_backward, rms", "relu2_backward_",
+        "cross_entropy_, capped", "turn_", "turn_backward_", "mix_values_", "mix_values_backward_",
+        "up, weight",
+    ],
+)  # fmt: skip
 def test_twins_in_bf16_and_in_float64_differ_by_the_rounding_of_bf16(
     benchmark_module: Callable[[str], ModuleType], every_case: dict[str, Any], name: str
 ) -> None:

@@ -1,1 +1,1 @@
-"""Kernels of a training step: `plain` is each one in torch, the other files are each one in Triton."""
+"""Kernels of a training step: `plain` has each one in torch, the files of `gpu` each one in Triton."""
