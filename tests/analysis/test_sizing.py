@@ -196,7 +196,7 @@ def fitted(gpu: str, limit: int | None = None) -> Wanted:
 
 def test_a_given_model_has_the_smallest_micro_batch_that_is_nearly_the_fastest() -> None:
     whole = fitted("H200")
-    plan = make_plan(build_config(whole.values | {"batch_size": 1}), 50304, 50257, whole.target, Wishes())
+    plan = make_plan(build_config({**whole.values, "batch_size": 1}), 50304, 50257, whole.target, Wishes())
     rates = {each.setup.batch_size: each.time.tokens_per_second for each in plan.candidates if each.time}
     enough = [size for size, rate in rates.items() if rate >= 0.99 * max(rates.values())]
     assert 16 < fitted_batch(whole) == min(enough) < 64
@@ -213,7 +213,7 @@ def test_a_limit_is_filled_but_for_what_predictions_err_by() -> None:
     """A micro-batch of 8 is taken where what it needs by prediction is within 95% of the limit."""
     held = {"recompute": "none", "loss_rows": 3072}
     whole = fitted("H200", 12 * GIB)
-    config = build_config(whole.values | held | {"batch_size": 8})
+    config = build_config({**whole.values, **held, "batch_size": 8})
     needs = make_plan(config, 50304, 50257, whole.target, Wishes()).asked.memory.total
     for share, taken in ((1.001, 8), (0.999, 4)):
         limited = fitted("H200", int(needs / 0.95 * share))
