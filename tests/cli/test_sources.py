@@ -156,8 +156,7 @@ def test_a_given_model_has_the_micro_batch_of_the_card(nanodyno: Run) -> None:
     def batch(*arguments: str) -> int:
         return json.loads(nanodyno("plan", "speedrun-124m", *arguments, "--json").stdout)["batch_size"]
 
-    assert batch("--gpu", "H200") == 64
-    assert batch("--gpu", "H200", "--memory-limit", "11.2GiB") < 64
+    assert batch("--gpu", "H200") > batch("--gpu", "H200", "--memory-limit", "11.2GiB") > 2
     assert batch("--gpu", "H200", "--batch_size=2") == 2
     assert batch("--device=cpu") == 8
 
