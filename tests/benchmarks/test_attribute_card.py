@@ -32,7 +32,7 @@ def test_each_part_leaves_a_text_and_an_archive_of_all_it_made(tmp_path: Path) -
     with tarfile.open(out / "limit.tgz") as archive:
         left = {Path(name).name: archive.extractfile(name) for name in archive.getnames() if "." in name[2:]}
         kinds = ("html", "json", "jsonl", "log")
-        assert set(left) == {f"{name}.{kind}" for name in ("limit", "fitting") for kind in kinds}
+        assert set(left) == {f"{name}.{kind}" for name in ("limit", "by-rows", "fitting") for kind in kinds}
         found = {name: file.read().decode().strip() for name, file in left.items() if file is not None}
     assert (found["fitting.html"], found["fitting.json"], found["fitting.jsonl"]) == (
         "page",
