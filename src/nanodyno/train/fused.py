@@ -176,19 +176,19 @@ class FusedEngine(Engine):
         return fastest
 
     def _compile_muon(self) -> None:
-        muon, reason = self._muon, None
-        if muon is None:
+        if self._muon is None:
             return
+        reason = None
         try:
-            muon.rehearse()
+            self._muon.rehearse()
         except (RuntimeError, OSError, ImportError) as error:
             if is_out_of_memory(error):
                 raise
             reason = last_words(error)
         if self.processes.largest(int(reason is not None), self.device):  # replicas must round alike
-            muon.do_not_compile()
-            why = reason or "it failed in another process"
-            self._notes.append(f"Muon runs without torch.compile, slower: {why}")
+            self._muon.do_not_compile()
+            reason = reason or "it failed in another process"
+            self._notes.append(f"Muon runs without torch.compile, slower: {reason}")
 
     def _fit(self, batch: DeviceBatch) -> None:
         """Tries; makes more again where memory runs out, unless the config says how much."""
