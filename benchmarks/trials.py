@@ -55,6 +55,7 @@ def config_for(settings: Mapping[str, object], tokens: int | None) -> RunConfig:
 
 
 def run_trial(config: RunConfig, data_folder: Path, val_tokens: int = EVALUATED, looks: int = 0) -> Trial:
+    _clear()
     began = time.perf_counter()
     take_threads(config.threads)
     choice = choose(config)
@@ -77,7 +78,7 @@ def run_trial(config: RunConfig, data_folder: Path, val_tokens: int = EVALUATED,
     val_loss, seen = _val_loss(trainer, val_tokens)
     counted = parameters(config.model_shape(vocab_size))
     peaks = [step.peak_allocated_bytes for step in steps if step.peak_allocated_bytes is not None]
-    trial = Trial(
+    return Trial(
         seed=config.seed,
         parameters=counted.total,
         value_embeddings=counted.value_embeddings,
@@ -94,12 +95,14 @@ def run_trial(config: RunConfig, data_folder: Path, val_tokens: int = EVALUATED,
         attention=prepared.attention if prepared else None,
         notes=prepared.notes if prepared else (),
     )
-    del trainer
+
+
+def _clear() -> None:
+    """Of the trial before, also of one that failed: it is gone only when its error is."""
     torch.compiler.reset()  # else a process compiles no more than eight models
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-    return trial
 
 
 def _val_loss(trainer: Trainer, tokens: int) -> tuple[float, int]:

@@ -1,5 +1,7 @@
 """Trials of a file become settings, and those that are shipped are runs."""
 
+import gc
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -54,3 +56,27 @@ def test_every_shipped_trial_is_a_run_of_at_most_130_million_besides_value_embed
         count = parameters(config.model_shape(50304))
         assert count.total - count.value_embeddings <= 130_000_000
         assert config.model_shape(50304).is_gpt2 == (name == "plain-adamw")
+
+
+def test_a_trial_that_failed_leaves_nothing_for_the_next(
+    benchmark_module: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    trials = benchmark_module("trials")
+    there: list[weakref.ref[object]] = []
+
+    class Failing:
+        def __init__(self, *_: object) -> None:
+            self.itself = self  # only a collection ends it
+            alive = [each for each in there if each() is not None]
+            there.append(weakref.ref(self))
+            raise RuntimeError(f"{len(alive)} before it")
+
+    monkeypatch.setattr(trials, "Trainer", Failing)
+    config = trials.config_for({"device": "cpu", "tokenizer": "bytes", "warmup_iters": 1}, 1)
+    gc.disable()
+    try:
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="0 before it"):
+                trials.run_trial(config, tmp_path)
+    finally:
+        gc.enable()

@@ -27,6 +27,12 @@ def gradient(number: int, like: Tensor) -> Tensor:
     return torch.randn(like.shape, generator=torch.Generator().manual_seed(number), dtype=like.dtype)
 
 
+def tensors_of(model: GPT, optimizer: FlatUpdate) -> list[Tensor]:
+    """Copies of the weights and of what the optimiser keeps."""
+    kept = (tensor for entry in optimizer.state.values() for tensor in entry.values())
+    return [tensor.detach().clone() for tensor in (*model.parameters(), *kept)]
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -123,3 +129,28 @@ def test_matrices_of_a_shape_are_updated_where_they_lie(
     monkeypatch.setattr(torch, "stack", None)
     optimizer.step()
     assert sorted(shapes) == [(2, 16, 16), (2, 16, 64), (2, 64, 16), (6, 16, 16)]
+
+
+def test_a_rehearsed_muon_has_changed_nothing_and_compiles_nothing_more(
+    shape: Shapes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch._dynamo.testing import CompileCounter
+
+    model = ModernGPT(shape(**PARTS))
+    optimizer = make_flat_optimizer(model, flatten(model, torch.bfloat16), build_config(MUON))
+    assert isinstance(optimizer, FlatUpdate)
+    assert optimizer.muon is not None
+    counter = CompileCounter()
+    compiled = torch.compile(optimizer.muon._step_, dynamic=False, backend=counter)
+    monkeypatch.setattr(optimizer.muon, "_step_", compiled)
+    optimizer.adopt()
+    for number in range(2):
+        for parameter in model.parameters():
+            assert parameter.grad is not None
+            parameter.grad += gradient(number, parameter)
+        before = tensors_of(model, optimizer)
+        optimizer.muon.rehearse()
+        assert all(now.equal(was) for now, was in zip(tensors_of(model, optimizer), before, strict=True))
+        optimizer.step()
+        assert not tensors_of(model, optimizer)[0].equal(before[0])
+        assert counter.frame_count == 4  # one for each shape

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain, repeat
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from nanodyno.model.cublaslt import CublasError
+from nanodyno.model.muon import Muon
 from nanodyno.model.products import Units, by_torch
 from nanodyno.records.types import SplitRecord, StepRecord
 from nanodyno.train.device import choose
@@ -83,6 +85,48 @@ def test_an_error_that_is_not_memorys_is_raised(fused: Trainers) -> None:
     ours.engine.model.positions = torch.nn.Embedding(16, 31)  # a width that fits nothing
     with pytest.raises(RuntimeError, match="size of tensor"):
         ours.warm_up()
+
+
+def test_muons_step_is_to_fit_beside_the_micro_step(fused: Trainers, monkeypatch: pytest.MonkeyPatch) -> None:
+    undisturbed = losses_of(fused(optimizer="muon"))
+    ours = fused(optimizer="muon")
+    muon, rehearsals = engine_of(ours)._muon, []
+    assert muon is not None
+
+    def refuse() -> None:
+        rehearsals.append(engine_of(ours)._recompute)
+        if len(rehearsals) == 2:  # the first is alone in memory
+            raise torch.OutOfMemoryError(OUT_OF_MEMORY)
+        Muon.rehearse(muon)
+
+    monkeypatch.setattr(muon, "rehearse", refuse)
+    assert ours.warm_up().recompute == "light"
+    assert rehearsals == ["none", "none", "light"]
+    assert losses_of(ours) == pytest.approx(undisturbed, rel=1e-6)
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_a_muon_that_does_not_compile_goes_without_in_every_process(
+    fused: Trainers, monkeypatch: pytest.MonkeyPatch, here: bool
+) -> None:
+    undisturbed = losses_of(fused(optimizer="muon"))
+    ours = fused(optimizer="muon")
+    engine = engine_of(ours)
+    assert engine._muon is not None
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("no compiler")
+
+    if here:
+        monkeypatch.setattr(engine._muon, "_step_", broken)
+    else:
+        failures = chain([1], repeat(0))
+        monkeypatch.setattr(engine.processes, "largest", lambda *_: next(failures))
+    (note,) = ours.warm_up().notes
+    assert note == "Muon runs without torch.compile, slower: " + (
+        "no compiler" if here else "it failed in another process"
+    )
+    assert losses_of(ours) == undisturbed
 
 
 @pytest.mark.parametrize(("fitting", "sizes", "warm"), [(2, [2], False), (1, [1], True)])

@@ -1,5 +1,6 @@
 """Runs beyond GPT-2: which way they go, exact resume, compilation, text, what several processes refuse."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ def test_a_resumed_run_goes_on_to_the_bit(
     assert all(one.equal(other) for one, other in pairs)
 
 
-def test_a_run_by_hand_has_the_losses_of_autograd_and_takes_over_its_checkpoint(
+def test_a_run_by_hand_has_the_losses_of_autograd_and_checkpoints_go_both_ways(
     trainer: Trainers, walk: Walk, tmp_path: Path
 ) -> None:
     changes = BY_HAND | {"zero_init": False, "grad_clip": 0.5}
@@ -73,15 +74,16 @@ def test_a_run_by_hand_has_the_losses_of_autograd_and_takes_over_its_checkpoint(
     )
     for fact, rel in facts:
         assert [getattr(e, fact) for e in ours] == pytest.approx([getattr(e, fact) for e in theirs], rel=rel)
-    found = checkpoint.newest(tmp_path / "autograd")
-    assert found is not None
     ends = []
-    for each in ("autograd", "fused"):
+    for saved, each in itertools.product(("autograd", "fused"), repeat=2):
+        found = checkpoint.newest(tmp_path / saved)
+        assert found is not None
         going_on = trainer(**changes | {"max_iters": 10, "kernels": each, "lr_decay_iters": 8})
         going_on.restore(found.checkpoint)
-        ends.append([e.loss for e in walk(going_on, tmp_path / f"on-{each}") if isinstance(e, StepRecord)])
+        on = walk(going_on, tmp_path / f"{saved}-{each}")
+        ends.append([e.loss for e in on if isinstance(e, StepRecord)])
     assert len(ends[0]) == 2
-    assert ends[1] == pytest.approx(ends[0], rel=1e-5)
+    assert all(end == pytest.approx(ends[0], rel=1e-5) for end in ends)
 
 
 def test_it_learns_and_its_checkpoint_writes_text(trainer: Trainers, walk: Walk, tmp_path: Path) -> None:
@@ -115,11 +117,13 @@ def test_on_a_card_it_goes_by_hand(
 
 
 @pytest.mark.parametrize("change", [{"window": 5}, {"n_kv_head": 1}])
-def test_what_the_fused_way_does_not_know_goes_by_autograd_without_a_word(
+def test_what_the_fused_way_does_not_know_goes_by_autograd_and_is_told(
     config: Configs, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
-    assert choose_way(config(**change), CARD) == Way("autograd", False)
+    ((key, value),) = change.items()
+    note = f"the fused kernels do not know {key}={value}: autograd runs"
+    assert choose_way(config(**change), CARD) == Way("autograd", False, note)
 
 
 def test_a_switch_of_the_fused_way_is_refused_by_name(config: Configs) -> None:

@@ -31,7 +31,6 @@ VOCABULARY_MULTIPLE = 64
 HEAD_SIZE = 64
 DEFAULT_ACCUMULATION = 40
 DEFAULT_EVAL_TOKENS = 1_048_576
-OF_THE_UPDATE = ("optimizer", "embedding_lr", "cautious_decay")
 STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 
 
@@ -168,7 +167,8 @@ class RunConfig(BaseModel):
         default="auto", description="precision of the matrix products; auto takes the best the device has"
     )
     compile: Switch = Field(
-        default=True, description="compile the model with torch.compile, where kernels=autograd"
+        default=True,
+        description="compile with torch.compile: the model (kernels=autograd), and Muon's step on a card",
     )
     kernels: Literal["auto", "fused", "autograd"] = Field(
         default="auto",
@@ -264,7 +264,7 @@ class RunConfig(BaseModel):
 
     @property
     def beyond_hand(self) -> str | None:
-        """The first setting that the kernels by hand do not know: a part of the model, or of its update."""
+        """The first setting that the kernels by hand do not know."""
         return self.beyond_hand_of(dict(self))
 
     @property

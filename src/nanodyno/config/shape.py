@@ -76,7 +76,7 @@ class ModelShape:
 
     @property
     def is_gpt2(self) -> bool:
-        """Whether it is the model as published, for which alone there are kernels by hand."""
+        """Whether it is the model as published."""
         published = {key: getattr(ModelShape, key) for key in OF_THE_BLOCK}
         return replace(self, **published) == self
 

@@ -9,7 +9,7 @@ from math import ceil
 
 from nanodyno.costs.calibration import Calibration
 from nanodyno.costs.memory_autograd import autograd_peak, evaluation_bytes, idle_bytes
-from nanodyno.costs.memory_fused import fused_peak
+from nanodyno.costs.memory_fused import fused_peak, update_bytes
 from nanodyno.costs.parts import Peak
 from nanodyno.costs.setup import Setup
 
@@ -30,7 +30,7 @@ class Memory:
     largest_temporary: int
     context: int
     fragmentation: int
-    """What the allocator holds besides what is in use: for evaluations, and between blocks."""
+    """What the allocator holds besides what is in use: for evaluations or updates, and between blocks."""
 
     @property
     def allocated(self) -> int:
@@ -72,10 +72,10 @@ def memory_of(setup: Setup, calibration: Calibration) -> Memory:
 
 
 def _fragmentation(setup: Setup, peak: Peak, calibration: Calibration) -> int:
-    """A CUDA graph keeps its memory to itself, so that an evaluation needs its own beside it."""
-    evaluation = evaluation_bytes(setup) if setup.cuda_graph else 0
+    """A CUDA graph keeps its memory to itself, so that an evaluation or an update needs its own beside it."""
+    beside = max(evaluation_bytes(setup), update_bytes(setup)) if setup.cuda_graph else 0
     idle = idle_bytes(setup, peak) if setup.kernels == "autograd" else 0
-    return evaluation + idle + ceil(calibration.fragmentation_share * peak.total)
+    return beside + idle + ceil(calibration.fragmentation_share * peak.total)
 
 
 def _tokens(setup: Setup) -> int:

@@ -38,8 +38,6 @@ class Setup:
     offload_moments: bool = False
     cuda_graph: bool = True
     optimizer: Literal["adamw", "muon"] = "adamw"
-    known_by_hand: bool = True
-    """Whether the fused way has this model and this update."""
     divided: int | None = None
     """Sequences that a micro-batch has to divide where a batch grows; None is those of an iteration."""
     fewest_steps: int = 1
@@ -48,6 +46,11 @@ class Setup:
     def is_plain(self) -> bool:
         """GPT-2 by AdamW, which is what was measured on cards."""
         return self.shape.is_gpt2 and self.optimizer == "adamw"
+
+    @property
+    def known_by_hand(self) -> bool:
+        """Whether the fused way has this model; see RunConfig.beyond_hand."""
+        return self.shape.window is None and self.shape.kv_heads == self.shape.n_head
 
     @property
     def positions(self) -> int:
@@ -108,7 +111,6 @@ def settle(
         offload_moments=config.offload_moments,
         cuda_graph=config.cuda_graph and fused,
         optimizer=config.optimizer,
-        known_by_hand=config.beyond_hand is None,
         divided=config.sequences_divided,
         fewest_steps=config.ramp.fewest_steps,
     )

@@ -19,6 +19,8 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 STEPS = 5
 SMALLEST_NORM = 1e-7
 RMS_OF_ADAMW = 0.2
+STILL = (1.0, 0.0, 0.0)
+"""Rates by which a step changes nothing, to the bit."""
 
 
 def orthogonalised(x_NRC: Tensor) -> Tensor:
@@ -58,6 +60,12 @@ def _step_(
     weights_NRC.copy_(weights - learning_rate * update)
 
 
+def _rates(group: Mapping[str, Any], rows: int, columns: int) -> tuple[float, float, float]:
+    """As `_step_` wants them."""
+    rate = group["lr"]
+    return group["momentum"], rate * scale_of(rows, columns), rate * group["weight_decay"]
+
+
 @cache
 def _compiled() -> Callable[..., None]:
     return torch.compile(_step_, dynamic=False)
@@ -95,12 +103,12 @@ class Muon(torch.optim.Muon):
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:
         assert closure is None
-        self.adopt()
-        for group in self.param_groups:
-            there = [parameter for parameter in group["params"] if parameter.grad is not None]
-            pieces = [piece for parameter in there for piece in self._pieces(parameter, group["parts"])]
-            for shape in sorted({tuple(weights.shape) for weights, _, _ in pieces}):
-                self._step_together([each for each in pieces if each[0].shape == shape], group)
+        self._step_all(_rates)
+
+    @torch.no_grad()
+    def rehearse(self) -> None:
+        """A step that changes nothing: compiles for the tensors there are, and takes a step's memory."""
+        self._step_all(lambda *_: STILL)
 
     def adopt(self, places: Mapping[Tensor, Tensor] | None = None) -> None:
         """Momenta for those that have none; with `places`, all of them are moved there."""
@@ -116,7 +124,7 @@ class Muon(torch.optim.Muon):
 
     @torch.no_grad()
     def warm_up(self) -> None:
-        """Compiles for every shape, on zeros; without a compiler that works, a step goes without."""
+        """Compiles for every shape, on zeros, where there are no gradients yet to rehearse with."""
         for group in self.param_groups:
             pieces = [
                 piece.shape for parameter in group["params"] for piece in _cut(parameter, group["parts"])
@@ -136,15 +144,22 @@ class Muon(torch.optim.Muon):
         assert gradient is not None
         return list(zip(*(_cut(each, parts) for each in (parameter, gradient, momentum)), strict=True))
 
-    def _step_together(self, pieces: list[tuple[Tensor, Tensor, Tensor]], group: dict[str, Any]) -> None:
+    def _step_all(self, rates_for: Callable[[dict[str, Any], int, int], Sequence[float]]) -> None:
+        self.adopt()
+        for group in self.param_groups:
+            there = [parameter for parameter in group["params"] if parameter.grad is not None]
+            pieces = [piece for parameter in there for piece in self._pieces(parameter, group["parts"])]
+            for shape in sorted({tuple(weights.shape) for weights, _, _ in pieces}):
+                alike = [each for each in pieces if each[0].shape == shape]
+                self._step_together(alike, rates_for(group, *shape))
+
+    def _step_together(self, pieces: list[tuple[Tensor, Tensor, Tensor]], rates: Sequence[float]) -> None:
         """In place where they lie side by side, else on copies that are put back."""
         apart = list(zip(*pieces, strict=True))
         wholes = [_side_by_side(each) for each in apart]
         weights, gradients, momenta = (
             torch.stack(each) if whole is None else whole for each, whole in zip(apart, wholes, strict=True)
         )
-        rate = group["lr"]
-        rates = [group["momentum"], rate * scale_of(*weights.shape[1:]), rate * group["weight_decay"]]
         on_device = torch.tensor(rates, dtype=weights.dtype).to(weights.device, non_blocking=True)
         self._step_(weights, gradients, momenta, on_device, self._cautious)
         for place, after in ((0, weights), (2, momenta)):

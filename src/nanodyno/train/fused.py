@@ -59,6 +59,7 @@ class FusedEngine(Engine):
         self.optimizer = self._update = make_flat_optimizer(
             self.model, self.step.flat, config, self._kernels()
         )
+        self._muon = self._update.muon if isinstance(self._update, FlatUpdate) else None
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=False)
         self._given_scales = False
         """Whether fp8's factors are those of a run under way, and not to be found anew."""
@@ -175,16 +176,19 @@ class FusedEngine(Engine):
         return fastest
 
     def _compile_muon(self) -> None:
-        muon = self._update.muon if isinstance(self._update, FlatUpdate) else None
-        if muon is None:
+        if self._muon is None:
             return
+        reason = None
         try:
-            muon.warm_up()
+            self._muon.rehearse()
         except (RuntimeError, OSError, ImportError) as error:
             if is_out_of_memory(error):
                 raise
-            muon.do_not_compile()
-            self._notes.append(f"Muon runs without torch.compile, slower: {last_words(error)}")
+            reason = last_words(error)
+        if self.processes.largest(int(reason is not None), self.device):  # replicas must round alike
+            self._muon.do_not_compile()
+            reason = reason or "it failed in another process"
+            self._notes.append(f"Muon runs without torch.compile, slower: {reason}")
 
     def _fit(self, batch: DeviceBatch) -> None:
         """Tries; makes more again where memory runs out, unless the config says how much."""
@@ -200,11 +204,13 @@ class FusedEngine(Engine):
         return self.config.recompute == "auto" and self._recompute != RECOMPUTE[-1]
 
     def _fits(self, batch: DeviceBatch) -> bool:
-        """A micro-step, its graph, and an evaluation beside it."""
+        """A micro-step, its graph, and beside it an evaluation and Muon's step, which has temporaries."""
         try:
             self._trial(batch)
             self._capture(batch)
             self._evaluate(batch)
+            if self._muon is not None:
+                self._muon.rehearse()
             return True
         except _faults(self._triton) as error:
             if is_out_of_memory(error) and self._can_climb:

@@ -59,7 +59,7 @@ def choose_way(config: RunConfig, choice: Choice, processes: int = 1) -> Way:
     if reason is None:
         return Way("fused", True)
     if config.beyond_hand:
-        return Way("autograd", False)  # no other way was ever to be had
+        return Way("autograd", False, f"the fused kernels do not know {config.beyond_hand}: autograd runs")
     return Way("autograd", False, f"{reason}: the fused kernels are left out, and this runs slower")
 
 
