@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from nanodyno.config import ModelShape, RunConfig
 from nanodyno.model.modern import ModernGPT
-from nanodyno.model.muon import Muon, MuonAndAdamW
+from nanodyno.model.muon import MuonAndAdamW
 from nanodyno.model.optimizer import make_optimizer, set_learning_rate
 from nanodyno.train.attention import fastest_attention
 from nanodyno.train.device import DTYPES, Choice, Clock, is_out_of_memory
@@ -57,9 +57,12 @@ class AutogradEngine(Engine):
             self._use(module)
         if reason is not None or self.processes.count > 1:
             self._trial(self.loss, batch)
-        if isinstance(self._torch_optimizer, MuonAndAdamW):
-            self._prepare_muon(self._torch_optimizer.muon, reason is None)
         notes = () if reason is None else (_told(reason),)
+        if isinstance(self._torch_optimizer, MuonAndAdamW):
+            muon = self._torch_optimizer.muon
+            if reason is not None:
+                muon.do_not_compile()
+            notes += self.compile_muon(muon, muon.warm_up)
         return Prepared(
             clock.seconds() - began, reason is None, self._attention, self._attention_seconds, notes=notes
         )
@@ -145,11 +148,6 @@ class AutogradEngine(Engine):
         measured = fastest_attention(heads, self.dtype, self.device).seconds
         self._attention_seconds = tuple(each for each in measured if each[0] in COMPILED_WELL)
         self._use_attention(self._attention_seconds[0][0] if self._attention_seconds else None)
-
-    def _prepare_muon(self, muon: Muon, compiles: bool) -> None:
-        if not compiles:
-            muon.do_not_compile()
-        muon.warm_up()
 
     def _exchange(self, wanted: bool) -> None:
         if self.processes.count > 1:

@@ -11,8 +11,9 @@ from torch import Tensor
 from nanodyno.config import ModelShape, RunConfig
 from nanodyno.data.loader import Windows
 from nanodyno.model.modern import make_model
+from nanodyno.model.muon import Muon
 from nanodyno.model.optimizer import Optimizer
-from nanodyno.train.device import DTYPES, Choice, Clock
+from nanodyno.train.device import DTYPES, Choice, Clock, is_out_of_memory
 from nanodyno.train.evaluate import summed_loss
 from nanodyno.train.parallel import give_back, local, shard
 from nanodyno.train.processes import Processes
@@ -125,6 +126,21 @@ class Engine(ABC):
         return torch.autocast(
             self.device.type, self.dtype, self.dtype != torch.float32, cache_enabled=cache_enabled
         )
+
+    def compile_muon(self, muon: Muon, trial: Callable[[], None]) -> tuple[str, ...]:
+        """By a trial that leaves no trace; without a compiler that works, a step goes without. Told."""
+        reason = None
+        try:
+            trial()
+        except (RuntimeError, OSError, ImportError) as error:
+            if is_out_of_memory(error):
+                raise
+            reason = last_words(error)
+        if not self.processes.largest(int(reason is not None), self.device):
+            return ()
+        muon.do_not_compile()  # in all of them: replicas must round alike
+        reason = reason or "it failed in another process"
+        return (f"Muon runs without torch.compile, slower: {reason}",)
 
     def weights_are_finite(self) -> bool:
         mine = all(bool(local(parameter).isfinite().all()) for parameter in self.model.parameters())

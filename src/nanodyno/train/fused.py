@@ -73,7 +73,8 @@ class FusedEngine(Engine):
         self.let_go()
         self._update.adopt()  # the moments' memory is not there for activations
         fastest = self._choose_attention(batch[0])
-        self._compile_muon()
+        if self._muon is not None:
+            self._notes += self.compile_muon(self._muon, self._muon.rehearse)
         self._fit(batch)
         if self.processes.largest(int(not self._triton), self.device) and self._triton:
             self._leave_triton("it failed in another process")  # replicas must round alike
@@ -174,21 +175,6 @@ class FusedEngine(Engine):
         self._attention = fastest.name
         self.step.use(self._plan())
         return fastest
-
-    def _compile_muon(self) -> None:
-        if self._muon is None:
-            return
-        reason = None
-        try:
-            self._muon.rehearse()
-        except (RuntimeError, OSError, ImportError) as error:
-            if is_out_of_memory(error):
-                raise
-            reason = last_words(error)
-        if self.processes.largest(int(reason is not None), self.device):  # replicas must round alike
-            self._muon.do_not_compile()
-            reason = reason or "it failed in another process"
-            self._notes.append(f"Muon runs without torch.compile, slower: {reason}")
 
     def _fit(self, batch: DeviceBatch) -> None:
         """Tries; makes more again where memory runs out, unless the config says how much."""
