@@ -115,9 +115,7 @@ def table(found: Attribution, told: Collection[Row] = ()) -> str:
     """Without what another table tells: a micro-batch moves both rates alike."""
     heads = [METRICS[found.metric], "nanodyno", "", "nanoGPT", "why they differ"]
     lines = [heads, ["---"] * len(heads)]
-    lines += [
-        [row.what, row.ours, row.interval, row.theirs, "?"] for row in rows(found) if row not in told
-    ]
+    lines += [[row.what, row.ours, row.interval, row.theirs, "?"] for row in rows(found) if row not in told]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
