@@ -25,7 +25,7 @@ FLAGS = (
     "--hide-scrollbars",
     "--disable-background-networking",
 )
-ANSWER_SECONDS = 30.0
+ANSWER_SECONDS = 120.0
 
 
 def found_chromium() -> str | None:

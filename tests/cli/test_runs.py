@@ -51,7 +51,7 @@ def test_runs_keeps_showing_until_ctrl_c(trained: Nanodyno) -> None:
     assert child.stdout is not None
     shown = [child.stdout.readline() for _ in range(3)]
     child.send_signal(signal.SIGINT)
-    assert child.wait(timeout=60) == 0
+    assert child.wait(timeout=600) == 0
     assert shown[1].startswith("run ")
     assert shown[2].startswith("small ")
     assert child.communicate() == ("", "")

@@ -251,5 +251,5 @@ def test_training_goes_on_when_its_reader_goes_away(tmp_path: Path, tiny: list[s
     child = subprocess.Popen(command, cwd=tmp_path, env=one_thread, stdout=subprocess.PIPE)
     assert child.stdout is not None
     child.stdout.close()
-    assert child.wait(timeout=120) == 0
+    assert child.wait(timeout=600) == 0
     assert read_run(tmp_path / "runs" / "piped").finished

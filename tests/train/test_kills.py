@@ -49,7 +49,7 @@ def test_killed_again_and_again_a_run_ends_to_the_bit_as_if_nothing_had_been(
     done = subprocess.run(
         [sys.executable, str(CHILD), str(data_folder), settings.model_dump_json(), json.dumps(kills)],
         stdout=subprocess.PIPE,
-        timeout=240,
+        timeout=600,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         check=True,
     )

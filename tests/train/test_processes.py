@@ -35,7 +35,7 @@ def launch(job: dict[str, object], restarts: int = 0) -> subprocess.CompletedPro
     command += [f"--max-restarts={restarts}", str(CHILD), json.dumps(job)]
     quiet = {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
     return subprocess.run(
-        command, env=os.environ | quiet, capture_output=True, text=True, timeout=120, check=False
+        command, env=os.environ | quiet, capture_output=True, text=True, timeout=600, check=False
     )
 
 

@@ -19,7 +19,7 @@ CHOICES = Choices(tokenizer="bytes", val=0.2)
 
 
 def wait_until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 300
     while not true() and time.monotonic() < end:
         time.sleep(0.005)
 

@@ -41,7 +41,7 @@ for moment in map(int, moments):
 def killed(source: Path, out: Path, moments: list[int]) -> list[int]:
     """The exit codes of preparations into out/MOMENT, each killed at its moment if it comes to it."""
     command = [sys.executable, "-c", KILLED, str(source), str(out), *map(str, moments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
     return [int(line) for line in done.stdout.split()]
 
 

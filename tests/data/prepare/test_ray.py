@@ -81,7 +81,7 @@ def prepared(source: Path | str, folder: Path, choices: Choices = CHOICES, **mea
 def kill_at_work(cluster: Any, node: Any) -> None:
     """Once a worker of this node is at one of our inputs: all its processes at a stroke."""
     raylet = psutil.Process(node.all_processes["raylet"][0].process.pid)
-    end = time.monotonic() + 20
+    end = time.monotonic() + 300
     while not any("prepare_parts" in " ".join(child.cmdline()) for child in raylet.children(recursive=True)):
         assert time.monotonic() < end, "the second node got no work"
         time.sleep(0.02)
