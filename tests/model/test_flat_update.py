@@ -20,6 +20,7 @@ Shapes = Callable[..., ModelShape]
 PARTS: dict[str, Any] = {"n_layer": 2, "value_embeddings": 1, "untied_head": True, "norm": "rms"}
 MUON: dict[str, Any] = {
     "optimizer": "muon", "learning_rate": 0.01, "muon_lr": 0.05, "embedding_lr": 0.2, "weight_decay": 0.3,
+    "untied_head": True,
 }  # fmt: skip
 
 
@@ -40,13 +41,14 @@ def tensors_of(model: GPT, optimizer: FlatUpdate) -> list[Tensor]:
         {"embedding_lr": None},
         {"optimizer": "adamw", "muon_lr": None},
         {"weight_decay": 0.0},
+        {"untied_head": False},
         {"cautious_decay": True},
         {"cautious_decay": True, "optimizer": "adamw", "muon_lr": None},
     ],
 )
 def test_three_steps_are_those_of_torchs_optimisers(shape: Shapes, changes: dict[str, Any]) -> None:
     config = build_config(MUON | changes)
-    theirs = ModernGPT(shape(**PARTS)).double()
+    theirs = ModernGPT(shape(**(PARTS | {"untied_head": config.untied_head}))).double()
     ours = copy.deepcopy(theirs)
     flat = flatten(ours, torch.bfloat16)
     update, reference = make_flat_optimizer(ours, flat, config), make_optimizer(theirs, config)

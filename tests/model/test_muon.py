@@ -86,6 +86,7 @@ def test_a_step_has_a_fifth_of_the_learning_rate_as_its_root_mean_square() -> No
 
 CONFIG: dict[str, Any] = {
     "optimizer": "muon", "learning_rate": 0.01, "muon_lr": 0.05, "embedding_lr": 0.2, "weight_decay": 0.3,
+    "untied_head": True,
 }  # fmt: skip
 
 
@@ -106,8 +107,21 @@ def test_muon_takes_the_matrices_of_the_blocks_and_adamw_the_rest(shape: Callabl
     assert rates[0.2] == {"tokens.weight", "values.0.weight"}
     assert sum(map(len, rates.values())) == len(names)
     decays = {names[id(p)]: g["weight_decay"] for g in optimizer.param_groups for p in g["params"]}
-    assert decays["head.weight"] == decays["tokens.weight"] == decays["blocks.0.mlp.up.weight"] == 0.3
+    assert decays["head.weight"] == decays["blocks.0.mlp.up.weight"] == 0.3
+    assert decays["tokens.weight"] * 0.2 == pytest.approx(0.3 * 0.01)  # as much of it as with learning_rate
     assert decays["norm.weight"] == decays["blocks.0.attention.value_shares"] == 0.0
+
+
+@pytest.mark.parametrize("tables", [0, 1])
+def test_a_table_that_is_the_head_too_has_the_heads_rate(
+    shape: Callable[..., ModelShape], tables: int
+) -> None:
+    model = ModernGPT(shape(value_embeddings=tables))
+    settings = {"embedding_lr": 0.2, "learning_rate": 0.01, "value_embeddings": tables}
+    optimizer = make_optimizer(model, build_config(settings))
+    rates = {id(parameter): group["lr"] for group in optimizer.param_groups for parameter in group["params"]}
+    assert rates[id(model.tokens.weight)] == 0.01
+    assert [rates[id(table.weight)] for table in model.values] == [0.2] * tables
 
 
 def test_a_group_of_its_own_rate_follows_the_schedule(shape: Callable[..., ModelShape]) -> None:
@@ -163,4 +177,4 @@ def test_all_of_it_is_cautious_where_it_is_asked_for(shape: Callable[..., ModelS
     assert isinstance(optimizer.adamw, CautiousAdamW)
     own = [group for group in optimizer.adamw.param_groups if group["params"]]
     assert {group["weight_decay"] for group in own} == {0.0}
-    assert {group["cautious_decay"] for group in own} == {0.0, 0.3}
+    assert {round(group["cautious_decay"], 9) for group in own} == {0.0, 0.3, 0.015}

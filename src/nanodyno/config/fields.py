@@ -132,7 +132,9 @@ class RunConfig(BaseModel):
     )
     muon_momentum: BelowOne = Field(default=0.95, description="Muon's momentum (Nesterov's)")
     embedding_lr: MaybePositive = Field(
-        default=None, description="peak for token and value embeddings (default: learning_rate)"
+        default=None,
+        description="peak for value embeddings, and for token embeddings that are not the head too "
+        "(default: learning_rate)",
     )
     cautious_decay: Switch = Field(
         default=False, description="weight decay only where the update goes the same way"

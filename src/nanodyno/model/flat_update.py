@@ -13,7 +13,7 @@ from nanodyno.model.flat import Flat
 from nanodyno.model.flat_adamw import FlatAdamW
 from nanodyno.model.kernels import plain
 from nanodyno.model.muon import Muon
-from nanodyno.model.optimizer import Optimizer, is_embedding, is_for_muon, make_muon, rate_of
+from nanodyno.model.optimizer import Optimizer, is_for_muon, make_muon, of_embeddings, only_looked_up
 
 
 def make_flat_optimizer(
@@ -26,11 +26,13 @@ def make_flat_optimizer(
     named = list(model.named_parameters())
     of_muon = {each for name, each in named if config.optimizer == "muon" and is_for_muon(name, each)}
     by_muon = [each for each in flat.places if each in of_muon]
-    embeddings = [each for name, each in named if is_embedding(name)]
+    apart = only_looked_up(dict(named)) if config.embedding_lr is not None else ()
+    embeddings = [each for name, each in named if name in apart]
     others = [each for each in flat.places if each not in {*of_muon, *embeddings}]
     parts = [FlatAdamW(flat.stretch(each), config, *how) for each in _runs(flat, embeddings, others)]
-    for group in parts[0].param_groups:
-        group |= rate_of(config.embedding_lr, config)
+    if embeddings:  # they lie together, so that the first part is all of them
+        for group in parts[0].param_groups:
+            group |= of_embeddings(config)
     return FlatUpdate(parts, make_muon(model, config) if by_muon else None, flat, by_muon)
 
 

@@ -3,7 +3,7 @@
 Where a run asks for it, Muon for the matrices of the blocks.
 """
 
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from typing import Any, Protocol
 
 import torch
@@ -45,6 +45,12 @@ def is_embedding(name: str) -> bool:
     return name.startswith(EMBEDDINGS)
 
 
+def only_looked_up(names: Collection[str]) -> set[str]:
+    """Of all parameters, those that `embedding_lr` is for: a tied table is the head too, and has its rate."""
+    tied = "head.weight" not in names
+    return {name for name in names if is_embedding(name) and not (tied and name.startswith("tokens."))}
+
+
 def make_muon(model: nn.Module, config: RunConfig) -> Muon:
     matrices = {
         name: parameter for name, parameter in model.named_parameters() if is_for_muon(name, parameter)
@@ -77,13 +83,20 @@ def _adamw(parameter_groups: list[dict[str, Any]], config: RunConfig) -> torch.o
 
 def _by_rate(named: Iterable[tuple[str, Tensor]], config: RunConfig) -> list[dict[str, Any]]:
     """Groups by weight decay; embeddings apart where they have a learning rate of their own."""
-    every = list(named)
-    if config.embedding_lr is None:
-        return groups((parameter for _, parameter in every), config)
-    embeddings = [parameter for name, parameter in every if is_embedding(name)]
-    others = [parameter for name, parameter in every if not is_embedding(name)]
-    own = {"weight_decay": config.weight_decay, **rate_of(config.embedding_lr, config)}
-    return [{"params": embeddings, **own}, *groups(others, config)]
+    every = dict(named)
+    apart = only_looked_up(every)
+    if config.embedding_lr is None or not apart:
+        return groups(every.values(), config)
+    embeddings = [parameter for name, parameter in every.items() if name in apart]
+    others = [parameter for name, parameter in every.items() if name not in apart]
+    return [{"params": embeddings, **of_embeddings(config)}, *groups(others, config)]
+
+
+def of_embeddings(config: RunConfig) -> dict[str, float]:
+    """A rate that makes larger steps and not more decay, which is as much as with `learning_rate`: a hundred
+    times that suits them, and would have them decay before they learn."""
+    rate = rate_of(config.embedding_lr, config)
+    return {**rate, "weight_decay": config.weight_decay / rate["rate_share"]}
 
 
 def rate_of(peak: float | None, config: RunConfig) -> dict[str, float]:
