@@ -6,15 +6,26 @@ import typer
 
 from nanodyno.cli.options import RUNS_FOLDER, Json, RunName
 
+BETWEEN = "---------------"
+"""As nanoGPT parts its samples."""
+
 
 def sample(  # noqa: PLR0913 - one parameter per option
     run: RunName,
     prompt: Annotated[
-        str, typer.Option(help="Text to go on from; by default, the start of a document.")
+        str,
+        typer.Option("--prompt", "--start", help="Text to go on from; by default, the start of a document."),
     ] = "",
-    tokens: Annotated[int, typer.Option(min=1, help="Tokens to draw.")] = 200,
+    tokens: Annotated[int, typer.Option("--tokens", "--max_new_tokens", min=1, help="Tokens to draw.")] = 200,
+    num_samples: Annotated[
+        int,
+        typer.Option("--num-samples", "--num_samples", min=1, help="Texts to draw, each by the next seed."),
+    ] = 1,
     temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token each time.")] = 0.8,
-    top_k: Annotated[int, typer.Option(min=0, help="Draw among the k likeliest only; 0 is no limit.")] = 200,
+    top_k: Annotated[
+        int,
+        typer.Option("--top-k", "--top_k", min=0, help="Draw among the k likeliest only; 0 is no limit."),
+    ] = 200,
     seed: Annotated[
         int, typer.Option(min=0, max=2**63 - 1, help="The same seed draws the same text.")
     ] = 1337,
@@ -31,18 +42,26 @@ def sample(  # noqa: PLR0913 - one parameter per option
     """Write text with a trained model.
 
     nanodyno sample demo-1 --prompt "def main(" --tokens 300
+
+    The names of nanoGPT's sample.py do too: --start, --num_samples, --max_new_tokens, --top_k.
     """
+    from itertools import islice
+
     from nanodyno.records.store import CHECKPOINTS_FOLDER, find_run
     from nanodyno.report.document import to_json
-    from nanodyno.train.sampling import Dials, sample_text
+    from nanodyno.train.sampling import Dials, sample_texts
 
     checkpoints = find_run(run, RUNS_FOLDER) / CHECKPOINTS_FOLDER
     dials = Dials(prompt, tokens, temperature, top_k or None, seed)
-    pieces = sample_text(checkpoints, dials, device, tokenizer, lambda text: typer.echo(text, err=True))
+    drawn = sample_texts(checkpoints, dials, device, tokenizer, lambda text: typer.echo(text, err=True))
+    texts = islice(drawn, num_samples)
     if json:
-        typer.echo(to_json({"run": run, "prompt": prompt, "text": "".join(pieces)}))
+        whole = ["".join(pieces) for pieces in texts]
+        typer.echo(to_json({"run": run, "prompt": prompt, "text": whole[0], "texts": whole}))
         return
-    typer.echo(prompt, nl=False)
-    for piece in pieces:
-        typer.echo(piece, nl=False)
-    typer.echo()
+    for number, pieces in enumerate(texts):
+        typer.echo(f"{BETWEEN}\n" if number else "", nl=False)
+        typer.echo(prompt, nl=False)
+        for piece in pieces:
+            typer.echo(piece, nl=False)
+        typer.echo()
