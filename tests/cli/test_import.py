@@ -73,6 +73,7 @@ def test_a_training_passes_over_an_import_that_has_a_name_like_its_own(
         (("nothing.log",), "cannot be read"),
         (("train1.log", "--set", "n_layer"), "not a setting"),
         (("train1.log", "--set", "=5"), "not a setting"),
+        (("train1.log", "--set", "n_layers=12"), "did you mean n_layer?"),
         (("train1.log", "--name", "../up"), "not a plain name"),
         (("train1.log", "--name", "a\x1b[31mb"), "not a plain name"),
         (("train1.log", "--gpu", "RTX 9999"), "no card"),
