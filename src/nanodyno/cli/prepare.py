@@ -130,6 +130,15 @@ def prepare(  # noqa: PLR0913 - one parameter per option
         typer.echo(to_json(preparation_document(record)))
     else:
         console.print(preparation_table(record))
+        if record.val_tokens:
+            console.print(
+                f"next: nanodyno train gpt2-768 --dataset={_dataset(place.folder)}", highlight=False
+            )
+
+
+def _dataset(folder: Path) -> str:
+    """As train takes it: by its name under data/, or by its path."""
+    return folder.name if folder.parent == DATA_FOLDER else str(folder)
 
 
 def _folder(source: str | None, out: Path | None, verify: Path | None) -> Path:
