@@ -55,7 +55,12 @@ def test_every_training_in_the_readme_is_a_valid_config(
 
 def test_every_option_in_the_readme_and_the_docs_exists() -> None:
     pages = [README, *(page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md"))]
-    known = {option for command in GROUP.commands.values() for each in command.params for option in each.opts}
+    known = {
+        option
+        for command in GROUP.commands.values()
+        for each in command.params
+        for option in (*each.opts, *each.secondary_opts)
+    }
     known |= {f"--{key}" for key in RunConfig.model_fields}
     others = {
         "--help",

@@ -82,7 +82,7 @@ def prepare(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Turn text into token shards to train on. The same command again goes on where it stopped.
 
-    nanodyno prepare fineweb-edu/10BT --tokens 2.5B
+    nanodyno prepare fineweb-edu/10BT --tokens 2.5B --out data/edu
 
     nanodyno prepare texts/ --tokenizer bytes --out data/texts
 
