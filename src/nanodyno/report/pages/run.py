@@ -26,7 +26,7 @@ def run_report(run: Run, summary: Summary, language: Language) -> Page:
         Section(language.say("the run"), (_facts(run, summary, language),)),
     ]
     sections += [] if folded is None else [Section(None, (folded,))]
-    return Page(language.say("one run"), tuple(sections), (run.name,))
+    return Page(language.say("one run"), tuple(sections), (run.name, str(run.folder)))
 
 
 def _facts(run: Run, summary: Summary, language: Language) -> Table:
