@@ -8,24 +8,23 @@ from nanodyno.cli.options import RUNS_FOLDER, Json, RunName
 
 BETWEEN = "---------------"
 """As nanoGPT parts its samples."""
+SAID_BY_NANOGPT = {"start": "prompt", "max_new_tokens": "tokens"}
+
+
+def plain_name(option: str) -> str:
+    """Ours, of an option that is named as in nanoGPT's sample.py."""
+    return SAID_BY_NANOGPT.get(option, option.replace("_", "-"))
 
 
 def sample(  # noqa: PLR0913 - one parameter per option
     run: RunName,
     prompt: Annotated[
-        str,
-        typer.Option("--prompt", "--start", help="Text to go on from; by default, the start of a document."),
+        str, typer.Option(help="Text to go on from; by default, the start of a document.")
     ] = "",
-    tokens: Annotated[int, typer.Option("--tokens", "--max_new_tokens", min=1, help="Tokens to draw.")] = 200,
-    num_samples: Annotated[
-        int,
-        typer.Option("--num-samples", "--num_samples", min=1, help="Texts to draw, each by the next seed."),
-    ] = 1,
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens to draw.")] = 200,
+    num_samples: Annotated[int, typer.Option(min=1, help="Texts to draw, each by the next seed.")] = 1,
     temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token each time.")] = 0.8,
-    top_k: Annotated[
-        int,
-        typer.Option("--top-k", "--top_k", min=0, help="Draw among the k likeliest only; 0 is no limit."),
-    ] = 200,
+    top_k: Annotated[int, typer.Option(min=0, help="Draw among the k likeliest only; 0 is no limit.")] = 200,
     seed: Annotated[
         int, typer.Option(min=0, max=2**63 - 1, help="The same seed draws the same text.")
     ] = 1337,
