@@ -74,5 +74,18 @@ def test_every_option_in_the_readme_and_the_docs_exists() -> None:
     assert used - known - others == set()
 
 
+def test_every_link_leads_somewhere_and_every_page_is_in_the_index() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    links = [
+        (page, link.partition("#")[0])
+        for page in pages
+        for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
+        if not link.startswith(("https:", "#"))
+    ]
+    assert [f"{page.name}: {link}" for page, link in links if not (page.parent / link).exists()] == []
+    listed = {link for page, link in links if page == ROOT / "docs" / "README.md"}
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"} <= listed
+
+
 def test_there_are_trainings_to_check() -> None:
     assert len(TRAININGS) >= 3
