@@ -92,8 +92,9 @@ def train(  # noqa: PLR0913 - one parameter per option
 
     nanodyno train --resume gpt2-768-1
 
-    Ctrl-C or `kill` finishes the iteration and saves; several GPUs: torchrun --nproc_per_node=2 -m nanodyno
-    train ...
+    Ctrl-C or `kill` finishes the iteration and saves. Several GPUs:
+
+    torchrun --nproc_per_node=2 -m nanodyno train ...
     """
     del keys
     folder, chosen = None, ()
