@@ -35,7 +35,11 @@ def main() -> None:
         at = next(n for n in range(start, len(plain)) if re.search(last, plain[n])) + 1
         for line in lines[start:at]:
             console.print(line)
-    Path(sys.argv[1]).write_text(console.export_svg(title="nanodyno demo", theme=MONOKAI))
+    picture = console.export_svg(title="nanodyno demo", theme=MONOKAI)
+    # The reader's own letters: rich would load some from a network.
+    picture = re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.S)
+    picture = picture.replace("Fira Code, monospace", "DejaVu Sans Mono, Menlo, Consolas, monospace")
+    Path(sys.argv[1]).write_text(re.sub(r"[ \t]+$", "", picture, flags=re.M))
 
 
 if __name__ == "__main__":
