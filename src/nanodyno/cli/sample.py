@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from nanodyno.cli.options import RUNS_FOLDER, Json, RunName
+from nanodyno.errors import NanodynoError
 
 BETWEEN = "---------------"
 """As nanoGPT parts its samples."""
@@ -46,11 +47,17 @@ def sample(  # noqa: PLR0913 - one parameter per option
     """
     from itertools import islice
 
-    from nanodyno.records.store import CHECKPOINTS_FOLDER, find_run
+    from nanodyno.records.imported import ImportedRecord
+    from nanodyno.records.store import CHECKPOINTS_FOLDER, find_run, read_any_record
     from nanodyno.report.document import to_json
     from nanodyno.train.sampling import Dials, sample_texts
 
-    checkpoints = find_run(run, RUNS_FOLDER) / CHECKPOINTS_FOLDER
+    folder = find_run(run, RUNS_FOLDER)
+    if isinstance(read_any_record(folder), ImportedRecord):
+        raise NanodynoError(
+            f"{folder} was imported from a log, which has no weights", "name one trained here"
+        )
+    checkpoints = folder / CHECKPOINTS_FOLDER
     dials = Dials(prompt, tokens, temperature, top_k or None, seed)
     drawn = sample_texts(checkpoints, dials, device, tokenizer, lambda text: typer.echo(text, err=True))
     texts = islice(drawn, num_samples)
