@@ -34,7 +34,7 @@ $(READY): pyproject.toml constraints.txt
 		{ echo "nanodyno needs Python 3.11 or later; choose one with: make PYTHON=python3.12 ..."; exit 2; }
 	@echo "setting up $(VENV): the first time this downloads torch and takes some minutes"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	$(BIN)/python -m pip install --constraint constraints.txt --editable .
 	touch $(READY)
 
 $(READY_DEV): $(READY)

@@ -55,7 +55,12 @@ def test_every_training_in_the_readme_is_a_valid_config(
 
 def test_every_option_in_the_readme_and_the_docs_exists() -> None:
     pages = [README, *(page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md"))]
-    known = {option for command in GROUP.commands.values() for each in command.params for option in each.opts}
+    known = {
+        option
+        for command in GROUP.commands.values()
+        for each in command.params
+        for option in (*each.opts, *each.secondary_opts)
+    }
     known |= {f"--{key}" for key in RunConfig.model_fields}
     others = {
         "--help",
@@ -67,6 +72,19 @@ def test_every_option_in_the_readme_and_the_docs_exists() -> None:
     }  # torchrun's and systemd's
     used = {word for page in pages for word in re.findall(r"(?<![\w-])--[a-z][\w-]+", page)}
     assert used - known - others == set()
+
+
+def test_every_link_leads_somewhere_and_every_page_is_in_the_index() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    links = [
+        (page, link.partition("#")[0])
+        for page in pages
+        for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
+        if not link.startswith(("https:", "#"))
+    ]
+    assert [f"{page.name}: {link}" for page, link in links if not (page.parent / link).exists()] == []
+    listed = {link for page, link in links if page == ROOT / "docs" / "README.md"}
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"} <= listed
 
 
 def test_there_are_trainings_to_check() -> None:

@@ -67,12 +67,19 @@ def test_a_training_passes_over_an_import_that_has_a_name_like_its_own(
     assert (refused.exit_code, "was imported from a log" in refused.output) == (2, True)
 
 
+def test_a_log_has_no_weights_to_draw_text_from(case: Callable[..., Any]) -> None:
+    case("import", "train1.log")
+    done = case("sample", "train1")
+    assert (done.exit_code, "imported from a log, which has no weights" in done.output) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (("nothing.log",), "cannot be read"),
         (("train1.log", "--set", "n_layer"), "not a setting"),
         (("train1.log", "--set", "=5"), "not a setting"),
+        (("train1.log", "--set", "n_layers=12"), "did you mean n_layer?"),
         (("train1.log", "--name", "../up"), "not a plain name"),
         (("train1.log", "--name", "a\x1b[31mb"), "not a plain name"),
         (("train1.log", "--gpu", "RTX 9999"), "no card"),

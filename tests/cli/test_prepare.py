@@ -37,6 +37,7 @@ def test_a_folder_of_texts_becomes_a_dataset_that_trains(
     assert done.exit_code == 0
     assert texts.name == "texts"
     assert "train tokens" in done.output
+    assert "next: nanodyno train gpt2-768 --dataset=texts\n" in done.output
     assert (Path("data") / "texts" / "manifest.json").exists()
     assert nanodyno(*tiny, "--dataset=texts").exit_code == 0
     assert nanodyno(*tiny, "--dataset=data/texts", "--out_dir=other").exit_code == 0

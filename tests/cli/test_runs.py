@@ -93,6 +93,16 @@ def test_sample_repeats_itself_for_a_seed_and_starts_with_the_prompt(trained: Na
     assert trained("sample", "small", "--tokens", "20", "--seed", "2", "--prompt", "def ").output != texts[0]
 
 
+def test_sample_takes_nanogpts_names_and_draws_each_text_by_the_next_seed(trained: Nanodyno) -> None:
+    words = ("sample", "small", "--start=def ", "--max_new_tokens=12", "--top_k=50", "--num_samples=2")
+    plain = ("sample", "small", "--prompt", "def ", "--tokens", "12", "--top-k", "50", "--seed")
+    first, second = (trained(*plain, seed).output for seed in ("1337", "1338"))
+    assert trained(*words).output == f"{first}---------------\n{second}"
+    document = json.loads(trained(*words, "--json").stdout)
+    assert document["texts"] == [text.removeprefix("def ").removesuffix("\n") for text in (first, second)]
+    assert document["text"] == document["texts"][0]
+
+
 def test_sample_of_a_run_without_a_checkpoint_says_when_there_will_be_one(
     nanodyno: Nanodyno, tiny: list[str]
 ) -> None:

@@ -216,6 +216,9 @@ def test_a_detached_run_trains_on_its_own(tmp_path: Path, tiny: list[str]) -> No
         time.sleep(0.05)
     assert read_run(tmp_path / "runs" / "demo-1").finished
     assert "iter 4/4" in (tmp_path / "runs" / "demo-1" / "log.txt").read_text()
+    again = detach(tmp_path, *tiny, "--log_interval=1", "--name=demo-1")
+    assert (again.returncode, "in the background" in again.stdout) == (0, False)
+    assert "has ended after 4 iterations: nothing to do" in again.stdout
 
 
 def test_a_detached_run_that_cannot_start_says_why(tmp_path: Path, tiny: list[str]) -> None:

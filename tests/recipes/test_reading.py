@@ -58,6 +58,10 @@ def test_an_unknown_recipe_names_the_nearest_and_all_others():
     assert "demo, gpt2-384, gpt2-768" in error.hint
 
 
+def test_a_recipe_for_other_hours_is_told_how_to_ask_for_them():
+    assert (refusal_of("best-24h").hint or "").startswith("for so many hours: best-8h --hours=24; recipes: ")
+
+
 def test_a_toml_file_is_read_flat_with_its_keys_without_effect_noted(tmp_path: Path):
     text = '\ufeffn_layer = 2\nwandb_log = true\ndataset = "x"\nbackend = "nccl"\nn_layr = 1e3\n'
     settings = load_settings(toml(tmp_path, text))

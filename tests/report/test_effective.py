@@ -60,6 +60,11 @@ def test_a_page_of_a_settled_run_says_what_serves_and_where_it_heads() -> None:
     assert "20.0M 4.000 20.0k 18.0k to 24.0k" in text
 
 
+@pytest.mark.parametrize("scale", [NoiseScale(120.0, 60.0, 400.0, 31), NoiseScale(-125.0, 0.0, 90.0, 200)])
+def test_too_few_iterations_and_a_number_below_zero_are_no_noise_scale(scale: NoiseScale) -> None:
+    assert noise_scale_words(scale) == f"not known yet ({scale.samples} measured iterations)"
+
+
 def test_what_is_not_known_is_said_without_advice() -> None:
     text = shown(effective_page(ASKED, UNSETTLED))
     assert "not known (40 measured iterations): the noise drowns the signal; at least 9.00k tokens" in text
@@ -69,10 +74,10 @@ def test_what_is_not_known_is_said_without_advice() -> None:
 
 
 def test_a_scale_without_an_upper_end_is_about_so_much() -> None:
-    assert noise_scale_words(NoiseScale(5e3, 2e3, None, 1)) == (
-        "about 5.00k tokens (1 measured iteration); at least 2.00k tokens"
+    assert noise_scale_words(NoiseScale(5e3, 2e3, None, 32)) == (
+        "about 5.00k tokens (32 measured iterations); at least 2.00k tokens"
     )
-    assert noise_scale_words(NoiseScale(5e3, None, None, 2)) == "about 5.00k tokens (2 measured iterations)"
+    assert noise_scale_words(NoiseScale(5e3, None, None, 50)) == "about 5.00k tokens (50 measured iterations)"
     assert unsettled_words(NoiseScale(5e3, None, None, 2)).endswith("which takes 32 measured iterations")
 
 

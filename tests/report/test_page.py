@@ -1,5 +1,6 @@
 """One page, three ways to read it."""
 
+import io
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -114,6 +115,23 @@ def test_what_was_made_for_a_terminal_becomes_tables_and_sentences() -> None:
     table.add_row("a", Text("3"))
     found = from_terminal(Group(table, Text("and so on")))
     assert found == (Table(("name", "size"), (("a", "3"),), flush_right=frozenset({1})), "and so on")
+
+
+def test_the_name_of_a_setting_is_not_parted_in_80_columns() -> None:
+    row = (
+        "gradient_accumulation_steps",
+        "32",
+        "64",
+        "memory, and how well the card is filled",
+        "tokens " * 6,
+    )
+    table = Table(("setting", "before", "after", "can move", "leaves alone"), (row,))
+    console = Console(file=io.StringIO(), width=80)
+    console.print(to_terminal([Section(None, (table,))]))
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "gradient_accumulation_steps" in text
+    assert text.count("tokens") == 6  # and nothing is cut off
 
 
 def test_a_page_without_a_title_is_called_by_its_kind() -> None:

@@ -13,7 +13,7 @@ from nanodyno.costs.target import GIB, Target, named_target
 from nanodyno.recipes import load_settings
 from nanodyno.report.language import ENGLISH, LANGUAGES
 from nanodyno.report.pages.plan import plan_report
-from nanodyno.report.plan import plan_page
+from nanodyno.report.plan import candidates_table, plan_page
 from nanodyno.report.plan_facts import Source
 from nanodyno.report.sizing import data_notes, expected_words, sizes_table
 from nanodyno.report.stacked import PARTS, memory_bars
@@ -217,6 +217,17 @@ def test_what_fits_with_little_to_spare_is_told_from_what_fits_well(limit_gib: f
     config = build_config({"batch_size": 8, "tokens_per_iter": 524_288, "recompute": "none"})
     plan = make_plan(config, 50304, 50257, Target(None, None, int(limit_gib * GIB)), Wishes())
     assert f" fits {words}" in page(plan, Source("it"), 100)
+
+
+def test_the_table_calls_tight_what_leaves_a_display_no_room() -> None:
+    """The card shows 11.64 GiB and a tenth of that is not filled by choice: 10.48 GiB are."""
+    config = build_config({"batch_size": 8, "tokens_per_iter": 524_288})
+    plan = make_plan(config, 50304, 50257, named_target("RTX 4070", None), Wishes())
+    rows = lines(candidates_table(plan), 120)[1:]
+    sizes = [each.memory.total / GIB for each in plan.candidates]
+    for row, size in zip(rows, sizes, strict=True):
+        assert row.split()[5] == ("yes" if size <= 10.476 else "tight" if size <= 11.64 else "no")
+    assert any(10.476 < size <= 11.64 for size in sizes)
 
 
 def test_a_micro_batch_that_fits_tightly_is_not_called_the_one_to_take() -> None:

@@ -59,6 +59,7 @@ def test_spreads_have_one_digit_after_the_point(share: float, words: str) -> Non
 def test_memory_is_in_gib_of_two_to_the_thirty() -> None:
     assert quantities.gib(12_863_427_051) == "11.98 GiB"
     assert quantities.gib(50 * 2**20) == "50 MiB"
+    assert quantities.gib(340 * 2**10) == "340 KiB"
 
 
 @pytest.mark.parametrize(

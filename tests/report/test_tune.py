@@ -19,7 +19,7 @@ from nanodyno.experiments.wish import Wish
 from nanodyno.records.probe import ProbeProgress, ProbeResult
 from nanodyno.report.document import to_json
 from nanodyno.report.tune import tune_document, tune_page
-from nanodyno.report.tune_words import REASONS, finding_words, fits_words, spread_words
+from nanodyno.report.tune_words import REASONS, finding_words, fits_words, spread_words, switch_words
 from nanodyno.report.tuning import make_tune_display
 
 GIB = 2**30
@@ -233,6 +233,13 @@ def test_the_chosen_one_stands_for_its_micro_batch(tuning: Tuning) -> None:
     curve = curve_of(rows, tuning.pick.chosen if tuning.pick else None)
     assert [row.candidate.batch_size for row in curve] == [2, 4, 8]
     assert curve[-1].name == tuning.pick.chosen  # type: ignore[union-attr]
+
+
+def test_one_thread_is_no_threads(tuning: Tuning) -> None:
+    row = next(iter(rows_of(tuning)))
+    for number, words in (("1", "1 thread"), ("2", "2 threads")):
+        turned = replace(row.candidate, switches=(("threads", number), ("cuda_graph", "False")))
+        assert switch_words(turned) == f"{words}, no graph"
 
 
 def test_a_spread_is_half_of_the_interval() -> None:

@@ -130,6 +130,7 @@ Code = Literal[
     "forecast-schedule-unknown",
     "forecast-of-train-loss",
     "forecast-beyond-schedule",
+    "forecast-far",
     "forecast-spikes-left-out",
     "forecast-without-biases",
     "forecast-batch-grows",

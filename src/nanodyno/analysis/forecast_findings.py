@@ -20,6 +20,8 @@ from nanodyno.records.store import Run
 
 CONCERNING = ("another-schedule", "loss-too-low", "perplexity-as-loss")
 """Findings of an audit that a forecast's reader must know."""
+FARTHEST_TRIED = 10
+"""Times the way so far: docs/forecast.md has replays from a tenth of a run on."""
 EVEN = 0.6
 """A probability below this says that either may end lower."""
 ENDS: dict[Basis, Code] = {
@@ -152,6 +154,11 @@ def _ground(made: Forecast) -> Iterator[Finding]:
         yield _of(
             made, "forecast-beyond-schedule", "caution",
             lr_decay_iters=plan.lr_decay_iters, min_lr=plan.min_lr, iterations=made.iterations,
+        )  # fmt: skip
+    if made.band is not None and made.iterations > FARTHEST_TRIED * made.iterations_done:
+        yield _of(
+            made, "forecast-far", "caution",
+            times=made.iterations / made.iterations_done, tried=FARTHEST_TRIED,
         )  # fmt: skip
     if made.band is not None and made.prediction is not None and made.prediction.spikes:
         yield _of(made, "forecast-spikes-left-out", "fact", count=made.prediction.spikes)

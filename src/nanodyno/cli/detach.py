@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import typer
 
@@ -43,13 +43,17 @@ def train_in_background(folder: Path, arguments: Sequence[str], json: bool) -> N
             start_new_session=True,
             creationflags=getattr(subprocess, "DETACHED_PROCESS", 0),
         )
-    if _failed(child, folder):
-        typer.echo(log.read_bytes()[start:].decode(errors="replace").rstrip(), err=True)
-        if not (folder / RUN_FILE).exists():
-            log.unlink()
-            remove_if_unused(folder)
-        raise typer.Exit(child.returncode)
-    _tell(folder, log, child.pid, json)
+    found = _start_of(child, folder)
+    if found == "trains" or (found == "done" and json):
+        _tell(folder, log, child.pid, json)
+        return
+    typer.echo(log.read_bytes()[start:].decode(errors="replace").rstrip(), err=found == "failed")
+    if found == "done":
+        return
+    if not (folder / RUN_FILE).exists():
+        log.unlink()
+        remove_if_unused(folder)
+    raise typer.Exit(child.returncode)
 
 
 def _opened(folder: Path, log: Path) -> BinaryIO:
@@ -80,8 +84,8 @@ def _tell(folder: Path, log: Path, process: int, json: bool) -> None:
     )
 
 
-def _failed(child: "subprocess.Popen[bytes]", folder: Path) -> bool:
-    """Waits for the child's first record; True when it ended with an error before."""
+def _start_of(child: "subprocess.Popen[bytes]", folder: Path) -> Literal["trains", "done", "failed"]:
+    """Waits for the child's first record; done when there was nothing for it to do."""
     from nanodyno.records.store import read_history
     from nanodyno.records.types import StartRecord
 
@@ -90,6 +94,8 @@ def _failed(child: "subprocess.Popen[bytes]", folder: Path) -> bool:
         history = read_history(folder, up_to_damage=True)
         starts = [entry for entry in history if isinstance(entry, StartRecord)]
         if starts and starts[-1].process == child.pid:
-            return False
+            return "trains"
         time.sleep(LOOK_SECONDS)
-    return bool(child.poll())
+    if child.poll() is None:
+        return "trains"
+    return "failed" if child.returncode else "done"

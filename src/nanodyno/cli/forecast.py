@@ -61,8 +61,9 @@ def forecast(  # noqa: PLR0913 - one parameter per option
 
     nanodyno forecast small large --hours 12 --html report.html --open
 
-    The curve so far is extrapolated under the rest of the learning-rate schedule. A run that has shown too
-    little gets a rough answer from its size, data and tokens, and is told so.
+    The curve so far is extrapolated under the rest of the learning-rate schedule.
+
+    A run that has shown too little gets a rough answer from its size, data and tokens, and is told so.
     """
     from nanodyno.analysis.forecast import Question
     from nanodyno.analysis.forecast_findings import foretold

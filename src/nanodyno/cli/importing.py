@@ -85,12 +85,18 @@ def _name(name: str | None, files: list[Path]) -> str:
 
 
 def settings_of(words: list[str]) -> dict[str, bool | int | float | str | None]:
-    """--set key=value, as train takes --key=value."""
+    """--set key=value, as train takes --key=value; settings of another program pass, misspelt ones do not."""
+    from nanodyno.config import RunConfig, nearest_setting
     from nanodyno.recipes import parse_overrides
 
     for word in words:
         key, equals, _ = word.partition("=")
         if not equals or not key.isidentifier():
             raise NanodynoError(f"--set {word}: not a setting", "write it as --set n_layer=12")
+        if key not in RunConfig.model_fields and (near := nearest_setting(key)):
+            raise NanodynoError(
+                f"--set {word}: unknown setting; did you mean {near}?",
+                "`nanodyno train --keys` lists every setting",
+            )
     found = parse_overrides([f"--{word}" for word in words])
     return {key: value for key, value in found.items() if isinstance(value, bool | int | float | str | None)}

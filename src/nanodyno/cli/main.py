@@ -22,7 +22,7 @@ from nanodyno.cli.plan import plan
 from nanodyno.cli.prepare import prepare
 from nanodyno.cli.probe import probe
 from nanodyno.cli.runs import runs
-from nanodyno.cli.sample import sample
+from nanodyno.cli.sample import plain_name, sample
 from nanodyno.cli.show import show
 from nanodyno.cli.train import train
 from nanodyno.cli.tune import tune
@@ -100,7 +100,7 @@ app.command(
     no_args_is_help=True,
 )(attribute)
 app.command(no_args_is_help=True)(forecast)
-app.command(no_args_is_help=True)(sample)
+app.command(no_args_is_help=True, context_settings={"token_normalize_func": plain_name})(sample)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

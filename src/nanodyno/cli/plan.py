@@ -76,8 +76,9 @@ def plan(  # noqa: PLR0913 - one parameter per option
 
     The table goes over micro-batches at the same tokens per iteration.
 
-    Every figure is predicted. The card at hand is taken as `nanodyno doctor` measured it; by a datasheet
-    alone, figures are marked as unverified.
+    Every figure is predicted. The card at hand is taken as `nanodyno doctor` measured it.
+
+    By a datasheet alone, figures are marked as unverified.
     """
     language = language_of(lang, json)
     if cards:

@@ -82,7 +82,7 @@ def prepare(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Turn text into token shards to train on. The same command again goes on where it stopped.
 
-    nanodyno prepare fineweb-edu/10BT --tokens 2.5B
+    nanodyno prepare fineweb-edu/10BT --tokens 2.5B --out data/edu
 
     nanodyno prepare texts/ --tokenizer bytes --out data/texts
 
@@ -130,6 +130,15 @@ def prepare(  # noqa: PLR0913 - one parameter per option
         typer.echo(to_json(preparation_document(record)))
     else:
         console.print(preparation_table(record))
+        if record.val_tokens:
+            console.print(
+                f"next: nanodyno train gpt2-768 --dataset={_dataset(place.folder)}", highlight=False
+            )
+
+
+def _dataset(folder: Path) -> str:
+    """As train takes it: by its name under data/, or by its path."""
+    return folder.name if folder.parent == DATA_FOLDER else str(folder)
 
 
 def _folder(source: str | None, out: Path | None, verify: Path | None) -> Path:

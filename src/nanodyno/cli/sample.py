@@ -5,6 +5,16 @@ from typing import Annotated
 import typer
 
 from nanodyno.cli.options import RUNS_FOLDER, Json, RunName
+from nanodyno.errors import NanodynoError
+
+BETWEEN = "---------------"
+"""As nanoGPT parts its samples."""
+SAID_BY_NANOGPT = {"start": "prompt", "max_new_tokens": "tokens"}
+
+
+def plain_name(option: str) -> str:
+    """Ours, of an option that is named as in nanoGPT's sample.py."""
+    return SAID_BY_NANOGPT.get(option, option.replace("_", "-"))
 
 
 def sample(  # noqa: PLR0913 - one parameter per option
@@ -13,6 +23,7 @@ def sample(  # noqa: PLR0913 - one parameter per option
         str, typer.Option(help="Text to go on from; by default, the start of a document.")
     ] = "",
     tokens: Annotated[int, typer.Option(min=1, help="Tokens to draw.")] = 200,
+    num_samples: Annotated[int, typer.Option(min=1, help="Texts to draw, each by the next seed.")] = 1,
     temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token each time.")] = 0.8,
     top_k: Annotated[int, typer.Option(min=0, help="Draw among the k likeliest only; 0 is no limit.")] = 200,
     seed: Annotated[
@@ -31,18 +42,32 @@ def sample(  # noqa: PLR0913 - one parameter per option
     """Write text with a trained model.
 
     nanodyno sample demo-1 --prompt "def main(" --tokens 300
-    """
-    from nanodyno.records.store import CHECKPOINTS_FOLDER, find_run
-    from nanodyno.report.document import to_json
-    from nanodyno.train.sampling import Dials, sample_text
 
-    checkpoints = find_run(run, RUNS_FOLDER) / CHECKPOINTS_FOLDER
+    The names of nanoGPT's sample.py do too: --start, --num_samples, --max_new_tokens, --top_k.
+    """
+    from itertools import islice
+
+    from nanodyno.records.imported import ImportedRecord
+    from nanodyno.records.store import CHECKPOINTS_FOLDER, find_run, read_any_record
+    from nanodyno.report.document import to_json
+    from nanodyno.train.sampling import Dials, sample_texts
+
+    folder = find_run(run, RUNS_FOLDER)
+    if isinstance(read_any_record(folder), ImportedRecord):
+        raise NanodynoError(
+            f"{folder} was imported from a log, which has no weights", "name one trained here"
+        )
+    checkpoints = folder / CHECKPOINTS_FOLDER
     dials = Dials(prompt, tokens, temperature, top_k or None, seed)
-    pieces = sample_text(checkpoints, dials, device, tokenizer, lambda text: typer.echo(text, err=True))
+    drawn = sample_texts(checkpoints, dials, device, tokenizer, lambda text: typer.echo(text, err=True))
+    texts = islice(drawn, num_samples)
     if json:
-        typer.echo(to_json({"run": run, "prompt": prompt, "text": "".join(pieces)}))
+        whole = ["".join(pieces) for pieces in texts]
+        typer.echo(to_json({"run": run, "prompt": prompt, "text": whole[0], "texts": whole}))
         return
-    typer.echo(prompt, nl=False)
-    for piece in pieces:
-        typer.echo(piece, nl=False)
-    typer.echo()
+    for number, pieces in enumerate(texts):
+        typer.echo(f"{BETWEEN}\n" if number else "", nl=False)
+        typer.echo(prompt, nl=False)
+        for piece in pieces:
+            typer.echo(piece, nl=False)
+        typer.echo()

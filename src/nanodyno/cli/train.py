@@ -82,18 +82,19 @@ def train(  # noqa: PLR0913 - one parameter per option
 
     nanodyno train demo --max_iters=50
 
-    nanodyno train gpt2-768 --batch_size=4 --tokens_per_iter=524288 --dataset=data/fineweb-edu
+    nanodyno train gpt2-768 --batch_size=4 --tokens_per_iter=524288 --dataset=edu
 
     nanodyno train config/train_gpt2.py --compile=False
 
-    nanodyno train best-8h --dataset=data/fineweb-edu
+    nanodyno train best-8h --dataset=edu
 
     A run that was stopped or killed goes on where it was saved: with the same command again, or with
 
     nanodyno train --resume gpt2-768-1
 
-    Ctrl-C or `kill` finishes the iteration and saves; several GPUs: torchrun --nproc_per_node=2 -m nanodyno
-    train ...
+    Ctrl-C or `kill` finishes the iteration and saves. Several GPUs:
+
+    torchrun --nproc_per_node=2 -m nanodyno train ...
     """
     del keys
     folder, chosen = None, ()

@@ -1,6 +1,6 @@
 """What a run is: its settings, frozen and explicit, and how they are built from what a user gave."""
 
-from nanodyno.config.build import ConfigError, build_config, tenth
+from nanodyno.config.build import ConfigError, build_config, nearest_setting, tenth
 from nanodyno.config.fields import IGNORED_KEYS, RunConfig, is_ignored, padded_vocab_size
 from nanodyno.config.kinds import DEVICES
 from nanodyno.config.shape import OF_THE_BLOCK, OF_THE_START, ModelShape
@@ -15,6 +15,7 @@ __all__ = [
     "RunConfig",
     "build_config",
     "is_ignored",
+    "nearest_setting",
     "padded_vocab_size",
     "tenth",
 ]

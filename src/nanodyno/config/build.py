@@ -76,7 +76,8 @@ class _Draft:
             return
         info = RunConfig.model_fields.get(key)
         if info is None:
-            self.blame(key, "unknown setting" + _nearest(key))
+            near = nearest_setting(key)
+            self.blame(key, "unknown setting" + (f"; did you mean {near}?" if near else ""))
         elif value is not None or not info.is_required():
             try:
                 self.values[key] = _kind(key).validate_python(value)
@@ -106,9 +107,10 @@ def _kind(key: str) -> TypeAdapter[Any]:
     return TypeAdapter(get_type_hints(RunConfig, include_extras=True)[key], config=STRICT)
 
 
-def _nearest(key: str) -> str:
+def nearest_setting(key: str) -> str | None:
+    """The one that was probably meant; a setting's own name is nearest to itself."""
     near = difflib.get_close_matches(key.lower().replace("-", "_"), RunConfig.model_fields, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    return near[0] if near else None
 
 
 def _shown(value: object) -> str:

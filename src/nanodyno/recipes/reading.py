@@ -1,6 +1,7 @@
 """Settings from where a user keeps them: a recipe, a TOML file, a nanoGPT config file."""
 
 import difflib
+import re
 import tomllib
 from importlib.resources import files
 from pathlib import Path
@@ -34,6 +35,8 @@ def _no_such(source: str) -> NanodynoError:
     recipes = f"recipes: {', '.join(recipe_names())}; or give a .toml file or a nanoGPT .py file"
     if Path(source).exists():
         return NanodynoError(f"{source}: neither a recipe nor a .toml or .py file", recipes)
+    if hours := re.fullmatch(r"best-(\d+)h?", source):
+        recipes = f"for so many hours: best-8h --hours={hours[1]}; {recipes}"
     near = difflib.get_close_matches(source.lower(), recipe_names(), n=1, cutoff=0.4)
     question = f"; did you mean {near[0]}?" if near else ""
     return NanodynoError(f"{source}: no such recipe{question}", recipes)

@@ -18,7 +18,9 @@ WORDS: dict[Code, str | Plural] = {
         "(80%: {low} to {high}), a perplexity of {perplexity} ({perplexity_low} to {perplexity_high}), "
         "at iteration {iterations} (tokens: {tokens})"
     ),
-    "forecast-ended": message("{run} has been there: its loss was {loss} at iteration {iterations}"),
+    "forecast-ended": message(
+        "{run} has got that far already: its loss was {loss} at iteration {iterations}"
+    ),
     "forecast-changed": message(
         "with this schedule {run} ends at {loss_1} instead of {loss_0} at iteration {iterations} "
         "({difference})"
@@ -60,6 +62,9 @@ WORDS: dict[Code, str | Plural] = {
     "forecast-beyond-schedule": message(
         "{run}: its learning rate is at its lowest ({min_lr}) from iteration {lr_decay_iters} on; "
         "--set lr_decay_iters={plain_iterations} asks about a schedule that goes all the way"
+    ),
+    "forecast-far": message(
+        "{run}: that is {times} times as far as it has come, and forecasts were tried at up to {tried} times"
     ),
     "forecast-spikes-left-out": message("{run}: losses that leap were left out of the fit: {count}"),
     "forecast-without-biases": message(
@@ -208,6 +213,7 @@ _FORMATS: dict[str, Callable[[Any, Language], str]] = {
     "slope": loss,
     "smallest": loss,
     "target": loss,
+    "times": _in(".1f"),
     "tokens": q.count,
     "tokens_per_iter": q.count,
 }

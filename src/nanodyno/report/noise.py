@@ -9,6 +9,9 @@ from nanodyno.report.language import ENGLISH, Language
 def noise_scale_words(scale: NoiseScale, language: Language = ENGLISH) -> str:
     """`41.2k tokens (95% interval 35.0k to 50.1k, 200 measured iterations)`."""
     measured = language.say_plural("{n} measured iteration", "{n} measured iterations", scale.samples)
+    # Few samples make any number, below zero too; so does a batch that is nearly all signal.
+    if scale.samples < ENOUGH or (scale.tokens is not None and scale.tokens <= 0):
+        return language.say("not known yet ({measured})", measured=measured)
     low = None if scale.low is None else quantities.count(scale.low, language)
     if scale.tokens is None:
         words = language.say("not known ({measured}): the noise drowns the signal", measured=measured)

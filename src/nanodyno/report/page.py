@@ -15,6 +15,9 @@ from nanodyno.report.figures import Figure
 from nanodyno.report.language import ENGLISH, Language
 from nanodyno.report.prose import Prose
 
+WIDEST_NAME = 28
+"""Letters of a name in a table's first column that are kept together: gradient_accumulation_steps has 27."""
+
 
 @dataclass(frozen=True)
 class Table:
@@ -162,8 +165,15 @@ def _on_screen(part: str | Points | Table | Verbatim) -> RenderableType:
             grid.add_row("-", Prose(sentence))
         return grid
     table = RichTable(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    # Sentences beside it give way before the name of a setting is parted.
+    whole = all(len(row[0].split()) == 1 and len(row[0]) <= WIDEST_NAME for row in part.rows)
     for place, header in enumerate(part.headers):
-        table.add_column(header, justify="right" if is_figure(part, place) else "left", overflow="fold")
+        table.add_column(
+            header,
+            justify="right" if is_figure(part, place) else "left",
+            overflow="fold",
+            no_wrap=whole and place == 0,
+        )
     for row in part.rows:
         table.add_row(*(Prose(cell) for cell in row))
     return table

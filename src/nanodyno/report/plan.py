@@ -66,20 +66,27 @@ def candidates_table(plan: Plan, language: Language = ENGLISH) -> Table:
         else:
             table.add_column(language.say(title), justify="right", no_wrap=True)
     table.add_column(language.say("recompute"), no_wrap=True)
-    fits = {None: UNKNOWN, True: language.say("yes"), False: language.say("no")}
     for each in plan.candidates:
         setup, time, share = each.setup, each.time, each.share_of_peak
         asked = setup.batch_size == plan.asked.setup.batch_size
         table.add_row(
             f"{setup.batch_size} x {setup.micro_steps}",
             quantities.gib(each.memory.total, language),
-            fits[each.fits],
+            _fits_cell(each, plan.target.room_bytes, language),
             UNKNOWN if time is None else quantities.about(time.tokens_per_second, language=language),
             UNKNOWN if share is None else quantities.about_percent(share, language),
             setup.recompute if setup.kernels == "fused" else UNKNOWN,
             style="bold" if asked else "dim" if each.fits is False else "",
         )
     return table
+
+
+def _fits_cell(each: Candidate, room: int | None, language: Language) -> str:
+    if each.fits is None or room is None:
+        return UNKNOWN
+    if not each.fits:
+        return language.say("no")
+    return language.say("yes") if each.memory.total <= room else language.say("tight")
 
 
 def remarks(plan: Plan, language: Language) -> list[str]:

@@ -54,6 +54,8 @@ def gib(value: int, language: Language = ENGLISH) -> str:
     size = value / GIB
     if size >= 0.1:
         return of_unit(language.number(size, ".2f"), message("GiB"), language)
+    if 0 < size * 1024 < 1:
+        return of_unit(language.number(value / 1024, ".0f"), message("KiB"), language)
     return of_unit(language.number(size * 1024, ".0f"), message("MiB"), language)
 
 

@@ -199,11 +199,14 @@ def spread_words(interval: Interval | None, language: Language = ENGLISH) -> str
 
 def switch_words(candidate: Candidate, language: Language = ENGLISH) -> str:
     """Short ones for a table: `recompute light, no graph`."""
-    words = [
-        language.say(SWITCHES[f"{key}={value}"]) if f"{key}={value}" in SWITCHES else f"{value} {key}"
-        for key, value in candidate.switches
-    ]
-    return language.joined(words) or UNKNOWN
+    return language.joined([_switch(*each, language) for each in candidate.switches]) or UNKNOWN
+
+
+def _switch(key: str, value: str, language: Language) -> str:
+    if key == "threads" and value.isdecimal():
+        return quantities.threads(int(value), language)
+    known = SWITCHES.get(f"{key}={value}")
+    return f"{value} {key}" if known is None else language.say(known)
 
 
 def fits_words(row: Row, language: Language = ENGLISH) -> str:

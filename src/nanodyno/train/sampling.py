@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import torch
@@ -32,6 +33,17 @@ def sample_text(
     tell: Callable[[str], None] = lambda _: None,
 ) -> Iterator[str]:
     """Yields pieces of text as they are drawn, up to the end of the document."""
+    return next(sample_texts(checkpoints, dials, device, tokenizer_name, tell))
+
+
+def sample_texts(
+    checkpoints: Path,
+    dials: Dials,
+    device: str,
+    tokenizer_name: str | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Iterator[Iterator[str]]:
+    """One text after the other without end; the second is what the next seed would draw."""
     saved = _newest(checkpoints, tell)
     name = saved.tokenizer or tokenizer_name
     if name is None:
@@ -48,10 +60,11 @@ def sample_text(
     model = make_model(saved.shape).to(choose_device(device)).eval()
     checkpoint.load_model(saved, model)
     prompt = [tokenizer.end_of_text, *tokenizer.encode(dials.prompt).tolist()]
-    generator = torch.Generator().manual_seed(dials.seed)
     known = min(saved.vocab_size, tokenizer.vocab_size)
-    drawn = generate(model, prompt, known, dials.tokens, dials.temperature, dials.top_k, generator)
-    return _pieces(tokenizer, drawn)
+    for seed in count(dials.seed):
+        generator = torch.Generator().manual_seed(seed)
+        drawn = generate(model, prompt, known, dials.tokens, dials.temperature, dials.top_k, generator)
+        yield _pieces(tokenizer, drawn)
 
 
 def _newest(checkpoints: Path, tell: Callable[[str], None]) -> Checkpoint:

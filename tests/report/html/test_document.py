@@ -109,6 +109,15 @@ def test_code_in_sentences_is_set_as_code() -> None:
     assert "give <code>--gpu</code> NAME or <code>n_embd=768</code>, see <code>nanodyno runs</code>." in page
 
 
+def test_a_command_that_names_a_run_is_code_as_a_whole() -> None:
+    sentence = "bg stopped: `nanodyno train --resume runs/bg` goes on; it lies in runs/bg."
+    page = to_html(Page("k", (Section("t", (sentence,)),), ("bg", "runs/bg")), ENGLISH, NOW)
+    assert (
+        "<bdi>bg</bdi> stopped: <code>nanodyno train --resume runs/bg</code> goes on; it lies in "
+        "<bdi>runs/bg</bdi>."
+    ) in page
+
+
 def test_arabic_reads_from_the_right_and_pictures_from_the_left() -> None:
     text = compared(BEFORE, AFTER, language=ARABIC)
     page = Checked(text)

@@ -12,6 +12,7 @@ from tests.report.html.static import Checked
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.compare import compare
 from nanodyno.analysis.conclusions import conclusions
+from nanodyno.analysis.sizing import Wanted, choose_size
 from nanodyno.analysis.summary import summarise
 from nanodyno.analysis.tuning import Tuning
 from nanodyno.config import build_config
@@ -19,11 +20,12 @@ from nanodyno.costs.plan import Wishes, make_plan
 from nanodyno.costs.target import Target, named_target
 from nanodyno.experiments.tune import tune
 from nanodyno.experiments.wish import Wish
+from nanodyno.recipes import load_settings
 from nanodyno.records.store import Run
 from nanodyno.report.figures import Bars, Figure, Intervals, Lines, Stacks
 from nanodyno.report.html.document import to_html
-from nanodyno.report.language import ENGLISH
-from nanodyno.report.page import Choice, Folded, Page, Points, Table
+from nanodyno.report.language import ENGLISH, LANGUAGES
+from nanodyno.report.page import Choice, Folded, Page, Points, Table, Tiles
 from nanodyno.report.pages.compare import comparison_report
 from nanodyno.report.pages.demo import demo_report
 from nanodyno.report.pages.plan import plan_report
@@ -139,6 +141,31 @@ def test_a_run_shows_its_curve_and_where_its_time_went(
         ("saving", pytest.approx(2.0)),
     ]
     assert "4.1000" in text(page)
+
+
+@pytest.mark.parametrize("code", ["ar", "fr", "hi", "ja", "zh-Hant"])
+def test_the_titles_of_a_runs_facts_are_in_the_language_of_its_page(
+    run: Callable[..., Run], code: str
+) -> None:
+    found, language = run(), LANGUAGES[code]
+    page = run_report(found, summarise(found), language)
+    (facts,) = [part for section in page.sections for part in section.parts if isinstance(part, Table)]
+    told = [row[0] for row in facts.rows]
+    assert language.say("progress") in told
+    assert not {"run", "state", "progress", "data"} & set(told)
+
+
+def test_a_recipes_plan_shows_the_loss_it_expects() -> None:
+    target = named_target("RTX 4070", None)
+    choice = choose_size(Wanted("best", load_settings("best-8h").values, target, 50304, 50257), 8)
+    plan = make_plan(choice.chosen.config, 50304, 50257, target, Wishes())
+    page = plan_report(plan, Source("best", choice=choice), ENGLISH)
+    (tiles,) = [part for part in page.sections[0].parts if isinstance(part, Tiles)]
+    assert choice.expected is not None
+    assert (tiles.tiles[-1].label, tiles.tiles[-1].value) == (
+        "expected val loss",
+        f"{choice.expected.median:.2f}",
+    )
 
 
 def test_a_run_that_has_just_begun_has_no_empty_pictures(run: Callable[..., Run]) -> None:

@@ -30,8 +30,9 @@ from nanodyno.report.page import (
 ALONE = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
 """What a browser is to hold the page to: it loads nothing."""
 _FROM_THE_RIGHT = re.compile(r"[\u0590-\u08ff]")
+_COMMAND = r"`([^`]+)`"
 _CODE = re.compile(
-    r"`([^`]+)`"
+    rf"{_COMMAND}"
     r"|(?<![A-Za-z0-9_-])(--?[a-z][\w-]*(?:=[^\s,;)]+)?|[a-z]+(?:_[a-z0-9]+)+(?:=[^\s,;)]+)?)(?![A-Za-z0-9_])"
 )
 """Letters of other scripts may touch it: in Arabic, "and" is written onto the next word."""
@@ -69,7 +70,8 @@ class _Writer:
         self._numbers = count(1)
         listed = sorted({name for name in names if name}, key=len, reverse=True)
         pattern = "|".join(map(re.escape, listed))
-        self._names = re.compile(rf"{_LETTER_BEFORE}(?:{pattern})(?!\w)") if pattern else None
+        # A command that names a run is code as a whole.
+        self._names = re.compile(rf"{_LETTER_BEFORE}({pattern})(?!\w)|{_COMMAND}") if pattern else None
 
     def answer(self, section: Section) -> str:
         title = f"<h1>{self.words(section.title or '')}</h1>"
@@ -122,7 +124,8 @@ class _Writer:
         pieces: list[str] = []
         at = 0
         for found in self._names.finditer(text):
-            pieces += [self._prose(text[at : found.start()]), f"<bdi>{shown(found[0])}</bdi>"]
+            marked = f"<bdi>{shown(found[1])}</bdi>" if found[1] else f"<code>{shown(found[2])}</code>"
+            pieces += [self._prose(text[at : found.start()]), marked]
             at = found.end()
         return "".join([*pieces, self._prose(text[at:])])
 

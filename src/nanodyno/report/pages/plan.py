@@ -1,5 +1,6 @@
 """A plan as a page to open: does it fit, pictures of memory and speed, the tables."""
 
+from nanodyno.analysis.forecast import by_size
 from nanodyno.analysis.sizing import Choice
 from nanodyno.costs.plan import Candidate, Plan
 from nanodyno.report import quantities as q
@@ -32,7 +33,7 @@ COMPONENTS = {
 
 def plan_report(plan: Plan, source: Source, language: Language) -> Page:
     sections = [
-        Section(title(plan, source, language), _answer(plan, language)),
+        Section(title(plan, source, language), _answer(plan, source.choice, language)),
         Section(
             language.say("memory"), (_by_micro_batch(plan, language), _by_component(plan.asked, language))
         ),
@@ -66,7 +67,7 @@ def _sizes(choice: Choice | None, language: Language) -> list[Section]:
     return [Section(title, from_terminal(sizes_table(choice, language)))]
 
 
-def _answer(plan: Plan, language: Language) -> tuple[Part, ...]:
+def _answer(plan: Plan, choice: Choice | None, language: Language) -> tuple[Part, ...]:
     fits = fits_words(plan, language)
     tiles = [Tile(language.say("memory, predicted"), q.gib(plan.asked.memory.total, language))]
     if plan.asked.time is not None:
@@ -83,6 +84,11 @@ def _answer(plan: Plan, language: Language) -> tuple[Part, ...]:
                 q.duration(plan.bill.hours * 3600, language),
             )
         )
+    if choice is not None and choice.known_tokenizer and choice.expected is not None:
+        loss = by_size(choice.expected)
+        low, high = (language.number(each, ".2f") for each in (loss.low, loss.high))
+        note = language.say("80%: {low} to {high}", low=low, high=high)
+        tiles.append(Tile(language.say("expected val loss"), language.number(loss.median, ".2f"), note))
     answer = f"{fits[0].upper()}{fits[1:]}"
     if plan.target.memory_bytes is None:
         return language.say("{sentence}.", sentence=answer), Tiles(tuple(tiles))

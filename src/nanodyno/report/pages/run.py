@@ -23,10 +23,15 @@ def run_report(run: Run, summary: Summary, language: Language) -> Page:
         Section(run.name, (answer, *_tiles(summary, language))),
         Section(language.say("loss"), (loss_pictures([account], language),)),
         Section(language.say("where the time went"), (_time(summary, language),)),
-        Section(language.say("the run"), (Table(("", ""), tuple(fact_rows(run, summary, language))),)),
+        Section(language.say("the run"), (_facts(run, summary, language),)),
     ]
     sections += [] if folded is None else [Section(None, (folded,))]
-    return Page(language.say("one run"), tuple(sections), (run.name,))
+    return Page(language.say("one run"), tuple(sections), (run.name, str(run.folder)))
+
+
+def _facts(run: Run, summary: Summary, language: Language) -> Table:
+    rows = fact_rows(run, summary, language)
+    return Table(("", ""), tuple((language.say(title), words) for title, words in rows))
 
 
 def _tiles(summary: Summary, language: Language) -> tuple[Part, ...]:
