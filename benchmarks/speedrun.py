@@ -18,14 +18,19 @@ back); speedrun.toml has first ones:
 A trial begins only if it will end within --seconds, judged by the slowest before it. --target tells which of
 them reached a val loss, and in how many seconds where they looked on their way (--looks). Settings on the
 command line (--KEY=VALUE) hold for all. --limit-gib lets torch's allocator have no more than a smaller card.
+A trial that fails is told and left; where it leaves a process no card, another process goes on with the next
+(--first, counted from 0).
 """
 
 import argparse
 import json
+import os
+import sys
 import time
 import tomllib
+import traceback
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +46,8 @@ VOCAB_SIZE = 50304
 SPECIAL = ("tokens", "seeds")
 LEFT_OUT = "default"
 """A value that takes a setting back which the top of the file has."""
+FRAMES_TOLD = 4
+"""Of where a trial failed, the innermost."""
 
 
 def main() -> None:
@@ -55,6 +62,7 @@ def main() -> None:
     running.add_argument("trials", type=Path)
     running.add_argument("--data", type=Path, required=True)
     running.add_argument("--only", nargs="+")
+    running.add_argument("--first", type=int, default=0)
     running.add_argument("--seconds", type=float, default=560.0)
     running.add_argument("--looks", type=int, default=0)
     running.add_argument("--target", type=float, default=TARGET)
@@ -105,33 +113,73 @@ def planned(path: Path, only: list[str] | None, overrides: dict[str, object]) ->
                 yield name, {**table, "seed": seeds[place]}
 
 
+@dataclass
+class Pace:
+    """Of the slowest trials so far."""
+
+    seconds_per_token: float = 0.0
+    other_seconds: float = 0.0
+
+    def expected(self, tokens: int) -> float:
+        return self.other_seconds + tokens * self.seconds_per_token
+
+    def learn(self, trial: Trial) -> None:
+        self.seconds_per_token = max(self.seconds_per_token, trial.train_seconds / trial.tokens)
+        self.other_seconds = max(self.other_seconds, trial.wall_seconds - trial.train_seconds)
+
+
 def run(given: argparse.Namespace, overrides: dict[str, object]) -> None:
-    began, longest = time.perf_counter(), 0.0
+    began, pace = time.perf_counter(), Pace()
     if given.limit_gib and torch.cuda.is_available():
         whole = torch.cuda.get_device_properties(0).total_memory
         torch.cuda.set_per_process_memory_fraction(given.limit_gib * 2**30 / whole)
-    for name, settings in planned(given.trials, given.only, overrides):
+    plan = list(planned(given.trials, given.only, overrides))
+    for number, (name, settings) in enumerate(plan[given.first :], given.first):
         left = given.seconds - (time.perf_counter() - began)
-        if longest > left:
-            print(f"{name}: left out, {left:.0f} s are left and the slowest trial took {longest:.0f}")
-            continue
         own = {key: value for key, value in settings.items() if key not in SPECIAL}
         own |= {"dataset": str(given.data.resolve()), "vocab_size": VOCAB_SIZE}
         try:
-            trial = run_trial(config_for(own, settings.get("tokens")), Path("data"), looks=given.looks)
+            config = config_for(own, settings.get("tokens"))
+            needed = pace.expected(config.max_iters * config.tokens_per_iter)
+            if needed > left:
+                print(f"{name}: left out, {left:.0f} s are left and it would take {needed:.0f}", flush=True)
+                continue
+            trial = run_trial(config, Path("data"), looks=given.looks)
         except Exception as error:  # the next trial may work, and device time is short
             print(f"{name}: {type(error).__name__}: {str(error)[:500]}", flush=True)
+            traceback.print_exc(limit=-FRAMES_TOLD)
+            if card_is_lost():
+                go_on_elsewhere(number + 1, given.seconds - (time.perf_counter() - began))
             continue
-        longest = max(longest, trial.wall_seconds)
+        pace.learn(trial)
         print(words(name, trial, given.target), flush=True)
         if given.json:
             with given.json.open("a") as file:
                 file.write(json.dumps({"name": name, "settings": own, **asdict(trial)}, default=str) + "\n")
 
 
+def card_is_lost() -> bool:
+    """After a fault inside a kernel, all that a process asks of its card fails."""
+    try:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False
+
+
+def go_on_elsewhere(first: int, seconds: float) -> None:
+    print(f"the card is lost to this process: another goes on, with {seconds:.0f} s left", flush=True)
+    sys.stderr.flush()
+    later = ("--first", str(first), "--seconds", str(seconds))
+    os.execv(sys.executable, [sys.executable, *sys.argv, *later])
+
+
 def words(name: str, trial: Trial, target: float) -> str:
     tables, others = trial.value_embeddings / 1e6, (trial.parameters - trial.value_embeddings) / 1e6
-    reached = "" if trial.val_loss > target else f" REACHED {target}"
+    looks = (*trial.losses, (trial.tokens, trial.train_seconds, trial.val_loss))
+    sooner = next((seconds for _, seconds, loss in looks if loss <= target), None)
+    reached = "" if sooner is None else f" REACHED {target} by {sooner:.1f} s"
     peak = "" if trial.peak_gib is None else f", peak {trial.peak_gib:.1f} GiB"
     lines = [
         f"{name} seed {trial.seed}: val {trial.val_loss:.4f} after {trial.train_seconds:.1f} s of training, "
