@@ -25,7 +25,6 @@ from pathlib import Path
 
 from nanodyno.analysis.noise_scale import latest, served
 from nanodyno.analysis.student import t_interval
-from nanodyno.cli.options import count_of
 from nanodyno.config import RunConfig, build_config, padded_vocab_size
 from nanodyno.data.resolve import resolve_dataset
 from nanodyno.data.shards import Dataset
@@ -103,7 +102,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("recipe", nargs="?", default="demo")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--trunk", type=int, default=400, help="iterations before the branches")
-    parser.add_argument("--branch", type=lambda text: count_of(text, "--branch"), default=2**19)
+    parser.add_argument("--branch", type=int, default=2**19, help="tokens of each")
     parser.add_argument("--batches", type=int, nargs="+", default=[2**n for n in range(9, 17)])
     parser.add_argument("--rates", type=float, nargs="+", default=[1.0])
     parser.add_argument("--seeds", type=int, default=3)

@@ -18,7 +18,9 @@ from nanodyno.costs.parameters import parameters
 from nanodyno.data.resolve import resolve_dataset
 from nanodyno.records.types import StepRecord
 from nanodyno.train.autograd import AutogradEngine
-from nanodyno.train.device import choose, take_threads
+from nanodyno.train.device import choose, reset_peak_memory, take_threads
+from nanodyno.train.engine import Prepared
+from nanodyno.train.fused import FusedEngine
 from nanodyno.train.trainer import Trainer
 
 EVALUATED = 1_048_576
@@ -71,6 +73,8 @@ def run_trial(config: RunConfig, data_folder: Path, val_tokens: int = EVALUATED,
     if isinstance(trainer.engine, AutogradEngine):
         torch.compiler.reset()  # else a process compiles few models, and then none, without a word
     prepared = trainer.warm_up() if trainer.engine.needs_preparation else None
+    if prepared and isinstance(trainer.engine, FusedEngine) and choice.device.type == "cuda":
+        refuse_torchs_kernels(prepared)
     due = {round(config.max_iters * (look + 1) / (looks + 1)) for look in range(looks)}
     steps: list[StepRecord] = []
     losses: list[tuple[int, float, float]] = []
@@ -104,6 +108,12 @@ def run_trial(config: RunConfig, data_folder: Path, val_tokens: int = EVALUATED,
     )
 
 
+def refuse_torchs_kernels(prepared: Prepared) -> None:
+    """Where a kernel of ours failed, a trial would be slow, and its seconds those of no recipe."""
+    if not prepared.triton:
+        raise RuntimeError(f"not trained on torch's own kernels: {'; '.join(prepared.notes)}")
+
+
 def _clear() -> None:
     """Of the trial before, also of one that failed: it is gone only when its error is."""
     dynamo.recompile_limit = SHAPES_KEPT
@@ -113,4 +123,6 @@ def _clear() -> None:
 
 
 def _val_loss(trainer: Trainer, tokens: int) -> tuple[float, int]:
-    return trainer.engine.mean_loss(trainer.val_windows, tokens, trainer.batches.size, lambda: False)
+    found = trainer.engine.mean_loss(trainer.val_windows, tokens, trainer.batches.size, lambda: False)
+    reset_peak_memory(trainer.device)  # the peak that is told is training's
+    return found

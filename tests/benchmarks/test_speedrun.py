@@ -4,12 +4,14 @@ import gc
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from nanodyno.costs.parameters import parameters
+from nanodyno.train.engine import Prepared
 
 SHIPPED = Path(__file__).parents[2] / "benchmarks" / "speedrun.toml"
 WRITTEN = """
@@ -81,6 +83,17 @@ def test_a_trial_that_failed_leaves_nothing_for_the_next(
                 trials.run_trial(config, tmp_path)
     finally:
         gc.enable()
+
+
+def test_a_trial_whose_kernels_failed_is_not_trained_on_torchs(
+    benchmark_module: Callable[[str], ModuleType],
+) -> None:
+    trials = benchmark_module("trials")
+    prepared = Prepared(seconds=1.0, compiled=False, triton=True)
+    trials.refuse_torchs_kernels(prepared)
+    failed = replace(prepared, triton=False, notes=("a kernel failed: no such instruction",))
+    with pytest.raises(RuntimeError, match="no such instruction"):
+        trials.refuse_torchs_kernels(failed)
 
 
 def test_looks_on_the_way_count_the_tokens_of_a_batch_that_grew(
