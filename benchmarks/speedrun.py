@@ -1,12 +1,14 @@
 """What recipes reach on a prepared dataset, in seconds of training alone: many short trials in one process.
 
     python benchmarks/speedrun.py make CORPUS --out data/reference      # once: parquet to train.bin, val.bin
+    python benchmarks/speedrun.py pack data/reference reference.xz      # for a machine without tokenizer
+    python benchmarks/speedrun.py unpack reference.xz --out data/reference
     python benchmarks/speedrun.py run TRIALS.toml --data data/reference --seconds 560 --json OUT.jsonl
 
 `make` numbers the documents of all files in order with GPT-2's tokenizer, each after an end-of-text; of these
-the first 1,048,576 tokens are the val set and the rest is train. TRIALS.toml has `tokens` (or `max_iters`)
-and settings for all trials at the top, and one table a trial with what it changes ("default" takes a setting
-back); speedrun.toml has first ones:
+the first 1,048,576 tokens are the val set and the rest is train. `pack` makes half of that for a journey.
+TRIALS.toml has `tokens` (or `max_iters`) and settings for all trials at the top, and one table a trial with
+what it changes ("default" takes a setting back); speedrun.toml has first ones:
 
     tokens = 50_000_000
     batch_size = 64
@@ -24,6 +26,7 @@ A trial that fails is told and left; where it leaves a process no card, another 
 
 import argparse
 import json
+import lzma
 import os
 import sys
 import time
@@ -46,6 +49,8 @@ VOCAB_SIZE = 50304
 SPECIAL = ("tokens", "seeds")
 LEFT_OUT = "default"
 """A value that takes a setting back which the top of the file has."""
+PRESET = 3
+"""Of xz: beyond it minutes save little."""
 FRAMES_TOLD = 4
 """Of where a trial failed, the innermost."""
 
@@ -58,6 +63,12 @@ def main() -> None:
     making = commands.add_parser("make")
     making.add_argument("corpus", type=Path)
     making.add_argument("--out", type=Path, required=True)
+    packing = commands.add_parser("pack")
+    packing.add_argument("data", type=Path)
+    packing.add_argument("packed", type=Path)
+    unpacking = commands.add_parser("unpack")
+    unpacking.add_argument("packed", type=Path)
+    unpacking.add_argument("--out", type=Path, required=True)
     running = commands.add_parser("run")
     running.add_argument("trials", type=Path)
     running.add_argument("--data", type=Path, required=True)
@@ -71,6 +82,11 @@ def main() -> None:
     given, others = parser.parse_known_args()
     if given.command == "make":
         make(given.corpus, given.out)
+    elif given.command == "pack":
+        whole = b"".join((given.data / name).read_bytes() for name in ("val.bin", "train.bin"))
+        given.packed.write_bytes(lzma.compress(whole, preset=PRESET))
+    elif given.command == "unpack":
+        divide(np.frombuffer(lzma.decompress(given.packed.read_bytes()), np.uint16), given.out)
     else:
         run(given, parse_overrides(others))
 
@@ -85,7 +101,10 @@ def make(corpus: Path, out: Path) -> None:
     for path in sorted(corpus.glob("*.parquet")):
         for text in parquet.read_table(path, columns=["text"])["text"].to_pylist():
             pieces += [np.array([tokenizer.end_of_text]), np.asarray(tokenizer.encode(text))]
-    tokens = np.concatenate(pieces).astype(np.uint16)
+    divide(np.concatenate(pieces).astype(np.uint16), out)
+
+
+def divide(tokens: np.ndarray, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     tokens[:EVALUATED].tofile(out / "val.bin")
     tokens[EVALUATED:].tofile(out / "train.bin")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 
 from nanodyno.costs.parameters import parameters
@@ -41,6 +42,21 @@ def test_a_trial_has_what_is_at_the_top_and_what_is_its_own(speedrun: ModuleType
     assert "muon_lr" not in found[1][1]
     assert all(settings["bias"] for _, settings in found)
     assert [name for name, _ in speedrun.planned(tmp_path / "trials.toml", ["one"], {})] == ["one"]
+
+
+def test_what_was_packed_is_unpacked_to_the_same_tokens(
+    speedrun: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tokens = np.random.default_rng(1).integers(0, 50257, speedrun.EVALUATED + 1000).astype(np.uint16)
+    speedrun.divide(tokens, tmp_path / "here")
+    for words in (["pack", "here", "tokens.xz"], ["unpack", "tokens.xz", "--out", "there"]):
+        monkeypatch.setattr(speedrun.sys, "argv", ["speedrun.py", *words])
+        monkeypatch.chdir(tmp_path)
+        speedrun.main()
+    assert np.array_equal(
+        np.fromfile(tmp_path / "there" / "val.bin", np.uint16), tokens[: speedrun.EVALUATED]
+    )
+    assert np.array_equal(np.fromfile(tmp_path / "there" / "train.bin", np.uint16), tokens[-1000:])
 
 
 def test_iterations_follow_the_tokens(speedrun: ModuleType) -> None:
