@@ -118,6 +118,8 @@ def planned(path: Path, only: list[str] | None, overrides: dict[str, object]) ->
     """A trial's name and settings, one for each seed, the first seed of all trials first."""
     read = tomllib.loads(path.read_text())
     tables = {name: table for name, table in read.items() if isinstance(table, dict)}
+    if unknown := sorted({*(only or ())} - tables.keys()):
+        raise SystemExit(f"no trial is called {', '.join(unknown)}; there are {', '.join(tables)}")
     common = {key: value for key, value in read.items() if key not in tables}
     chosen: dict[str, dict[str, Any]] = {
         name: {key: value for key, value in (common | table | overrides).items() if value != LEFT_OUT}

@@ -44,6 +44,14 @@ def test_a_trial_has_what_is_at_the_top_and_what_is_its_own(speedrun: ModuleType
     assert [name for name, _ in speedrun.planned(tmp_path / "trials.toml", ["one"], {})] == ["one"]
 
 
+def test_a_trial_that_is_not_there_is_told_before_any_other_begins(
+    speedrun: ModuleType, tmp_path: Path
+) -> None:
+    (tmp_path / "trials.toml").write_text(WRITTEN)
+    with pytest.raises(SystemExit, match="called tow; there are one, two"):
+        next(speedrun.planned(tmp_path / "trials.toml", ["one", "tow"], {}))
+
+
 def test_what_was_packed_is_unpacked_to_the_same_tokens(
     speedrun: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
