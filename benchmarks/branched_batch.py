@@ -10,7 +10,8 @@ with a learning rate of the trunk's times the root of (its batch / the trunk's),
 straight line, so that the last losses are not those of a high rate. `--rates 0.5 1 2` tries multiples of
 that rule's rate and keeps the best of each batch. Printed: val losses after the same tokens, how far each is
 above the best batch of its seed with Student's interval over seeds, and what the noise measured in the last
-iterations of the trunk would have said before any of it.
+iterations of the trunk would have said before any of it. --out is written after each branch; one that fails
+is told and left out.
 """
 
 import argparse
@@ -24,10 +25,10 @@ from pathlib import Path
 
 from nanodyno.analysis.noise_scale import latest, served
 from nanodyno.analysis.student import t_interval
-from nanodyno.cli.options import count_of
 from nanodyno.config import RunConfig, build_config, padded_vocab_size
 from nanodyno.data.resolve import resolve_dataset
 from nanodyno.data.shards import Dataset
+from nanodyno.errors import NanodynoError
 from nanodyno.noise import NoiseScale
 from nanodyno.recipes import load_settings, override, parse_overrides
 from nanodyno.records.types import EvalRecord, StepRecord
@@ -51,13 +52,17 @@ class Branch:
     seconds: float
 
 
+Found = dict[int, tuple[NoiseScale | None, list[Branch]]]
+"""By seed: what the trunk's noise said, and the branches."""
+
+
 def main() -> None:
     asked = arguments()
     settings = load_settings(asked.recipe)
     if asked.recipe == "demo":
         settings = override(settings, SMALL)
     settings = override(settings, parse_overrides([f"--{each}" for each in asked.set]))
-    found: dict[int, tuple[NoiseScale | None, list[Branch]]] = {}
+    found: Found = {}
     for seed in range(asked.first_seed, asked.first_seed + asked.seeds):
         trunk = build_config({
             **settings.values, "seed": 1000 + seed, "max_iters": asked.trunk, "eval_interval": asked.trunk,
@@ -69,16 +74,27 @@ def main() -> None:
             found[seed] = scale, []
             for size in asked.batches:
                 for rate in asked.rates:
-                    branch = grow_branch(trunk, dataset, saved, size, rate, asked.branch)
+                    try:
+                        branch = grow_branch(trunk, dataset, saved, size, rate, asked.branch)
+                    except (NanodynoError, RuntimeError, MemoryError) as error:
+                        print(
+                            f"seed {seed}: {size:>7,} tokens/iter, rate x {rate:g}: failed: {error}",
+                            flush=True,
+                        )
+                        continue
                     found[seed][1].append(branch)
                     print(f"seed {seed}: {line(branch)}", flush=True)
+                    keep(found, asked.out)
     show(found, build_config(settings.values), asked.branch)
-    if asked.out:
-        document = {
-            seed: {"noise": None if scale is None else vars(scale), "branches": [vars(b) for b in branches]}
-            for seed, (scale, branches) in found.items()
-        }
-        asked.out.write_text(json.dumps(document, indent=1), encoding="utf-8")
+
+
+def keep(found: Found, out: Path | None) -> None:
+    document = {
+        seed: {"noise": None if scale is None else vars(scale), "branches": [vars(b) for b in branches]}
+        for seed, (scale, branches) in found.items()
+    }
+    if out:
+        out.write_text(json.dumps(document, indent=1), encoding="utf-8")
 
 
 def arguments() -> argparse.Namespace:
@@ -86,7 +102,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("recipe", nargs="?", default="demo")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--trunk", type=int, default=400, help="iterations before the branches")
-    parser.add_argument("--branch", type=lambda text: count_of(text, "--branch"), default=2**19)
+    parser.add_argument("--branch", type=int, default=2**19, help="tokens of each")
     parser.add_argument("--batches", type=int, nargs="+", default=[2**n for n in range(9, 17)])
     parser.add_argument("--rates", type=float, nargs="+", default=[1.0])
     parser.add_argument("--seeds", type=int, default=3)
@@ -138,12 +154,14 @@ def made(config: RunConfig, dataset: Dataset, saved: Checkpoint | None = None) -
     return trainer
 
 
-def show(found: dict[int, tuple[NoiseScale | None, list[Branch]]], trunk: RunConfig, tokens: int) -> None:
+def show(found: Found, trunk: RunConfig, tokens: int) -> None:
+    """Of batches that every seed has."""
     print(f"\nval loss after {tokens:,} tokens from each trunk's checkpoint, {len(found)} seeds")
     print("tokens/iter | iterations | learning rate | val loss | against the best batch of each seed")
     best = [lowest(branches) for _, branches in found.values()]
-    of_each = [min(each.values(), key=lambda branch: branch.val_loss).val_loss for each in best]
-    for size in best[0]:
+    sizes = [size for size in best[0] if all(size in each for each in best)]
+    of_each = [min(branch.val_loss for branch in each.values()) for each in best if sizes]
+    for size in sizes:
         branches = [each[size] for each in best]
         gaps = [branch.val_loss - least for branch, least in zip(branches, of_each, strict=True)]
         gap = t_interval(gaps)

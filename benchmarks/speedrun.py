@@ -1,12 +1,14 @@
 """What recipes reach on a prepared dataset, in seconds of training alone: many short trials in one process.
 
     python benchmarks/speedrun.py make CORPUS --out data/reference      # once: parquet to train.bin, val.bin
+    python benchmarks/speedrun.py pack data/reference reference.xz      # for a machine without tokenizer
+    python benchmarks/speedrun.py unpack reference.xz --out data/reference
     python benchmarks/speedrun.py run TRIALS.toml --data data/reference --seconds 560 --json OUT.jsonl
 
 `make` numbers the documents of all files in order with GPT-2's tokenizer, each after an end-of-text; of these
-the first 1,048,576 tokens are the val set and the rest is train. TRIALS.toml has `tokens` (or `max_iters`)
-and settings for all trials at the top, and one table a trial with what it changes ("default" takes a setting
-back); speedrun.toml has first ones:
+the first 1,048,576 tokens are the val set and the rest is train. `pack` makes half of that for a journey.
+TRIALS.toml has `tokens` (or `max_iters`) and settings for all trials at the top, and one table a trial with
+what it changes ("default" takes a setting back); speedrun.toml has first ones:
 
     tokens = 50_000_000
     batch_size = 64
@@ -18,14 +20,20 @@ back); speedrun.toml has first ones:
 A trial begins only if it will end within --seconds, judged by the slowest before it. --target tells which of
 them reached a val loss, and in how many seconds where they looked on their way (--looks). Settings on the
 command line (--KEY=VALUE) hold for all. --limit-gib lets torch's allocator have no more than a smaller card.
+A trial that fails is told and left; where it leaves a process no card, another process goes on with the next
+(--first, counted from 0).
 """
 
 import argparse
 import json
+import lzma
+import os
+import sys
 import time
 import tomllib
+import traceback
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +49,10 @@ VOCAB_SIZE = 50304
 SPECIAL = ("tokens", "seeds")
 LEFT_OUT = "default"
 """A value that takes a setting back which the top of the file has."""
+PRESET = 3
+"""Of xz: beyond it minutes save little."""
+FRAMES_TOLD = 4
+"""Of where a trial failed, the innermost."""
 
 
 def main() -> None:
@@ -51,10 +63,17 @@ def main() -> None:
     making = commands.add_parser("make")
     making.add_argument("corpus", type=Path)
     making.add_argument("--out", type=Path, required=True)
+    packing = commands.add_parser("pack")
+    packing.add_argument("data", type=Path)
+    packing.add_argument("packed", type=Path)
+    unpacking = commands.add_parser("unpack")
+    unpacking.add_argument("packed", type=Path)
+    unpacking.add_argument("--out", type=Path, required=True)
     running = commands.add_parser("run")
     running.add_argument("trials", type=Path)
     running.add_argument("--data", type=Path, required=True)
     running.add_argument("--only", nargs="+")
+    running.add_argument("--first", type=int, default=0)
     running.add_argument("--seconds", type=float, default=560.0)
     running.add_argument("--looks", type=int, default=0)
     running.add_argument("--target", type=float, default=TARGET)
@@ -63,6 +82,11 @@ def main() -> None:
     given, others = parser.parse_known_args()
     if given.command == "make":
         make(given.corpus, given.out)
+    elif given.command == "pack":
+        whole = b"".join((given.data / name).read_bytes() for name in ("val.bin", "train.bin"))
+        given.packed.write_bytes(lzma.compress(whole, preset=PRESET))
+    elif given.command == "unpack":
+        divide(np.frombuffer(lzma.decompress(given.packed.read_bytes()), np.uint16), given.out)
     else:
         run(given, parse_overrides(others))
 
@@ -77,7 +101,10 @@ def make(corpus: Path, out: Path) -> None:
     for path in sorted(corpus.glob("*.parquet")):
         for text in parquet.read_table(path, columns=["text"])["text"].to_pylist():
             pieces += [np.array([tokenizer.end_of_text]), np.asarray(tokenizer.encode(text))]
-    tokens = np.concatenate(pieces).astype(np.uint16)
+    divide(np.concatenate(pieces).astype(np.uint16), out)
+
+
+def divide(tokens: np.ndarray, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     tokens[:EVALUATED].tofile(out / "val.bin")
     tokens[EVALUATED:].tofile(out / "train.bin")
@@ -91,6 +118,8 @@ def planned(path: Path, only: list[str] | None, overrides: dict[str, object]) ->
     """A trial's name and settings, one for each seed, the first seed of all trials first."""
     read = tomllib.loads(path.read_text())
     tables = {name: table for name, table in read.items() if isinstance(table, dict)}
+    if unknown := sorted({*(only or ())} - tables.keys()):
+        raise SystemExit(f"no trial is called {', '.join(unknown)}; there are {', '.join(tables)}")
     common = {key: value for key, value in read.items() if key not in tables}
     chosen: dict[str, dict[str, Any]] = {
         name: {key: value for key, value in (common | table | overrides).items() if value != LEFT_OUT}
@@ -105,33 +134,73 @@ def planned(path: Path, only: list[str] | None, overrides: dict[str, object]) ->
                 yield name, {**table, "seed": seeds[place]}
 
 
+@dataclass
+class Pace:
+    """Of the slowest trials so far."""
+
+    seconds_per_token: float = 0.0
+    other_seconds: float = 0.0
+
+    def expected(self, tokens: int) -> float:
+        return self.other_seconds + tokens * self.seconds_per_token
+
+    def learn(self, trial: Trial) -> None:
+        self.seconds_per_token = max(self.seconds_per_token, trial.train_seconds / trial.tokens)
+        self.other_seconds = max(self.other_seconds, trial.wall_seconds - trial.train_seconds)
+
+
 def run(given: argparse.Namespace, overrides: dict[str, object]) -> None:
-    began, longest = time.perf_counter(), 0.0
+    began, pace = time.perf_counter(), Pace()
     if given.limit_gib and torch.cuda.is_available():
         whole = torch.cuda.get_device_properties(0).total_memory
         torch.cuda.set_per_process_memory_fraction(given.limit_gib * 2**30 / whole)
-    for name, settings in planned(given.trials, given.only, overrides):
+    plan = list(planned(given.trials, given.only, overrides))
+    for number, (name, settings) in enumerate(plan[given.first :], given.first):
         left = given.seconds - (time.perf_counter() - began)
-        if longest > left:
-            print(f"{name}: left out, {left:.0f} s are left and the slowest trial took {longest:.0f}")
-            continue
         own = {key: value for key, value in settings.items() if key not in SPECIAL}
         own |= {"dataset": str(given.data.resolve()), "vocab_size": VOCAB_SIZE}
         try:
-            trial = run_trial(config_for(own, settings.get("tokens")), Path("data"), looks=given.looks)
+            config = config_for(own, settings.get("tokens"))
+            needed = pace.expected(config.max_iters * config.tokens_per_iter)
+            if needed > left:
+                print(f"{name}: left out, {left:.0f} s are left and it would take {needed:.0f}", flush=True)
+                continue
+            trial = run_trial(config, Path("data"), looks=given.looks)
         except Exception as error:  # the next trial may work, and device time is short
             print(f"{name}: {type(error).__name__}: {str(error)[:500]}", flush=True)
+            traceback.print_exc(limit=-FRAMES_TOLD)
+            if card_is_lost():
+                go_on_elsewhere(number + 1, given.seconds - (time.perf_counter() - began))
             continue
-        longest = max(longest, trial.wall_seconds)
+        pace.learn(trial)
         print(words(name, trial, given.target), flush=True)
         if given.json:
             with given.json.open("a") as file:
                 file.write(json.dumps({"name": name, "settings": own, **asdict(trial)}, default=str) + "\n")
 
 
+def card_is_lost() -> bool:
+    """After a fault inside a kernel, all that a process asks of its card fails."""
+    try:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False
+
+
+def go_on_elsewhere(first: int, seconds: float) -> None:
+    print(f"the card is lost to this process: another goes on, with {seconds:.0f} s left", flush=True)
+    sys.stderr.flush()
+    later = ("--first", str(first), "--seconds", str(seconds))
+    os.execv(sys.executable, [sys.executable, *sys.argv, *later])
+
+
 def words(name: str, trial: Trial, target: float) -> str:
     tables, others = trial.value_embeddings / 1e6, (trial.parameters - trial.value_embeddings) / 1e6
-    reached = "" if trial.val_loss > target else f" REACHED {target}"
+    looks = (*trial.losses, (trial.tokens, trial.train_seconds, trial.val_loss))
+    sooner = next((seconds for _, seconds, loss in looks if loss <= target), None)
+    reached = "" if sooner is None else f" REACHED {target} by {sooner:.1f} s"
     peak = "" if trial.peak_gib is None else f", peak {trial.peak_gib:.1f} GiB"
     lines = [
         f"{name} seed {trial.seed}: val {trial.val_loss:.4f} after {trial.train_seconds:.1f} s of training, "

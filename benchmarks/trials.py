@@ -11,16 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch._dynamo import config as dynamo
 
 from nanodyno.config import RunConfig, build_config, padded_vocab_size
 from nanodyno.costs.parameters import parameters
 from nanodyno.data.resolve import resolve_dataset
 from nanodyno.records.types import StepRecord
-from nanodyno.train.device import choose, take_threads
+from nanodyno.train.autograd import AutogradEngine
+from nanodyno.train.device import choose, reset_peak_memory, take_threads
+from nanodyno.train.engine import Prepared
+from nanodyno.train.fused import FusedEngine
 from nanodyno.train.trainer import Trainer
 
 EVALUATED = 1_048_576
 """Tokens of the val split, from its beginning where that is all there is of it."""
+SHAPES_KEPT = 64
+"""That Muon's step stays compiled for, from one trial to the next; torch would compile it for eight."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,11 @@ def run_trial(config: RunConfig, data_folder: Path, val_tokens: int = EVALUATED,
     )
     vocab_size = config.vocab_size or padded_vocab_size(dataset.vocab_size)
     trainer = Trainer(config, dataset, vocab_size, choice)
+    if isinstance(trainer.engine, AutogradEngine):
+        torch.compiler.reset()  # else a process compiles few models, and then none, without a word
     prepared = trainer.warm_up() if trainer.engine.needs_preparation else None
+    if prepared and isinstance(trainer.engine, FusedEngine) and choice.device.type == "cuda":
+        refuse_torchs_kernels(prepared)
     due = {round(config.max_iters * (look + 1) / (looks + 1)) for look in range(looks)}
     steps: list[StepRecord] = []
     losses: list[tuple[int, float, float]] = []
@@ -74,7 +84,8 @@ def run_trial(config: RunConfig, data_folder: Path, val_tokens: int = EVALUATED,
         steps.append(event)
         if len(steps) in due:
             loss, _ = _val_loss(trainer, val_tokens)
-            losses.append((len(steps) * event.tokens, sum(step.step_seconds for step in steps), loss))
+            seconds = sum(step.step_seconds for step in steps)
+            losses.append((sum(step.tokens for step in steps), seconds, loss))
     val_loss, seen = _val_loss(trainer, val_tokens)
     counted = parameters(config.model_shape(vocab_size))
     peaks = [step.peak_allocated_bytes for step in steps if step.peak_allocated_bytes is not None]
@@ -97,13 +108,21 @@ def run_trial(config: RunConfig, data_folder: Path, val_tokens: int = EVALUATED,
     )
 
 
+def refuse_torchs_kernels(prepared: Prepared) -> None:
+    """Where a kernel of ours failed, a trial would be slow, and its seconds those of no recipe."""
+    if not prepared.triton:
+        raise RuntimeError(f"not trained on torch's own kernels: {'; '.join(prepared.notes)}")
+
+
 def _clear() -> None:
     """Of the trial before, also of one that failed: it is gone only when its error is."""
-    torch.compiler.reset()  # else a process compiles no more than eight models
+    dynamo.recompile_limit = SHAPES_KEPT
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
 def _val_loss(trainer: Trainer, tokens: int) -> tuple[float, int]:
-    return trainer.engine.mean_loss(trainer.val_windows, tokens, trainer.batches.size, lambda: False)
+    found = trainer.engine.mean_loss(trainer.val_windows, tokens, trainer.batches.size, lambda: False)
+    reset_peak_memory(trainer.device)  # the peak that is told is training's
+    return found

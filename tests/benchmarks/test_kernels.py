@@ -1,7 +1,7 @@
 """What kernels are held against: floors, and the bytes and FLOPs that they are made of."""
 
 from collections.abc import Callable
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -112,3 +112,25 @@ def test_a_kernel_that_forgets_something_has_an_error(
     cases, case = benchmark_module("kernel_cases"), every_case["gelu"]
     forgetful = cases.Case(case.name, 1, 1, case.make, lambda u: (u,), case.twin)
     assert cases.error(forgetful) > 0.1
+
+
+def test_a_kernel_that_fails_is_counted_and_the_next_is_measured(
+    benchmark_module: Callable[[str], ModuleType], timing: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels, case = benchmark_module("kernels"), benchmark_module("kernel_cases").Case
+
+    def runs(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (x + 1,)
+
+    def fails(_: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        raise ValueError("no such instruction")
+
+    def cases(_: object) -> list[object]:
+        names = {"one": fails, "attention two": fails, "three": runs}
+        return [case(name, 4, 0, lambda: (torch.ones(1),), run, runs) for name, run in names.items()]
+
+    monkeypatch.setattr(kernels, "every_case", cases)
+    options = SimpleNamespace(widths=[8], positions=[8], block=8, vocabulary=8, only=[])
+    results, failed = kernels.measure_all(options, torch.device("cpu"), timing.Ceilings(1.0, 1.0))
+    assert [each.name for each in results] == ["three"]
+    assert failed == 1  # an attention may be one that this machine does not have

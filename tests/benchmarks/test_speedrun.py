@@ -3,12 +3,16 @@
 import gc
 import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 
 from nanodyno.costs.parameters import parameters
+from nanodyno.train.engine import Prepared
 
 SHIPPED = Path(__file__).parents[2] / "benchmarks" / "speedrun.toml"
 WRITTEN = """
@@ -38,6 +42,29 @@ def test_a_trial_has_what_is_at_the_top_and_what_is_its_own(speedrun: ModuleType
     assert "muon_lr" not in found[1][1]
     assert all(settings["bias"] for _, settings in found)
     assert [name for name, _ in speedrun.planned(tmp_path / "trials.toml", ["one"], {})] == ["one"]
+
+
+def test_a_trial_that_is_not_there_is_told_before_any_other_begins(
+    speedrun: ModuleType, tmp_path: Path
+) -> None:
+    (tmp_path / "trials.toml").write_text(WRITTEN)
+    with pytest.raises(SystemExit, match="called tow; there are one, two"):
+        next(speedrun.planned(tmp_path / "trials.toml", ["one", "tow"], {}))
+
+
+def test_what_was_packed_is_unpacked_to_the_same_tokens(
+    speedrun: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tokens = np.random.default_rng(1).integers(0, 50257, speedrun.EVALUATED + 1000).astype(np.uint16)
+    speedrun.divide(tokens, tmp_path / "here")
+    for words in (["pack", "here", "tokens.xz"], ["unpack", "tokens.xz", "--out", "there"]):
+        monkeypatch.setattr(speedrun.sys, "argv", ["speedrun.py", *words])
+        monkeypatch.chdir(tmp_path)
+        speedrun.main()
+    assert np.array_equal(
+        np.fromfile(tmp_path / "there" / "val.bin", np.uint16), tokens[: speedrun.EVALUATED]
+    )
+    assert np.array_equal(np.fromfile(tmp_path / "there" / "train.bin", np.uint16), tokens[-1000:])
 
 
 def test_iterations_follow_the_tokens(speedrun: ModuleType) -> None:
@@ -80,3 +107,88 @@ def test_a_trial_that_failed_leaves_nothing_for_the_next(
                 trials.run_trial(config, tmp_path)
     finally:
         gc.enable()
+
+
+def test_a_trial_whose_kernels_failed_is_not_trained_on_torchs(
+    benchmark_module: Callable[[str], ModuleType],
+) -> None:
+    trials = benchmark_module("trials")
+    prepared = Prepared(seconds=1.0, compiled=False, triton=True)
+    trials.refuse_torchs_kernels(prepared)
+    failed = replace(prepared, triton=False, notes=("a kernel failed: no such instruction",))
+    with pytest.raises(RuntimeError, match="no such instruction"):
+        trials.refuse_torchs_kernels(failed)
+
+
+def test_looks_on_the_way_count_the_tokens_of_a_batch_that_grew(
+    benchmark_module: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    trials = benchmark_module("trials")
+    settings = {
+        "device": "cpu", "dataset": "python", "tokenizer": "bytes", "compile": False, "n_layer": 1,
+        "n_head": 1, "n_embd": 8, "block_size": 8, "batch_size": 2, "tokens_per_iter": 16,
+        "batch_ramp": "32:32", "max_iters": 4, "warmup_iters": 1,
+    }  # fmt: skip
+    trial = trials.run_trial(trials.config_for(settings, None), tmp_path, val_tokens=64, looks=3)
+    assert [tokens for tokens, _, _ in trial.losses] == [16, 32, 64]
+    assert trial.tokens == 96
+
+
+def test_a_trial_is_expected_to_take_what_the_slowest_took_for_a_token_and_besides(
+    speedrun: ModuleType,
+) -> None:
+    pace = speedrun.Pace()
+    assert pace.expected(10**9) == 0.0
+    pace.learn(SimpleNamespace(train_seconds=10.0, tokens=1000, wall_seconds=13.0))
+    pace.learn(SimpleNamespace(train_seconds=2.0, tokens=100, wall_seconds=4.0))
+    assert pace.expected(500) == pytest.approx(3 + 500 * 0.02)
+
+
+TWO_TRIALS = "device = 'cpu'\nwarmup_iters = 1\nmax_iters = 2\nlr_decay_iters = 2\n[one]\n[two]\n"
+
+
+def arguments(tmp_path: Path, *more: str) -> list[str]:
+    (tmp_path / "trials.toml").write_text(TWO_TRIALS)
+    return ["run", str(tmp_path / "trials.toml"), "--data", str(tmp_path), *more]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_fault_that_takes_the_card_away_lets_another_process_go_on_with_the_next(
+    speedrun: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lost: bool
+) -> None:
+    begun: list[int] = []
+    processes: list[list[str]] = []
+
+    def fails(*_: object, **__: object) -> None:
+        begun.append(1)
+        raise RuntimeError("an illegal memory access was encountered")
+
+    def replaced(_: str, words: list[str]) -> None:
+        processes.append(words)
+        raise SystemExit
+
+    monkeypatch.setattr(speedrun, "run_trial", fails)
+    monkeypatch.setattr(speedrun, "card_is_lost", lambda: lost)
+    monkeypatch.setattr(speedrun.os, "execv", replaced)
+    monkeypatch.setattr(speedrun.sys, "argv", ["speedrun.py", *arguments(tmp_path, "--seconds", "50")])
+    with pytest.raises(SystemExit) if lost else nullcontext():
+        speedrun.main()
+    assert len(begun) == (1 if lost else 2)
+    if lost:
+        _, *words = processes[0]
+        assert words[: len(speedrun.sys.argv)] == speedrun.sys.argv
+        assert words[-4:-1] == ["--first", "1", "--seconds"]
+        assert 0 < float(words[-1]) <= 50
+
+
+def test_the_process_that_goes_on_begins_with_the_trial_it_is_told(
+    speedrun: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(speedrun, "run_trial", fails)
+    monkeypatch.setattr(speedrun.sys, "argv", ["speedrun.py", *arguments(tmp_path, "--first", "1")])
+    speedrun.main()
+    assert "two: RuntimeError: no" in (out := capsys.readouterr().out)
+    assert "one" not in out

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.costs.live import gpt, saved_by_a_compiled_step
+from tests.costs.live import autograd_peaks_of_code, gpt, saved_by_a_compiled_step
 
 from nanodyno.config import ModelShape, build_config
 from nanodyno.costs.calibration import calibration_for
@@ -132,6 +132,29 @@ def test_muon_keeps_one_moment_of_a_matrix_and_adamw_two() -> None:
     kept = sum(each.nbytes for state in optimizer.state.values() for each in state.values() if each.ndim)
     setup = settle(config, shape, "bfloat16", None)
     assert autograd_peak(setup).optimiser == kept == 4 * (2 * parameters(shape).total - 2 * 12 * 64 * 64)
+
+
+@pytest.mark.parametrize(
+    ("changes", "dtype", "vocabulary"),
+    [
+        ({}, "bfloat16", 100),
+        ({}, "float32", 100),
+        ({}, "bfloat16", 1000),
+        ({"qk_norm": False}, "bfloat16", 100),
+        ({"value_embeddings": 0}, "float32", 1000),
+        ({"n_kv_head": 2}, "bfloat16", 100),
+        ({"positions": "learned", "qk_norm": False, "logit_softcap": None}, "bfloat16", 1000),
+    ],
+)
+def test_an_evaluation_of_a_modern_model_peaks_where_torch_does(
+    changes: dict[str, Any], dtype: Any, vocabulary: int
+) -> None:
+    """In the MLP, where keys are turned, or in the loss; the tables of values are held beside the former."""
+    parts = {"positions": "rope", "norm": "rms", "activation": "relu2", "qk_norm": True,
+             "logit_softcap": 15.0, "value_embeddings": 1}  # fmt: skip
+    shape = replace(gpt(2, 4, 256, vocabulary), **(parts | changes))
+    setup = Setup(shape, 16, 1, dtype=dtype, kernels="autograd", loss_rows=256, cuda_graph=False)
+    assert evaluation_bytes(setup) == pytest.approx(autograd_peaks_of_code(setup)[1], 0.01)
 
 
 def test_muons_step_takes_memory_beside_a_graph_as_an_evaluation_does_and_else_of_the_micro_step() -> None:

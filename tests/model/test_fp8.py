@@ -1,11 +1,16 @@
 """Products in fp8: as near as fp8 is, with factors that follow what was seen."""
 
 import copy
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from nanodyno.config import ModelShape
+from nanodyno.model import fp8
 from nanodyno.model.attention import packed
 from nanodyno.model.fp8 import ROOM, Fp8Products
 from nanodyno.model.fused import FusedStep, Plan
@@ -83,3 +88,46 @@ def test_products_without_a_slot_stay_as_they_were(model: GPT) -> None:
         torch.nn.functional.linear(x, block.attention.out.weight, block.attention.out.bias),
     )
     assert step.products.gradient_slot(block.attention.qkv) is None
+
+
+def weights_of(step: FusedStep) -> dict[nn.Linear | nn.Embedding, tuple[torch.Tensor, ...]]:
+    assert isinstance(step.products, Fp8Products)
+    found = step.products._weights
+    return {layer: (each.rows.float(), each.columns.float(), each.unit) for layer, each in found.items()}
+
+
+@pytest.mark.parametrize("at_once", [1, 2**25])
+def test_each_weight_fills_fp8_by_its_own_largest_in_both_layouts(
+    model: GPT, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(fp8, "CAST_AT_ONCE", at_once)
+    for place, parameter in enumerate(model.parameters()):
+        parameter.data *= 2.0**-place  # of like shapes no two are as large
+    step = fused(model)
+    step.begin(1.0)
+    assert len(weights_of(step)) == 3 * SHAPE.n_layer + 1
+    for layer, (rows, columns, unit) in weights_of(step).items():
+        weight = layer.weight.detach()
+        assert unit.item() == pytest.approx(weight.abs().max().item() / 448)
+        torch.testing.assert_close(rows * unit, weight, rtol=2**-4, atol=unit.item() * 2**-9)
+        assert torch.equal(columns, rows.t())
+        assert unit.storage_offset() % 4 == 0  # 16 bytes, which a product asks for
+
+
+class Counting(TorchDispatchMode):
+    operations = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        del types
+        self.operations += not func.is_view
+        return func(*args, **(kwargs or {}))
+
+
+def test_an_iteration_begins_with_as_many_launches_for_a_deep_model_as_for_a_flat_one() -> None:
+    counts: list[int] = []
+    for layers in (2, 5):
+        step = fused(GPT(replace(SHAPE, n_layer=layers)))
+        with Counting() as mode:
+            step.begin(1.0)
+        counts.append(mode.operations)
+    assert counts[0] == counts[1]

@@ -14,7 +14,7 @@ from nanodyno.config import ModelShape
 from nanodyno.model.attention import _window_mask, band_TT, bind
 from nanodyno.model.gpt import GPT
 from nanodyno.model.loss import head_loss
-from nanodyno.model.modern import ModernAttention, ModernGPT, make_model, rotation
+from nanodyno.model.modern import ModernAttention, ModernGPT, ModernMlp, make_model, rotation
 
 PARTS: dict[str, dict[str, Any]] = {
     "rope": {"positions": "rope", "rope_base": 50.0},
@@ -166,6 +166,17 @@ def test_logits_stay_within_the_cap(shape: Callable[..., ModelShape], tokens: Ca
         logits[cap] = model.logits(model.hidden(tokens())).abs().max().item()
     assert logits[None] > 2
     assert logits[0.5] <= 0.5
+
+
+def test_relu_squared_is_no_power_which_a_cards_autocast_would_widen(
+    shape: Callable[..., ModelShape],
+) -> None:
+    """On a CPU it would not, so that nothing but the operation shows it here."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        ModernMlp(shape(activation="relu2"))(torch.ones(2, 3, 16))
+    called = {event.key for event in profile.key_averages()}
+    assert "aten::relu" in called
+    assert "aten::pow" not in called
 
 
 def test_attention_with_shared_heads_and_rope_is_llamas(shape: Callable[..., ModelShape]) -> None:

@@ -149,8 +149,23 @@ def evaluation_bytes(setup: Setup) -> int:
     shape, N, h = setup.shape, setup.positions, setup.half
     C, V = shape.n_embd, shape.vocab_size
     rows = min(N, max(1, EVALUATED_LOGITS // V))
-    in_mlp = N * C * (3 * FLOAT + 8 * h)
-    before_gelu = N * C * (3 * FLOAT + 5 * h) + (0 if h == FLOAT else 4 * h * C * C)
-    in_loss = FLOAT * N * C + rows * V * 2 * FLOAT
+    tables = FLOAT * N * shape.kv_width * shape.value_embeddings  # held for the last blocks
+    in_mlp = tables + N * C * (3 * FLOAT + 8 * h)
+    before_gelu = tables + N * C * (3 * FLOAT + 5 * h) + (0 if h == FLOAT else 4 * h * C * C)
+    bent = FLOAT + (0 if h == FLOAT else h)  # in units of the cap, and as they were
+    capped = 0 if shape.logit_softcap is None else bent
+    in_loss = FLOAT * N * C + rows * V * (2 * FLOAT + capped)
     in_head = FLOAT * N * C + rows * V * h + (0 if h == FLOAT else h * V * C)
-    return max(in_mlp, before_gelu, in_loss, in_head)
+    return max(in_mlp, before_gelu, tables + _turning_keys(setup), in_loss, in_head)
+
+
+def _turning_keys(setup: Setup) -> int:
+    """Of an evaluation's attention, with its queries turned and kept beside what they were."""
+    shape, N, h = setup.shape, setup.positions, setup.half
+    C, W = shape.n_embd, shape.kv_width
+    if shape.positions == "learned":
+        return 0
+    mixed = h * W if shape.value_embeddings else 0
+    normed = h * (C + W) if shape.qk_norm else 0
+    widened = 0 if h == FLOAT else h * C
+    return N * (2 * FLOAT * C + h * (C + 2 * W) + mixed + normed + widened + 2 * FLOAT * W)

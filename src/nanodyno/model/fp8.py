@@ -28,6 +28,8 @@ ALIGNED = 4
 """Numbers: torch's product wants each factor at an address that 16 divides."""
 PLACES = 4096
 """Where programs note their largest values, so that they do not queue up for one, nor for its neighbours."""
+CAST_AT_ONCE = 2**25
+"""Weights, at most, as casting takes a copy of them; larger ones one by one."""
 
 
 @dataclass
@@ -39,13 +41,36 @@ class _Weight:
     unit: Tensor
 
 
+class _Alike:
+    """Weights of one shape, which lie one after the other: cast together, in a dozen launches for all."""
+
+    def __init__(self, flat: Flat, layers: Sequence[nn.Linear | nn.Embedding]) -> None:
+        first, count, (out, into) = layers[0].weight, len(layers), layers[0].weight.shape
+        begin = flat.places[first]
+        self._halves = flat.halves[begin : begin + count * first.numel()].view(count, out, into)
+        self._rows = torch.empty_like(self._halves, dtype=VALUES)
+        self._columns = torch.empty(count, into, out, dtype=VALUES, device=first.device)
+        self._units = torch.ones(count, ALIGNED, device=first.device)
+        parts = zip(self._rows, self._columns, self._units[:, 0], strict=True)
+        self.weights = dict(zip(layers, (_Weight(*each) for each in parts), strict=True))
+
+    def cast(self) -> None:
+        largest = torch.linalg.vector_norm(self._halves.flatten(1), torch.inf, dim=1)
+        scales = torch.finfo(VALUES).max / largest.float().clamp(min=1e-12)
+        scaled = torch.empty_like(self._halves)
+        self._rows.copy_(torch.mul(self._halves, scales[:, None, None], out=scaled))
+        self._columns.view(torch.uint8).copy_(self._rows.view(torch.uint8).mT)
+        self._units.copy_((1 / scales)[:, None])
+
+
 class Fp8Products(Products):
     def __init__(
         self, flat: Flat, blocks: Sequence[Block], head: nn.Embedding | nn.Linear, kernels: ModuleType
     ) -> None:
         super().__init__(flat, head)
         self._kernels = kernels
-        with_inputs = [layer for b in blocks for layer in (b.attention.qkv, b.mlp.up, b.mlp.down)]
+        kinds = [[b.attention.qkv for b in blocks], [b.mlp.up for b in blocks], [b.mlp.down for b in blocks]]
+        with_inputs = [layer for of_a_block in zip(*kinds, strict=True) for layer in of_a_block]
         with_gradients = [layer for b in blocks for layer in (b.mlp.up, b.mlp.down)]
         device = flat.parameters.device
         count = len(with_inputs) + len(with_gradients) + 1
@@ -57,7 +82,8 @@ class Fp8Products(Products):
         self._inputs = {layer: self._slot(VALUES) for layer in with_inputs}
         self._gradients = {layer: self._slot(GRADIENTS) for layer in with_gradients}
         self._hidden = self._slot(VALUES)
-        self._weights = {layer: _empty(layer.weight) for layer in (*with_inputs, head)}
+        self._alike = [_Alike(flat, some) for kind in (*kinds, [head]) for some in _together(flat, kind)]
+        self._weights = {layer: weight for some in self._alike for layer, weight in some.weights.items()}
 
     def use(self, kernels: ModuleType, multiply: Multiply) -> None:
         super().use(kernels, multiply)
@@ -88,12 +114,8 @@ class Fp8Products(Products):
         self._scales.copy_(torch.where(known, self._ends / (ROOM * largest), self._scales))
         self._units.copy_((1 / self._scales)[:, None])
         self._largest.zero_()
-        for layer, weight in self._weights.items():
-            half = self.flat.half(layer.weight)
-            scale = torch.finfo(VALUES).max / half.abs().max().float().clamp(min=1e-12)
-            weight.rows.copy_((half * scale).to(VALUES))
-            weight.columns.copy_(weight.rows.view(torch.uint8).t().contiguous().view(VALUES))
-            weight.unit.copy_(1 / scale)
+        for some in self._alike:
+            some.cast()
 
     def forward(self, linear: nn.Linear, x: Tensor) -> Tensor:
         slot = self._inputs.get(linear)
@@ -153,7 +175,15 @@ class Fp8Products(Products):
         return out
 
 
-def _empty(weight: Tensor) -> _Weight:
-    rows = torch.empty_like(weight, dtype=VALUES)
-    columns = torch.empty(weight.shape[::-1], dtype=VALUES, device=weight.device)
-    return _Weight(rows, columns, torch.ones((), device=weight.device))
+def _together(flat: Flat, layers: Sequence[nn.Linear | nn.Embedding]) -> list[list[nn.Linear | nn.Embedding]]:
+    """Those side by side, as many as are cast at once."""
+    found: list[list[nn.Linear | nn.Embedding]] = []
+    for layer in layers:
+        size = layer.weight.numel()
+        last = found[-1] if found else []
+        follows = last and flat.places[layer.weight] == flat.places[last[-1].weight] + size
+        if follows and (len(last) + 1) * size <= CAST_AT_ONCE:
+            last.append(layer)
+        else:
+            found.append([layer])
+    return found

@@ -79,6 +79,20 @@ def test_every_kernel_compiles_for_the_architecture_and_fits_it(
         assert here.stack_bytes <= SPILT_BYTES, str(launch)
 
 
+OF_THREE_AT_ONCE = 80
+"""Registers of a thread: a multiprocessor has 65,536, and a program of the loss 256 threads."""
+
+
+@pytest.mark.parametrize("capability", [86, 90])
+def test_three_programs_of_the_capped_loss_run_at_once(
+    architectures: ModuleType, launches: list[Any], capability: int
+) -> None:
+    capped = [launch for launch in launches if "CAPPED=True" in str(launch) and launch.oldest <= capability]
+    assert capped
+    for launch in capped:
+        assert architectures.compiled(launch, capability).registers <= OF_THREE_AT_ONCE, str(launch)
+
+
 EXCHANGED_BYTES = 32
 """A number of each warp, as for a sum."""
 

@@ -158,6 +158,17 @@ def test_a_cap_may_be_narrow_or_wide(
     assert_near(gradients, want[1], rounding=4e-4)  # fp32 holds an exponent of 1000 to 10^-4
 
 
+@pytest.mark.parametrize("cap", [35.0, 35.5, 100.0])
+def test_a_target_at_the_other_end_of_a_wide_cap_costs_its_width(
+    interpreted: Interpreted, cap: float
+) -> None:
+    """Also where exponentials alone would be beyond float32: the others are twice the cap above it."""
+    logits = torch.full((2, BLOCK + 5), 1e4)
+    logits[0, 0] = logits[1, -1] = -1e4
+    losses, _ = run(interpreted, logits, torch.tensor([0, BLOCK + 4]), cap=cap)
+    torch.testing.assert_close(losses, torch.full((2,), 2 * cap + math.log(BLOCK + 4)))
+
+
 @pytest.mark.parametrize("cap", [None, 15.0])
 def test_a_logit_that_is_no_number_shows_in_the_loss(
     interpreted: Interpreted, draw: Draw, cap: float | None

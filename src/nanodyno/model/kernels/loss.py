@@ -14,6 +14,10 @@ from nanodyno.model.kernels.quantise import BESIDE_BF16
 ROWS, COLUMNS = 8, 2048
 """A block of a row of logits as a thread sees it: its own logits in each of ROWS need no other thread's."""
 WARPS = 8
+BOUNDED_CAP = 35.0
+"""Up to it, exponentials of differences of capped logits and their sums are float32's, so that the target's
+logit serves for the largest, which no pass need look for. It took 128 registers of a thread; with at most 80
+three programs run on a multiprocessor at once."""
 LOG2_E = tl.constexpr(math.log2(math.e))
 
 
@@ -39,6 +43,20 @@ def _slope(z, CAPPED: tl.constexpr):
 
 
 @triton.jit
+def _summed(z, highest, sums, LOG2: tl.constexpr, BOUNDED: tl.constexpr):
+    """Each thread's sum of exponentials relative to its largest logit so far; bounded, to a fixed one."""
+    if BOUNDED:
+        sums += tl.sum(tl.exp2(z * LOG2 - highest[None, :] * LOG2), 0)
+    else:
+        higher = tl.maximum(highest, tl.max(z, 0))
+        reference = tl.where(higher == float("-inf"), 0.0, higher) * LOG2  # of logits all impossible so far
+        sums *= tl.exp2(highest * LOG2 - reference)
+        sums += tl.sum(tl.exp2(z * LOG2 - reference[None, :]), 0)
+        highest = higher
+    return highest, sums
+
+
+@triton.jit
 def _put(logits, fp8, here, inside, gradient, units, UNITS: tl.constexpr):
     """In place of the logits, and in fp8 besides where it has units; not to stay in the cache.
 
@@ -57,7 +75,8 @@ def _put(logits, fp8, here, inside, gradient, units, UNITS: tl.constexpr):
 @triton.jit
 def _cross_entropy(
     logits_ptr, targets_ptr, scale_ptr, losses_ptr, fp8_ptr, V,
-    IGNORED: tl.constexpr, UNITS: tl.constexpr, CAPPED: tl.constexpr, CAP: tl.constexpr,
+    IGNORED: tl.constexpr, UNITS: tl.constexpr,
+    CAPPED: tl.constexpr, CAP: tl.constexpr, BOUNDED: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCKS: tl.constexpr, REST: tl.constexpr,
 ):  # fmt: skip
     """Two passes: the second finds most of the row still in the cache, out of which its stores push nothing.
@@ -77,16 +96,12 @@ def _cross_entropy(
     in_rest = BLOCKS * ROWS * COLUMNS + tl.arange(0, REST)
     rest = _capped(tl.load(logits_ptr + in_rest, in_rest < V, float("-inf")), CAPPED, CAP)
     rest = tl.where(in_rest < V, rest, float("-inf")) if CAPPED else rest  # a cap makes -1 of it
-    highest = tl.zeros([COLUMNS], tl.float32) + tl.max(rest, 0)
+    highest = tl.zeros([COLUMNS], tl.float32) + (goal if BOUNDED else tl.max(rest, 0))
     sums = tl.zeros([COLUMNS], tl.float32)
     for block in range(BLOCKS):
         here = block * ROWS * COLUMNS + in_block
         z = _capped(tl.load(logits_ptr + here, eviction_policy="evict_last"), CAPPED, CAP)
-        higher = tl.maximum(highest, tl.max(z, 0))
-        reference = tl.where(higher == float("-inf"), 0.0, higher) * LOG2  # of logits all impossible so far
-        sums *= tl.exp2(highest * LOG2 - reference)
-        sums += tl.sum(tl.exp2(z * LOG2 - reference[None, :]), 0)
-        highest = higher
+        highest, sums = _summed(z, highest, sums, LOG2, BOUNDED)
     top = tl.max(highest, 0)
     reference = tl.where(top == float("-inf"), 0.0, top) * LOG2
     total = tl.sum(sums * tl.exp2(highest * LOG2 - reference), 0)
@@ -124,6 +139,7 @@ def cross_entropy_(
         logits_NV, targets_N, scale, losses_N, logits_NV if fp8_NV is None else fp8_NV, V,
         IGNORED=plain.IGNORED, UNITS=0.0 if fp8_NV is None else plain.LOGIT_UNITS,
         CAPPED=cap is not None, CAP=1.0 if cap is None else cap,
+        BOUNDED=cap is not None and cap <= BOUNDED_CAP,
         ROWS=ROWS, COLUMNS=COLUMNS, BLOCKS=blocks,
         REST=triton.next_power_of_2(max(V - blocks * ROWS * COLUMNS, 1)), num_warps=WARPS,
     )  # fmt: skip
