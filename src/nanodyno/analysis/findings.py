@@ -109,6 +109,7 @@ Code = Literal[
     "allocator-starts-over",
     "inert",
     "untimed",
+    "alike",
     "ignored",
     "held-for-all",
     "measured-here",

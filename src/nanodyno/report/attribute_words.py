@@ -107,6 +107,10 @@ WORDS: dict[Code, str | Plural] = {
     "untimed": message(
         "these move the {metric} once the batch has grown, but what was timed is its first size: {changes}"
     ),
+    "alike": message(
+        "these can move the {metric} of a run, but every corner here has them alike, so that nothing is said "
+        "of them: {changes}"
+    ),
     "ignored": message("left as in {run} everywhere, as asked: {changes}"),
     "held-for-all": message(
         "every corner was measured with {settings}, so that all of them fit: what is said holds for that"
