@@ -293,3 +293,17 @@ def test_ctrl_c_before_anything_was_measured_names_the_stage(job: Job) -> None:
         (result,) = bench.results().values()
     assert isinstance(result, Failed)
     assert (result.reason, result.stage) == ("interrupted", "building")
+
+
+def test_a_visit_that_takes_longer_than_its_limit_is_given_up_wherever_it_is(job: Job) -> None:
+    """However lively: an import alone takes longer than a tenth of a second. The next one has its own."""
+    jobs = {"slow": job(), "quick": job()}
+    with Bench(jobs, Plan(visit_seconds=0.2, breakdown=False)) as bench:
+        bench.round(0, ["slow"], limit_seconds=0.1)
+        result = bench.results()["slow"]
+        assert isinstance(result, Failed)
+        assert (result.reason, result.stage) == ("hung", "starting")
+        assert result.words == "not done after 0.1 s, still starting"
+        assert probing() == []
+        bench.round(0, ["quick"], limit_seconds=120.0)
+        assert isinstance(bench.results()["quick"], Measured)

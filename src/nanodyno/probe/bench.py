@@ -4,6 +4,7 @@ One stopwatch for all: a single probe, a comparison A B B A (rounds.py), a searc
 which rounds they ask for.
 """
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -130,6 +131,7 @@ class Bench:
         self._entries = {name: _Entry(name, job) for name, job in jobs.items()}
         self._spare: Worker | None = None
         self._breaks_down = plan.breakdown
+        self._limit_seconds = math.inf
 
     def __enter__(self) -> Self:
         return self
@@ -141,13 +143,20 @@ class Bench:
             entry.end_process()
         self._end_spare()
 
-    def round(self, number: int, names: Sequence[str], breakdown: bool = True) -> None:
+    def round(
+        self,
+        number: int,
+        names: Sequence[str],
+        breakdown: bool = True,
+        limit_seconds: float = math.inf,
+    ) -> None:
         """Visits these configs once in this order; disturbed, all again, so that pairs stay neighbours.
 
         A config that has ended (out of memory, failed) is passed over. breakdown: also where its time goes,
-        once per config, if the plan has it.
+        once per config, if the plan has it. limit_seconds: of a visit with its process, compiling included.
         """
         entries = [self._entries[name] for name in names]
+        self._limit_seconds = limit_seconds
         self._breaks_down = self._plan.breakdown and breakdown
         try:
             self._visit_all(entries, number)
@@ -190,6 +199,8 @@ class Bench:
         """One visit, in the process that stands or in a new one; None when the config ended in it."""
         if entry.worker is None:
             self._start(entry, number)
+        else:
+            entry.worker.limit(self._limit_seconds)
         if entry.worker is None or entry.setup is None:
             return None
         tell = self._teller(entry, number)
@@ -227,6 +238,7 @@ class Bench:
 
     def _new_process(self, entry: _Entry, tell: Tell) -> SetupRecord | Ended:
         entry.worker = self._next_worker()
+        entry.worker.limit(self._limit_seconds)
         entry.processes += 1
         begun = sum(each.processes for each in self._entries.values())
         if begun < self._plan.most_processes:
