@@ -39,8 +39,8 @@ def test_a_visit_that_hangs_leaves_half_of_the_time_to_the_others(monkeypatch: p
     """Or a minute is its own, of which a slow start may need most."""
     limits: list[float] = []
 
-    def round_of(*_: Any) -> None:
-        limits.append(_[-1])
+    def round_of(bench: Bench, *_: Any) -> None:
+        limits.append(bench.limit_seconds)
 
     monkeypatch.setattr(Bench, "round", round_of)
     jobs = {"a": ProbeJob(config=build_config(TINY))}
@@ -73,7 +73,7 @@ def test_disturbed_looks_and_rounds_of_the_final_are_made_again_as_often_as_each
             super().__init__(jobs, plan, watch)
             plans.append(plan)
 
-        def round(self, number: int, names: Any, breakdown: bool = True, limit_seconds: float = 0) -> None:
+        def round(self, number: int, names: Any, breakdown: bool = True) -> None:
             pass
 
     monkeypatch.setattr("nanodyno.experiments.stopwatch.Bench", NoBench)

@@ -170,6 +170,9 @@ def _of_certainty(found: Attribution) -> Iterator[Finding]:
         numbers = {"widest": found.change(widest), "asked": found.change(rules.precision)}
         code: Code = "not-precise-after-all" if look.finished else "not-precise"
         yield _of(found, code, "caution", rounds=len(look.kept), **numbers)
+    for corner, known in found.corners.items():
+        for number, how in known.deaths:
+            yield _of(found, "round-lost", "caution", round=number + 1, words=how, **_corner(found, corner))
     for corner, number in look.odd:
         yield _of(found, "round-set-aside", "caution", round=number + 1, **_corner(found, corner))
 

@@ -120,6 +120,7 @@ Code = Literal[
     "not-precise",
     "not-precise-after-all",
     "round-set-aside",
+    "round-lost",
     # of a forecast
     "forecast-end",
     "forecast-by-size",

@@ -89,9 +89,10 @@ class BenchStopwatch:
         self._latest = None
         self._until = time.monotonic() + seconds_left
         bench = self._bench_for(ask)
+        bench.limit_seconds = visit_limit(seconds_left)
         self._latest = _Latest(bench, ask.round, names)
         try:
-            bench.round(ask.round, names, ask.breakdown, visit_limit(seconds_left))
+            bench.round(ask.round, names, ask.breakdown)
         except TimeUp:
             self._close()
         return self.measured()

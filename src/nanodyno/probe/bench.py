@@ -108,6 +108,11 @@ class _Entry:
             (self.redone if refused else self.visits).append(self.pending)
             self.pending = None
 
+    def revive(self) -> None:
+        """A process that died or hung says little about a config that was measured: it gets another."""
+        if self.visits and isinstance(self.ended, Failed) and self.ended.reason in ("died", "hung"):
+            self.ended = None
+
     def end_process(self) -> None:
         if self.worker is not None:
             self.worker.end()
@@ -131,7 +136,8 @@ class Bench:
         self._entries = {name: _Entry(name, job) for name, job in jobs.items()}
         self._spare: Worker | None = None
         self._breaks_down = plan.breakdown
-        self._limit_seconds = math.inf
+        self.limit_seconds = math.inf
+        """Of a visit with its process, compiling included."""
 
     def __enter__(self) -> Self:
         return self
@@ -143,20 +149,15 @@ class Bench:
             entry.end_process()
         self._end_spare()
 
-    def round(
-        self,
-        number: int,
-        names: Sequence[str],
-        breakdown: bool = True,
-        limit_seconds: float = math.inf,
-    ) -> None:
+    def round(self, number: int, names: Sequence[str], breakdown: bool = True) -> None:
         """Visits these configs once in this order; disturbed, all again, so that pairs stay neighbours.
 
         A config that has ended (out of memory, failed) is passed over. breakdown: also where its time goes,
-        once per config, if the plan has it. limit_seconds: of a visit with its process, compiling included.
+        once per config, if the plan has it.
         """
         entries = [self._entries[name] for name in names]
-        self._limit_seconds = limit_seconds
+        for entry in entries:
+            entry.revive()
         self._breaks_down = self._plan.breakdown and breakdown
         try:
             self._visit_all(entries, number)
@@ -200,7 +201,7 @@ class Bench:
         if entry.worker is None:
             self._start(entry, number)
         else:
-            entry.worker.limit(self._limit_seconds)
+            entry.worker.limit(self.limit_seconds)
         if entry.worker is None or entry.setup is None:
             return None
         tell = self._teller(entry, number)
@@ -238,7 +239,7 @@ class Bench:
 
     def _new_process(self, entry: _Entry, tell: Tell) -> SetupRecord | Ended:
         entry.worker = self._next_worker()
-        entry.worker.limit(self._limit_seconds)
+        entry.worker.limit(self.limit_seconds)
         entry.processes += 1
         begun = sum(each.processes for each in self._entries.values())
         if begun < self._plan.most_processes:

@@ -140,6 +140,10 @@ WORDS: dict[Code, str | Plural] = {
         "for: this machine is too uneven for that",
         by="rounds",
     ),
+    "round-lost": message(
+        "in round {round} the process of {corner} did not live to its end, so the round does not count: "
+        "{words}"
+    ),
     "round-set-aside": message("in round {round} {corner} was unlike its others, so the round was set aside"),
 }
 CARD_UNKNOWN = message(
