@@ -2,8 +2,7 @@ from typing import Any
 
 import pytest
 
-from nanodyno.analysis.changes import Change
-from nanodyno.analysis.factors import SPEED_INERT, UNTIMED, Infeasible, design_of, with_length
+from nanodyno.analysis.factors import Infeasible, design_of, with_length
 from nanodyno.config import RunConfig, build_config
 from nanodyno.errors import NanodynoError
 
@@ -145,11 +144,25 @@ def test_a_ramp_moves_the_speed_of_a_run_and_none_that_is_timed() -> None:
         design_of(build(), build(batch_ramp="100M:1048576"), "tokens_per_second")
 
 
-def test_what_moves_the_speed_is_the_same_for_compare() -> None:
-    """But for the base of a rotation, which is the model's, and for processes that share a model."""
-    inert = {key for key in SPEED_INERT if Change(key, 0, 1).moves_speed}
-    assert inert == {"rope_base", "parallel"}
-    assert all(Change(key, None, "noise").moves_speed for key in UNTIMED)
+def test_what_every_corner_has_alike_is_told_and_not_called_inert() -> None:
+    """Seeds move a loss, and here all corners have the same ones; one process shares nothing."""
+    after = build(learning_rate=1e-4, seed=7, eval_tokens=4096, log_interval=5, parallel="fsdp")
+    design = design_of(build(), after, "val_loss")
+    assert [each.key for each in design.alike] == ["seed", "eval_tokens"]
+    assert [each.key for each in design.inert] == ["log_interval", "parallel"]
+    timed = design_of(build(), build(n_layer=6, seed=7, parallel="fsdp"), "tokens_per_second")
+    assert ([each.key for each in timed.alike], [each.key for each in timed.inert]) == (
+        ["parallel"],
+        ["seed"],
+    )
+    with pytest.raises(NanodynoError, match=r"same wherever it is measured \(seed\)"):
+        design_of(build(), build(seed=7, log_interval=5), "val_loss")
+
+
+def test_skipping_leaps_is_one_change_with_what_counts_as_one() -> None:
+    """With the leaps of the one and the stop of the other, a corner would end before its time."""
+    (factor,) = design_of(build(), build(spike_zscore=6.0, bad_update="skip"), "val_loss").factors
+    assert (factor.name, set(factor.keys)) == ("spike_zscore", {"bad_update", "spike_zscore"})
 
 
 def test_a_ramp_is_one_change_with_the_batch() -> None:

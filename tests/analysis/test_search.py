@@ -11,7 +11,7 @@ from nanodyno.analysis.search import Search
 COST = 5.0
 
 
-def drive(
+def drive(  # noqa: PLR0913 - one for each way in which visits differ
     entrants: Sequence[Entrant],
     seconds: Mapping[str, float],
     budget: float = 600.0,
@@ -19,8 +19,9 @@ def drive(
     needs: Mapping[str, int] | None = None,
     lost: Mapping[str, Loss] | None = None,
     in_the_final: Callable[[str], float] = lambda _: 1.0,
+    cost_lost: float = COST,
 ) -> tuple[Search, list[Ask]]:
-    """Every visit takes COST; in the final, times are multiplied."""
+    """Every visit takes COST, and cost_lost where nothing is measured; in the final, times are multiplied."""
     search = Search(entrants, Rules(budget))
     asks, made, spent = search.asks(), [], 0.0
     answer: Answer | None = None
@@ -30,7 +31,7 @@ def drive(
         except StopIteration:
             return search, made
         made.append(ask)
-        spent += COST * len(ask.names)
+        spent += sum(COST if name in seconds else cost_lost for name in ask.names)
         times = {
             name: seconds[name] * (in_the_final(name) if ask.stage == "final" else 1.0)
             for name in ask.names
@@ -273,3 +274,18 @@ def test_rounds_of_the_final_are_not_shared_by_devices_when_their_time_is_reckon
     assert len(ask.names) == 4
     ask = asks.send(Answer(10.0, dict.fromkeys(ask.names, 1.0), dict.fromkeys(ask.names, 0.001)))
     assert (ask.stage, len(ask.names)) == ("final", 2)
+
+
+def test_what_ends_early_out_of_memory_says_nothing_about_the_time_that_a_visit_takes() -> None:
+    """Of five, three take a tenth of a second each, which is no measure of the 5 s of the other two."""
+    large: dict[str, Loss] = {"128": "too-large", "64": "too-large", "32": "too-large"}
+    search, asks = drive(sizes(128, 64, 32, 16, 8), {"16": 1.0, "8": 1.01}, 25.0, lost=large, cost_lost=0.1)
+    assert search.visit_cost == pytest.approx(COST)
+    assert [ask.stage for ask in asks].count("final") == 1
+
+
+def test_a_search_in_which_nothing_fits_ends_with_its_time() -> None:
+    numbers = [2**power for power in range(12, 0, -1)]
+    nothing: dict[str, Loss] = {str(number): "failed" for number in numbers}
+    _, asks = drive(sizes(*numbers), {}, 30.0, lost=nothing, cost_lost=10.0)
+    assert len(asks) == 3

@@ -79,6 +79,15 @@ def test_hours_tell_the_tokens_and_the_tokens_the_hours(nanodyno: Run) -> None:
     assert (back["max_iters"], back["hours"]) == (in_hours["max_iters"], pytest.approx(in_hours["hours"]))
 
 
+def test_a_setting_without_effect_is_told_beside_the_plan(nanodyno: Run) -> None:
+    arguments = ("plan", "demo", "--gpu", "H200", "--kernels=autograd", "--cuda_graph=False")
+    told = "cuda_graph does nothing beside the other settings: it needs kernels=auto|fused"
+    assert told in " ".join(nanodyno(*arguments).stdout.split())
+    assert told not in " ".join(nanodyno(*arguments[:-1]).stdout.split())
+    in_french = " ".join(nanodyno(*arguments, "--lang", "fr").stdout.split())
+    assert "cuda_graph est sans effet avec les autres réglages" in in_french
+
+
 def test_every_card_is_listed_without_a_config(nanodyno: Run) -> None:
     page = nanodyno("plan", "--cards").stdout
     document = json.loads(nanodyno("plan", "--cards", "--json").stdout)

@@ -88,13 +88,16 @@ def test_nanogpt_config_and_data_train_as_they_are(nanodyno: Nanodyno, tmp_path:
     (tmp_path / "mine.py").write_text(
         "dataset = 'letters'\nn_layer = 1\nn_head = 2\nn_embd = 16\nblock_size = 8 * 2\nbatch_size = 2\n"
         "gradient_accumulation_steps = 2\nmax_iters = 3\neval_iters = 2\ncompile = False\ndevice = 'cpu'\n"
-        "wandb_log = True\n"
+        "wandb_log = True\nschedule = 'constant'\nlr_decay_iters = 2\n"
     )
     result = nanodyno("train", "mine.py", "--vocab_size=60")
     assert result.exit_code == 0, result.output
     run = read_run(Path("runs/mine-1"))
     assert run.record.vocab_size == 60
-    assert run.record.notes[0] == "accepted and ignored: wandb_log"
+    assert run.record.notes[:2] == (
+        "accepted and ignored: wandb_log",
+        "lr_decay_iters does nothing beside the other settings: it needs schedule=cosine|linear|wsd",
+    )
 
 
 @pytest.mark.parametrize(

@@ -232,6 +232,48 @@ def test_a_process_that_died_is_tried_again_by_the_next_command(
     assert kept.corners == mended.corners
 
 
+class Mortal:
+    """Lets the process of one corner die in these of its visits."""
+
+    def __init__(self, surface: Any, failed: Any, visits: tuple[int, ...]) -> None:
+        self.surface, self.failed, self.visits = surface, failed, visits
+        self.seen = 0
+
+    def __call__(self, config: Any) -> Any:
+        if (config.n_embd, config.batch_size) != (256, 4):
+            return self.surface(config)
+        self.seen += 1
+        return self.failed(config, "died") if self.seen - 1 in self.visits else self.surface(config)
+
+
+def test_a_process_that_dies_after_its_corner_was_measured_costs_its_round_and_no_more(
+    attributions: Any, tunings: Any, tmp_path: Path
+) -> None:
+    """Four whole rounds are enough here; the second is lost, and a fifth is made in its place."""
+    mortal = Mortal(attributions.surface(), tunings.failed, (1,))
+    found, bench = attributions.measure(attributions.inquiry(), tmp_path, mortal)
+    assert [number for _, number, _ in bench.asked] == [0, 1, 2, 3, 4]
+    assert all(len(names) == 4 for _, _, names in bench.asked)
+    assert found.look.kept == (0, 2, 3, 4)
+    assert len(found.look.effects.parts) == 2
+    (corner,) = [each for each in found.corners.values() if each.deaths]
+    assert corner.measured is not None
+    assert (corner.deaths, len(corner.measured.visits)) == (((1, "it is gone"),), 4)
+    (told,) = [each for each in attribution_findings(found) if each.code == "round-lost"]
+    assert (told.numbers["round"], told.numbers["words"]) == (2, "it is gone")
+    ((question, lines),) = attributions_of(found.design.before, found.design.after, tmp_path)
+    assert read_attribution(question, lines, found.names, found.metric).look == found.look
+
+
+def test_a_corner_whose_processes_keep_dying_is_given_up(
+    attributions: Any, tunings: Any, tmp_path: Path
+) -> None:
+    mortal = Mortal(attributions.surface(), tunings.failed, tuple(range(1, 50)))
+    found, _ = attributions.measure(attributions.inquiry(), tmp_path, mortal)
+    assert mortal.seen == 1 + 3
+    assert "corner-failed" in codes(found)
+
+
 def test_a_schedule_is_cut_short_as_a_whole(tunings: Any) -> None:
     config = tunings.config(max_iters=1000, warmup_iters=100, lr_decay_iters=800, eval_iters=3)
     short = shortened(config, 50 * config.tokens_per_iter)

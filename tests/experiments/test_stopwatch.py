@@ -7,7 +7,7 @@ import pytest
 
 from nanodyno.analysis.asking import Ask
 from nanodyno.config import build_config
-from nanodyno.experiments.stopwatch import BenchStopwatch, Redo, visit_of
+from nanodyno.experiments.stopwatch import BenchStopwatch, Redo, visit_limit, visit_of
 from nanodyno.experiments.tune import REDO
 from nanodyno.probe.bench import Bench, Plan
 from nanodyno.probe.messages import ProbeJob
@@ -33,6 +33,22 @@ def test_a_stage_measures_each_once_and_what_has_no_time_is_missing() -> None:
         assert stopwatch.measure(Ask("final", 0, ("b", "a"), 30.0, 60.0), ["b", "a"], 0.5) == {}
         assert time.monotonic() - began < 10
     assert stages.count("profiling") > 0
+
+
+def test_a_visit_that_hangs_leaves_half_of_the_time_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a minute is its own, of which a slow start may need most."""
+    limits: list[float] = []
+
+    def round_of(bench: Bench, *_: Any) -> None:
+        limits.append(bench.limit_seconds)
+
+    monkeypatch.setattr(Bench, "round", round_of)
+    jobs = {"a": ProbeJob(config=build_config(TINY))}
+    with BenchStopwatch(jobs, lambda _: None, Redo()) as stopwatch:
+        for seconds_left in (600.0, 300.0, 20.0):
+            stopwatch.measure(Ask("screening", 0, ("a",), 4.0, 600.0), ["a"], seconds_left)
+    assert limits == [300.0, 150.0, 60.0]
+    assert limits == [visit_limit(each) for each in (600.0, 300.0, 20.0)]
 
 
 def test_a_result_is_read_by_the_round(tunings: Any) -> None:

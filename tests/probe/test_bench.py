@@ -293,3 +293,33 @@ def test_ctrl_c_before_anything_was_measured_names_the_stage(job: Job) -> None:
         (result,) = bench.results().values()
     assert isinstance(result, Failed)
     assert (result.reason, result.stage) == ("interrupted", "building")
+
+
+def test_a_visit_that_takes_longer_than_its_limit_is_given_up_wherever_it_is(job: Job) -> None:
+    """However lively: an import alone takes longer than a tenth of a second. The next one has its own."""
+    jobs = {"slow": job(), "quick": job()}
+    with Bench(jobs, Plan(visit_seconds=0.2, breakdown=False)) as bench:
+        bench.limit_seconds = 0.1
+        bench.round(0, ["slow"])
+        result = bench.results()["slow"]
+        assert isinstance(result, Failed)
+        assert (result.reason, result.stage) == ("hung", "starting")
+        assert result.words == "not done after 0.1 s, still starting"
+        assert probing() == []
+        bench.limit_seconds = 120.0
+        bench.round(0, ["quick"])
+        assert isinstance(bench.results()["quick"], Measured)
+
+
+def test_a_measured_config_whose_process_was_killed_is_measured_again_when_asked(job: Job) -> None:
+    striker = Striker(signal.SIGKILL, in_round=1)
+    with Bench({"one": job()}, Plan(visit_seconds=0.3, breakdown=False), striker) as bench:
+        for number in range(2):
+            bench.round(number, ["one"])
+        killed = bench.results()["one"]
+        assert isinstance(killed, Measured)
+        assert "SIGKILL" in str(killed.stopped)
+        bench.round(2, ["one"])
+        result = bench.results()["one"]
+    assert isinstance(result, Measured)
+    assert ([visit.round for visit in result.visits], result.stopped) == ([0, 2], None)

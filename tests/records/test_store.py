@@ -240,3 +240,24 @@ def test_a_run_killed_in_its_first_moment_does_not_block_its_name(
     (tmp_path / "one" / "run.json.new").write_text('{"format": "nanod')
     RunWriter.create(tmp_path / "one", record()).close()
     assert read_run_record(tmp_path / "one") == record()
+
+
+def test_steps_share_what_lines_have_in_common_and_a_line_without_its_end_is_no_step(
+    tmp_path: Path, record: Records, step: Steps
+) -> None:
+    """Of a million steps, which fields each has would take most of the memory."""
+    folder = tmp_path / "long"
+    with RunWriter.create(folder, record()) as writer:
+        for number in range(3):
+            writer.append(step(number))
+    lines = (folder / "steps.jsonl").read_text().splitlines()
+    older = json.loads(lines[2])
+    del older["micro_tokens"]
+    (folder / "steps.jsonl").write_text("\n".join([*lines[:2], json.dumps(older), "", lines[2][:40]])[:-1])
+    with pytest.raises(NanodynoError, match="line 4, is damaged"):
+        read_run(folder)
+    (folder / "steps.jsonl").write_text("\n".join([*lines[:2], json.dumps(older), lines[2][:40]]))
+    steps = read_run(folder).own_steps
+    assert [each.iteration for each in steps] == [0, 1, 2]
+    assert steps[0].model_fields_set is steps[1].model_fields_set
+    assert steps[2].model_fields_set == steps[0].model_fields_set - {"micro_tokens"}

@@ -1,5 +1,6 @@
 """Pages of attributions on a made-up card: what a person reads, at any width."""
 
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,15 @@ def page(found: Attribution, width: int) -> list[str]:
 def test_no_line_is_wider_than_the_window(width: int, found: Attribution, gappy: Attribution) -> None:
     for each in (found, gappy):
         assert max(map(len, page(each, width))) <= width
+
+
+def test_a_change_keeps_its_words_whole_beside_a_long_verdict(attributions: Any, tmp_path: Path) -> None:
+    """ "nothing to speak of" is broken first: the names of changes are what the table is read by."""
+    after = {"n_embd": 256, "batch_size": 2, "bias": True}
+    found = attributions.measure(attributions.inquiry(after), tmp_path)[0]
+    lines = page(replace(found, metric="val_loss"), 80)
+    assert any(line.startswith("bias False") and "nothing to" in line for line in lines)
+    assert any(line.startswith("batch_size") for line in lines)
 
 
 def test_both_orders_stand_on_the_page(found: Attribution) -> None:

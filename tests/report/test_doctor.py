@@ -9,12 +9,13 @@ from rich.console import Console
 
 from nanodyno.analysis.checkup import findings
 from nanodyno.analysis.findings import Finding
+from nanodyno.config import RunConfig
 from nanodyno.hardware.inventory import CardState, Inventory
 from nanodyno.hardware.telemetry import Holder
 from nanodyno.records.checkup import CheckupRecord
 from nanodyno.records.probe import Disturbance
 from nanodyno.report.doctor import doctor_document, doctor_page
-from nanodyno.report.doctor_words import finding_words
+from nanodyno.report.doctor_words import WORDS, finding_words
 from nanodyno.report.document import to_json
 
 Builder = Callable[..., Any]
@@ -131,3 +132,11 @@ def test_an_unknown_card_has_neither_a_row_nor_a_column_of_the_datasheet(
     assert "datasheet not in the table" in told
     assert "of datasheet" not in told
     assert json.loads(to_json(doctor_document(found)))["card"] is None
+
+
+def test_without_a_compiler_everything_that_is_compiled_is_named_as_slower() -> None:
+    """As the setting says it, and as both engines do it."""
+    _, hint = WORDS["compile-fails"]
+    for compiled in ("kernels=autograd", "Muon's step on a card"):
+        assert compiled in str(RunConfig.model_fields["compile"].description)
+        assert compiled in str(hint)

@@ -16,9 +16,9 @@ from tests.report.test_forecast import FOUND
 
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.budget import Budget
-from nanodyno.analysis.changes import MOVES_SPEED
 from nanodyno.analysis.compare import compare
 from nanodyno.analysis.conclusions import conclusions
+from nanodyno.analysis.moves import MOVES_LOSS, MOVES_SPEED
 from nanodyno.analysis.probes import reading_of
 from nanodyno.analysis.sizing import Wanted, choose_size
 from nanodyno.analysis.summary import summarise
@@ -134,4 +134,6 @@ def test_what_the_answer_says_can_move_the_speed_the_table_does_not_leave_alone(
     for kind, (moved, left) in MOVES.items():
         assert ("speed" in left) <= (kind not in MOVES_SPEED)
         assert ("speed" in moved) <= (kind in MOVES_SPEED)
+        assert ("loss" in left) <= (kind not in MOVES_LOSS)
+        assert ("loss" in moved) <= (kind in MOVES_LOSS)
     assert MOVES["batch"][0] == "updates per token, speed, loss"

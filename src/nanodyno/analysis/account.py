@@ -29,7 +29,7 @@ NANOGPT_VOCABULARY = 50304
 """GPT-2's as nanoGPT pads it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Step:
     """One iteration as it was told."""
 
@@ -110,7 +110,7 @@ class Account:
     def tokens_per_micro_step(self) -> int | None:
         return self._product("batch_size", "block_size")
 
-    @property
+    @cached_property
     def iteration_seconds(self) -> Interval | None:
         """Median over the iterations that hold training only."""
         return median_interval([step.seconds for step in self.steps if step.steady and step.seconds])

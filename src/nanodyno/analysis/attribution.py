@@ -15,6 +15,8 @@ from nanodyno.records.attribution import AttributionLine, TrainedRecord, Visited
 from nanodyno.records.probe import Failed, Measured, OutOfMemory, ProbeProgress, ProbeResult
 from nanodyno.records.types import MachineRecord
 
+MOST_DEATHS = 2
+"""Processes of a corner that was measured may die so often before it counts as one that cannot be had."""
 Reason = Literal["indivisible", "too-large", "failed", "disturbed", "no-time"]
 
 
@@ -36,6 +38,8 @@ class Known:
     measured: Measured | None = None
     losses: tuple[float, ...] = ()
     missing: Missing | None = None
+    deaths: tuple[tuple[int, str], ...] = ()
+    """Of processes, where others lived: the round, and how."""
 
     @property
     def summary(self) -> ProbeSummary | None:
@@ -133,8 +137,7 @@ def observed_of(
         if (value := _value(line, metric)) is not None
     ]
     disturbed = {line.corner for line in latest.values()} - {each.corner for each in values}
-    lost = {line.corner for line in latest.values() if _is_final(line)}
-    wanted = set(corners) - lost - disturbed
+    wanted = set(corners) - lost_corners([*latest.values()]).keys() - disturbed
     whole = [
         number
         for number in dict.fromkeys(each.round for each in values)
@@ -164,6 +167,29 @@ def _is_final(line: AttributionLine) -> bool:
     return isinstance(result, OutOfMemory) or (isinstance(result, Failed) and result.reason != "interrupted")
 
 
+def _death(line: AttributionLine) -> tuple[int, str] | None:
+    """Of a process, which says little about its config."""
+    if isinstance(line, VisitedRecord) and isinstance(line.result, Failed):
+        return (line.round, line.result.words) if line.result.reason in ("died", "hung") else None
+    return None
+
+
+def lost_corners(lines: Sequence[AttributionLine]) -> dict[Corner, AttributionLine]:
+    """Those that cannot be had, and by what; one that was measured outlives some of its processes.
+
+    `lines` has one for each corner and round.
+    """
+    lost: dict[Corner, AttributionLine] = {}
+    for corner in dict.fromkeys(line.corner for line in lines):
+        own = [line for line in lines if line.corner == corner]
+        lived = any(isinstance(line, VisitedRecord) and isinstance(line.result, Measured) for line in own)
+        forgiven = lived and sum(_death(line) is not None for line in own) <= MOST_DEATHS
+        ends = (line for line in own if _is_final(line) and not (forgiven and _death(line)))
+        if (end := next(ends, None)) is not None:
+            lost[corner] = end
+    return lost
+
+
 def corners_from(
     design: Design, lines: Sequence[AttributionLine], needs: Callable[[RunConfig], int | None]
 ) -> dict[Corner, Known]:
@@ -182,14 +208,14 @@ def corners_from(
 def _known(
     config: RunConfig, lines: Sequence[AttributionLine], needs: Callable[[RunConfig], int | None]
 ) -> Known:
-    lost = next((line for line in lines if _is_final(line)), None)
-    if lost is not None:
+    for lost in lost_corners(lines).values():
         return Known(config, missing=_missing(config, lost, needs))
     losses = [line.val_loss for line in lines if isinstance(line, TrainedRecord)]
     visits = [line for line in lines if isinstance(line, VisitedRecord)]
     measured = [(line.round, line.result) for line in visits if isinstance(line.result, Measured)]
     if measured:
-        return Known(config, measured=joined(measured))
+        deaths = tuple(death for line in lines if (death := _death(line)) is not None)
+        return Known(config, measured=joined(measured), deaths=deaths)
     if losses:
         return Known(config, losses=tuple(loss for loss in losses if loss is not None))
     disturbed = any(line.result.kind == "throttled" for line in visits)

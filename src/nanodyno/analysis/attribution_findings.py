@@ -129,12 +129,15 @@ def _why(found: Attribution, why: Missing) -> Mapping[str, Number]:
 
 
 def _of_what_was_not_measured(found: Attribution) -> Iterator[Finding]:
-    if found.design.inert:
-        yield _of(found, "inert", "fact", changes=_changes(found.design.inert))
-    if found.design.untimed:
-        yield _of(found, "untimed", "caution", changes=_changes(found.design.untimed))
-    if found.design.ignored:
-        yield _of(found, "ignored", "caution", changes=_changes(found.design.ignored))
+    unmeasured: tuple[tuple[Code, Severity, Sequence[Change]], ...] = (
+        ("inert", "fact", found.design.inert),
+        ("untimed", "caution", found.design.untimed),
+        ("alike", "caution", found.design.alike),
+        ("ignored", "caution", found.design.ignored),
+    )
+    for code, severity, changes in unmeasured:
+        if changes:
+            yield _of(found, code, severity, changes=_changes(changes))
     if found.design.held:
         yield _of(found, "held-for-all", "caution", settings=dict(found.design.held))
     for run, device in found.elsewhere:
@@ -167,6 +170,9 @@ def _of_certainty(found: Attribution) -> Iterator[Finding]:
         numbers = {"widest": found.change(widest), "asked": found.change(rules.precision)}
         code: Code = "not-precise-after-all" if look.finished else "not-precise"
         yield _of(found, code, "caution", rounds=len(look.kept), **numbers)
+    for corner, known in found.corners.items():
+        for number, how in known.deaths:
+            yield _of(found, "round-lost", "caution", round=number + 1, words=how, **_corner(found, corner))
     for corner, number in look.odd:
         yield _of(found, "round-set-aside", "caution", round=number + 1, **_corner(found, corner))
 

@@ -95,8 +95,8 @@ def design_from(question: AttributionQuestion) -> Design:
         if getattr(before, key) != getattr(after, key)
     )
     ignored = tuple(each for each in rest if each.key in question.ignored)
-    inert, untimed = unmeasured([each for each in rest if each not in ignored])
-    return Design(before, after, factors, inert, untimed, ignored, question.held)
+    others = unmeasured([each for each in rest if each not in ignored], question.metric, question.equal)
+    return Design(before, after, factors, **others, ignored=ignored, held=question.held)
 
 
 def predicted_bytes(config: RunConfig, question: AttributionQuestion) -> int | None:

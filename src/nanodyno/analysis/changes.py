@@ -1,53 +1,20 @@
-"""What differs between two runs' settings, and what each setting can move at all."""
+"""What differs between two runs' settings, and which differences follow from others."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from nanodyno.analysis.account import Account
-from nanodyno.config import OF_THE_BLOCK, OF_THE_START
+from nanodyno.analysis.moves import ORDER, Kind, kind_of, moves_loss, moves_speed
+from nanodyno.config import padded_vocab_size
 from nanodyno.records.imported import Setting
 
-Kind = Literal[
-    "model", "split", "batch", "optimiser", "learning", "speed", "precision", "data", "length", "record",
-    "other",
-]  # fmt: skip
-"""split: how an iteration's tokens are cut into micro-steps, which changes no sum but by rounding. optimiser:
-another formula of the update, which takes another time."""
-KINDS: dict[Kind, tuple[str, ...]] = {
-    "model": (
-        "n_layer", "n_head", "n_embd", "block_size", "vocab_size", "bias", "gelu", *OF_THE_BLOCK,
-    ),
-    "split": ("batch_size", "gradient_accumulation_steps"),
-    "batch": ("tokens_per_iter", "batch_ramp"),
-    "optimiser": ("optimizer", "cautious_decay"),
-    "learning": (
-        "learning_rate", "muon_lr", "embedding_lr", "muon_momentum", "schedule", "wsd_decay_fraction",
-        *OF_THE_START, "min_lr", "decay_lr", "warmup_iters", "lr_decay_iters", "weight_decay",
-        "beta1", "beta2", "grad_clip", "dropout", "bad_update", "spike_zscore", "seed", "init_from",
-    ),
-    "speed": (
-        "compile", "kernels", "attention", "products", "loss_rows", "recompute", "cuda_graph",
-        "offload_moments", "device", "parallel",
-    ),
-    "precision": ("dtype", "residual_dtype", "moments_dtype", "fp8"),
-    "data": ("dataset", "tokenizer"),
-    "length": ("max_iters",),
-    "record": (
-        "eval_interval", "eval_iters", "eval_tokens", "eval_only", "log_interval", "keep_checkpoints",
-        "out_dir", "name", "always_save_checkpoint", "wandb_log", "wandb_project", "wandb_run_name",
-    ),
-}  # fmt: skip
-_KIND: dict[str, Kind] = {key: kind for kind, keys in KINDS.items() for key in keys}
-MOVES_SPEED: frozenset[Kind] = frozenset(
-    {"model", "split", "batch", "optimiser", "speed", "precision", "other"}
-)
-MOVES_LOSS: frozenset[Kind] = frozenset(
-    {"model", "batch", "optimiser", "learning", "precision", "data", "other"}
-)
-
-
-FOLLOWERS = {"min_lr": "learning_rate", "lr_decay_iters": "max_iters", "n_head": "n_embd"}
+FOLLOWERS = {
+    "min_lr": "learning_rate",
+    "lr_decay_iters": "max_iters",
+    "n_head": "n_embd",
+    "eval_tokens": "eval_iters",
+}
 """Keys commonly derived from another: changed in proportion to it, they are no change of their own."""
 
 
@@ -56,20 +23,20 @@ class Change:
     key: str
     before: Setting
     after: Setting
-    follows: bool = False
-    """Another change in the same proportion."""
+    follows: str | None = None
+    """The key of another change that this one comes with."""
 
     @property
     def kind(self) -> Kind:
-        return _KIND.get(self.key, "other")
+        return kind_of(self.key, self.before, self.after)
 
     @property
     def moves_speed(self) -> bool:
-        return self.kind in MOVES_SPEED
+        return moves_speed(self.key, self.before, self.after)
 
     @property
     def moves_loss(self) -> bool:
-        return self.kind in MOVES_LOSS
+        return moves_loss(self.key, self.before, self.after)
 
 
 @dataclass(frozen=True)
@@ -95,23 +62,30 @@ TELLING = (
 
 def changes_between(before: Account, after: Account) -> Changes:
     one, other = _known(before), _known(after)
+    derived = not ("vocab_size" in one and "vocab_size" in other)
+    rows = _rows(before), _rows(after)
+    if derived and rows[0] is not None and rows[1] is not None:
+        one["vocab_size"], other["vocab_size"] = rows
     both = [key for key in one if key in other]
     changed = [Change(key, one[key], other[key]) for key in both if not _same(one[key], other[key])]
     if before.data and after.data and before.data.fingerprint == after.data.fingerprint:
         changed = [each for each in changed if each.kind != "data"]  # by another path
-    changed = [_told_apart(each, changed) for each in changed if each.kind != "record"]
+    changed = [_told_apart(each, changed, derived) for each in changed if each.kind != "record"]
     is_itself = replace(after, name=before.name) == before
     unknown = [key for key in TELLING if not is_itself and (key not in one or key not in other)]
-    order = list(_KIND)
-    changed.sort(key=lambda each: order.index(each.key) if each.key in _KIND else len(order))
+    changed.sort(key=lambda each: ORDER.index(each.key) if each.key in ORDER else len(ORDER))
     return Changes(tuple(changed), tuple(unknown))
 
 
-def _told_apart(change: Change, changed: Sequence[Change]) -> Change:
+def _told_apart(change: Change, changed: Sequence[Change], vocabulary_follows: bool) -> Change:
+    """A vocabulary that no setting gives comes with the text; other followers keep their proportion."""
+    if change.key == "vocab_size" and vocabulary_follows:
+        text = next((each.key for each in changed if each.kind == "data"), None)
+        return replace(change, follows=text)
     leader = next((each for each in changed if each.key == FOLLOWERS.get(change.key)), None)
     if leader is None or _ratio(leader) is None or _ratio(leader) != _ratio(change):
         return change
-    return replace(change, follows=True)
+    return replace(change, follows=leader.key)
 
 
 def _ratio(change: Change) -> float | None:
@@ -121,7 +95,7 @@ def _ratio(change: Change) -> float | None:
     return round(after / before, 9)
 
 
-def _known(account: Account) -> Mapping[str, Setting]:
+def _known(account: Account) -> dict[str, Setting]:
     """What is told, and what was worked out from it."""
     known = dict(account.settings)
     if account.tokens_per_iter is not None:
@@ -129,6 +103,13 @@ def _known(account: Account) -> Mapping[str, Setting]:
     if account.shape is not None and account.shape_found:
         known |= {"n_layer": account.shape.n_layer, "n_embd": account.shape.n_embd}
     return known
+
+
+def _rows(account: Account) -> int | None:
+    """Of the embedding, as far as they are known; a shape worked out from a log assumes its vocabulary."""
+    own = None if account.foreign or account.shape is None else account.shape.vocab_size
+    known = own or account.vocabulary
+    return None if known is None else padded_vocab_size(known)
 
 
 def _same(one: Setting, other: Setting) -> bool:

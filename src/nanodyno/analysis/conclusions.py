@@ -13,13 +13,13 @@ from nanodyno.analysis.compare import CLOSE, Comparison, compare, named_apart
 from nanodyno.analysis.curves import LossAt, LossesAt, are_of_other_text, is_apart, losses_at_equal
 from nanodyno.analysis.findings import Code, Finding, Number, Severity
 from nanodyno.analysis.forecast_findings import ends_of
+from nanodyno.analysis.moves import SPLIT_KEYS
 from nanodyno.analysis.statistics import Interval
 from nanodyno.records.store import Run
 
 TOKENS_TO_REACH = 10e9
 """What FineWeb-Edu's smallest sample has, and about where published 124M runs end."""
 SAME_SIZE = 0.1
-SPLIT = ("batch_size", "gradient_accumulation_steps")
 
 
 def compared_runs(runs: Sequence[Run]) -> tuple[Comparison, tuple[Finding, ...]]:
@@ -97,7 +97,7 @@ def _of_batch(one: Account, other: Account, changes: Changes) -> Iterator[Findin
     if before != after:
         yield _of((one, other), "effective-batch-changed", "fact", tokens_before=before, tokens_after=after)
         return
-    split = {each.key: each for each in changes.changed if each.key in SPLIT}
+    split = {each.key: each for each in changes.changed if each.key in SPLIT_KEYS}
     yield _of((one, other), "same-effective-batch", "fact", tokens_per_iter=before, split_changed=bool(split))
     if split:
         yield _of(
@@ -172,9 +172,13 @@ def _of_changes(one: Account, other: Account, changes: Changes, share_a_figure: 
 
 
 def _units(changed: tuple[Change, ...]) -> list[str]:
-    """Keys, but those that follow from each other as one: the accumulation goes with the micro-batch."""
-    keys = [each.key for each in changed if not each.follows]
-    return [key for key in keys if not (key == SPLIT[1] and SPLIT[0] in keys)]
+    """Keys, but those that follow from each other as one: the accumulation goes with the micro-batch.
+
+    A follower whose leader moves something else stands for itself: a decay that is as long as the run.
+    """
+    moving = {each.key for each in changed}
+    keys = [each.key for each in changed if each.follows not in moving]
+    return [key for key in keys if not (key == SPLIT_KEYS[1] and SPLIT_KEYS[0] in keys)]
 
 
 def _units_of(confounded: Finding) -> list[str]:
@@ -192,7 +196,7 @@ def _of_losses(one: Account, other: Account, changes: Changes) -> Iterator[Findi
     kinds = {each.kind for each in changes.changed}
     if "data" in kinds or are_of_other_text(one, other):
         yield _of((one, other), "losses-on-other-data", "caution", **_difference(found, losses))
-    elif "model" in kinds and len(_units(changes.that_move("loss"))) > 1:
+    elif kinds & {"model", "function"} and len(_units(changes.that_move("loss"))) > 1:
         yield _of((one, other), "losses-of-different-models", "caution", **_difference(found, losses))
         rate = next((each for each in changes.changed if each.key == "learning_rate"), None)
         if rate is not None:

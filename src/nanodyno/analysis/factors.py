@@ -4,12 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from nanodyno.analysis.changes import KINDS
+from nanodyno.analysis.moves import moves_loss, moves_speed
 from nanodyno.analysis.shapley import MOST_FACTORS, Corner
 from nanodyno.config import ConfigError, RunConfig, build_config
 from nanodyno.errors import NanodynoError
 
 Metric = Literal["tokens_per_second", "flops_per_second", "val_loss"]
+Equal = Literal["tokens", "time"]
+"""What trainings have in common."""
 SPLIT = "gradient_accumulation_steps"
 """Never a factor: it follows from tokens_per_iter, batch_size and block_size."""
 COUPLED: tuple[tuple[str, ...], ...] = (
@@ -23,30 +25,19 @@ COUPLED: tuple[tuple[str, ...], ...] = (
     ("window", "window_pattern"),
     ("optimizer", "muon_lr", "muon_momentum"),
     ("schedule", "wsd_decay_fraction"),
+    ("spike_zscore", "bad_update"),
 )
 """Keys that are one change unless they are told apart."""
 PLACES = frozenset({"device", "out_dir", "init_from"})
 """Where something ran and what it was called is no change: all is measured here."""
-SPEED_SWITCHES = frozenset({"grad_clip", "dropout", "logit_softcap"})
-"""They cost time or none: how much they clip, drop or cap makes no difference to it."""
-SPEED_INERT = frozenset(
-    {*KINDS["learning"], *KINDS["length"], *KINDS["record"], "rope_base", "parallel"} - SPEED_SWITCHES
-)
-"""As compare has it, but for a base that is the model's and costs no time, and for what here, with one
-process, shares nothing."""
 UNTIMED = frozenset({"batch_ramp"})
 """It moves the speed of a run, whose updates get rarer; what is timed is the first size of the batch."""
-LOSS_INERT = frozenset(
-    {
-        "batch_size", "compile", "kernels", "attention", "products", "loss_rows", "recompute", "cuda_graph",
-        "offload_moments", "threads", "parallel", "eval_interval", "eval_tokens", "eval_iters", "eval_only",
-        "log_interval", "keep_checkpoints", "bad_update", "spike_zscore", "seed",
-    }
-)  # fmt: skip
-"""But for rounding. The seed is no change either: every corner is trained with the same ones."""
+ALIKE = frozenset({"seed", "eval_tokens", "eval_iters", "parallel"})
+"""The same in every corner, whatever it would move: the seeds, the text that a loss is taken over, and one
+process, which shares nothing."""
 OTHER_TEXT = ("dataset", "tokenizer")
 VOCABULARY = (*OTHER_TEXT, "vocab_size")
-"""Of a dataset the speed knows the vocabulary only."""
+"""A dataset moves the speed by its vocabulary, and by that alone."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +79,10 @@ class Design:
     before: RunConfig
     after: RunConfig
     factors: tuple[Factor, ...]
-    inert: tuple[Change, ...]
+    inert: tuple[Change, ...] = ()
     """By arithmetic, so not measured."""
     untimed: tuple[Change, ...] = ()
+    alike: tuple[Change, ...] = ()
     """Not inert, and in no measurement."""
     ignored: tuple[Change, ...] = ()
     """At the user's wish: as before everywhere."""
@@ -127,7 +119,7 @@ def design_of(  # noqa: PLR0913 - the two, and what is asked about them
     groups: Sequence[Sequence[str]] = (),
     ignored: Iterable[str] = (),
     same_vocabulary: bool = False,
-    equal: Literal["tokens", "time"] = "tokens",
+    equal: Equal = "tokens",
 ) -> Design:
     """Refuses what has no answer: nothing that differs, too many changes, losses of different text.
 
@@ -145,24 +137,27 @@ def design_of(  # noqa: PLR0913 - the two, and what is asked about them
     ]
     kept = [each for each in changes if each.key not in left_out]
     alike = VOCABULARY if same_vocabulary and metric != "val_loss" else ()
-    moving = [each for each in kept if each.key not in alike and not _is_inert(each, metric, equal)]
+    moving = [each for each in kept if each.key not in alike and _is_measured(each, metric, equal)]
     if metric == "val_loss":
         _refuse_losses_apart(before, after, moving)
     if not moving:
-        raise _nothing_moves(kept, metric, [each.key for each in changes if each.key in left_out])
+        raise _nothing_moves(kept, metric, equal, [each.key for each in changes if each.key in left_out])
     factors = _grouped(moving, groups)
     if len(factors) > MOST_FACTORS:
         raise _too_many(factors)
     ignored_changes = tuple(each for each in changes if each.key in left_out)
-    return Design(
-        before, after, factors, *unmeasured([each for each in kept if each not in moving]), ignored_changes
-    )
+    rest = unmeasured([each for each in kept if each not in moving], metric, equal)
+    return Design(before, after, factors, **rest, ignored=ignored_changes)
 
 
-def unmeasured(changes: Sequence[Change]) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
-    """Those that are inert, and those that are not."""
-    inert = tuple(each for each in changes if each.key not in UNTIMED)
-    return inert, tuple(each for each in changes if each.key in UNTIMED)
+def unmeasured(
+    changes: Sequence[Change], metric: Metric | Literal["speed"], equal: Equal | None
+) -> dict[Literal["inert", "untimed", "alike"], tuple[Change, ...]]:
+    """Why each is in no measurement."""
+    untimed = tuple(each for each in changes if each.key in UNTIMED)
+    alike = tuple(each for each in changes if each.key in ALIKE and _reaches(each, metric, equal))
+    inert = tuple(each for each in changes if each not in (*untimed, *alike))
+    return {"inert": inert, "untimed": untimed, "alike": alike}
 
 
 def _refuse_losses_apart(before: RunConfig, after: RunConfig, moving: Sequence[Change]) -> None:
@@ -196,16 +191,19 @@ def with_length(config: RunConfig, iterations: int) -> RunConfig:
     return build_config(settings)
 
 
-def _is_inert(change: Change, metric: Metric, equal: Literal["tokens", "time"]) -> bool:
+def _is_measured(change: Change, metric: Metric, equal: Equal) -> bool:
+    if metric != "val_loss" and change.key in OTHER_TEXT:
+        return True  # by a vocabulary that is not known to be the same
+    here = change.key not in ALIKE and (metric == "val_loss" or change.key not in UNTIMED)
+    return here and _reaches(change, metric, equal)
+
+
+def _reaches(change: Change, metric: Metric | Literal["speed"], equal: Equal | None) -> bool:
+    """Whether it can move the metric of a run."""
+    setting = change.key, change.before, change.after
     if metric != "val_loss":
-        return _leaves_speed(change)
-    return change.key in LOSS_INERT and (equal == "tokens" or _leaves_speed(change))
-
-
-def _leaves_speed(change: Change) -> bool:
-    if change.key in SPEED_SWITCHES:
-        return bool(change.before) and bool(change.after)
-    return change.key in SPEED_INERT | UNTIMED
+        return moves_speed(*setting)
+    return moves_loss(*setting) or (equal == "time" and moves_speed(*setting))
 
 
 def _leading(key: str) -> str:
@@ -239,24 +237,33 @@ def _refuse_unknown(keys: Iterable[str]) -> None:
         )
 
 
-def _nothing_moves(inert: Sequence[Change], metric: Metric, ignored: Sequence[str]) -> NanodynoError:
+def _nothing_moves(
+    changes: Sequence[Change], metric: Metric, equal: Equal, ignored: Sequence[str]
+) -> NanodynoError:
     what = "the loss" if metric == "val_loss" else "the speed"
     if ignored:
         return NanodynoError(
             f"nothing is left that can move {what}: {', '.join(ignored)} is as in BEFORE, by --ignore",
             "leave --ignore out",
         )
-    if not inert:
+    if not changes:
         return NanodynoError(
             "the two configs are the same in every setting: there is nothing to attribute",
             "`nanodyno probe A B` measures how much equals differ",
         )
-    keys = ", ".join(each.key for each in inert)
-    if metric != "val_loss" and any(each.key in UNTIMED for each in inert):
+    keys, why = ", ".join(each.key for each in changes), unmeasured(changes, metric, equal)
+    if why["untimed"]:
         return NanodynoError(
             f"the two configs differ in {keys}, and what is timed is the first size of the batch, the same "
             "in both: there is nothing to measure",
             "--metric val_loss asks about something else; a later size is timed as --tokens_per_iter",
+        )
+    if why["alike"]:
+        held = ", ".join(each.key for each in why["alike"])
+        return NanodynoError(
+            f"the two configs differ in {keys}, and what could move {what} is the same wherever it is "
+            f"measured ({held}): there is nothing to measure",
+            "train both as they are, and `nanodyno compare` the runs",
         )
     other = "tokens_per_second" if metric == "val_loss" else "val_loss"
     return NanodynoError(

@@ -109,6 +109,7 @@ Code = Literal[
     "allocator-starts-over",
     "inert",
     "untimed",
+    "alike",
     "ignored",
     "held-for-all",
     "measured-here",
@@ -119,6 +120,7 @@ Code = Literal[
     "not-precise",
     "not-precise-after-all",
     "round-set-aside",
+    "round-lost",
     # of a forecast
     "forecast-end",
     "forecast-by-size",

@@ -75,8 +75,8 @@ class Search:
 
     @property
     def visit_cost(self) -> float | None:
-        """Seconds that a visit takes with all that belongs to it; None before the first. Those that had to
-        compile took longer, and will not again."""
+        """Seconds that a visit which is measured takes with all that belongs to it; None before the first.
+        Those that had to compile took longer, and will not again."""
         return statistics.median(self._costs) if self._costs else None
 
     def _outwards(self, entrants: Sequence[Entrant]) -> list[Entrant]:
@@ -186,8 +186,10 @@ class Search:
         visit = self._rules.final_visit if stage == "final" else self._rules.screening_visit
         breakdown = stage == "screening" and self._is_worth_a_look(names)
         answer = yield Ask(stage, number, tuple(names), visit, until, breakdown)
-        turns = math.ceil(len(names) / self._at_once(stage))
-        self._costs.append((answer.spent - self._spent) / turns)
+        measured = sum(name in answer.seconds for name in names)
+        if measured:  # what does not fit ends early, and says nothing about those that do
+            turns = math.ceil(measured / self._at_once(stage))
+            self._costs.append((answer.spent - self._spent) / turns)
         self._spent = answer.spent
         self._contest.bytes |= answer.bytes
         self._contest.precision |= answer.precision
@@ -211,8 +213,9 @@ class Search:
 
     def _has_time(self, visits: int, end: float, stage: Stage = "screening") -> bool:
         """By what visits took so far."""
-        cost = self.visit_cost
-        return cost is None or self._spent + cost * math.ceil(visits / self._at_once(stage)) <= end
+        cost = self.visit_cost or 0.0
+        needed = cost * math.ceil(visits / self._at_once(stage))
+        return self._spent < end and self._spent + needed <= end
 
     def _at_once(self, stage: Stage) -> int:
         """Visits side by side: a round of the final stays on one device."""

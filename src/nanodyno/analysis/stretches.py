@@ -3,6 +3,7 @@
 import itertools
 from bisect import bisect_right
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import TypeVar
 
 from nanodyno.records.imported import AnyStep
@@ -14,9 +15,12 @@ S = TypeVar("S", bound=AnyStep)
 def stretches(steps: Sequence[S], resumed_at_iterations: Sequence[int]) -> list[list[S]]:
     """Steps that one process did with one size of micro-batch, in order."""
     resumed = sorted(resumed_at_iterations)
-    grouped = itertools.groupby(
-        steps, key=lambda step: (bisect_right(resumed, step.iteration), step.micro_steps)
-    )
+    if not resumed:  # the usual, in half the time
+        grouped = itertools.groupby(steps, key=attrgetter("micro_steps"))
+    else:
+        grouped = itertools.groupby(
+            steps, key=lambda step: (bisect_right(resumed, step.iteration), step.micro_steps)
+        )
     return [list(stretch) for _, stretch in grouped]
 
 

@@ -17,6 +17,8 @@ from nanodyno.analysis.throughput import (
     Yardstick,
     micro_step_seconds,
     pace_seconds,
+    rate_of,
+    seconds_of,
     steady_steps,
     step_seconds,
     tokens_per_second,
@@ -141,7 +143,7 @@ def summarise(run: Run, ceilings: Ceilings | None = None) -> Summary:
     rated_from = max(same_processes_since(run.history), same_batch_since(steps))
     rated = [step for step in steps if step.iteration >= rated_from]
     steady = steady_steps(rated, resumed)
-    speed = tokens_per_second(rated, resumed)
+    speed = rate_of(steady)
     saves = [entry for entry in run.history if isinstance(entry, SaveRecord)]
     times = _Times.of(run, saves)
     return Summary(
@@ -156,7 +158,7 @@ def summarise(run: Run, ceilings: Ceilings | None = None) -> Summary:
         skipped_updates=dict(Counter(step.skipped for step in steps if step.skipped is not None)),
         processes=yardstick.processes,
         rated_from=rated_from,
-        step_seconds=step_seconds(rated, resumed),
+        step_seconds=seconds_of(steady),
         micro_step_seconds=micro_step_seconds(steady, yardstick.micro_steps),
         tokens_per_second=speed,
         flops_per_token=yardstick.flops_per_token,

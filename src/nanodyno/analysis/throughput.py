@@ -45,12 +45,20 @@ def steady_steps(steps: Sequence[S], resumed_at_iterations: Sequence[int] = ()) 
 
 def step_seconds(steps: Sequence[AnyStep], resumed_at_iterations: Sequence[int] = ()) -> Interval | None:
     """Median over steady steps with its interval; None when the run ended inside its warm-up."""
-    return median_interval(_seconds(steady_steps(steps, resumed_at_iterations)))
+    return seconds_of(steady_steps(steps, resumed_at_iterations))
+
+
+def seconds_of(steady: Sequence[AnyStep]) -> Interval | None:
+    return median_interval(_seconds(steady))
 
 
 def tokens_per_second(steps: Sequence[AnyStep], resumed_at_iterations: Sequence[int] = ()) -> Interval | None:
     """Median over steady steps with its interval; None when the run ended inside its warm-up."""
-    steady = steady_steps(steps, resumed_at_iterations)
+    return rate_of(steady_steps(steps, resumed_at_iterations))
+
+
+def rate_of(steady: Sequence[AnyStep]) -> Interval | None:
+    """Tokens per second."""
     return median_interval(
         [
             step.tokens / seconds

@@ -12,6 +12,10 @@ from nanodyno.cli.sources import sized
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nanodyno.cli.at_hand import Vocabulary
+    from nanodyno.config import RunConfig
     from nanodyno.recipes import Settings
     from nanodyno.report.language import Language
 
@@ -119,12 +123,12 @@ def plan(  # noqa: PLR0913 - one parameter per option
     from nanodyno.report.pages.plan import plan_report
     from nanodyno.report.plan import plan_document, plan_page
     from nanodyno.report.plan_facts import Source
-    from nanodyno.report.sizing import data_notes
 
-    assumed = vocabulary.data if vocabulary.assumed else None
     told_for = None if made.choice is None else planned.bill.tokens
-    there = vocabulary.train_tokens
-    notes = tuple(data_notes(config.dataset, assumed, there, told_for, language, vocabulary.estimated))
+    notes = (
+        *_without_effect(config, made.settings, language),
+        *_of_data(config, vocabulary, told_for, language),
+    )
     origin = Source(
         name=settings.name,
         changed=changed(loaded, settings),
@@ -145,6 +149,22 @@ def plan(  # noqa: PLR0913 - one parameter per option
         print_page(plan_page(planned, origin, console.width, language), console, language)
     deliver(wanted, lambda language: plan_report(planned, origin, language))
     return None
+
+
+def _without_effect(config: "RunConfig", settings: "Settings", language: "Language") -> "Iterator[str]":
+    from nanodyno.config.idle import idle_settings
+    from nanodyno.report.idle import idle_notes
+
+    return idle_notes(idle_settings(config, settings.assumed), language)
+
+
+def _of_data(
+    config: "RunConfig", vocabulary: "Vocabulary", told_for: int | None, language: "Language"
+) -> "Iterator[str]":
+    from nanodyno.report.sizing import data_notes
+
+    assumed, there = vocabulary.data if vocabulary.assumed else None, vocabulary.train_tokens
+    return data_notes(config.dataset, assumed, there, told_for, language, vocabulary.estimated)
 
 
 def _show_cards(json: bool, language: "Language") -> None:

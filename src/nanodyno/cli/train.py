@@ -13,6 +13,8 @@ from nanodyno.cli.sources import for_training
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from nanodyno.config import RunConfig
     from nanodyno.recipes import Settings
     from nanodyno.records.store import Run
@@ -128,7 +130,7 @@ def train(  # noqa: PLR0913 - one parameter per option
         from nanodyno.cli.detach import train_in_background
 
         return train_in_background(folder, sys.argv[1:], json)
-    notes = (*chosen, *found, *(f"accepted and ignored: {key}" for key in settings.ignored))
+    notes = (*chosen, *found, *_without_effect(config, settings))
     job = Job(config, folder.name, folder, ("nanodyno", *sys.argv[1:]), notes, limits=limits, force=force)
     if is_first():
         return _train(job, log, json)
@@ -136,6 +138,14 @@ def train(  # noqa: PLR0913 - one parameter per option
 
     run_training(job, lambda _: None)
     return None
+
+
+def _without_effect(config: "RunConfig", settings: "Settings") -> "Iterator[str]":
+    from nanodyno.config.idle import idle_settings
+    from nanodyno.report.idle import idle_notes
+
+    yield from (f"accepted and ignored: {key}" for key in settings.ignored)
+    yield from idle_notes(idle_settings(config, settings.assumed))
 
 
 def _given(source: str | None, arguments: list[str]) -> "tuple[Settings, tuple[str, ...]]":

@@ -9,7 +9,15 @@ from typing import Literal
 from nanodyno import __version__
 from nanodyno.analysis.asking import Ask
 from nanodyno.analysis.attributing import LOSS_BUDGET_SECONDS, SPEED_BUDGET_SECONDS
-from nanodyno.analysis.attribution import Attribution, Untold, Visited, Visiting, WatchAttribute, observed_of
+from nanodyno.analysis.attribution import (
+    Attribution,
+    Untold,
+    Visited,
+    Visiting,
+    WatchAttribute,
+    lost_corners,
+    observed_of,
+)
 from nanodyno.analysis.attribution_reading import read_attribution, rules_for
 from nanodyno.analysis.effects import Observed, looks
 from nanodyno.analysis.factors import Design, Metric, design_of
@@ -29,7 +37,7 @@ from nanodyno.records.attribution import (
     TrainedRecord,
     VisitedRecord,
 )
-from nanodyno.records.probe import Failed, Measured, OutOfMemory, ProbeResult
+from nanodyno.records.probe import Failed, Measured, ProbeResult
 
 PACES = -1
 """The round in which trainings of equal time have their pace taken."""
@@ -196,7 +204,7 @@ class _Course:
                 return  # the time was up
 
     def _feasible(self) -> list[Corner]:
-        lost = {line.corner for line in self.lines if not _goes_on(line)}
+        lost = lost_corners(self.lines)
         return [corner for corner in self.names if corner not in lost]
 
     def _is_worthwhile(self, corners: list[Corner]) -> bool:
@@ -273,16 +281,6 @@ class _Course:
         self.lines.append(line)
         self.reused += reused
         self.watch(Visited(self.design.settings(line.corner), line.round, line, reused))
-
-
-def _goes_on(line: AttributionLine) -> bool:
-    """Whether its corner can be measured again in the next round."""
-    if isinstance(line, TrainedRecord):
-        return line.val_loss is not None
-    result = line.result
-    if isinstance(result, Failed):
-        return result.reason == "interrupted"
-    return not isinstance(result, OutOfMemory)
 
 
 def _is_whole(line: AttributionLine) -> bool:

@@ -15,6 +15,15 @@ MANY_PROCESSES = 10**6
 """While more may come, the next one imports in advance."""
 
 
+LIMIT_SHARE, SHORTEST_LIMIT = 0.5, 60.0
+"""Of the time that is left, for a visit with its process: compiling is slow, and one that hangs in it leaves
+the others half of the time. Below a minute slow and hung cannot be told apart."""
+
+
+def visit_limit(seconds_left: float) -> float:
+    return max(SHORTEST_LIMIT, LIMIT_SHARE * seconds_left)
+
+
 @dataclass(frozen=True)
 class Redo:
     """How often a disturbed round is made again."""
@@ -80,6 +89,7 @@ class BenchStopwatch:
         self._latest = None
         self._until = time.monotonic() + seconds_left
         bench = self._bench_for(ask)
+        bench.limit_seconds = visit_limit(seconds_left)
         self._latest = _Latest(bench, ask.round, names)
         try:
             bench.round(ask.round, names, ask.breakdown)

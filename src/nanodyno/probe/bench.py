@@ -4,6 +4,7 @@ One stopwatch for all: a single probe, a comparison A B B A (rounds.py), a searc
 which rounds they ask for.
 """
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -107,6 +108,11 @@ class _Entry:
             (self.redone if refused else self.visits).append(self.pending)
             self.pending = None
 
+    def revive(self) -> None:
+        """A process that died or hung says little about a config that was measured: it gets another."""
+        if self.visits and isinstance(self.ended, Failed) and self.ended.reason in ("died", "hung"):
+            self.ended = None
+
     def end_process(self) -> None:
         if self.worker is not None:
             self.worker.end()
@@ -130,6 +136,8 @@ class Bench:
         self._entries = {name: _Entry(name, job) for name, job in jobs.items()}
         self._spare: Worker | None = None
         self._breaks_down = plan.breakdown
+        self.limit_seconds = math.inf
+        """Of a visit with its process, compiling included."""
 
     def __enter__(self) -> Self:
         return self
@@ -148,6 +156,8 @@ class Bench:
         once per config, if the plan has it.
         """
         entries = [self._entries[name] for name in names]
+        for entry in entries:
+            entry.revive()
         self._breaks_down = self._plan.breakdown and breakdown
         try:
             self._visit_all(entries, number)
@@ -190,6 +200,8 @@ class Bench:
         """One visit, in the process that stands or in a new one; None when the config ended in it."""
         if entry.worker is None:
             self._start(entry, number)
+        else:
+            entry.worker.limit(self.limit_seconds)
         if entry.worker is None or entry.setup is None:
             return None
         tell = self._teller(entry, number)
@@ -227,6 +239,7 @@ class Bench:
 
     def _new_process(self, entry: _Entry, tell: Tell) -> SetupRecord | Ended:
         entry.worker = self._next_worker()
+        entry.worker.limit(self.limit_seconds)
         entry.processes += 1
         begun = sum(each.processes for each in self._entries.values())
         if begun < self._plan.most_processes:

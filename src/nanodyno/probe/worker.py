@@ -1,5 +1,6 @@
 """The parent's side of a probe: a child that may die, hang or be killed without harm to the parent."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -67,6 +68,7 @@ class Worker:
         self._stage_began = time.monotonic()
         self.samples: list[SampleRecord] = []
         self._warming_seconds = 0.0
+        self._limit, self._until = math.inf, math.inf
         self._child = Child(CHILD)
         self.pid = self._child.pid
 
@@ -78,6 +80,10 @@ class Worker:
             self._warming_seconds = time.monotonic() - self._stage_began
             return answer.setup
         return self._ended(answer)
+
+    def limit(self, seconds: float) -> None:
+        """All that is asked from here on, however lively: what is not answered by then counts as hung."""
+        self._limit, self._until = seconds, time.monotonic() + seconds
 
     def has_imported(self) -> bool:
         """Of a spare, before `start`: waits until it does nothing but wait itself. False: it is of no use."""
@@ -117,11 +123,14 @@ class Worker:
         heard = time.monotonic()
         while True:
             tick(self._stage, self.samples)
+            if time.monotonic() > self._until:
+                return self._hung(f"not done after {self._limit:.3g} s, still {self._stage}")
             try:
                 line = self._child.hear(POLL_SECONDS)
             except Silence:
-                if time.monotonic() - heard > self._allowed_silence():
-                    return self._hung(time.monotonic() - heard)
+                silence = time.monotonic() - heard
+                if silence > self._allowed_silence():
+                    return self._hung(f"no sign of life for {silence:.0f} s while {self._stage}")
                 continue
             if line is None:
                 return self._died()
@@ -159,9 +168,8 @@ class Worker:
         assert isinstance(answer, Failed), answer
         return answer
 
-    def _hung(self, seconds: float) -> Failed:
+    def _hung(self, words: str) -> Failed:
         self._child.kill()
-        words = f"no sign of life for {seconds:.0f} s while {self._stage}"
         return Failed(config=self.config, reason="hung", stage=self._stage, words=words)
 
     def _died(self) -> Failed:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from nanodyno.errors import NanodynoError
 from nanodyno.records.imported import (
@@ -43,6 +43,7 @@ HISTORY_FILE = "history.jsonl"
 CHECKPOINTS_FOLDER = "checkpoints"
 
 Line = TypeVar("Line")
+Step = TypeVar("Step", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ def read_any_record(folder: Path) -> AnyRecord:
 
 def read_steps(folder: Path, up_to_damage: bool = False) -> list[StepRecord]:
     """up_to_damage ends at the first line that cannot be read: a power cut may leave some."""
-    return list(_read_lines(folder / STEPS_FILE, TypeAdapter(StepRecord), up_to_damage))
+    return list(_thrifty(_read_lines(folder / STEPS_FILE, TypeAdapter(StepRecord), up_to_damage)))
 
 
 def read_evals(folder: Path, up_to_damage: bool = False) -> list[EvalRecord]:
@@ -157,7 +158,7 @@ def read_run(folder: Path, up_to_damage: bool = False) -> Run:
     running = is_locked(folder)  # asked first: what ends meanwhile is then running, not dead
     record = read_any_record(folder)
     if isinstance(record, ImportedRecord):
-        steps = _read_lines(folder / STEPS_FILE, TypeAdapter(ImportedStep), up_to_damage)
+        steps = _thrifty(_read_lines(folder / STEPS_FILE, TypeAdapter(ImportedStep), up_to_damage))
         evals = _read_lines(folder / EVALS_FILE, TypeAdapter(ImportedEval), up_to_damage)
         return Run(folder, record, tuple(steps), tuple(evals))
     return Run(
@@ -203,16 +204,29 @@ def _start(folder: Path) -> tuple[float, int, str]:
 def _read_lines(path: Path, kind: TypeAdapter[Line], up_to_damage: bool) -> Iterator[Line]:
     if not path.exists():
         return
-    lines = path.read_bytes().split(b"\n")
-    for number, line in enumerate(lines[:-1], start=1):
-        try:
-            yield kind.validate_json(line)
-        except ValidationError as error:
-            if up_to_damage:
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.endswith(b"\n"):
                 return
-            raise NanodynoError(
-                f"{path}, line {number}, is damaged: {_first_line(error)}", "restore it from a copy"
-            ) from error
+            try:
+                yield kind.validate_json(line)
+            except ValidationError as error:
+                if up_to_damage:
+                    return
+                raise NanodynoError(
+                    f"{path}, line {number}, is damaged: {_first_line(error)}", "restore it from a copy"
+                ) from error
+
+
+def _thrifty(records: Iterator[Step]) -> Iterator[Step]:
+    """A run may have a million: which fields a line had takes more room than they do, and is mostly alike."""
+    shared: set[str] = set()
+    for record in records:
+        if record.model_fields_set == shared:
+            object.__setattr__(record, "__pydantic_fields_set__", shared)
+        else:
+            shared = record.model_fields_set
+        yield record
 
 
 def _own(record: AnyRecord, folder: Path) -> RunRecord:

@@ -1,6 +1,7 @@
 """The tables of an attribution: a row a corner, a row a change."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from rich.cells import cell_len
 from rich.table import Table
@@ -12,7 +13,13 @@ from nanodyno.analysis.shapley import Corner, last_corner
 from nanodyno.analysis.verdict import Call
 from nanodyno.records.probe import MemoryRecord
 from nanodyno.report import quantities
-from nanodyno.report.attribute_numbers import change_words, interval_words, setting_words, turn_words
+from nanodyno.report.attribute_numbers import (
+    change_words,
+    interval_words,
+    setting_words,
+    settings_words,
+    turn_words,
+)
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.tune_words import spread_words
 
@@ -44,15 +51,34 @@ CALLS: dict[Call, str] = {
 
 def corners_table(found: Attribution, width: int, language: Language = ENGLISH) -> Table:
     """A row a corner, before first and after last; a column a setting."""
-    rows = {corner: _cells(found, corner, known, language) for corner, known in found.corners.items()}
     heads = {
         corner: [
             _end(found, corner, language),
             *(setting_words(value, language) for value in found.design.settings(corner).values()),
         ]
-        for corner in rows
+        for corner in found.corners
     }
-    keys = ["", *found.design.settings(0)]
+    return _corners_table(found, ["", *found.design.settings(0)], heads, width, language)
+
+
+def changes_table(found: Attribution, width: int, language: Language = ENGLISH) -> Table:
+    """The same in fewer columns: a corner by what is changed in it."""
+    heads = {
+        corner: [_end(found, corner, language) or settings_words(_changed(found, corner), language)]
+        for corner in found.corners
+    }
+    return _corners_table(found, [""], heads, width, language)
+
+
+def _changed(found: Attribution, corner: Corner) -> dict[str, Any]:
+    before = found.design.settings(0)
+    return {key: value for key, value in found.design.settings(corner).items() if value != before[key]}
+
+
+def _corners_table(
+    found: Attribution, keys: list[str], heads: Mapping[Corner, list[str]], width: int, language: Language
+) -> Table:
+    rows = {corner: _cells(found, corner, known, language) for corner, known in found.corners.items()}
     taken = (_width([key, *(cells[place] for cells in heads.values())]) for place, key in enumerate(keys))
     titles: Sequence[str] = LOSS_COLUMNS
     if found.metric != "val_loss":
@@ -135,7 +161,7 @@ def parts_table(found: Attribution, language: Language = ENGLISH) -> Table:
     titles = [language.say("made first"), language.say("made last")] if several else []
     part_title = language.say("average") if screened else language.say("its part")
     for title in (*titles, part_title, language.say("interval"), ""):
-        table.add_column(title, justify="left" if not title else "right", no_wrap=True)
+        table.add_column(title, justify="left" if not title else "right", no_wrap=bool(title))
     whole = last_corner(len(effects.parts))
     for number, part in enumerate(effects.parts):
         factor = found.design.factors[number]

@@ -107,6 +107,10 @@ WORDS: dict[Code, str | Plural] = {
     "untimed": message(
         "these move the {metric} once the batch has grown, but what was timed is its first size: {changes}"
     ),
+    "alike": message(
+        "these can move the {metric} of a run, but every corner here has them alike, so that nothing is said "
+        "of them: {changes}"
+    ),
     "ignored": message("left as in {run} everywhere, as asked: {changes}"),
     "held-for-all": message(
         "every corner was measured with {settings}, so that all of them fit: what is said holds for that"
@@ -135,6 +139,10 @@ WORDS: dict[Code, str | Plural] = {
         "after {n} rounds, as many as are made, the widest interval is ±{widest}, where ±{asked} was asked "
         "for: this machine is too uneven for that",
         by="rounds",
+    ),
+    "round-lost": message(
+        "in round {round} the process of {corner} did not live to its end, so the round does not count: "
+        "{words}"
     ),
     "round-set-aside": message("in round {round} {corner} was unlike its others, so the round was set aside"),
 }

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
-from nanodyno.analysis.changes import Changes, Kind
+from nanodyno.analysis.changes import Changes
 from nanodyno.analysis.compare import Comparison, Metric, Value
 from nanodyno.analysis.findings import Finding, Severity
+from nanodyno.analysis.moves import Kind
 from nanodyno.records.imported import Setting
 from nanodyno.report import quantities as q
 from nanodyno.report.behind import numbers_table
@@ -30,6 +31,7 @@ ANSWERS = (
 """The first of each row that was found makes a sentence of the answer."""
 MOVES: dict[Kind, tuple[str, str]] = {
     "model": (message("work per token, memory, speed, loss"), "-"),
+    "function": (message("loss"), message("speed, memory")),
     "split": (
         message("memory, and how well the card is filled"),
         message("tokens per update, loss (but for rounding)"),
@@ -37,10 +39,12 @@ MOVES: dict[Kind, tuple[str, str]] = {
     "batch": (message("updates per token, speed, loss"), message("work per token")),
     "optimiser": (message("loss, memory, the time of an update"), message("work per token")),
     "learning": (message("loss"), message("speed, memory")),
+    "pass": (message("loss, speed, memory"), message("work per token")),
     "speed": (message("speed, memory"), message("loss (but for rounding)")),
     "precision": (message("speed, memory, loss a little"), message("work per token")),
     "data": (message("loss, and what it means"), message("speed, memory")),
     "length": (message("where it ends; a schedule tied to it"), message("speed, memory")),
+    "reading": (message("the val loss that is read, a little"), message("training, speed, memory")),
     "record": ("-", message("all of it")),
     "other": (message("not known"), message("not known")),
 }

@@ -60,7 +60,7 @@ WORDS: dict[Code, tuple[str | Plural, str | None]] = {
         message("torch.compile does not work: {words}"),
         message(
             "on a CPU it needs a C++ compiler and Python's headers, on a card Triton; without it "
-            "training runs uncompiled, and only kernels=autograd is slower for it"
+            "training runs uncompiled, and kernels=autograd is slower for it, as is Muon's step on a card"
         ),
     ),
     "not-measured": (

@@ -14,7 +14,7 @@ from nanodyno.analysis.conclusions import conclusions
 from nanodyno.report.figures import Waterfall
 from nanodyno.report.html.document import to_html
 from nanodyno.report.language import ENGLISH, LANGUAGES, Language
-from nanodyno.report.page import Page
+from nanodyno.report.page import Page, Table
 from nanodyno.report.pages.attribute import attribution_report
 from nanodyno.report.pages.compare import comparison_report
 
@@ -45,6 +45,21 @@ def test_the_page_goes_from_the_answer_over_the_parts_to_every_combination(found
     told = text(page)
     assert "From train2 to train1 the throughput goes from" in told
     assert told.count("the throughput goes from") == 1
+
+
+def test_of_three_changes_a_combination_is_named_by_what_is_changed_in_it(
+    attributions: Any, tmp_path: Path
+) -> None:
+    """A column for each of three settings beside six figures would have to be scrolled sideways."""
+    after = {"n_embd": 256, "batch_size": 2, "bias": True}
+    page = attribution_report(attributions.measure(attributions.inquiry(after), tmp_path)[0], ENGLISH)
+    (section,) = [each for each in page.sections if each.title == "every combination"]
+    (table,) = [part for part in section.parts if isinstance(part, Table)]
+    assert len(table.headers) == 7
+    assert [row[0] for row in table.rows] == [
+        "before", "n_embd=256", "bias=True", "n_embd=256, bias=True", "batch_size=2",
+        "n_embd=256, batch_size=2", "bias=True, batch_size=2", "after",
+    ]  # fmt: skip
 
 
 def test_the_waterfall_ends_where_after_is(found: Attribution) -> None:

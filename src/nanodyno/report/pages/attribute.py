@@ -6,13 +6,15 @@ from nanodyno.analysis.shapley import last_corner
 from nanodyno.report.attribute import attribution_sections, remarks, stopped_words, title_words
 from nanodyno.report.attribute_numbers import value_words
 from nanodyno.report.attribute_picture import waterfall_figure
-from nanodyno.report.attribute_tables import corners_table, judged, parts_table, size_words
+from nanodyno.report.attribute_tables import changes_table, corners_table, judged, parts_table, size_words
 from nanodyno.report.attribute_words import words
 from nanodyno.report.language import Language
 from nanodyno.report.page import Page, Part, Section, Tile, Tiles, from_terminal
 
 ROOMY = 400
 """A width at which no column of a terminal's table is left out."""
+MOST_COLUMNS = 2
+"""Of settings, beside the figures: with more of them a page would have to be scrolled sideways."""
 OF_THE_WHOLE = frozenset({"difference", "difference-tied", "difference-not-shown", "difference-once"})
 
 
@@ -26,7 +28,8 @@ def attribution_report(found: Attribution, language: Language) -> Page:
     if found.look.effects.parts:
         shown = (waterfall_figure(found, language), *from_terminal(parts_table(found, language)))
         sections.append(Section(language.say("which change did what"), shown))
-    corners = from_terminal(corners_table(found, ROOMY, language))
+    table = changes_table if len(found.design.factors) > MOST_COLUMNS else corners_table
+    corners = from_terminal(table(found, ROOMY, language))
     sections.append(Section(language.say("every combination"), corners))
     sections += attribution_sections([each for each in findings if each.code not in OF_THE_WHOLE], language)
     known = tuple(remarks(found, language))
