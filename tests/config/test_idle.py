@@ -23,6 +23,7 @@ def idle(**settings: Any) -> tuple[Idle | Unreached, ...]:
         ({"schedule": "constant", "lr_decay_iters": 50}, ("lr_decay_iters",), "schedule=cosine|linear|wsd"),
         ({"dataset": "edu", "tokenizer": "bytes"}, ("tokenizer",), f"dataset={EMBEDDED}"),
         ({"kernels": "autograd", "cuda_graph": False}, ("cuda_graph",), "kernels=auto|fused"),
+        ({"embedding_lr": 0.1}, ("embedding_lr",), "untied_head=True|value_embeddings=1"),
         ({"device": "cpu", "products": "torch"}, ("products",), "device=cuda"),
         ({"kernels": "fused", "compile": False}, ("compile",), "kernels=autograd|optimizer=muon"),
     ],

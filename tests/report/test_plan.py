@@ -14,6 +14,7 @@ from nanodyno.recipes import load_settings
 from nanodyno.report.language import ENGLISH, LANGUAGES
 from nanodyno.report.pages.plan import plan_report
 from nanodyno.report.plan import candidates_table, plan_page
+from nanodyno.report.plan_bill import bill_words
 from nanodyno.report.plan_facts import Source
 from nanodyno.report.sizing import data_notes, expected_words, sizes_table
 from nanodyno.report.stacked import PARTS, memory_bars
@@ -282,3 +283,11 @@ def test_estimated_tokens_are_told_as_such() -> None:
     assert told.startswith(
         "the embedded corpus has about 5.36M train tokens and would be seen about 1,010 times"
     )
+
+
+@pytest.mark.parametrize(
+    ("hours", "told"), [(40 / 60, "about 40 min"), (10.0, "about 10.0 hours (10 h 00 min)")]
+)
+def test_hours_are_told_where_there_is_one(hours: float, told: str) -> None:
+    plan = planned(wishes=Wishes(hours=hours))
+    assert told in bill_words(replace(plan.bill, hours=hours), plan, ENGLISH)

@@ -51,6 +51,8 @@ def _needs(config: RunConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "kernels=auto|fused", _BY_HAND
     elif config.device in ("cpu", "mps"):
         yield "device=cuda", _BY_HAND
+    if not config.untied_head and not config.value_embeddings:
+        yield "untied_head=True|value_embeddings=1", ("embedding_lr",)
     if config.kernels == "fused" and config.optimizer == "adamw":
         yield "kernels=autograd|optimizer=muon", ("compile",)
 

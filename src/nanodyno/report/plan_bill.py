@@ -8,11 +8,14 @@ from nanodyno.report.language import Language
 def bill_words(bill: Bill, plan: Plan, language: Language) -> str:
     if bill.hours is None:
         return language.say("how long depends on the card")
+    duration = quantities.duration(bill.hours * 3600, language)
     parts = [
-        language.say(
+        language.say("about {duration}", duration=duration)
+        if bill.hours < 1
+        else language.say(
             "about {hours} hours ({duration})",
             hours=quantities.about(bill.hours, language=language),
-            duration=quantities.duration(bill.hours * 3600, language),
+            duration=duration,
         )
     ]
     if bill.kwh is not None and plan.target.card is not None:
