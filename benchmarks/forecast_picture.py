@@ -12,6 +12,7 @@ from forecast_curves import Known, load
 from forecast_replay import left_out
 from nanodyno.analysis.forecast_fit import Prior, predict
 from nanodyno.analysis.forecast_law import Array
+from picture import opened
 
 SIX = (
     "25M/constant_72000", "100M/cosine_24000", "100M/wsdld_20000_24000", "25M/wsdcon_9", "llmc-adamw-cosine",
@@ -36,15 +37,13 @@ STYLE = """
 def drawn(curves: list[tuple[Known, Prior]]) -> str:
     rows = -(-len(curves) // COLUMNS)
     width, height = COLUMNS * WIDTH + 20, rows * HEIGHT + 64
-    title = "What was foretold from 30% and from 50%, and how it went"
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="{title}">',
-        f"<style>{STYLE}</style>",
-        f'<text class="title" x="12" y="22">{title}</text>',
-        '<text class="small" x="12" y="40">loss by iteration; solid: the run; dashed with its 80% band: '
-        "orange from 30%, green from 50%</text>",
-    ]
+    parts = opened(
+        "What was foretold from 30% and from 50%, and how it went",
+        "loss by iteration; solid: the run; dashed with its 80% band: orange from 30%, green from 50%",
+        width,
+        height,
+        STYLE,
+    )
     for number, (known, prior) in enumerate(curves):
         x, y = number % COLUMNS * WIDTH, 52 + number // COLUMNS * HEIGHT
         parts.append(f'<g transform="translate({x},{y})">{"".join(panel(known, prior))}</g>')

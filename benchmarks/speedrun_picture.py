@@ -9,6 +9,8 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from picture import opened
+
 NANOGPT = ((40.9, 4.727), (82.0, 3.960), (123.1, 3.535), (164.2, 3.331), (205.2, 3.217), (246.4, 3.1665))
 """GPT-2 124M by AdamW on the reference corpus and an H200, 65,536 tokens per iteration: seconds, val loss."""
 TARGET = 3.1665
@@ -68,12 +70,9 @@ def drawn(curves: list[Curve]) -> str:
         return f'<line class="{kind}" x1="{LEFT}" x2="{LEFT + wide}" y1="{y}" y2="{y}"/>'
 
     title = "Val loss over seconds of training on one H200"
+    beneath = f"dashed: {TARGET}, where nanoGPT ended; a line a seed"
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'aria-label="{title}">',
-        f"<style>{STYLE}</style>",
-        f'<text class="title" x="12" y="22">{title}</text>',
-        f'<text class="small" x="12" y="42">dashed: {TARGET}, where nanoGPT ended; a line a seed</text>',
+        *opened(title, beneath, WIDTH, HEIGHT, STYLE),
         f'<rect class="frame" x="{LEFT}" y="{TOP}" width="{wide}" height="{tall}"/>',
         level("target", TARGET),
     ]

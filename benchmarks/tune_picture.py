@@ -10,6 +10,7 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
+from picture import opened
 from tune_grid import read, relative_times
 
 WIDTH, HEIGHT, LEFT, TOP, COLUMNS = 430, 210, 52, 30, 2
@@ -88,16 +89,14 @@ def panel(grid: Grid) -> list[str]:
 def drawn(grids: list[Grid]) -> str:
     rows = -(-len(grids) // COLUMNS)
     width, height = COLUMNS * WIDTH + 8, rows * HEIGHT + 60
-    title = "What tune chose, and every point of a grid"
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="{title}">',
-        f"<style>{STYLE}</style>",
-        f'<text class="title" x="12" y="22">{title}</text>',
-        '<text class="small" x="12" y="40">tokens per second by micro-batch, as a share of the fastest; '
-        "large and green: tune's winner; orange: as it was asked for; several at one micro-batch differ in "
-        "switches</text>",
-    ]
+    parts = opened(
+        "What tune chose, and every point of a grid",
+        "tokens per second by micro-batch, as a share of the fastest; large and green: tune's winner; "
+        "orange: as it was asked for; several at one micro-batch differ in switches",
+        width,
+        height,
+        STYLE,
+    )
     for number, grid in enumerate(grids):
         x, y = number % COLUMNS * WIDTH, 52 + number // COLUMNS * HEIGHT
         parts.append(f'<g transform="translate({x},{y})">{"".join(panel(grid))}</g>')

@@ -14,6 +14,7 @@ from nanodyno.model.flat_adamw import FlatAdamW
 from nanodyno.model.flat_update import FlatUpdate, make_flat_optimizer, takes_over_moments
 from nanodyno.model.gpt import GPT
 from nanodyno.model.modern import ModernGPT
+from nanodyno.model.muon import Muon
 from nanodyno.model.optimizer import make_optimizer, set_learning_rate, shapes_of_moments
 
 Shapes = Callable[..., ModelShape]
@@ -32,6 +33,14 @@ def tensors_of(model: GPT, optimizer: FlatUpdate) -> list[Tensor]:
     """Copies of the weights and of what the optimiser keeps."""
     kept = (tensor for entry in optimizer.state.values() for tensor in entry.values())
     return [tensor.detach().clone() for tensor in (*model.parameters(), *kept)]
+
+
+def with_muon(shape: Shapes) -> tuple[GPT, FlatUpdate, Muon]:
+    model = ModernGPT(shape(**PARTS))
+    optimizer = make_flat_optimizer(model, flatten(model, torch.bfloat16), build_config(MUON))
+    assert isinstance(optimizer, FlatUpdate)
+    assert optimizer.muon is not None
+    return model, optimizer, optimizer.muon
 
 
 @pytest.mark.parametrize(
@@ -116,18 +125,15 @@ def test_momenta_of_muon_are_laid_where_its_kernels_want_them(shape: Shapes) -> 
 def test_matrices_of_a_shape_are_updated_where_they_lie(
     shape: Shapes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = ModernGPT(shape(**PARTS))
-    optimizer = make_flat_optimizer(model, flatten(model, torch.bfloat16), build_config(MUON))
-    assert isinstance(optimizer, FlatUpdate)
-    assert optimizer.muon is not None
-    shapes, step = [], optimizer.muon._step_
+    model, optimizer, muon = with_muon(shape)
+    shapes, step = [], muon._step_
 
     def watch(weights: Tensor, *others: Any) -> None:
         shapes.append(tuple(weights.shape))
         assert weights.untyped_storage().data_ptr() == model.tokens.weight.untyped_storage().data_ptr()
         step(weights, *others)
 
-    monkeypatch.setattr(optimizer.muon, "_step_", watch)
+    monkeypatch.setattr(muon, "_step_", watch)
     monkeypatch.setattr(torch, "stack", None)
     optimizer.step()
     assert sorted(shapes) == [(2, 16, 16), (2, 16, 64), (2, 64, 16), (6, 16, 16)]
@@ -138,20 +144,17 @@ def test_a_rehearsed_muon_has_changed_nothing_and_compiles_nothing_more(
 ) -> None:
     from torch._dynamo.testing import CompileCounter
 
-    model = ModernGPT(shape(**PARTS))
-    optimizer = make_flat_optimizer(model, flatten(model, torch.bfloat16), build_config(MUON))
-    assert isinstance(optimizer, FlatUpdate)
-    assert optimizer.muon is not None
+    model, optimizer, muon = with_muon(shape)
     counter = CompileCounter()
-    compiled = torch.compile(optimizer.muon._step_, dynamic=False, backend=counter)
-    monkeypatch.setattr(optimizer.muon, "_step_", compiled)
+    compiled = torch.compile(muon._step_, dynamic=False, backend=counter)
+    monkeypatch.setattr(muon, "_step_", compiled)
     optimizer.adopt()
     for number in range(2):
         for parameter in model.parameters():
             assert parameter.grad is not None
             parameter.grad += gradient(number, parameter)
         before = tensors_of(model, optimizer)
-        optimizer.muon.rehearse()
+        muon.rehearse()
         assert all(now.equal(was) for now, was in zip(tensors_of(model, optimizer), before, strict=True))
         optimizer.step()
         assert not tensors_of(model, optimizer)[0].equal(before[0])

@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from nanodyno.model.kernels.plain import Slot
-from nanodyno.model.kernels.quantise import BESIDE_BF16, note_largest, slot_constants, slot_pointers, to_fp8
+from nanodyno.model.kernels.quantise import slot_constants, slot_pointers, store, store_beside
 
 BLOCK = 2048
 WARPS = 4
@@ -58,11 +58,7 @@ def _gelu(
     else:
         tail, _ = _tail(u)
         g = tl.maximum(u, 0.0) - tl.abs(u) * tail
-    if SLOTS > 0:
-        tl.store(g_ptr + here, to_fp8(g, tl.load(scale_ptr), LARGEST).to(g_ptr.dtype.element_ty), inside)
-        note_largest(g, largest_ptr, SLOTS)
-    else:
-        tl.store(g_ptr + here, g.to(g_ptr.dtype.element_ty), inside)
+    store(g, g_ptr, here, inside, scale_ptr, largest_ptr, LARGEST, SLOTS)
 
 
 @triton.jit
@@ -82,10 +78,7 @@ def _gelu_backward(
     tl.store(dg_ptr + here, du.to(dg_ptr.dtype.element_ty), inside)
     if AGAIN:
         tl.store(u_ptr + here, (u * share).to(u_ptr.dtype.element_ty), inside)
-    if SLOTS > 0:
-        in_fp8 = to_fp8(du, tl.load(scale_ptr), LARGEST).to(fp8_ptr.dtype.element_ty)
-        tl.store(tl.max_contiguous(fp8_ptr + here, [BESIDE_BF16]), in_fp8, inside)
-        note_largest(du, largest_ptr, SLOTS)
+    store_beside(du, fp8_ptr, here, inside, scale_ptr, largest_ptr, LARGEST, SLOTS)
 
 
 def gelu(u: Tensor, approximate: str, slot: Slot | None = None) -> Tensor:

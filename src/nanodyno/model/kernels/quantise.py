@@ -35,6 +35,25 @@ def note_largest(x, places, SLOTS: tl.constexpr):
 
 
 @triton.jit
+def store(x, out, here, inside, scale, places, LARGEST: tl.constexpr, SLOTS: tl.constexpr):
+    """In fp8 where there are slots, else as it is."""
+    if SLOTS > 0:
+        tl.store(out + here, to_fp8(x, tl.load(scale), LARGEST).to(out.dtype.element_ty), inside)
+        note_largest(x, places, SLOTS)
+    else:
+        tl.store(out + here, x.to(out.dtype.element_ty), inside)
+
+
+@triton.jit
+def store_beside(x, fp8, here, inside, scale, places, LARGEST: tl.constexpr, SLOTS: tl.constexpr):
+    """In fp8 besides, where there are slots, by a kernel that stored it in bf16."""
+    if SLOTS > 0:
+        in_fp8 = to_fp8(x, tl.load(scale), LARGEST).to(fp8.dtype.element_ty)
+        tl.store(tl.max_contiguous(fp8 + here, [BESIDE_BF16]), in_fp8, inside)
+        note_largest(x, places, SLOTS)
+
+
+@triton.jit
 def _quantise(
     x_ptr, out_ptr, scale_ptr, largest_ptr, total,
     LARGEST: tl.constexpr, SLOTS: tl.constexpr, BLOCK: tl.constexpr,

@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from nanodyno.model.kernels.fp8_slot import Slot
-from nanodyno.model.kernels.quantise import BESIDE_BF16, note_largest, slot_constants, slot_pointers, to_fp8
+from nanodyno.model.kernels.quantise import slot_constants, slot_pointers, store, store_beside
 
 BLOCK = 2048
 WARPS = 4
@@ -29,11 +29,7 @@ def _relu2(
     inside = here < total
     r = _relu(tl.load(u_ptr + here, inside, 0.0).to(tl.float32))
     g = r * r
-    if SLOTS > 0:
-        tl.store(g_ptr + here, to_fp8(g, tl.load(scale_ptr), LARGEST).to(g_ptr.dtype.element_ty), inside)
-        note_largest(g, largest_ptr, SLOTS)
-    else:
-        tl.store(g_ptr + here, g.to(g_ptr.dtype.element_ty), inside)
+    store(g, g_ptr, here, inside, scale_ptr, largest_ptr, LARGEST, SLOTS)
 
 
 @triton.jit
@@ -48,10 +44,7 @@ def _relu2_backward(
     tl.store(dg_ptr + here, du.to(dg_ptr.dtype.element_ty), inside)
     if AGAIN:
         tl.store(u_ptr + here, (r * r).to(u_ptr.dtype.element_ty), inside)
-    if SLOTS > 0:
-        in_fp8 = to_fp8(du, tl.load(scale_ptr), LARGEST).to(fp8_ptr.dtype.element_ty)
-        tl.store(tl.max_contiguous(fp8_ptr + here, [BESIDE_BF16]), in_fp8, inside)
-        note_largest(du, largest_ptr, SLOTS)
+    store_beside(du, fp8_ptr, here, inside, scale_ptr, largest_ptr, LARGEST, SLOTS)
 
 
 def relu2(u: Tensor, slot: Slot | None = None) -> Tensor:
