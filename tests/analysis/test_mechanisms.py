@@ -53,6 +53,17 @@ def test_the_rate_within_products_is_their_flops_over_their_time(found: dict[str
     assert numbers["corners"] == [{"batch_size": 4}, {"batch_size": 2}]
 
 
+def test_the_parts_of_a_change_of_time_add_up_to_it(found: dict[str, Finding]) -> None:
+    """Per token 1.25 of the time before: of it 1.00 in products (0.5 before), 0.25 in updates (0.1), and none
+    in attention (0.4)."""
+    numbers: Any = found["token-time-moved"].numbers
+    assert numbers["moved"] == pytest.approx(0.25, rel=0.003)
+    told = {each["part"]: each["moved"] for each in numbers["parts"]}
+    assert list(told) == ["matrix products", "attention", "optimiser"]
+    assert told == pytest.approx({"matrix products": 0.5, "attention": -0.4, "optimiser": 0.15}, rel=0.003)
+    assert sum(told.values()) == pytest.approx(numbers["moved"])
+
+
 def test_the_optimisers_share_and_the_memory_are_told(found: dict[str, Finding]) -> None:
     assert found["optimiser-moved"].numbers["shares"] == pytest.approx([0.1, 0.2])
     assert found["fragmented"].numbers == {

@@ -102,6 +102,8 @@ Code = Literal[
     "corner-idles",
     "corner-dispatches",
     "corner-recomputes",
+    "token-time-moved",
+    "work-time-moved",
     "idle-moved",
     "products-moved",
     "optimiser-moved",

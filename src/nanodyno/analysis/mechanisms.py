@@ -1,5 +1,6 @@
 """By what mechanism a change moved the speed: what the probes saw of where the time and the memory went."""
 
+import math
 from collections.abc import Iterator, Mapping
 
 from nanodyno.analysis.attribution import Attribution, Known
@@ -15,6 +16,8 @@ IDLE = 0.25
 IDLE_MOVED = 0.05
 RATE_MOVED = 0.1
 OPTIMISER_MOVED = 0.02
+TOLD = 0.1
+"""Of all that parts of the time moved, either way: what moved less is left out."""
 GAPS = 0.1
 """Of what the allocator holds: from here on its gaps are worth telling."""
 
@@ -67,6 +70,9 @@ def _of_step(found: Attribution, before: Corner, after: Corner) -> Iterator[Find
     if one is None or other is None:
         return
     where: dict[str, Number] = {"corners": [found.design.settings(each) for each in (before, after)]}
+    per_token = found.metric == "tokens_per_second"
+    code: Code = "token-time-moved" if per_token else "work-time-moved"
+    yield _of(found, code, where | _moved(found, before, after))
     if abs(other.idle - one.idle) >= IDLE_MOVED:
         yield _of(found, "idle-moved", where | {"shares": [one.idle, other.idle]})
     rates = _product_rate(ends[0]), _product_rate(ends[1])
@@ -75,6 +81,26 @@ def _of_step(found: Attribution, before: Corner, after: Corner) -> Iterator[Find
     updates = one.parts.get("optimiser", 0.0), other.parts.get("optimiser", 0.0)
     if abs(updates[1] - updates[0]) >= OPTIMISER_MOVED:
         yield _of(found, "optimiser-moved", where | {"shares": list(updates)})
+
+
+def _moved(found: Attribution, before: Corner, after: Corner) -> dict[str, Number]:
+    """How much longer the same takes, and in which parts of the time, all as shares of the time before."""
+    factor = (before ^ after).bit_length() - 1
+    longer = math.exp(-found.look.effects.steps[before, factor].interval.estimate)
+    parts = _every_part(found.corners[before]), _every_part(found.corners[after])
+    moved = {name: longer * parts[1].get(name, 0.0) - parts[0].get(name, 0.0) for name in parts[0] | parts[1]}
+    told = sorted(moved, key=lambda name: -abs(moved[name]))
+    least = TOLD * sum(map(abs, moved.values()))
+    return {
+        "moved": longer - 1,
+        "parts": [{"part": name, "moved": moved[name]} for name in told if abs(moved[name]) >= least],
+    }
+
+
+def _every_part(known: Known) -> dict[str, float]:
+    shares = _shares(known)
+    assert shares is not None
+    return {**shares.parts, "data": shares.data, "idle": shares.idle}
 
 
 def _shares(known: Known) -> TimeShares | None:

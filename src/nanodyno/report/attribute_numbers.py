@@ -5,9 +5,12 @@ from typing import Any
 
 from nanodyno.report import quantities as q
 from nanodyno.report.language import ENGLISH, Language
+from nanodyno.report.probes import WAITING
 
-SIZES = frozenset({"size", "low", "high", "one_first", "one_then", "other_first", "other_then"})
+SIZES = frozenset({"size", "low", "high", "one_first", "one_then", "other_first", "other_then", "moved"})
 WIDTHS = frozenset({"widest", "asked"})
+NAMES = {"data": WAITING}
+"""Of parts of the time; others go by their own."""
 PAIRED = ("corners", "shares", "rates")
 """Of both ends of a step."""
 
@@ -114,6 +117,18 @@ def _steps(steps: Sequence[Mapping[str, Any]], metric: Any, language: Language) 
     return language.say(", then ").join(told)
 
 
+def _parts(parts: Sequence[Mapping[str, Any]], language: Language) -> str:
+    told = [
+        language.say(
+            "{part} {size}",
+            part=language.say(NAMES.get(each["part"], each["part"])),
+            size=q.share(each["moved"], "+.1f", language),
+        )
+        for each in parts
+    ]
+    return language.joined(told)
+
+
 def _pairs(pairs: Sequence[Sequence[str]], language: Language) -> str:
     return language.joined([language.say("{one} with {other}", one=one, other=other) for one, other in pairs])
 
@@ -136,6 +151,7 @@ _FORMATS: dict[str, Callable[[Any, Language], str]] = {
     "changes": _changes,
     "keys": lambda keys, language: language.joined(keys),
     "pairs": _pairs,
+    "parts": _parts,
     "needs_bytes": q.gib,
     "limit_bytes": q.gib,
     "held_bytes": q.gib,

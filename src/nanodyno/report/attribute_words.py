@@ -65,8 +65,8 @@ WORDS: dict[Code, str | Plural] = {
         "some as before with --ignore"
     ),
     "corner-too-large": message(
-        "{corner} does not fit: by prediction it needs {needs_bytes}, context included, and there are "
-        "{limit_bytes}"
+        "{corner} does not fit: it ran out of memory; by prediction it needs {needs_bytes}, context "
+        "included, and there are {limit_bytes}"
     ),
     "corner-does-not-fit": message("{corner} does not fit: it ran out of memory"),
     "corner-indivisible": message("{corner} is no config: {words}"),
@@ -84,6 +84,14 @@ WORDS: dict[Code, str | Plural] = {
     "corner-recomputes": message(
         "{corner} fits because the trainer recomputes ({level}), which takes time that other corners do not "
         "spend"
+    ),
+    "token-time-moved": message(
+        "from {corners_0} to {corners_1} the time per token changes by {moved}; in shares of the time "
+        "before: {parts}"
+    ),
+    "work-time-moved": message(
+        "from {corners_0} to {corners_1} the time per FLOP changes by {moved}; in shares of the time before: "
+        "{parts}"
     ),
     "idle-moved": message("from {corners_0} to {corners_1} idle time goes from {shares_0} to {shares_1}"),
     "products-moved": message(
