@@ -8,7 +8,9 @@
 `make` numbers the documents of all files in order with GPT-2's tokenizer, each after an end-of-text; of these
 the first 1,048,576 tokens are the val set and the rest is train. `pack` makes half of that for a journey.
 TRIALS.toml has `tokens` (or `max_iters`) and settings for all trials at the top, and one table a trial with
-what it changes ("default" takes a setting back); speedrun.toml has first ones:
+what it changes: "default" takes a setting back; `over = "NAME"` begins with another trial's settings, and
+`over = "best"` with those of the one that ended lowest so far, so that a list of changes is a search.
+speedrun.toml has those tried:
 
     tokens = 50_000_000
     batch_size = 64
@@ -46,9 +48,10 @@ from trials import EVALUATED, Trial, config_for, run_trial
 TARGET = 3.1665
 """nanoGPT's best recipe on the reference corpus: 125.8M tokens in 246 s on an H200."""
 VOCAB_SIZE = 50304
-SPECIAL = ("tokens", "seeds")
+SPECIAL = ("tokens", "seeds", "over")
 LEFT_OUT = "default"
 """A value that takes a setting back which the top of the file has."""
+BEST = "best"
 PRESET = 3
 """Of xz: beyond it minutes save little."""
 FRAMES_TOLD = 4
@@ -111,27 +114,40 @@ def divide(tokens: np.ndarray, out: Path) -> None:
     print(f"{len(tokens):,} tokens, {EVALUATED:,} of them val, in {out}")
 
 
-Plan = Iterator[tuple[str, dict[str, Any]]]
+@dataclass(frozen=True)
+class Planned:
+    name: str
+    seed: int
+    base: dict[str, Any]
+    own: dict[str, Any]
+
+    def settings(self, best: dict[str, Any] | None) -> dict[str, Any]:
+        base = self.base if best is None or self.own.get("over") != BEST else best
+        whole = base | self.own | {"seed": self.seed}
+        return {key: value for key, value in whole.items() if value != LEFT_OUT}
 
 
-def planned(path: Path, only: list[str] | None, overrides: dict[str, object]) -> Plan:
-    """A trial's name and settings, one for each seed, the first seed of all trials first."""
+def planned(path: Path, only: list[str] | None, overrides: dict[str, object]) -> Iterator[Planned]:
+    """One for each seed, the first seed of all trials first."""
     read = tomllib.loads(path.read_text())
     tables = {name: table for name, table in read.items() if isinstance(table, dict)}
-    if unknown := sorted({*(only or ())} - tables.keys()):
+    named = {table["over"] for table in tables.values() if "over" in table} - {BEST}
+    if unknown := sorted(({*(only or ())} | named) - tables.keys()):
         raise SystemExit(f"no trial is called {', '.join(unknown)}; there are {', '.join(tables)}")
     common = {key: value for key, value in read.items() if key not in tables}
     chosen: dict[str, dict[str, Any]] = {
-        name: {key: value for key, value in (common | table | overrides).items() if value != LEFT_OUT}
-        for name, table in tables.items()
-        if not only or name in only
+        name: table | overrides for name, table in tables.items() if not only or name in only
     }
-    most = max(len(table.get("seeds", [0])) for table in chosen.values())
-    for place in range(most):
+    bases = {name: common | tables.get(table.get("over", BEST), {}) for name, table in chosen.items()}
+    seeds = {name: seeds_of(bases[name] | table) for name, table in chosen.items()}
+    for place in range(max(map(len, seeds.values()))):
         for name, table in chosen.items():
-            seeds = table.get("seeds", [table.get("seed", 1337)])
-            if place < len(seeds):
-                yield name, {**table, "seed": seeds[place]}
+            if place < len(seeds[name]):
+                yield Planned(name, seeds[name][place], bases[name], table)
+
+
+def seeds_of(settings: dict[str, Any]) -> list[int]:
+    return settings.get("seeds", [settings.get("seed", 1337)])
 
 
 @dataclass
@@ -155,8 +171,10 @@ def run(given: argparse.Namespace, overrides: dict[str, object]) -> None:
         whole = torch.cuda.get_device_properties(0).total_memory
         torch.cuda.set_per_process_memory_fraction(given.limit_gib * 2**30 / whole)
     plan = list(planned(given.trials, given.only, overrides))
-    for number, (name, settings) in enumerate(plan[given.first :], given.first):
+    lowest, best = float("inf"), None
+    for number, each in enumerate(plan[given.first :], given.first):
         left = given.seconds - (time.perf_counter() - began)
+        name, settings = each.name, each.settings(best)
         own = {key: value for key, value in settings.items() if key not in SPECIAL}
         own |= {"dataset": str(given.data.resolve()), "vocab_size": VOCAB_SIZE}
         try:
@@ -173,6 +191,8 @@ def run(given: argparse.Namespace, overrides: dict[str, object]) -> None:
                 go_on_elsewhere(number + 1, given.seconds - (time.perf_counter() - began))
             continue
         pace.learn(trial)
+        if trial.val_loss < lowest:
+            lowest, best = trial.val_loss, settings
         print(words(name, trial, given.target), flush=True)
         if given.json:
             with given.json.open("a") as file:

@@ -24,6 +24,12 @@ muon_lr = 0.1
 n_layer = 5
 muon_lr = "default"
 seeds = [7, 8]
+[after]
+over = "two"
+seeds = [1]
+[search]
+over = "best"
+muon_lr = 0.2
 """
 
 
@@ -34,21 +40,31 @@ def speedrun(benchmark_module: Callable[[str], ModuleType]) -> ModuleType:
 
 def test_a_trial_has_what_is_at_the_top_and_what_is_its_own(speedrun: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "trials.toml").write_text(WRITTEN)
-    found = list(speedrun.planned(tmp_path / "trials.toml", None, {"bias": True}))
+    plan = list(speedrun.planned(tmp_path / "trials.toml", ["one", "two"], {"bias": True}))
+    found = [(each.name, each.settings(None)) for each in plan]
     assert [(name, settings["n_layer"], settings["seed"]) for name, settings in found] == [
         ("one", 3, 1337), ("two", 5, 7), ("two", 5, 8),
     ]  # fmt: skip
     assert found[0][1]["muon_lr"] == 0.1
     assert "muon_lr" not in found[1][1]
     assert all(settings["bias"] for _, settings in found)
-    assert [name for name, _ in speedrun.planned(tmp_path / "trials.toml", ["one"], {})] == ["one"]
+
+
+def test_a_trial_begins_with_another_or_with_the_best_so_far(speedrun: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "trials.toml").write_text(WRITTEN)
+    after, search = speedrun.planned(tmp_path / "trials.toml", ["after", "search"], {})
+    assert after.settings({"n_layer": 9})["n_layer"] == 5
+    assert search.settings(None)["n_layer"] == 3
+    assert search.settings({"n_layer": 9, "bias": True, "muon_lr": 0.3}) == {
+        "over": "best", "n_layer": 9, "bias": True, "muon_lr": 0.2, "seed": 1337,
+    }  # fmt: skip
 
 
 def test_a_trial_that_is_not_there_is_told_before_any_other_begins(
     speedrun: ModuleType, tmp_path: Path
 ) -> None:
     (tmp_path / "trials.toml").write_text(WRITTEN)
-    with pytest.raises(SystemExit, match="called tow; there are one, two"):
+    with pytest.raises(SystemExit, match="called tow; there are one, two, after"):
         next(speedrun.planned(tmp_path / "trials.toml", ["one", "tow"], {}))
 
 
@@ -77,12 +93,13 @@ def test_every_shipped_trial_is_a_run_of_at_most_130_million_besides_value_embed
 ) -> None:
     found = list(speedrun.planned(SHIPPED, None, {}))
     assert len(found) > 8
-    for name, settings in found:
+    for each in found:
+        settings = each.settings(None)
         own = {key: value for key, value in settings.items() if key not in speedrun.SPECIAL}
         config = speedrun.config_for(own, settings["tokens"])
         count = parameters(config.model_shape(50304))
         assert count.total - count.value_embeddings <= 130_000_000
-        assert config.model_shape(50304).is_gpt2 == (name == "plain-adamw")
+        assert config.model_shape(50304).is_gpt2 == each.name.startswith("plain")
 
 
 def test_a_trial_that_failed_leaves_nothing_for_the_next(
