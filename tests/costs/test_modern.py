@@ -212,18 +212,19 @@ def test_a_window_takes_less_of_the_attentions_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "way"), [({}, ("fused", "cudnn-packed")), ({"window": 256}, ("autograd", "flex"))]
+    ("changes", "way", "measured"),
+    [({}, ("fused", "cudnn-packed"), True), ({"window": 256}, ("autograd", "flex"), False)],
 )
-def test_a_plan_of_it_goes_the_trainers_way_and_says_that_it_was_never_measured(
-    changes: dict[str, Any], way: tuple[str, str]
+def test_a_plan_of_it_goes_the_trainers_way_and_knows_whether_that_was_measured(
+    changes: dict[str, Any], way: tuple[str, str], measured: bool
 ) -> None:
     config = build_config(
         MODERN | changes | {"optimizer": "muon", "batch_size": 8, "tokens_per_iter": 65_536}
     )
     plan = make_plan(config, 50304, 50257, H200, Wishes())
     assert (plan.asked.setup.kernels, plan.asked.setup.attention) == way
-    assert not plan.verified
-    assert make_plan(build_config({}), 50304, 50257, H200, Wishes()).verified
+    assert plan.verified == measured
+    assert not make_plan(config, 50304, 50257, named_target("RTX 4090", None), Wishes()).verified
     small = Target("small", None, plan.asked.memory.total // 2, host_bytes=2**40)
     settings = {
         key for each in make_plan(config, 50304, 50257, small, Wishes()).advice for key in dict(each.settings)
