@@ -135,9 +135,9 @@ def _ratios(pairs: Sequence[tuple[Setup, Found]], now: Calibration) -> dict[str,
     for setup, seen in pairs:
         seconds = statistics.median(seen.iteration_seconds)
         whole = micro_step(setup) * setup.micro_steps + per_iteration(setup)
-        parts = [device_seconds(_only(whole, name), setup.attention, now) / seconds for name in FITTED]
+        parts = [device_seconds(_only(whole, name), setup, now) / seconds for name in FITTED]
         rows.append(parts)
-        rest = device_seconds(whole, setup.attention, now) / seconds - sum(parts)
+        rest = device_seconds(whole, setup, now) / seconds - sum(parts)
         goals.append(1 - rest)
     ties = TIES * len(pairs) ** 0.5 * np.eye(len(FITTED))
     found, *_ = np.linalg.lstsq(

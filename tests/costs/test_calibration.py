@@ -46,6 +46,7 @@ def test_an_h200_keeps_the_rates_it_trained_at_and_takes_its_hosts_launches(half
     assert own.verified
     assert own.matmul_flops_per_second == reference.matmul_flops_per_second
     assert own.bandwidth_bytes_per_second == reference.bandwidth_bytes_per_second
+    assert own.attention_softmax_share == reference.attention_softmax_share
     assert own.launch_seconds["eager"] == pytest.approx(3 * reference.launch_seconds["eager"])
 
 

@@ -181,6 +181,27 @@ def test_an_update_by_muon_takes_products_of_about_three_percent_of_65536_tokens
     assert 0.02 < flops / (65_536 * flops_per_token(setup.shape)) < 0.04
 
 
+def test_what_an_update_by_muon_moves_can_be_counted_by_hand() -> None:
+    """A block of width 64: 4 matrices of 64 x 64 and 2 of 64 x 256 are 12 x 4,096 numbers, and 6 squares."""
+    by_muon = Setup(gpt(1, 1, 16, 96), 1, 1, optimizer="muon")
+    own, rest = 12 * 4096, parameters(by_muon.shape).total - 12 * 4096
+    adamw = own * 4 + rest * 36 + (own + rest) * 6  # the norm of all, the update of the rest, casts of all
+    work = per_iteration(by_muon)
+    # Clipped 8, momentum and update 14, divided by the norm 6, step 10, zeros 4; copies of both, five times
+    assert work.moved_bytes == adamw + own * 42 + 5 * 4 * (12 + 6) * 4096
+    # x x^T reads x twice and writes a square; its square reads three and writes one; the last product reads
+    # it, and x as factor and as summand, and writes x
+    assert work.product_bytes == 5 * 2 * ((2 * 12 + 6) + 4 * 6 + (6 + 3 * 12)) * 4096
+    by_autograd = per_iteration(replace(by_muon, kernels="autograd", cuda_graph=False))
+    assert by_autograd.moved_bytes == work.moved_bytes + own * 36 - (own + rest) * 6
+
+
+def test_weights_in_fp8_are_cast_once_an_iteration_and_tables_are_not() -> None:
+    setup = Setup(replace(gpt(2, 1, 16, 96), value_embeddings=1, untied_head=True), 1, 1)
+    more = per_iteration(replace(setup, fp8=True)).moved_bytes - per_iteration(setup).moved_bytes
+    assert more == 11 * (2 * 11 * 64 * 64 + 96 * 64)
+
+
 def test_a_window_takes_less_of_the_attentions_time() -> None:
     config = build_config({"positions": "rope"})
     whole = settle(config, config.model_shape(50304), "bfloat16", None)
@@ -191,18 +212,19 @@ def test_a_window_takes_less_of_the_attentions_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "way"), [({}, ("fused", "cudnn-packed")), ({"window": 256}, ("autograd", "flex"))]
+    ("changes", "way", "measured"),
+    [({}, ("fused", "cudnn-packed"), True), ({"window": 256}, ("autograd", "flex"), False)],
 )
-def test_a_plan_of_it_goes_the_trainers_way_and_says_that_it_was_never_measured(
-    changes: dict[str, Any], way: tuple[str, str]
+def test_a_plan_of_it_goes_the_trainers_way_and_knows_whether_that_was_measured(
+    changes: dict[str, Any], way: tuple[str, str], measured: bool
 ) -> None:
     config = build_config(
         MODERN | changes | {"optimizer": "muon", "batch_size": 8, "tokens_per_iter": 65_536}
     )
     plan = make_plan(config, 50304, 50257, H200, Wishes())
     assert (plan.asked.setup.kernels, plan.asked.setup.attention) == way
-    assert not plan.verified
-    assert make_plan(build_config({}), 50304, 50257, H200, Wishes()).verified
+    assert plan.verified == measured
+    assert not make_plan(config, 50304, 50257, named_target("RTX 4090", None), Wishes()).verified
     small = Target("small", None, plan.asked.memory.total // 2, host_bytes=2**40)
     settings = {
         key for each in make_plan(config, 50304, 50257, small, Wishes()).advice for key in dict(each.settings)

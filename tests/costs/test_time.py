@@ -52,6 +52,7 @@ def test_work_takes_as_long_as_its_parts_at_their_rates() -> None:
         matmul_traffic_share=0.5,
         fp8_gain=2,
         attention_flops_per_second={"flash": 10},
+        attention_softmax_share=0.5,
         bandwidth_bytes_per_second=20,
         eager_bandwidth_share=0.5,
         host_bandwidth_bytes_per_second=4,
@@ -72,7 +73,11 @@ def test_work_takes_as_long_as_its_parts_at_their_rates() -> None:
         kernels=2,
     )
     # (300 + 200 / 2) / 100 + 50 / 10 + (0.5 x 80 + 60 + 30 / 0.5) / 20 + 8 / 4 + 2 x 0.25
-    assert device_seconds(work, "flash", rates) == 4 + 5 + 8 + 2 + 0.5
+    setup = Setup(GPT2, 4, 1, attention="flash")
+    assert device_seconds(work, setup, rates) == 4 + 5 + 8 + 2 + 0.5
+    # Heads of 128 have half the scores for the half of attention's time that goes with them
+    wide = replace(setup, shape=replace(GPT2, n_head=6))
+    assert device_seconds(work, wide, rates) == 4 + (2.5 + 1.25) + 8 + 2 + 0.5
 
 
 def test_without_a_graph_a_micro_step_lasts_at_least_as_long_as_its_launches() -> None:
@@ -128,6 +133,8 @@ def test_another_card_is_scaled_by_its_datasheet_and_not_verified() -> None:
     )
     rates, own = scaled.attention_flops_per_second, measured().attention_flops_per_second
     assert rates["flash"] == rates["torch"] == pytest.approx(own["flash"] * 312 / 989)
+    share = measured().attention_softmax_share * (312 / 989) / (108 / 132)
+    assert scaled.attention_softmax_share == pytest.approx(share)
     assert (scaled.verified, calibration_for(find_card("NVIDIA H200", None)).verified) == (False, True)
 
 

@@ -183,6 +183,19 @@ def test_why_a_prediction_is_not_verified_is_told() -> None:
     assert "unverified" not in page(planned("H200"))
 
 
+def test_what_was_measured_beyond_gpt2_is_told_and_what_was_not() -> None:
+    told = "what is not plain GPT-2 with AdamW was measured on an H200 alone, at width 768"
+    by_hand = page(planned("H200", optimizer="muon", positions="rope"))
+    assert told in by_hand
+    assert "calibrated on this kind of card" in by_hand
+    assert told in page(planned(positions="rope"))
+    by_autograd = page(planned("H200", positions="rope", n_kv_head=4))
+    assert "unverified: by torch's autograd, what is not plain GPT-2 with AdamW" in by_autograd
+    assert "a prediction, unverified" in by_autograd
+    assert told not in by_autograd
+    assert "plain GPT-2" not in page(planned("H200"))
+
+
 def test_the_time_of_a_switch_is_of_another_card_where_none_is_meant() -> None:
     config = build_config({"batch_size": 64, "tokens_per_iter": 524_288, "recompute": "none"})
     nothing = make_plan(config, 50304, 50257, Target(None, None, 12 * GIB, True), Wishes())

@@ -11,6 +11,8 @@ from nanodyno.hardware.ceilings import Ceilings
 
 REFERENCE = "H200"
 """The card that was measured; others are scaled from it."""
+MEASURED_HEAD = 64
+"""Numbers of a head, of those that attention's rates are of."""
 
 Basis = Literal["training", "ceilings", "datasheet"]
 """training: such a card was measured as it trained; ceilings: scaled by what doctor measured on this one."""
@@ -28,6 +30,8 @@ class Calibration:
     fp8_gain: float
     attention_flops_per_second: dict[str, float]
     """By backend, of exact causal FLOPs with whole tiles on the diagonal; torch is its own choice."""
+    attention_softmax_share: float
+    """Of attention's time with heads of MEASURED_HEAD, what goes with the scores and not with FLOPs."""
     bandwidth_bytes_per_second: float
     eager_bandwidth_share: float
     """Of it, what torch's own kernels between products keep up."""
@@ -62,12 +66,21 @@ def calibration_for(
 
     Launching is the host's doing, so that a host that was measured counts in any case.
     """
-    by_datasheet = _by_datasheet(card, dtype)
-    if ceilings is None:
-        return by_datasheet
-    here = replace(by_datasheet, launch_seconds=_launches(by_datasheet, ceilings))
-    own = card is not None and by_datasheet.verified
-    return here if own else _by_ceilings(here, dtype, ceilings)
+    here = _by_datasheet(card, dtype)
+    if ceilings is not None:
+        own = card is not None and here.verified
+        here = replace(here, launch_seconds=_launches(here, ceilings))
+        here = here if own else _by_ceilings(here, dtype, ceilings)
+    return here if here.verified else replace(here, attention_softmax_share=_softmax_share(here))
+
+
+def _softmax_share(here: Calibration) -> float:
+    """Softmax is the multiprocessors' work, products are the tensor cores': where a multiprocessor has
+    slower ones, as outside of Hopper, softmax is less of the whole, and wider heads save less."""
+    reference = measured()
+    products = here.matmul_flops_per_second / here.multiprocessors
+    there = reference.matmul_flops_per_second / reference.multiprocessors
+    return reference.attention_softmax_share * min(1.0, products / there)
 
 
 def _by_ceilings(here: Calibration, dtype: str, ceilings: Ceilings) -> Calibration:

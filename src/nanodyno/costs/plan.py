@@ -72,7 +72,7 @@ class Plan:
     """What would make it fit, the cheapest in speed first; empty where it fits or nothing is known."""
     bill: Bill
     verified: bool
-    """Whether the card's own rates were measured by us."""
+    """Whether the card's own rates were measured by us, with such a model going this way."""
     basis: Basis
     offloaded_bytes: int
     """Of the host's memory."""
@@ -111,7 +111,7 @@ def make_plan(
         verified=calibration.verified
         and target.card is not None
         and dtype == MEASURED_DTYPE
-        and settled.is_plain,
+        and settled.was_measured,
         offloaded_bytes=offloaded_bytes(asked.setup, calibration),
     )
 

@@ -44,8 +44,13 @@ class Setup:
 
     @property
     def is_plain(self) -> bool:
-        """GPT-2 by AdamW, which is what was measured on cards."""
+        """GPT-2 by AdamW."""
         return self.shape.is_gpt2 and self.optimizer == "adamw"
+
+    @property
+    def was_measured(self) -> bool:
+        """On the card that the calibration is of: plain either way, what came after GPT-2 by hand alone."""
+        return self.is_plain or self.kernels == "fused"
 
     @property
     def known_by_hand(self) -> bool:

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 from nanodyno.config.ramp import Ramp
-from nanodyno.costs.calibration import Calibration
+from nanodyno.costs.calibration import MEASURED_HEAD, Calibration
 from nanodyno.costs.setup import Setup
 from nanodyno.costs.work import Work, micro_step, per_iteration
 
@@ -40,12 +40,12 @@ class IterationTime:
 
 def iteration_time(setup: Setup, calibration: Calibration) -> IterationTime:
     work = micro_step(setup)
-    on_card = device_seconds(work, setup.attention, calibration)
+    on_card = device_seconds(work, setup, calibration)
     launch = calibration.launch_seconds["compiled" if setup.compiled else "eager"]
     launching = 0.0 if setup.cuda_graph else work.kernels * launch
     return IterationTime(
         micro_step_seconds=max(on_card, launching),
-        once_seconds=device_seconds(per_iteration(setup), setup.attention, calibration),
+        once_seconds=device_seconds(per_iteration(setup), setup, calibration),
         micro_steps=setup.micro_steps,
         tokens=setup.tokens_per_iter,
         launch_bound=launching > on_card,
@@ -55,14 +55,11 @@ def iteration_time(setup: Setup, calibration: Calibration) -> IterationTime:
 def unfilled_share(setup: Setup, calibration: Calibration) -> float:
     """Of a micro-step, what the card waits for launches, or is at the beginnings and ends of kernels."""
     work = micro_step(setup)
-    full = device_seconds(work, setup.attention, calibration) - work.kernels * calibration.kernel_seconds
+    full = device_seconds(work, setup, calibration) - work.kernels * calibration.kernel_seconds
     return 1 - full / iteration_time(setup, calibration).micro_step_seconds
 
 
-def device_seconds(work: Work, attention: str, calibration: Calibration) -> float:
-    """A backend that was not measured is taken for flash."""
-    rates = calibration.attention_flops_per_second
-    attention_rate = rates.get(attention, rates["flash"])
+def device_seconds(work: Work, setup: Setup, calibration: Calibration) -> float:
     products = work.product_flops + work.fp8_flops / calibration.fp8_gain
     traffic = (
         work.product_bytes * calibration.matmul_traffic_share
@@ -71,8 +68,18 @@ def device_seconds(work: Work, attention: str, calibration: Calibration) -> floa
     )
     return (
         products / calibration.matmul_flops_per_second
-        + work.attention_flops / attention_rate
+        + work.attention_flops / _attention_flops_per_second(setup, calibration)
         + traffic / calibration.bandwidth_bytes_per_second
         + work.host_bytes / calibration.host_bandwidth_bytes_per_second
         + work.kernels * calibration.kernel_seconds
     )
+
+
+def _attention_flops_per_second(setup: Setup, calibration: Calibration) -> float:
+    """Products go with FLOPs, softmax with scores, of which heads of 128 have half as many a FLOP.
+
+    A backend that was not measured is taken for flash.
+    """
+    rates, softmax = calibration.attention_flops_per_second, calibration.attention_softmax_share
+    longer = 1 - softmax + softmax * MEASURED_HEAD / setup.shape.head_size
+    return rates.get(setup.attention, rates["flash"]) / longer

@@ -16,6 +16,8 @@ FLOAT = 4
 TILE = 128
 """Attention computes whole tiles on the diagonal: on average half of one more than causality asks for."""
 NEWTON_SCHULZ_STEPS = 5
+MUON_LAUNCHES = 120
+"""Of inductor's code: five kernels, 15 products and ten copies for each of four shapes (LOG.md)."""
 
 
 @dataclass(frozen=True)
@@ -57,36 +59,54 @@ def micro_step(setup: Setup) -> Work:
 
 def per_iteration(setup: Setup) -> Work:
     """Once for all micro-steps: the update, the gradient's norm, and the fused way's casts."""
-    count = parameters(setup.shape).total
-    if setup.optimizer == "muon":
-        return _by_muon(setup)
+    counted = parameters(setup.shape)
+    count = counted.total
+    by_adamw = count - (counted.block_matrices if setup.optimizer == "muon" else 0)
     moments = 2 * (2 if setup.moments_dtype == "bfloat16" else FLOAT)
-    update = count * 4 * FLOAT  # weights and gradients, read and written
+    update = by_adamw * 4 * FLOAT  # weights and gradients, read and written
     norm = count * FLOAT
+    muon = _by_muon(setup) if setup.optimizer == "muon" else Work()
     if setup.kernels == "autograd":
-        return Work(moved_bytes=update + norm + count * 2 * moments, kernels=20)
-    on_card = 0 if setup.offload_moments else count * 2 * moments
-    casts = count * (FLOAT + setup.half) + (count * 8 if setup.fp8 else 0)
-    return Work(
-        moved_bytes=update + norm + on_card + casts,
-        host_bytes=count * 2 * moments - on_card,
+        return Work(moved_bytes=update + norm + by_adamw * 2 * moments, kernels=20) + muon
+    on_card = 0 if setup.offload_moments else by_adamw * 2 * moments
+    casts = Work(moved_bytes=count * (FLOAT + setup.half)) + _fp8_weights(setup)
+    adamw = Work(
+        moved_bytes=update + norm + on_card,
+        host_bytes=by_adamw * 2 * moments - on_card,
         kernels=20 + 4 * setup.shape.n_layer,
     )
+    return adamw + casts + muon
+
+
+def _fp8_weights(setup: Setup) -> Work:
+    """Read for the largest (2 bytes), multiplied (4), cast (3), and laid out the other way (2), by 64
+    operations whatever the depth (LOG.md)."""
+    if not setup.fp8:
+        return Work()
+    shape = setup.shape
+    weights = 11 * shape.n_layer * shape.n_embd**2 + shape.vocab_size * shape.n_embd
+    return Work(moved_bytes=11 * weights, kernels=64)
 
 
 def _by_muon(setup: Setup) -> Work:
-    """Its matrices are stacked and put back, passing over memory some twenty times; the rest is AdamW's.
-    The fused way casts all of them."""
-    shape, count = setup.shape, parameters(setup.shape)
-    rest = count.total - count.block_matrices
-    casts = count.total * (FLOAT + setup.half) if setup.kernels == "fused" else 0
-    C, W = shape.n_embd, shape.kv_width
+    """The matrices of the blocks, those of a shape together (model/muon.py).
+
+    Bytes of a matrix's number: momentum and update 14, divided by its norm 6, the step 10; clipping apart 8.
+    By hand gradients are set to zero apart (4), by autograd three tensors are stacked and two of them put
+    back (40). A step of Newton-Schulz makes a square of the short side (`grams`), one of that, and their
+    product with the matrix; to the latter two it adds what was there, which is copied first.
+    """
+    C, W, layers = setup.shape.n_embd, setup.shape.kv_width, setup.shape.n_layer
     sides = [(C, C), (C, C), (W, C), (W, C), (C, 4 * C), (C, 4 * C)]
-    flops = sum(NEWTON_SCHULZ_STEPS * (4 * short**2 * long + 2 * short**3) for short, long in sides)
+    flops = sum(4 * short**2 * long + 2 * short**3 for short, long in sides)
+    numbers = sum(short * long for short, long in sides)
+    grams = sum(short**2 for short, _ in sides)
+    apart = 8 + (4 if setup.kernels == "fused" else 40)
     return Work(
-        product_flops=shape.n_layer * flops,
-        moved_bytes=rest * 9 * FLOAT + count.block_matrices * (20 * FLOAT + 2 * FLOAT) + casts,
-        kernels=150,
+        product_flops=layers * NEWTON_SCHULZ_STEPS * flops,
+        product_bytes=layers * NEWTON_SCHULZ_STEPS * (10 * numbers + 12 * grams),
+        moved_bytes=layers * (numbers * (30 + apart) + NEWTON_SCHULZ_STEPS * 4 * (numbers + grams)),
+        kernels=MUON_LAUNCHES,
     )
 
 

@@ -95,10 +95,18 @@ def remarks(plan: Plan, language: Language) -> list[str]:
         remarks.append(
             language.say("what a switch costs in time is predicted for an {reference}", reference=REFERENCE)
         )
-    if not plan.asked.setup.is_plain:
+    if not plan.asked.setup.was_measured:
         remarks.append(
             language.say(
-                "unverified: what is not plain GPT-2 with AdamW is counted, and was measured on no card"
+                "unverified: by torch's autograd, what is not plain GPT-2 with AdamW was measured on no card"
+            )
+        )
+    elif not plan.asked.setup.is_plain:
+        remarks.append(
+            language.say(
+                "what is not plain GPT-2 with AdamW was measured on an {reference} alone, at width 768 and "
+                "with its parts together",
+                reference=REFERENCE,
             )
         )
     if plan.asked.setup.fp8:
