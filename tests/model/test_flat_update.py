@@ -82,6 +82,37 @@ def test_three_steps_are_those_of_torchs_optimisers(shape: Shapes, changes: dict
             torch.testing.assert_close(state[key].double(), value.double(), rtol=1e-9, atol=1e-12, msg=name)
 
 
+def test_a_graph_of_muons_step_has_the_rates_and_the_clipping_of_each_step(shape: Shapes) -> None:
+    """A graph is made once and replays the same kernels on the same memory: here, the same calls."""
+    runs = [with_muon(shape) for _ in range(2)]
+    replayed = 0
+
+    def captured(work: Callable[[], None]) -> Callable[[], None]:
+        def replay() -> None:
+            nonlocal replayed
+            replayed += 1
+            work()
+
+        return replay
+
+    ours, update, _ = runs[0]
+    ours.load_state_dict(runs[1][0].state_dict())
+    before = tensors_of(ours, update)[: len(list(ours.parameters()))]
+    update.capture(captured)
+    assert all(map(torch.equal, tensors_of(ours, update), before))
+    for count in range(4):
+        if count == 3:
+            update.let_go()
+        for model, optimizer, _ in runs:
+            for number, parameter in enumerate(model.parameters()):
+                assert parameter.grad is not None
+                parameter.grad += gradient(100 * count + number, parameter)
+            set_learning_rate(optimizer, 0.01 * (count + 1))
+            optimizer.step(clip=torch.tensor(1 / (count + 1)))
+    assert replayed == 3
+    assert all(map(torch.equal, tensors_of(*runs[0][:2]), tensors_of(*runs[1][:2])))
+
+
 def test_plain_adamw_needs_no_more_than_one_stretch(shape: Shapes) -> None:
     model = GPT(shape())
     optimizer = make_flat_optimizer(model, flatten(model, torch.bfloat16), build_config({}))

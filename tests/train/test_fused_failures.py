@@ -105,6 +105,23 @@ def test_muons_step_is_to_fit_beside_the_micro_step(fused: Trainers, monkeypatch
     assert losses_of(ours) == pytest.approx(undisturbed, rel=1e-6)
 
 
+def test_a_graph_of_muons_step_that_cannot_be_had_is_told(
+    fused: Trainers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed = losses_of(fused(optimizer="muon"))
+    ours = fused(optimizer="muon")
+    engine = engine_of(ours)
+
+    def refuse(_: object) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    graph = SimpleNamespace(fits=lambda _: False, and_then=refuse)
+    monkeypatch.setattr(engine, "_capture", lambda _: setattr(engine, "_graph", graph))
+    (note,) = ours.warm_up().notes
+    assert note == "no CUDA graph of Muon's step, slower: operation not permitted when stream is capturing"
+    assert losses_of(ours) == undisturbed
+
+
 @pytest.mark.parametrize("here", [True, False])
 def test_a_muon_that_does_not_compile_goes_without_in_every_process(
     fused: Trainers, monkeypatch: pytest.MonkeyPatch, here: bool

@@ -1,7 +1,7 @@
 """The update of a model that lies in one stretch of memory, where one launch of AdamW does not do."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -12,7 +12,7 @@ from nanodyno.config import RunConfig
 from nanodyno.model.flat import Flat
 from nanodyno.model.flat_adamw import FlatAdamW
 from nanodyno.model.kernels import plain
-from nanodyno.model.muon import Muon
+from nanodyno.model.muon import CLIP, Alike, Muon
 from nanodyno.model.optimizer import Optimizer, is_for_muon, make_muon, of_embeddings, only_looked_up
 
 
@@ -75,6 +75,9 @@ class FlatUpdate:
             muon.state = self.state
             self._by_muon = flat.stretch(by_muon)
             self._momenta: dict[Tensor, Tensor] = {}
+            self._alike: list[Alike] = []
+            self._rates = torch.zeros(0)
+            self._replay: Callable[[], None] | None = None
 
     def use(self, kernels: ModuleType) -> None:
         for part in self._parts:
@@ -88,21 +91,47 @@ class FlatUpdate:
     def adopt(self) -> None:
         for part in self._parts:
             part.adopt()
+        self._adopt_momenta()
+
+    @torch.no_grad()
+    def step(self, *, clip: Tensor | None = None) -> None:
+        """As FlatAdamW's. Nothing waits for the device, which has AdamW to do while Muon is launched."""
+        for part in self._parts:
+            part.step(clip=clip)
+        if self.muon is None:
+            return
+        self._adopt_momenta()
+        self._rates.copy_(self.muon.rates(self._alike), non_blocking=True)
+        if clip is not None:
+            self._rates[:, CLIP] = clip
+        if self._replay is None:
+            self._step_of_muon()
+        else:
+            self._replay()
+
+    def capture(self, captured: Callable[[Callable[[], None]], Callable[[], None]]) -> None:
+        """From now on Muon's step is what `captured` makes of it: a graph's replay, once it has been made."""
+        self.adopt()
+        self._replay = captured(self._step_of_muon)
+
+    def let_go(self) -> None:
+        """Of the graph."""
+        self._replay = None
+
+    @torch.no_grad()
+    def _step_of_muon(self) -> None:
+        """With the rates and the clipping that lie ready."""
+        assert self.muon is not None
+        self.muon.take(self._alike, self._rates)
+        self._by_muon.gradients.zero_()
+
+    def _adopt_momenta(self) -> None:
         if self.muon is None:
             return
         if not self._momenta:
             whole, flat = torch.zeros_like(self._by_muon.parameters), self._by_muon
             self._momenta = {each: flat.view(whole, each) for each in flat.places}
         self.muon.adopt(self._momenta)
-
-    @torch.no_grad()
-    def step(self, *, clip: Tensor | None = None) -> None:
-        """As FlatAdamW's."""
-        self.adopt()
-        for part in self._parts:
-            part.step(clip=clip)
-        if self.muon is not None:
-            if clip is not None:
-                self._by_muon.gradients.mul_(clip)
-            self.muon.step()
-            self._by_muon.gradients.zero_()
+        if not self._alike:
+            self._alike = self.muon.alike()
+            self._rates = self.muon.rates(self._alike, still=True)

@@ -126,8 +126,8 @@ class FusedStep:
         """After the last micro-step of an iteration: the norms' partial sums become gradients."""
         for partials, kind in ((self._weight_partials, "weight"), (self._bias_partials, "bias")):
             if partials is not None:
-                for norm, total in zip(self.norms, partials.sum(1), strict=True):
-                    getattr(norm, kind).grad += total
+                gradients = [getattr(norm, kind).grad for norm in self.norms]
+                torch._foreach_add_(gradients, list(partials.sum(1).unbind()))  # pyright: ignore[reportPrivateImportUsage]
                 partials.zero_()
 
     @torch.no_grad()

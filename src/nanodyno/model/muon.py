@@ -9,6 +9,7 @@ sqrt(longer side), which gives a step the root mean square that AdamW's has (Liu
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -19,7 +20,9 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 STEPS = 5
 SMALLEST_NORM = 1e-7
 RMS_OF_ADAMW = 0.2
-STILL = (1.0, 0.0, 0.0)
+CLIP = 3
+"""Place of the clipping among a step's rates."""
+STILL = (1.0, 0.0, 0.0, 1.0)
 """Rates by which a step changes nothing, to the bit."""
 
 
@@ -48,11 +51,12 @@ def cautiously_decayed(weights: Tensor, update: Tensor, share: Tensor | float) -
 def _step_(
     weights_NRC: Tensor, gradients_NRC: Tensor, momentum_NRC: Tensor, rates: Tensor, cautious: bool
 ) -> None:
-    """Weights and momentum in place. `rates` are the momentum, the step's learning rate and the share that
-    decays: tensors, so that a compiled step outlives them."""
-    beta, learning_rate, decay = rates.unbind()
-    momentum_NRC.lerp_(gradients_NRC, 1 - beta)
-    update = gradients_NRC.lerp(momentum_NRC, beta)
+    """Weights and momentum in place. `rates` are the momentum, the step's learning rate, the share that
+    decays and what gradients are clipped by: a tensor, so that a compiled step and a graph outlive them."""
+    beta, learning_rate, decay, clip = rates.unbind()
+    clipped = gradients_NRC * clip
+    momentum_NRC.lerp_(clipped, 1 - beta)
+    update = clipped.lerp(momentum_NRC, beta)
     if update.device.type == "cuda":  # elsewhere bf16 is no faster, and some CPUs have it in name only
         update = update.bfloat16()
     update = orthogonalised(update).to(weights_NRC.dtype)
@@ -60,10 +64,10 @@ def _step_(
     weights_NRC.copy_(weights - learning_rate * update)
 
 
-def _rates(group: Mapping[str, Any], rows: int, columns: int) -> tuple[float, float, float]:
-    """As `_step_` wants them."""
+def _rates(group: Mapping[str, Any], rows: int, columns: int) -> tuple[float, float, float, float]:
+    """As `_step_` wants them; nothing is clipped."""
     rate = group["lr"]
-    return group["momentum"], rate * scale_of(rows, columns), rate * group["weight_decay"]
+    return group["momentum"], rate * scale_of(rows, columns), rate * group["weight_decay"], 1.0
 
 
 @cache
@@ -86,6 +90,32 @@ def _side_by_side(pieces: Sequence[Tensor]) -> Tensor | None:
     return torch.as_strided(first.detach(), sizes, (first.numel(), first.shape[1], 1), first.storage_offset())
 
 
+class Stack:
+    """Matrices of one shape as one tensor: they themselves where they lie side by side, else a copy."""
+
+    def __init__(self, pieces: Sequence[Tensor]) -> None:
+        self._pieces = list(pieces)
+        self._whole = _side_by_side(pieces)
+
+    def taken(self) -> Tensor:
+        return torch.stack(self._pieces) if self._whole is None else self._whole
+
+    def put(self, whole: Tensor) -> None:
+        if self._whole is None:
+            torch._foreach_copy_(self._pieces, list(whole.unbind()))  # pyright: ignore[reportPrivateImportUsage]
+
+
+@dataclass(frozen=True)
+class Alike:
+    """All matrices of a shape in a group, which one step is made for."""
+
+    group: dict[str, Any]
+    shape: tuple[int, int]
+    weights: Stack
+    gradients: Stack
+    momenta: Stack
+
+
 def _cut(matrix: Tensor, parts: Sequence[int]) -> tuple[Tensor, ...]:
     return matrix.split(list(parts)) if parts else (matrix,)
 
@@ -103,12 +133,16 @@ class Muon(torch.optim.Muon):
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:
         assert closure is None
-        self._step_all(_rates)
+        self.adopt()
+        alike = self.alike()
+        self.take(alike, self.rates(alike))
 
     @torch.no_grad()
     def rehearse(self) -> None:
         """A step that changes nothing: compiles for the tensors there are, and takes a step's memory."""
-        self._step_all(lambda *_: STILL)
+        self.adopt()
+        alike = self.alike()
+        self.take(alike, self.rates(alike, still=True))
 
     def adopt(self, places: Mapping[Tensor, Tensor] | None = None) -> None:
         """Momenta for those that have none; with `places`, all of them are moved there."""
@@ -131,7 +165,7 @@ class Muon(torch.optim.Muon):
             ]
             for shape in sorted(set(pieces)):
                 zeros = group["params"][0].new_zeros((pieces.count(shape), *shape))
-                self._step_(zeros, zeros.clone(), zeros.clone(), zeros.new_zeros(3), self._cautious)
+                self._step_(zeros, zeros.clone(), zeros.clone(), zeros.new_zeros(len(STILL)), self._cautious)
 
     def takes(self, parameter: Tensor) -> bool:
         return any(parameter is each for group in self.param_groups for each in group["params"])
@@ -144,27 +178,33 @@ class Muon(torch.optim.Muon):
         assert gradient is not None
         return list(zip(*(_cut(each, parts) for each in (parameter, gradient, momentum)), strict=True))
 
-    def _step_all(self, rates_for: Callable[[dict[str, Any], int, int], Sequence[float]]) -> None:
-        self.adopt()
+    def alike(self) -> list[Alike]:
+        """What a step is made of; it lasts as long as gradients and momenta stay where they are."""
+        found: list[Alike] = []
         for group in self.param_groups:
             there = [parameter for parameter in group["params"] if parameter.grad is not None]
             pieces = [piece for parameter in there for piece in self._pieces(parameter, group["parts"])]
-            for shape in sorted({tuple(weights.shape) for weights, _, _ in pieces}):
-                alike = [each for each in pieces if each[0].shape == shape]
-                self._step_together(alike, rates_for(group, *shape))
+            for rows, columns in sorted({tuple(weights.shape) for weights, _, _ in pieces}):
+                own = [each for each in pieces if each[0].shape == (rows, columns)]
+                found.append(Alike(group, (rows, columns), *map(Stack, zip(*own, strict=True))))
+        return found
 
-    def _step_together(self, pieces: list[tuple[Tensor, Tensor, Tensor]], rates: Sequence[float]) -> None:
-        """In place where they lie side by side, else on copies that are put back."""
-        apart = list(zip(*pieces, strict=True))
-        wholes = [_side_by_side(each) for each in apart]
-        weights, gradients, momenta = (
-            torch.stack(each) if whole is None else whole for each, whole in zip(apart, wholes, strict=True)
-        )
-        on_device = torch.tensor(rates, dtype=weights.dtype).to(weights.device, non_blocking=True)
-        self._step_(weights, gradients, momenta, on_device, self._cautious)
-        for place, after in ((0, weights), (2, momenta)):
-            if wholes[place] is None:
-                torch._foreach_copy_(list(apart[place]), list(after.unbind()))  # pyright: ignore[reportPrivateImportUsage]
+    def rates(self, alike: Sequence[Alike], still: bool = False) -> Tensor:
+        """Those of each, on the device: one copy, out of memory that lets it go on meanwhile."""
+        like = self.param_groups[0]["params"][0]
+        rows = [STILL if still else _rates(each.group, *each.shape) for each in alike]
+        own = torch.tensor(rows, dtype=like.dtype, pin_memory=like.is_cuda)
+        return own.to(like.device, non_blocking=True)
+
+    def take(self, alike: Sequence[Alike], rates: Tensor) -> None:
+        """The step, with a row of rates for each."""
+        for each, own in zip(alike, rates.unbind(), strict=True):
+            weights, gradients, momenta = (
+                stack.taken() for stack in (each.weights, each.gradients, each.momenta)
+            )
+            self._step_(weights, gradients, momenta, own, self._cautious)
+            each.weights.put(weights)
+            each.momenta.put(momenta)
 
 
 class CautiousAdamW(torch.optim.AdamW):

@@ -131,10 +131,15 @@ class FusedEngine(Engine):
         self._given_scales = self.step.products.take_factors(saved)
 
     def let_go(self) -> None:
-        self._graph = None
+        self._drop_graphs()
         self.graph_bytes = 0
         self._recompute = self._least_recompute()
         self.step.use(self._plan())
+
+    def _drop_graphs(self) -> None:
+        self._graph = None
+        if isinstance(self._update, FlatUpdate):
+            self._update.let_go()
 
     def _least_recompute(self) -> Recompute:
         return RECOMPUTE[0] if self.config.recompute == "auto" else self.config.recompute
@@ -179,7 +184,7 @@ class FusedEngine(Engine):
     def _fit(self, batch: DeviceBatch) -> None:
         """Tries; makes more again where memory runs out, unless the config says how much."""
         while not self._fits(batch):
-            self._graph = None
+            self._drop_graphs()
             self._recompute = RECOMPUTE[RECOMPUTE.index(self._recompute) + 1]
             self.step.use(self._plan())
             gc.collect()
@@ -195,8 +200,7 @@ class FusedEngine(Engine):
             self._trial(batch)
             self._capture(batch)
             self._evaluate(batch)
-            if self._muon is not None:
-                self._muon.rehearse()
+            self._capture_update()
             return True
         except _faults(self._triton) as error:
             if is_out_of_memory(error) and self._can_climb:
@@ -213,14 +217,14 @@ class FusedEngine(Engine):
 
     def _leave_triton(self, reason: str) -> None:
         self._triton = False
-        self._graph = None
+        self._drop_graphs()
         self.step.use(self._plan())
         self._update.use(plain)
         self._notes.append(f"a kernel failed, so torch's own run instead, slower: {reason}")
 
     def _leave_products(self, reason: str) -> None:
         self._products = None
-        self._graph = None
+        self._drop_graphs()
         self.step.use(self._plan())
         self._notes.append(f"a measured matrix product failed, so torch chooses them, slower: {reason}")
 
@@ -269,6 +273,22 @@ class FusedEngine(Engine):
             free_cached_memory(self.device)
             self._notes.append(f"no CUDA graph, so small micro-batches run slower: {last_words(error)}")
         self.step.drop()
+
+    def _capture_update(self) -> None:
+        """Of Muon, which else is a hundred launches while the card waits for the next iteration."""
+        if self._muon is None:
+            return
+        self._muon.rehearse()  # takes its memory, and nothing is compiled while a graph is captured
+        if self._graph is None:
+            return
+        assert isinstance(self._update, FlatUpdate)
+        try:
+            self._update.capture(self._graph.and_then)
+        except RuntimeError as error:
+            if is_out_of_memory(error) and self._can_climb:
+                raise
+            free_cached_memory(self.device)
+            self._notes.append(f"no CUDA graph of Muon's step, slower: {last_words(error)}")
 
     @torch.no_grad()
     def _evaluate(self, batch: DeviceBatch) -> None:
