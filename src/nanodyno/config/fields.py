@@ -198,7 +198,8 @@ class RunConfig(BaseModel):
         "also its first product, full whole blocks; auto the least that fits",
     )
     cuda_graph: Switch = Field(
-        default=True, description="launch a micro-step as one CUDA graph, where kernels=fused"
+        default=True,
+        description="launch a micro-step, and a step of Muon, as one CUDA graph, where kernels=fused",
     )
     residual_dtype: Literal["float32", "bfloat16"] = Field(
         default="float32",
