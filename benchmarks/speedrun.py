@@ -22,8 +22,9 @@ speedrun.toml has those tried:
 A trial begins only if it will end within --seconds, judged by the slowest before it. --target tells which of
 them reached a val loss, and in how many seconds where they looked on their way (--looks). Settings on the
 command line (--KEY=VALUE) hold for all. --limit-gib lets torch's allocator have no more than a smaller card.
-A trial that fails is told and left; where it leaves a process no card, another process goes on with the next
-(--first, counted from 0).
+Without --data each trial has a dataset of its own, of which --val-tokens are evaluated: speedrun_bytes.toml
+asks on a CPU what of a recipe holds for other text. A trial that fails is told and left; where it leaves a
+process no card, another process goes on with the next (--first, counted from 0).
 """
 
 import argparse
@@ -74,11 +75,12 @@ def main() -> None:
     unpacking.add_argument("--out", type=Path, required=True)
     running = commands.add_parser("run")
     running.add_argument("trials", type=Path)
-    running.add_argument("--data", type=Path, required=True)
+    running.add_argument("--data", type=Path)
     running.add_argument("--only", nargs="+")
     running.add_argument("--first", type=int, default=0)
     running.add_argument("--seconds", type=float, default=560.0)
     running.add_argument("--looks", type=int, default=0)
+    running.add_argument("--val-tokens", type=int, default=EVALUATED)
     running.add_argument("--target", type=float, default=TARGET)
     running.add_argument("--limit-gib", type=float)
     running.add_argument("--json", type=Path)
@@ -167,23 +169,22 @@ class Pace:
 
 def run(given: argparse.Namespace, overrides: dict[str, object]) -> None:
     began, pace = time.perf_counter(), Pace()
-    if given.limit_gib and torch.cuda.is_available():
-        whole = torch.cuda.get_device_properties(0).total_memory
-        torch.cuda.set_per_process_memory_fraction(given.limit_gib * 2**30 / whole)
+    limit_memory(given.limit_gib)
     plan = list(planned(given.trials, given.only, overrides))
     lowest, best = float("inf"), None
     for number, each in enumerate(plan[given.first :], given.first):
         left = given.seconds - (time.perf_counter() - began)
         name, settings = each.name, each.settings(best)
         own = {key: value for key, value in settings.items() if key not in SPECIAL}
-        own |= {"dataset": str(given.data.resolve()), "vocab_size": VOCAB_SIZE}
+        if given.data:
+            own |= {"dataset": str(given.data.resolve()), "vocab_size": VOCAB_SIZE}
         try:
             config = config_for(own, settings.get("tokens"))
             needed = pace.expected(config.max_iters * config.tokens_per_iter)
             if needed > left:
                 print(f"{name}: left out, {left:.0f} s are left and it would take {needed:.0f}", flush=True)
                 continue
-            trial = run_trial(config, Path("data"), looks=given.looks)
+            trial = run_trial(config, Path("data"), given.val_tokens, given.looks)
         except Exception as error:  # the next trial may work, and device time is short
             print(f"{name}: {type(error).__name__}: {str(error)[:500]}", flush=True)
             traceback.print_exc(limit=-FRAMES_TOLD)
@@ -197,6 +198,12 @@ def run(given: argparse.Namespace, overrides: dict[str, object]) -> None:
         if given.json:
             with given.json.open("a") as file:
                 file.write(json.dumps({"name": name, "settings": own, **asdict(trial)}, default=str) + "\n")
+
+
+def limit_memory(gib: float | None) -> None:
+    if gib and torch.cuda.is_available():
+        whole = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(gib * 2**30 / whole)
 
 
 def card_is_lost() -> bool:

@@ -1,0 +1,51 @@
+#!/bin/sh
+# What recipes reach on one card, a part or several a call:
+#   sh benchmarks/speedrun_card.sh PACKED search|plain|full|small|branched|noise [...]
+# PACKED is what `benchmarks/speedrun.py pack` made of the corpus. search: changes to the best so far; plain: GPT-2 as
+# published by batch and learning rate; full: the recipe to its end, two seeds, with losses on the way; small: the
+# same with the memory of a 12 GB card; branched: several effective batches from one checkpoint, and what the noise
+# scale says of them; noise: what measuring it costs.
+# Leaves PART.txt and PART.jsonl in OUT (default: this folder). All ends within LIMIT seconds (default 570), with what
+# is known by then.
+set -u
+[ $# -gt 1 ] || { echo "PACKED, and search, plain, full, small, branched or noise" >&2; exit 2; }
+out=${OUT:-.}
+python=${PYTHON:-python}
+export PYTHONPATH="src${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
+until=$(($(date +%s) + ${LIMIT:-570}))
+data=${TMPDIR:-/tmp}/reference
+packed=$1
+shift
+[ -e "$data/train.bin" ] || "$python" benchmarks/speedrun.py unpack "$packed" --out "$data"
+
+left() { echo $((until - $(date +%s) - 10)); }
+
+speedrun() { # the trials, and other arguments
+    timeout $(($(left) + 5)) "$python" benchmarks/speedrun.py run benchmarks/speedrun.toml --data "$data" \
+        --seconds "$(left)" --json "$out/$part.jsonl" --only "$@" 2>&1 | tee -a "$out/$part.txt"
+}
+
+for part in "$@"; do
+    echo "$part: $(left) s left"
+    case $part in
+    search)
+        speedrun base batch-16k tables-faster tables-slower head-faster head-slower muon-faster muon-slower \
+            decay-longer fp8 layers-5 momentum-lower no-decay
+        ;;
+    plain) speedrun plain-32k plain-16k plain-32k-faster plain-16k-faster ;;
+    full) speedrun full --looks 8 ;;
+    small) speedrun full --limit-gib 11.2 --batch_size=8 --loss_rows=default --looks 3 ;;
+    branched)
+        timeout "$(left)" "$python" benchmarks/branched_batch.py gpt2-768 --set "dataset=$data" --set batch_size=8 \
+            --set tokens_per_iter=32768 --set learning_rate=1e-3 --set warmup_iters=100 --set eval_tokens=1048576 \
+            --trunk 400 --branch 12582912 --seeds 1 --batches 8192 16384 32768 65536 131072 \
+            --out "$out/$part.jsonl" 2>&1 | tee -a "$out/$part.txt"
+        ;;
+    noise)
+        timeout "$(left)" "$python" benchmarks/noise_cost.py --seconds 25 \
+            --case gpt2-768,batch_size=16,tokens_per_iter=32768 \
+            --case gpt2-768,batch_size=32,tokens_per_iter=524288 2>&1 | tee -a "$out/$part.txt"
+        ;;
+    *) echo "no part $part" >&2 ;;
+    esac
+done
