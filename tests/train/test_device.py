@@ -115,3 +115,17 @@ def test_a_cpu_is_described_by_its_name() -> None:
     assert (machine.device_type, machine.device_name) == ("cpu", machine.cpu_name)
     assert machine.cpu_threads == torch.get_num_threads() == 1
     assert machine.device_memory_bytes is None
+
+
+@pytest.mark.parametrize(("graph_bytes", "peak"), [(0, 90), (30, 90), (60, 100)])
+def test_the_peak_is_that_of_a_graphs_replay_too(
+    monkeypatch: pytest.MonkeyPatch, graph_bytes: int, peak: int
+) -> None:
+    """As torch has it: 40 bytes are there, at most 90 were, and 120 are held."""
+    stats = {
+        kind: {"all": {"current": current, "peak": most}, "small_pool": {"current": 1, "peak": 2}}
+        for kind, current, most in (("allocated_bytes", 40, 90), ("reserved_bytes", 110, 120))
+    }
+    monkeypatch.setattr(torch.cuda, "memory_stats_as_nested_dict", lambda _: stats)
+    found = device.peak_memory(CUDA, graph_bytes)
+    assert (found.allocated, found.reserved) == (peak, 120)

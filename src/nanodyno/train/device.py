@@ -126,12 +126,10 @@ def peak_memory(device: torch.device, graph_bytes: int = 0) -> PeakMemory:
     """`graph_bytes` is what a CUDA graph uses when it runs: torch counted it once, when it was captured."""
     if device.type != "cuda":
         return PeakMemory(None, None, _peak_host_bytes())
-    in_graph = allocated_memory(device) + graph_bytes
-    return PeakMemory(
-        max(torch.cuda.max_memory_allocated(device), in_graph),
-        torch.cuda.max_memory_reserved(device),
-        _peak_host_bytes(),
-    )
+    stats = torch.cuda.memory_stats_as_nested_dict(device)  # torch.cuda.memory_stats sorts them: slow
+    allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
+    in_graph = allocated["current"] + graph_bytes
+    return PeakMemory(max(allocated["peak"], in_graph), reserved["peak"], _peak_host_bytes())
 
 
 def allocated_memory(device: torch.device) -> int:
