@@ -106,8 +106,8 @@ def advice_rows(advice: Advice, language: Language) -> Iterator[tuple[str, str]]
 
 def _not_measured(language: Language) -> str:
     return language.say(
-        "no iteration measured the noise: each had one micro-step, or none was done; half the batch_size at "
-        "the same tokens_per_iter makes it two"
+        "no iteration measured the noise: each had one micro-step, or none was done; a smaller batch_size at "
+        "the same tokens_per_iter makes more of them, or a larger tokens_per_iter"
     )
 
 

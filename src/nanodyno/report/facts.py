@@ -167,8 +167,8 @@ def _noise(run: Run, summary: Summary, language: Language) -> Rows:
     if config.gradient_accumulation_steps // summary.processes > 1 or not run.steps:
         return []
     words = language.say(
-        "not measured: there is one micro-step per iteration; half the --batch_size at the same "
-        "--tokens_per_iter would tell"
+        "not measured: there is one micro-step per iteration; a smaller --batch_size at the same "
+        "--tokens_per_iter would tell, or a larger --tokens_per_iter"
     )
     return [(message("noise scale"), words)]
 
