@@ -44,7 +44,7 @@ def test_a_config_is_trained_a_short_while_and_leaves_nothing(
         (["demo", "--effective-batch", "--budget=off"], "a training without an end"),
         (
             ["demo", "--effective-batch", "--batch_size=1", "--gradient_accumulation_steps=1"],
-            "cannot be divided",
+            "cannot be halved",
         ),
         (["demo", "--effective-batch", "--dataset=nowhere"], "nowhere"),
     ],

@@ -1,4 +1,4 @@
-"""The first micro-step's norm, and an effective batch that grows: the same after a resume, to the bit."""
+"""The norm that is taken half-way, and an effective batch that grows: the same after a resume, to the bit."""
 
 import math
 from collections.abc import Callable
@@ -44,14 +44,21 @@ def norm_of(trainer: Trainer, sequences: int) -> float:
     return math.sqrt(sum(float(each.square().sum()) for each in gradients))
 
 
-@pytest.mark.parametrize("changes", [{}, {"kernels": "fused"}, {"kernels": "fused", "bias": True}, MODERN])
-def test_the_first_micro_step_has_the_norm_of_its_own_gradient(
-    trainer: Trainers, changes: dict[str, Any]
+@pytest.mark.parametrize(
+    ("batch_size", "half"), [(4, 4), (3, 6), (2, 6)]
+)  # 1 of 3, 2 of 4, 3 of 6 micro-steps
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"kernels": "fused"}, {"kernels": "fused", "bias": True}, MODERN, MODERN | {"kernels": "fused"}],
+)
+def test_the_first_half_of_the_micro_steps_has_the_norm_of_its_own_gradient(
+    trainer: Trainers, changes: dict[str, Any], batch_size: int, half: int
 ) -> None:
-    ours = trainer(max_iters=1, grad_clip=0.01, **changes)
+    split = {"batch_size": batch_size, "gradient_accumulation_steps": 12 // batch_size}
+    ours = trainer(max_iters=1, grad_clip=0.01, **split, **changes)
     first = steps_of(ours)[0]
-    assert first.micro_tokens == 4 * 16
-    assert first.micro_grad_norm == pytest.approx(norm_of(ours, 4), rel=1e-5)
+    assert first.micro_tokens == half * 16
+    assert first.micro_grad_norm == pytest.approx(norm_of(ours, half), rel=1e-5)
     assert first.grad_norm == pytest.approx(norm_of(ours, 12), rel=1e-5)
 
 

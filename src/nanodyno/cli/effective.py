@@ -92,8 +92,7 @@ def _of_a_config(
     if trained != config:
         say(
             console,
-            f"in micro-batches of {trained.batch_size}: noise is what differs between micro-steps, of which "
-            f"there are {trained.gradient_accumulation_steps} then",
+            f"in micro-batches of {trained.batch_size}: one micro-step has nothing to compare",
         )
     steps, interrupted = short_training(trained, seconds, lambda text: say(console, text))
     asked = Asked(settings.name, "short-training", len(steps), sum(step.tokens for step in steps))

@@ -13,28 +13,21 @@ from nanodyno.train.trainer import Trainer
 
 Watch = Callable[[str], None]
 ITERATIONS = 1000
-MICRO_STEPS = 8
-"""Of an iteration, where the micro-batch can be divided so."""
 SHOWN_EVERY = 50
 
 
 def measurable(config: RunConfig) -> RunConfig:
-    """The same in micro-batches so small that the noise is soon known; nothing else changes.
-
-    With 8 micro-steps the demo's interval is half as wide as with its 2 (LOG.md); of its signal, 8 leave a
-    seventh more variance than any number would, and 2 twice of it (docs/noise.md).
-    """
-    steps = config.gradient_accumulation_steps
-    if steps == config.batch_size == 1:
+    """The same with at least two micro-steps an iteration; nothing else changes."""
+    if config.gradient_accumulation_steps > 1:
+        return config
+    if config.batch_size % 2:
         raise NanodynoError(
-            "batch_size=1 is all of the iteration, and cannot be divided: noise is what differs between "
-            "micro-steps",
+            f"batch_size={config.batch_size} is all of the iteration, and cannot be halved: noise is what "
+            "differs between micro-steps",
             "give --tokens_per_iter for two micro-steps or more",
         )
-    parts = [n for n in range(1, config.batch_size + 1) if config.batch_size % n == 0]
-    into = next((n for n in parts if n * steps >= MICRO_STEPS), parts[-1])
     values = config.model_dump(exclude={"gradient_accumulation_steps", "eval_iters"})
-    return config if into == 1 else build_config(values | {"batch_size": config.batch_size // into})
+    return build_config(values | {"batch_size": config.batch_size // 2})
 
 
 def short_training(

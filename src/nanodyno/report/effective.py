@@ -80,7 +80,7 @@ def advice_rows(advice: Advice, language: Language) -> Iterator[tuple[str, str]]
     yield language.say("noise scale"), words
     if advice.serves is None or advice.suggested is None or advice.dearer is None:
         why = unsettled_words(scale, language)
-        words = language.say("none: {why}; train it longer, or with more micro-steps", why=why)
+        words = language.say("none: {why}; train it longer", why=why)
         yield language.say("advice"), words
         return
     low, high = (q.rate(each, language) for each in advice.serves)

@@ -52,7 +52,7 @@ class EffectiveBatch:
         return self._now // self._block_size
 
     def is_measured(self, iteration: int, micro_steps: int, micro_tokens: int) -> bool:
-        """Whether this iteration reads its first micro-step's gradients; never with one micro-step."""
+        """Whether this iteration reads its gradients half-way; never with one micro-step."""
         if micro_steps < 2:
             return False
         every = math.ceil(MEASURED_TOKENS / (micro_steps * micro_tokens)) if self._reading_is_dear else 1
