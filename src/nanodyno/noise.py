@@ -36,7 +36,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class NoiseScale:
-    """tr(Sigma) / |G|^2 in tokens, with an interval meant for 95 of 100; simulated, it covers 93 to 95."""
+    """tr(Sigma) / |G|^2 in tokens, with an interval meant for 95 of 100; simulated, it covers 91 to 96."""
 
     tokens: float | None
     """None while the signal is not above zero: then the batch tells nothing of where it ends."""
