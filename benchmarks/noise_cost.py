@@ -1,4 +1,4 @@
-"""What measuring the gradient noise costs: iterations with and without the first micro-step's norm, in turns.
+"""What measuring the gradient noise costs: iterations with and without the norm taken half-way, in turns.
 
     python benchmarks/noise_cost.py                            # on a card: five cases, some 5 minutes
     python benchmarks/noise_cost.py --case gpt2-768,batch_size=8,tokens_per_iter=65536 --seconds 60

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from nanodyno.noise import ENOUGH, KEPT, WINDOW, Sample, noise_scale, sample
+from nanodyno.noise import ENOUGH, KEPT, WINDOW, Sample, noise_scale, recent, sample
 
 PEOPLE = np.array([[1.0, 0.0], [0.0, 2.0], [3.0, -1.0]])
 """Three gradients of which each draw takes one. Their mean is (4/3, 1/3): a square of 17/9. The squares of
@@ -74,6 +74,16 @@ def test_a_change_has_reached_63_percent_after_the_window() -> None:
     scale = noise_scale(steps)
     assert scale is not None
     assert scale.tokens == pytest.approx(200 - 100 / math.e, rel=0.02)
+
+
+def test_the_first_iterations_with_their_large_signal_are_outgrown_by_the_second_half() -> None:
+    """30 of a signal of 20, then 1: an average over all 96 would be near 100 / 4, and call itself settled."""
+    run = [Sample(20.0, 1000.0)] * 30 + [Sample(1.0 + 0.01 * (at % 3), 1000.0) for at in range(66)]
+    scale = noise_scale(recent(run))
+    assert scale is not None
+    assert scale.tokens == pytest.approx(1000, rel=0.02)
+    assert (len(recent(run)), len(recent(run[:40])), len(recent(run[:20]))) == (48, 32, 20)
+    assert noise_scale(recent(run * 6)) == noise_scale((run * 6)[-KEPT:])  # of a long run the latest
 
 
 def test_a_signal_that_cannot_be_told_from_zero_has_no_upper_end_and_is_not_settled() -> None:

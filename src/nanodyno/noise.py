@@ -17,6 +17,10 @@ ENOUGH = 32
 """Measured iterations below which nothing is said."""
 WIDEST = 4.0
 """Upper end over lower end: an estimate that is wider has not settled, and nothing is advised from it."""
+HELD = 0.5
+"""Of the highest learning rate. Below, the signal falls with the rate and the noise does not, so that the
+scale rises, by a factor of five to ten in small runs (LOG.md); a larger batch with the rate that belongs to
+it would not find it so."""
 Z = 1.96
 
 
@@ -32,7 +36,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class NoiseScale:
-    """tr(Sigma) / |G|^2 in tokens, with an interval meant for 95 of 100; simulated, it covers 93 to 95."""
+    """tr(Sigma) / |G|^2 in tokens, with an interval meant for 95 of 100; simulated, it covers 91 to 96."""
 
     tokens: float | None
     """None while the signal is not above zero: then the batch tells nothing of where it ends."""
@@ -59,6 +63,15 @@ def sample(small_norm: float, small_tokens: int, big_norm: float, big_tokens: in
     signal = (big_tokens * big - small_tokens * small) / (big_tokens - small_tokens)
     noise = (small - big) / (1 / small_tokens - 1 / big_tokens)
     return Sample(signal, noise)
+
+
+def recent(samples: Sequence[Sample]) -> Sequence[Sample]:
+    """The later half of all that were measured, which the weights of noise_scale cut to KEPT.
+
+    A run's first iterations have many times the signal of those that follow: in an average over all of them
+    they would outweigh the rest until some 200 have passed.
+    """
+    return samples[-max(ENOUGH, len(samples) // 2) :]
 
 
 def noise_scale(samples: Sequence[Sample]) -> NoiseScale | None:

@@ -31,6 +31,16 @@ def test_a_part_alone_is_the_one_change_and_moves_what_it_can(
     assert change.moves_speed == (key not in starts_and_rates)
 
 
+def test_a_run_that_was_gone_on_with_has_not_begun_otherwise(
+    record: Callable[..., RunRecord], run: Callable[..., Run]
+) -> None:
+    once, resumed = (
+        account_of(run(record=record({"init_from": way, "max_iters": end})))
+        for way, end in (("scratch", 100), ("resume", 120))
+    )
+    assert "init_from" not in {each.key for each in changes_between(once, resumed).changed}
+
+
 def compared(
     one: dict[str, Any], other: dict[str, Any], record: Callable[..., RunRecord], run: Callable[..., Run]
 ) -> tuple[Changes, dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nanodyno.analysis.effective import Advice, advise_batch
-from nanodyno.analysis.noise_scale import course, heading, latest, measured
+from nanodyno.analysis.noise_scale import before_decay, course, heading, latest, measured
 from nanodyno.config import RunConfig, build_config
 from nanodyno.records.types import StepRecord
 
@@ -66,6 +66,18 @@ def test_a_batch_between_a_quarter_and_all_of_the_scale_serves(
     assert told.dearer == pytest.approx(1 + TOKENS / scale, rel=0.05)
 
 
+def test_a_batch_that_the_interval_leaves_open_is_neither_small_nor_large(
+    step: Builder, config: RunConfig
+) -> None:
+    """65,536 beside a scale of 64,000 that is known to 3%."""
+    told = advice(noisy(step, 200, lambda _: 64_000.0, wobble=0.5), config)
+    assert told.scale is not None
+    assert told.scale.tokens is not None
+    assert told.scale.high is not None
+    assert told.scale.tokens < TOKENS < told.scale.high
+    assert told.verdict == "open"
+
+
 def test_the_suggestion_is_the_doubling_of_a_sequence_next_to_half_the_scale(
     step: Builder, config: RunConfig
 ) -> None:
@@ -78,6 +90,29 @@ def test_no_advice_from_too_few_iterations_or_from_a_wide_interval(step: Builder
         told = advice(steps, config)
         assert told.verdict == "not-settled"
         assert (told.serves, told.suggested, told.dearer, told.heading, told.ramp) == (None,) * 4 + ((),)
+
+
+def test_what_was_measured_at_a_fallen_learning_rate_is_left_out_of_the_advice(
+    step: Builder, config: RunConfig
+) -> None:
+    """A rate held over 200 iterations, then down to nothing in 100, at which the scale becomes 8 times it."""
+    rates = [1e-3] * 200 + [1e-3 * (1 - at / 100) for at in range(1, 101)]
+    steps = noisy(step, 300, lambda at: 40_000.0 if at < 250 else 320_000.0, wobble=0.01)
+    steps = [each.model_copy(update={"learning_rate": rate}) for each, rate in zip(steps, rates, strict=True)]
+    told = advice(steps, config)
+    assert told.decayed_at == 250  # that with half of it is in
+    assert told.verdict == "large"
+    assert told.serves == pytest.approx((10_000, 40_000), rel=0.05)
+    assert advice(steps[:220], config).decayed_at is None
+    assert max(point.tokens_seen for point in told.points) <= 250 * TOKENS
+
+
+def test_a_rate_that_belongs_to_a_smaller_batch_has_not_fallen(step: Builder) -> None:
+    """Of a quarter of the batch half the rate; and warm-up climbs to a peak that is not there yet."""
+    steps = [step(0, tokens=64, learning_rate=1e-5), step(1, tokens=256, learning_rate=2e-3)]
+    assert len(before_decay([*steps, step(2, tokens=64, learning_rate=1e-3)])) == 3
+    assert len(before_decay([*steps, step(2, tokens=64, learning_rate=4e-4)])) == 2
+    assert before_decay([]) == []
 
 
 def test_a_micro_batch_that_divides_the_suggestion_comes_with_it(step: Builder) -> None:
@@ -106,6 +141,14 @@ def test_a_scale_that_grows_as_the_root_of_the_tokens_is_foretold_so(
     assert since == pytest.approx(
         (32_768 / told.heading.tokens) ** (1 / told.heading.exponent) * 4000 * TOKENS, rel=1e-6
     )
+
+
+def test_a_scale_that_stays_calls_for_no_ramp(step: Builder, config: RunConfig) -> None:
+    """A rise of a thousandth in all: a doubling would come after more tokens than a number holds."""
+    told = advice(noisy(step, 1000, lambda at: 40_000 + 0.04 * at, wobble=0.0001), config)
+    assert told.heading is not None
+    assert 0 < told.heading.exponent < 0.01
+    assert told.ramp == ()
 
 
 def test_the_loss_of_a_stretch_is_the_mean_of_its_iterations(step: Builder) -> None:

@@ -157,7 +157,7 @@ def test_the_noise_scale_is_in_the_summary_where_it_was_measured(
     norms = {"micro_grad_norm": 3.0, "micro_tokens": 8192, "grad_norm": 2**0.5, "tokens": 65_536}
     noisy = run([step(number, **norms) for number in range(40)], [evaluation(40)])
     told = json.loads(result_text(result_of(noisy, summarise(noisy))))["summary"]["noise_scale"]
-    assert (told["samples"], told["settled"]) == (40, True)
+    assert (told["samples"], told["settled"]) == (32, True)  # the latest
     assert told["tokens"] == pytest.approx(65_536)
     assert sent(noisy).steps
     few = run([step(0, **norms)], [evaluation(1)])

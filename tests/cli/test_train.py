@@ -215,6 +215,12 @@ def test_a_resume_notes_what_it_does_differently(nanodyno: Nanodyno, tiny: list[
     assert "from iteration 4 on: learning_rate is 0.0001, and was 0.002" in notes
 
 
+def test_a_resume_blames_nobody_for_what_the_run_had_derived(nanodyno: Nanodyno, tiny: list[str]) -> None:
+    assert nanodyno(*tiny, "--name=mine", "--schedule=constant").exit_code == 0
+    assert nanodyno("train", "--resume=mine", "--max_iters=6").exit_code == 0
+    assert not [note for note in read_run(Path("runs/mine")).record.notes if "lr_decay_iters" in note]
+
+
 def test_a_warm_up_longer_than_the_run_is_noted(nanodyno: Nanodyno, tiny: list[str]) -> None:
     assert "never reaches 2.00e-03" in " ".join(nanodyno(*tiny).output.split())
 

@@ -58,6 +58,9 @@ def test_a_page_of_a_settled_run_says_what_serves_and_where_it_heads() -> None:
     assert "(fitted to 4 stretches, not measured)" in text
     assert "--batch_ramp=99000000:32768" in text
     assert "20.0M 4.000 20.0k 18.0k to 24.0k" in text
+    assert "measured until" not in text
+    decayed = shown(effective_page(ASKED, replace(SETTLED, decayed_at=1250)))
+    assert "measured until iteration 1,250, when the learning rate fell below half of its peak" in decayed
 
 
 @pytest.mark.parametrize("scale", [NoiseScale(120.0, 60.0, 400.0, 31), NoiseScale(-125.0, 0.0, 90.0, 200)])

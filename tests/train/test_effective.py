@@ -1,4 +1,4 @@
-"""The first micro-step's norm, and an effective batch that grows: the same after a resume, to the bit."""
+"""The norm that is taken half-way, and an effective batch that grows: the same after a resume, to the bit."""
 
 import math
 from collections.abc import Callable
@@ -15,6 +15,7 @@ from nanodyno.hardware.cards import all_cards
 from nanodyno.model.modern import make_model
 from nanodyno.noise import KEPT, WINDOW, NoiseScale
 from nanodyno.records.types import StepRecord
+from nanodyno.schedule import learning_rate_at
 from nanodyno.train import checkpoint
 from nanodyno.train.effective import MEASURED_TOKENS, EffectiveBatch
 from nanodyno.train.trainer import SavePoint, Trainer
@@ -43,14 +44,21 @@ def norm_of(trainer: Trainer, sequences: int) -> float:
     return math.sqrt(sum(float(each.square().sum()) for each in gradients))
 
 
-@pytest.mark.parametrize("changes", [{}, {"kernels": "fused"}, {"kernels": "fused", "bias": True}, MODERN])
-def test_the_first_micro_step_has_the_norm_of_its_own_gradient(
-    trainer: Trainers, changes: dict[str, Any]
+@pytest.mark.parametrize(
+    ("batch_size", "half"), [(4, 4), (3, 6), (2, 6)]
+)  # 1 of 3, 2 of 4, 3 of 6 micro-steps
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"kernels": "fused"}, {"kernels": "fused", "bias": True}, MODERN, MODERN | {"kernels": "fused"}],
+)
+def test_the_first_half_of_the_micro_steps_has_the_norm_of_its_own_gradient(
+    trainer: Trainers, changes: dict[str, Any], batch_size: int, half: int
 ) -> None:
-    ours = trainer(max_iters=1, grad_clip=0.01, **changes)
+    split = {"batch_size": batch_size, "gradient_accumulation_steps": 12 // batch_size}
+    ours = trainer(max_iters=1, grad_clip=0.01, **split, **changes)
     first = steps_of(ours)[0]
-    assert first.micro_tokens == 4 * 16
-    assert first.micro_grad_norm == pytest.approx(norm_of(ours, 4), rel=1e-5)
+    assert first.micro_tokens == half * 16
+    assert first.micro_grad_norm == pytest.approx(norm_of(ours, half), rel=1e-5)
     assert first.grad_norm == pytest.approx(norm_of(ours, 12), rel=1e-5)
 
 
@@ -135,11 +143,16 @@ def test_a_resumed_ramp_goes_on_to_the_bit(
     assert sizes[0] < sizes[3] <= sizes[4] < sizes[7]  # it had grown before, and grew after
 
 
+def measured(build: Builder, config: RunConfig, at: int, big: float, micro: float = 8.0) -> StepRecord:
+    rate = learning_rate_at(config, at)
+    return build(at, grad_norm=big, micro_grad_norm=micro, micro_tokens=64, tokens=192, learning_rate=rate)
+
+
 def fed(config: RunConfig, build: Builder, micro: float, big: float, count: int) -> EffectiveBatch:
     batch = EffectiveBatch(config, "cpu")
     for at in range(count):
         wobble = 1 + 0.01 * math.sin(at)
-        batch.learn(build(at, grad_norm=big * wobble, micro_grad_norm=micro, micro_tokens=64, tokens=192))
+        batch.learn(measured(build, config, at, big * wobble, micro))
     return batch
 
 
@@ -147,7 +160,7 @@ def test_noise_doubles_the_batch_when_half_the_scale_is_twice_as_large(
     config: Builder, step: Builder
 ) -> None:
     # Squares of 17 at 64 and 17 - 2 x 16/3 = 6.333 at 192: a signal of 1 and a noise of 16 x 64 = 1024.
-    settings = config(batch_ramp="noise")
+    settings = config(batch_ramp="noise", schedule="constant")
     before, after = (fed(settings, step, math.sqrt(17), math.sqrt(19 / 3), n) for n in (WINDOW - 1, WINDOW))
     assert before.sequences(0) * 16 == 192
     assert after.sequences(0) * 16 == 384  # 384 is under 512, and 768 would not be
@@ -156,21 +169,30 @@ def test_noise_doubles_the_batch_when_half_the_scale_is_twice_as_large(
 
 def test_a_lower_end_is_enough_where_the_noise_drowns_the_signal(config: Builder, step: Builder) -> None:
     """Squares of 64/3 x (1 + 2/3 sin) over 192 tokens, where noise alone has 64/3: a signal around 0."""
-    batch = EffectiveBatch(config(batch_ramp="noise"), "cpu")
-    for at in range(KEPT):
+    settings = config(batch_ramp="noise", schedule="constant")
+    batch = EffectiveBatch(settings, "cpu")
+    for at in range(2 * KEPT):
         square = 64 / 3 * (1 + 2 / 3 * math.sin(2.4 * at))
-        batch.learn(step(at, grad_norm=square**0.5, micro_grad_norm=8.0, micro_tokens=64, tokens=192))
+        batch.learn(measured(step, settings, at, square**0.5))
     assert batch.sequences(0) * 16 == 384
 
 
 def test_noise_that_is_not_settled_or_no_number_grows_nothing(config: Builder, step: Builder) -> None:
-    settings = config(batch_ramp="noise")
+    settings = config(batch_ramp="noise", schedule="constant")
     assert fed(settings, step, math.nan, 1.0, 200).sequences(0) * 16 == 192
     wild = EffectiveBatch(settings, "cpu")
     for at in range(KEPT):
         norm = 1.0 if at % 2 else 8.0
-        wild.learn(step(at, grad_norm=norm, micro_grad_norm=8.0, micro_tokens=64, tokens=192))
+        wild.learn(measured(step, settings, at, norm))
     assert wild.sequences(0) * 16 == 192
+
+
+def test_a_rate_that_falls_raises_the_noise_and_not_the_batch(config: Builder, step: Builder) -> None:
+    """The signal and noise that double it at a held rate, of which the first half of a decay has 40 steps."""
+    settings = config(batch_ramp="noise", schedule="linear", min_lr=0.0, warmup_iters=0, max_iters=80)
+    assert fed(settings, step, math.sqrt(17), math.sqrt(19 / 3), 80).sequences(0) * 16 == 192
+    longer = config(batch_ramp="noise", schedule="linear", min_lr=0.0, warmup_iters=0, max_iters=160)
+    assert fed(longer, step, math.sqrt(17), math.sqrt(19 / 3), 80).sequences(0) * 16 == 384
 
 
 def test_a_smaller_micro_batch_divides_every_size_of_the_ramp(trainer: Trainers) -> None:

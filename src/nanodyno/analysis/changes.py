@@ -98,6 +98,8 @@ def _ratio(change: Change) -> float | None:
 def _known(account: Account) -> dict[str, Setting]:
     """What is told, and what was worked out from it."""
     known = dict(account.settings)
+    if known.get("init_from") == "resume":
+        known["init_from"] = "scratch"  # of the last command alone: a run that is gone on with began as any
     if account.tokens_per_iter is not None:
         known["tokens_per_iter"] = account.tokens_per_iter
     if account.shape is not None and account.shape_found:

@@ -5,7 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from nanodyno.analysis.noise_scale import Heading, Point, course, heading, latest, served
+from nanodyno.analysis.noise_scale import (
+    SERVED,
+    Heading,
+    Point,
+    before_decay,
+    course,
+    heading,
+    latest,
+    served,
+)
 from nanodyno.config import RunConfig
 from nanodyno.noise import WIDEST, NoiseScale
 from nanodyno.records.types import StepRecord
@@ -14,7 +23,8 @@ MIDDLE = 0.5
 """Of the noise scale: the middle of what serves."""
 MOST_STEPS = 6
 
-Verdict = Literal["not-measured", "not-settled", "small", "serves", "large"]
+Verdict = Literal["not-measured", "not-settled", "small", "serves", "open", "large"]
+"""open: outside of what serves, and not by more than the interval leaves open."""
 
 
 @dataclass(frozen=True)
@@ -34,21 +44,25 @@ class Advice:
     heading: Heading | None
     ramp: tuple[tuple[int, int], ...]
     """Steps of a batch_ramp that would keep in the middle, as far as the heading is known."""
+    decayed_at: int | None = None
+    """Updates after which the learning rate fell below half of its peak: nothing later is in the scale."""
 
 
 def advise_batch(steps: Sequence[StepRecord], config: RunConfig) -> Advice:
-    scale = latest(steps)
+    held = before_decay(steps)
+    scale = latest(held)
+    decayed_at = held[-1].iteration + 1 if len(held) < len(steps) else None
     has = steps[-1].tokens if steps else config.tokens_per_iter
-    points = tuple(course(steps))
+    points = tuple(course(held))
     if scale is None or not scale.settled or scale.tokens is None:
         verdict: Verdict = "not-measured" if scale is None else "not-settled"
-        return Advice(verdict, scale, has, None, None, None, None, points, None, ())
+        return Advice(verdict, scale, has, None, None, None, None, points, None, (), decayed_at)
     low, high = served(scale)
     ends_at, seen = config.ramp.tokens_after(config.max_iters), sum(step.tokens for step in steps)
     heads = heading(points, ends_at) if ends_at > seen else None
     suggested = _doubling(MIDDLE * scale.tokens, config.block_size)
     return Advice(
-        verdict="small" if has < low else "large" if has > high else "serves",
+        verdict=_judged(has, scale),
         scale=scale,
         tokens_per_iter=has,
         serves=(low, high),
@@ -58,7 +72,20 @@ def advise_batch(steps: Sequence[StepRecord], config: RunConfig) -> Advice:
         points=points,
         heading=heads,
         ramp=_ramp(heads, suggested),
+        decayed_at=decayed_at,
     )
+
+
+def _judged(has: int, scale: NoiseScale) -> Verdict:
+    """Small and large are what would be so anywhere in the interval."""
+    assert scale.low is not None
+    assert scale.high is not None
+    low, high = served(scale)
+    if low <= has <= high:
+        return "serves"
+    if SERVED[0] * scale.low <= has <= SERVED[1] * scale.high:
+        return "open"
+    return "small" if has < low else "large"
 
 
 def _doubling(wish: float, one: int) -> int:
@@ -75,7 +102,7 @@ def _ramp(heads: Heading | None, first: int) -> tuple[tuple[int, int], ...]:
     if heads is None or heads.exponent <= 0 or heads.high > WIDEST * heads.low:
         return ()
     sizes = (first * 2**n for n in range(1, MOST_STEPS + 1))
-    steps = (
-        (heads.tokens_seen * (size / MIDDLE / heads.tokens) ** (1 / heads.exponent), size) for size in sizes
-    )
-    return tuple((round(since), size) for since, size in steps if 1 <= since < heads.tokens_seen)
+    shares = ((size / MIDDLE / heads.tokens, size) for size in sizes)
+    # One or more comes at the end or after it: how long after, no number holds where the scale hardly rises.
+    steps = ((heads.tokens_seen * share ** (1 / heads.exponent), size) for share, size in shares if share < 1)
+    return tuple((round(since), size) for since, size in steps if since >= 1)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nanodyno.analysis.student import t_quantile
-from nanodyno.noise import ENOUGH, WINDOW, NoiseScale, Sample, noise_scale, sample
+from nanodyno.noise import ENOUGH, HELD, WINDOW, NoiseScale, Sample, noise_scale, recent, sample
 from nanodyno.records.imported import AnyStep
 from nanodyno.records.types import StepRecord
 
@@ -61,7 +61,15 @@ def _sample(step: StepRecord) -> Sample | None:
 
 def latest(steps: Sequence[AnyStep]) -> NoiseScale | None:
     """Now, by the latest iterations; None where none was measured."""
-    return noise_scale([found for _, found in measured(steps)])
+    return noise_scale(recent([found for _, found in measured(steps)]))
+
+
+def before_decay(steps: Sequence[StepRecord]) -> Sequence[StepRecord]:
+    """As far as the learning rate, less what a larger batch adds to it, was HELD of its highest or more."""
+    rates = [step.learning_rate / math.sqrt(step.tokens) for step in steps]
+    highest = max(rates, default=0.0)
+    last = next((at for at in range(len(rates), 0, -1) if rates[at - 1] >= HELD * highest), 0)
+    return steps[:last]
 
 
 def served(scale: NoiseScale) -> tuple[float, float]:

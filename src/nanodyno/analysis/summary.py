@@ -9,7 +9,7 @@ from typing import Self
 
 from nanodyno.analysis.eta import eta_seconds, evaluation_seconds
 from nanodyno.analysis.imported import imported_micro_steps, imported_yardstick, known_shape, tokens_up_to
-from nanodyno.analysis.noise_scale import latest
+from nanodyno.analysis.noise_scale import before_decay, latest
 from nanodyno.analysis.state import RunState, run_state
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.stretches import same_batch_since, same_processes_since
@@ -85,7 +85,10 @@ class Summary:
     data_wait_share: float | None
 
     noise: NoiseScale | None
-    """Of the gradients, in the latest iterations; None where it was not measured."""
+    """Of the gradients, in the latest iterations before noise_until; None where it was not measured."""
+    noise_until: int | None
+    """Updates after which the learning rate fell below half of its peak, which alone raises the noise scale;
+    None where it did not."""
 
     peak_allocated_bytes: int | None
     peak_reserved_bytes: int | None
@@ -138,6 +141,7 @@ def summarise(run: Run, ceilings: Ceilings | None = None) -> Summary:
     if isinstance(run.record, ImportedRecord):
         return _summarise_imported(run, run.record)
     record, config, steps = run.record, run.record.config, run.own_steps
+    held = before_decay(steps)
     yardstick = Yardstick.of(record, ceilings)
     resumed = record.resumed_at_iterations
     rated_from = max(same_processes_since(run.history), same_batch_since(steps))
@@ -170,7 +174,8 @@ def summarise(run: Run, ceilings: Ceilings | None = None) -> Summary:
         ceiling_share=yardstick.ceiling_share(speed.estimate) if speed else None,
         nanogpt_mfu=yardstick.nanogpt_mfu(speed.estimate) if speed else None,
         data_wait_share=_data_wait_share(steady),
-        noise=latest(steps),
+        noise=latest(held),
+        noise_until=held[-1].iteration + 1 if len(held) < len(steps) else None,
         peak_allocated_bytes=_highest(step.peak_allocated_bytes for step in steps),
         peak_reserved_bytes=_highest(step.peak_reserved_bytes for step in steps),
         peak_host_bytes=_highest(step.peak_host_bytes for step in steps),
@@ -218,6 +223,7 @@ def _summarise_imported(run: Run, record: ImportedRecord) -> Summary:
         nanogpt_mfu=known.nanogpt_mfu(speed.estimate) if speed and known else None,
         data_wait_share=None,
         noise=None,
+        noise_until=None,
         peak_allocated_bytes=record.peak_allocated_bytes,
         peak_reserved_bytes=record.peak_reserved_bytes,
         peak_host_bytes=record.peak_host_bytes,

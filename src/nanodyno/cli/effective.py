@@ -96,4 +96,4 @@ def _of_a_config(
         )
     steps, interrupted = short_training(trained, seconds, lambda text: say(console, text))
     asked = Asked(settings.name, "short-training", len(steps), sum(step.tokens for step in steps))
-    return asked, steps, trained, interrupted
+    return asked, steps, config, interrupted

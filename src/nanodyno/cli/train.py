@@ -205,7 +205,9 @@ def _resumed(run: str, source: str | None, arguments: list[str]) -> "tuple[Setti
         stale.add("min_lr")
     kept = {key: value for key, value in values.items() if key not in stale}
     changes |= {"init_from": "resume", "out_dir": str(folder)}
-    return override(Settings(folder.name, kept), changes), folder
+    derived = source is None and values["lr_decay_iters"] == values["max_iters"]
+    assumed = frozenset({"lr_decay_iters"} if derived else ())
+    return override(Settings(folder.name, kept, assumed=assumed), changes), folder
 
 
 def _train(job: "Job", log: "LogStyle", json: bool) -> None:

@@ -51,10 +51,14 @@ def short_training(
 
 
 def _trainer(config: RunConfig, watch: Watch) -> Trainer:
-    """Evaluations would only take time: the one before the first iteration reads next to nothing."""
+    """Evaluations would only take time: the one before the first iteration reads next to nothing.
+
+    The learning rate is held after its warm-up: while it falls, the noise tells nothing about the batch.
+    """
     take_threads(config.threads)
-    values = config.model_dump(exclude={"eval_iters", "gradient_accumulation_steps"})
-    quick = build_config(values | {"eval_interval": config.max_iters, "eval_tokens": config.block_size})
+    values = config.model_dump(exclude={"eval_iters", "gradient_accumulation_steps", "wsd_decay_fraction"})
+    held = {"eval_interval": config.max_iters, "eval_tokens": config.block_size, "schedule": "constant"}
+    quick = build_config(values | held)
     dataset = resolve_dataset(config.dataset, DATA_FOLDER, config.tokenizer, config.vocab_size, watch)
     vocab_size = config.vocab_size or padded_vocab_size(dataset.vocab_size)
     trainer = Trainer(quick, dataset, vocab_size, choose(quick))

@@ -20,7 +20,8 @@ PAIRS = (("tokens_per_iter", "gradient_accumulation_steps"), ("eval_tokens", "ev
 class Settings:
     """What a source sets, and what it said that has no effect.
 
-    `assumed` are the keys that a nanoGPT file left out and that have nanoGPT's default instead of ours.
+    `assumed` are keys that nobody gave: that a nanoGPT file left out and that have nanoGPT's default instead
+    of ours, or that a run which is gone on with had derived.
     """
 
     name: str

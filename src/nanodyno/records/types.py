@@ -57,8 +57,9 @@ class StepRecord(Record):
     micro_steps: int | None = None
     """Forward and backward passes of each process; None in runs of before it was noted."""
     micro_grad_norm: float | None = None
-    """Of the first micro-step's gradient alone, before clipping; of several processes the root of the mean
-    square. None where it was not measured: with one micro-step it is grad_norm."""
+    """Of the gradient of the first half of the micro-steps (of the first alone in runs of before), before
+    clipping; of several processes the root of the mean square. None where it was not measured: with one
+    micro-step it is grad_norm."""
     micro_tokens: int | None = None
     """That it is the mean over."""
     skipped: Skipped | None = None

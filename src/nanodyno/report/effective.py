@@ -12,7 +12,7 @@ from rich.text import Text
 from nanodyno.analysis.effective import Advice, Verdict
 from nanodyno.report import quantities as q
 from nanodyno.report.language import ENGLISH, Language, message
-from nanodyno.report.noise import noise_scale_words, unsettled_words
+from nanodyno.report.noise import decay_words, noise_scale_words, unsettled_words
 from nanodyno.report.prose import Prose
 
 Whence = Literal["records", "short-training"]
@@ -26,6 +26,9 @@ VERDICTS: Mapping[Verdict, str] = {
         "it need make"
     ),
     "serves": message("{low} to {high} tokens per iteration; {has} is among them"),
+    "open": message(
+        "{low} to {high} tokens per iteration; {has} lies outside, by less than the interval leaves open"
+    ),
     "large": message(
         "{low} to {high} tokens per iteration; {has} is larger: fewer would reach the same loss with fewer "
         "tokens"
@@ -71,10 +74,13 @@ def advice_rows(advice: Advice, language: Language) -> Iterator[tuple[str, str]]
     if scale is None:
         yield language.say("noise scale"), _not_measured(language)
         return
-    yield language.say("noise scale"), noise_scale_words(scale, language)
+    words = noise_scale_words(scale, language)
+    if advice.decayed_at is not None:
+        words = language.clauses([words, decay_words(advice.decayed_at, language)])
+    yield language.say("noise scale"), words
     if advice.serves is None or advice.suggested is None or advice.dearer is None:
         why = unsettled_words(scale, language)
-        words = language.say("none: {why}; train it longer, or with more micro-steps", why=why)
+        words = language.say("none: {why}; train it longer", why=why)
         yield language.say("advice"), words
         return
     low, high = (q.rate(each, language) for each in advice.serves)
@@ -89,7 +95,7 @@ def advice_rows(advice: Advice, language: Language) -> Iterator[tuple[str, str]]
         ),
     )
     wanted = f"--tokens_per_iter={advice.suggested} --batch_size={advice.batch_size}"
-    if advice.verdict != "serves":
+    if advice.verdict in ("small", "large"):
         words = language.say("{settings}, the learning rate by the root of the change", settings=wanted)
         yield language.say("try"), words
     yield language.say("heads to"), _heading_words(advice, language)
@@ -100,8 +106,8 @@ def advice_rows(advice: Advice, language: Language) -> Iterator[tuple[str, str]]
 
 def _not_measured(language: Language) -> str:
     return language.say(
-        "no iteration measured the noise: each had one micro-step, or none was done; half the batch_size at "
-        "the same tokens_per_iter makes it two"
+        "no iteration measured the noise: each had one micro-step, or none was done; a smaller batch_size at "
+        "the same tokens_per_iter makes more of them, or a larger tokens_per_iter"
     )
 
 

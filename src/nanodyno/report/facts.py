@@ -9,7 +9,7 @@ from nanodyno.records.types import RunRecord, SplitRecord
 from nanodyno.report import quantities
 from nanodyno.report.beyond import beyond_words
 from nanodyno.report.language import ENGLISH, Language, message
-from nanodyno.report.noise import noise_scale_words, serving_words
+from nanodyno.report.noise import decay_words, noise_scale_words, serving_words
 from nanodyno.report.prose import Prose
 from nanodyno.report.run_facts import (
     MOST_NAMED,
@@ -160,13 +160,15 @@ def _noise(run: Run, summary: Summary, language: Language) -> Rows:
     """What the gradients say about the batch; that they were not asked is said where there are steps."""
     scale, config = summary.noise, run.own.config
     if scale is not None:
-        words = language.clauses([noise_scale_words(scale, language), serving_words(scale, language)])
-        return [(message("noise scale"), words)]
+        clauses = [noise_scale_words(scale, language), serving_words(scale, language)]
+        if summary.noise_until is not None:
+            clauses.append(decay_words(summary.noise_until, language))
+        return [(message("noise scale"), language.clauses(clauses))]
     if config.gradient_accumulation_steps // summary.processes > 1 or not run.steps:
         return []
     words = language.say(
-        "not measured: there is one micro-step per iteration; half the --batch_size at the same "
-        "--tokens_per_iter would tell"
+        "not measured: there is one micro-step per iteration; a smaller --batch_size at the same "
+        "--tokens_per_iter would tell, or a larger --tokens_per_iter"
     )
     return [(message("noise scale"), words)]
 

@@ -7,7 +7,7 @@ from nanodyno.analysis.eta import eta_seconds, evaluation_seconds
 from nanodyno.analysis.noise_scale import measured
 from nanodyno.analysis.throughput import WARMUP_STEPS, Rates, Yardstick, rates
 from nanodyno.hardware.ceilings import Ceilings
-from nanodyno.noise import KEPT, NoiseScale, Sample, noise_scale
+from nanodyno.noise import KEPT, NoiseScale, Sample, noise_scale, recent
 from nanodyno.records.events import Started
 from nanodyno.records.types import EvalRecord, SaveRecord, SplitRecord, StepRecord
 
@@ -39,7 +39,7 @@ class Meter:
         self._eval_seconds: list[float] = []
         self._save_seconds: list[float] = []
         self._last_eval: int | None = None
-        self._samples: deque[Sample] = deque(maxlen=KEPT)
+        self._samples: deque[Sample] = deque(maxlen=2 * KEPT)  # `recent` takes the later half
         self._measured = 0
         self._noise: NoiseScale | None = None
 
@@ -74,6 +74,6 @@ class Meter:
         for _, sample in measured([step]):
             self._samples.append(sample)
             if self._measured % RENEWED == 0:
-                self._noise = noise_scale(tuple(self._samples))
+                self._noise = noise_scale(recent(tuple(self._samples)))
             self._measured += 1
         return self._noise

@@ -51,3 +51,12 @@ def unsettled_words(scale: NoiseScale, language: Language = ENGLISH) -> str:
         "it has not settled: the upper end of its interval is more than {times} times the lower",
         times=language.marks(f"{WIDEST:g}"),
     )
+
+
+def decay_words(iteration: int, language: Language = ENGLISH) -> str:
+    """What is added where the latest iterations were left out of account."""
+    return language.say(
+        "measured until iteration {iteration}, when the learning rate fell below half of its peak: that "
+        "alone raises the noise scale",
+        iteration=language.number(iteration, ","),
+    )

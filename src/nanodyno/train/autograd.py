@@ -11,7 +11,7 @@ from nanodyno.model.muon import MuonAndAdamW
 from nanodyno.model.optimizer import make_optimizer, set_learning_rate
 from nanodyno.train.attention import fastest_attention
 from nanodyno.train.device import DTYPES, Choice, Clock, is_out_of_memory
-from nanodyno.train.engine import DeviceBatch, Engine, Gradients, Prepared, last_words
+from nanodyno.train.engine import DeviceBatch, Engine, Gradients, Prepared, first_half, last_words
 from nanodyno.train.parallel import exchange_gradients, replicate, whole
 from nanodyno.train.processes import Processes
 
@@ -75,7 +75,7 @@ class AutogradEngine(Engine):
         self, batches: Iterator[DeviceBatch], micro_steps: int, with_micro_norm: bool = False
     ) -> Gradients:
         share = torch.tensor(1 / micro_steps, device=self.device)
-        weight = self.scaler.scale(share)
+        weight, half = self.scaler.scale(share), first_half(micro_steps)
         total = torch.zeros((), device=self.device)
         squares = torch.zeros((), device=self.device)
         for step in range(micro_steps):
@@ -85,8 +85,8 @@ class AutogradEngine(Engine):
                 loss = self.loss(inputs, targets)
             loss.backward(gradient=weight)
             total += loss.detach()
-            if step == 0 and with_micro_norm:
-                squares = (self._norm() / weight).square()
+            if step + 1 == half and with_micro_norm:
+                squares = (self._norm() / (half * weight)).square()
         mean, square = self.processes.sum(torch.stack([total * share, squares])) / self.processes.count
         self.scaler.unscale_(self._torch_optimizer)
         loss, norm, micro = torch.stack([mean, self._clipped_norm(), square.sqrt()]).tolist()

@@ -6,8 +6,9 @@ from collections import deque
 from pydantic import BaseModel, ConfigDict
 
 from nanodyno.config import RunConfig
-from nanodyno.noise import ENOUGH, KEPT, WINDOW, Sample, noise_scale, sample
+from nanodyno.noise import ENOUGH, HELD, KEPT, WINDOW, Sample, noise_scale, recent, sample
 from nanodyno.records.types import StepRecord
+from nanodyno.schedule import batch_factor
 
 MEASURED_TOKENS = 32_768
 """Of a process on a card between two measurements. Reading all gradients once more, 4 bytes a parameter
@@ -34,12 +35,13 @@ class EffectiveBatch:
     """Asked before each iteration, and told what came of it."""
 
     def __init__(self, config: RunConfig, device_type: str) -> None:
+        self._config = config
         self._ramp = config.ramp
         self._block_size = config.block_size
         self._reading_is_dear = device_type != "cpu"
         self._now = self._ramp.first
         self._waited = 0
-        self._samples: deque[Sample] = deque(maxlen=KEPT)
+        self._samples: deque[Sample] = deque(maxlen=2 * KEPT)  # `recent` takes the later half
 
     def sequences(self, seen: int) -> int:
         """Of the iteration that begins after so many sequences."""
@@ -50,14 +52,14 @@ class EffectiveBatch:
         return self._now // self._block_size
 
     def is_measured(self, iteration: int, micro_steps: int, micro_tokens: int) -> bool:
-        """Whether this iteration reads its first micro-step's gradients; never with one micro-step."""
+        """Whether this iteration reads its gradients half-way; never with one micro-step."""
         if micro_steps < 2:
             return False
         every = math.ceil(MEASURED_TOKENS / (micro_steps * micro_tokens)) if self._reading_is_dear else 1
         return iteration % every == 0
 
     def learn(self, step: StepRecord) -> None:
-        measured = self._ramp.most is not None and step.skipped is None
+        measured = self._ramp.most is not None and step.skipped is None and not self._decays(step)
         if not measured or step.micro_grad_norm is None or step.micro_tokens is None:
             return
         assert step.grad_norm is not None
@@ -65,6 +67,11 @@ class EffectiveBatch:
         if found is not None:
             self._samples.append(found)
             self._waited += 1
+
+    def _decays(self, step: StepRecord) -> bool:
+        """Whether the rate has fallen so far that the noise scale rises for that alone."""
+        peak = self._config.learning_rate * batch_factor(step.tokens, self._ramp.first)
+        return step.iteration >= self._config.warmup_iters and step.learning_rate < HELD * peak
 
     def growth(self) -> Growth | None:
         """None where nothing depends on the past but the place in the data."""
@@ -89,7 +96,7 @@ class EffectiveBatch:
         looked_at = self._waited >= WINDOW and self._waited % LOOKS == 0
         if not looked_at or 2 * self._now > self._ramp.most:
             return False
-        scale = noise_scale(tuple(self._samples))
+        scale = noise_scale(recent(tuple(self._samples)))
         if scale is None or scale.samples < ENOUGH:
             return False
         middle = math.inf if scale.tokens is None else SERVED * scale.tokens

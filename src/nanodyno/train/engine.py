@@ -46,7 +46,15 @@ class Gradients(NamedTuple):
     """Mean over all micro-steps of all processes."""
     norm: float
     micro_norm: float | None
-    """Of the first micro-step's own gradient; of several processes the root of the mean square."""
+    """Of the mean gradient of `first_half` of them; of several processes the root of the mean square."""
+
+
+def first_half(micro_steps: int) -> int:
+    """Micro-steps whose sum is looked at on the way. Half of all: a sequence with a gradient many times the
+    others' is then as likely on either side, where after the first it would nearly always come later, and
+    pass for signal (docs/noise.md).
+    """
+    return micro_steps // 2
 
 
 class Engine(ABC):
@@ -84,7 +92,7 @@ class Engine(ABC):
     ) -> Gradients:
         """Of the mean loss over all micro-steps of all processes.
 
-        The first micro-step's norm takes one more reading of all gradients.
+        The norm of `first_half` of them takes one more reading of all gradients.
         """
 
     @abstractmethod

@@ -29,7 +29,7 @@ from nanodyno.train.device import (
     peak_memory,
     reset_peak_memory,
 )
-from nanodyno.train.engine import DeviceBatch, Engine, Gradients, Prepared, last_words
+from nanodyno.train.engine import DeviceBatch, Engine, Gradients, Prepared, first_half, last_words
 from nanodyno.train.evaluate import rows_at_once
 from nanodyno.train.graph import Graph
 from nanodyno.train.processes import Processes
@@ -99,13 +99,15 @@ class FusedEngine(Engine):
     ) -> Gradients:
         step, flat = self.step, self.step.flat
         step.begin(1 / micro_steps)
+        half = first_half(micro_steps)
         square = torch.zeros_like(step.total)
         for number in range(micro_steps):
             inputs, targets = next(batches)
             run = self._graph if self._graph and self._graph.fits(inputs) else step
             run(inputs, targets)
-            if number == 0 and with_micro_norm:  # still alone in the stretch where all are added up
-                square = (gradient_norm(flat).square() + step.unfinished_square()) * micro_steps**2
+            if number + 1 == half and with_micro_norm:
+                so_far = gradient_norm(flat).square() + step.unfinished_square()
+                square = so_far * (micro_steps / half) ** 2
         step.finish()
         self.processes.average_(flat.gradients)
         both = torch.stack([step.total, square])

@@ -12,7 +12,7 @@ from nanodyno.schedule import batch_factor, learning_rate_at
 from nanodyno.train.batches import Batches
 from nanodyno.train.device import Clock, peak_memory
 from nanodyno.train.effective import EffectiveBatch, Growth
-from nanodyno.train.engine import Engine
+from nanodyno.train.engine import Engine, first_half
 from nanodyno.train.sentry import MOST_SKIPS_IN_A_ROW, Seen, Sentry
 
 _SEED_STREAM = 2  # 0 and 1 are the data order's
@@ -63,7 +63,7 @@ class Stepper:
             data_seconds=loader.wait_seconds - waited,
             micro_steps=micro_steps,
             micro_grad_norm=micro_norm,
-            micro_tokens=None if micro_norm is None else micro_tokens,
+            micro_tokens=None if micro_norm is None else first_half(micro_steps) * micro_tokens,
             skipped=skipped,
             peak_allocated_bytes=peak.allocated,
             peak_reserved_bytes=peak.reserved,
