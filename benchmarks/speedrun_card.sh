@@ -30,7 +30,7 @@ for part in "$@"; do
     case $part in
     search)
         speedrun base batch-16k tied tied-slower tables-faster tables-slower head-faster head-slower muon-faster \
-            muon-slower decay-longer fp8 layers-5 momentum-lower no-decay
+            muon-slower decay-longer fp8 layers-5 no-tables momentum-lower no-decay
         ;;
     plain) speedrun plain-32k plain-16k plain-32k-faster plain-16k-faster ;;
     full) speedrun full --looks 8 ;;
