@@ -105,11 +105,11 @@ def test_logs_of_another_card_are_measured_here_and_compare_shows_it(faked: Any,
 
 
 def test_a_run_of_our_own_can_be_one_of_the_two(nanodyno: Run, tiny: list[str]) -> None:
-    """They differ in a learning rate, which moves no speed: refused before anything is measured."""
+    """They differ in a learning rate and what follows it, which move no speed: nothing is measured."""
     assert nanodyno(*tiny, "--name=a", "--learning_rate=0.01").exit_code == 0
     refused = nanodyno("attribute", "a", "a,learning_rate=0.02")
     assert refused.exit_code == 2
-    assert "learning_rate, none of which can move the speed" in refused.output
+    assert "learning_rate, min_lr, none of which can move the speed" in refused.output
     assert "--metric val_loss" in refused.output
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from nanodyno.cli.options import INTERRUPTED, RUNS_FOLDER, Json, console_for, seconds_of, time_of
+from nanodyno.cli.origins import refuse_run
 from nanodyno.cli.sources import for_training
 from nanodyno.errors import NanodynoError
 
@@ -156,6 +157,7 @@ def _given(source: str | None, arguments: list[str]) -> "tuple[Settings, tuple[s
             f"the recipe or file comes before {source or 'everything else'}",
             "for example: nanodyno train demo --max_iters=50",
         )
+    refuse_run(source)
     return for_training(override(load_settings(source), parse_overrides(arguments)))
 
 
