@@ -144,9 +144,10 @@ def train(  # noqa: PLR0913 - one parameter per option
 def _without_effect(config: "RunConfig", settings: "Settings") -> "Iterator[str]":
     from nanodyno.config.idle import idle_settings
     from nanodyno.report.idle import idle_notes
+    from nanodyno.train.processes import launched_count
 
     yield from (f"accepted and ignored: {key}" for key in settings.ignored)
-    yield from idle_notes(idle_settings(config, settings.assumed))
+    yield from idle_notes(idle_settings(config, settings.assumed, launched_count()))
 
 
 def _given(source: str | None, arguments: list[str]) -> "tuple[Settings, tuple[str, ...]]":
