@@ -20,6 +20,7 @@ Code = Literal[
     "share-of-card",
     "cards-by-rate",
     "mfu-against-a100",
+    "mfus-against-a100",
     "mfu-poisoned",
     "perplexity-as-loss",
     "not-a-number",
