@@ -123,6 +123,7 @@ def train(  # noqa: PLR0913 - one parameter per option
         stop_at=None if stop_at is None else time_of(stop_at),
         autosave_seconds=seconds_of(autosave),
     )
+    notes = (*chosen, *found, *_without_effect(config, settings))
     if folder is None:
         folder = run_folder(config, name, settings.name) if is_first() else Path()
     elif name is not None:
@@ -131,7 +132,6 @@ def train(  # noqa: PLR0913 - one parameter per option
         from nanodyno.cli.detach import train_in_background
 
         return train_in_background(folder, sys.argv[1:], json)
-    notes = (*chosen, *found, *_without_effect(config, settings))
     job = Job(config, folder.name, folder, ("nanodyno", *sys.argv[1:]), notes, limits=limits, force=force)
     if is_first():
         return _train(job, log, json)
