@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nanodyno.cli.origins import origin_of
+from nanodyno.cli.tuned_file import Typed, how_to_train
 from nanodyno.config import build_config
 from nanodyno.recipes import load_settings, override, recipe_names
 from nanodyno.records.store import read_run_record
@@ -29,6 +31,18 @@ def test_a_run_is_planned_as_it_was_trained(nanodyno: Run, tiny: list[str], tmp_
     refused = nanodyno("train", "mine")
     assert refused.exit_code == 2
     assert "nanodyno train --resume mine goes on with it" in " ".join(refused.stderr.split())
+
+
+def test_a_tuned_run_is_trained_by_a_file_that_the_same_search_writes() -> None:
+    before, after = load_settings("demo"), override(load_settings("demo"), {"batch_size": 2})
+    options = {"--budget": "40s", "--memory-limit": "12GB", "--allow": None}
+    typed = Typed("my run", ["--device=cpu"], options, {"device": "cpu"}, before, True, None)
+    assert how_to_train(typed, after) == (
+        "nanodyno tune 'my run' --device=cpu --budget 40s --memory-limit 12GB --write tuned.toml && "
+        "nanodyno train tuned.toml"
+    )
+    recipe = replace(typed, source="demo", is_run=False)
+    assert how_to_train(recipe, after) == "nanodyno train demo --batch_size=2"
 
 
 @pytest.mark.parametrize("name", recipe_names())

@@ -115,7 +115,8 @@ def tune(  # noqa: PLR0913 - one parameter per option
     language = language_of(lang, json)
     origin = whole_origin(source, changes, language)
     settings = settings_here(origin, changes)
-    asked_for = Typed(source, context.args, changes, settings, origin.is_run, write)
+    options = {"--budget": budget, "--memory-limit": memory_limit, "--allow": allow, "--ray": ray}
+    asked_for = Typed(source, context.args, options, changes, settings, origin.is_run, write)
     if write is not None:
         refuse_unwritable_toml(write)
     asked = Request(

@@ -21,6 +21,8 @@ class Typed:
 
     source: str
     arguments: Sequence[str]
+    options: Mapping[str, str | None]
+    """What makes it this search and no other."""
     changes: Mapping[str, object]
     settings: "Settings"
     is_run: bool
@@ -34,7 +36,9 @@ def how_to_train(typed: Typed, after: "Settings") -> str:
     if not typed.is_run:
         given = (*typed.changes, *typed.settings.chosen)
         return train_command(typed.source, given, typed.settings, after)
-    again = shlex.join(["nanodyno", "tune", typed.source, *typed.arguments, "--write", "tuned.toml"])
+    options = [word for name, value in typed.options.items() if value is not None for word in (name, value)]
+    words = [typed.source, *typed.arguments, *options, "--write", "tuned.toml"]
+    again = shlex.join(["nanodyno", "tune", *words])
     return f"{again} && nanodyno train tuned.toml"
 
 
