@@ -90,7 +90,9 @@ def test_of_a_run_that_is_over_nothing_is_expected() -> None:
     assert numbers["loss"] == pytest.approx(END)
     seconds = asked(run, Pace(2.0, 10.0, 100), until_loss=3.5)
     [reached] = [each for each in findings_of(seconds, run) if each.code == "target-behind"]
-    assert reached.numbers["seconds"] == pytest.approx(reached.numbers["iterations"] * 2.1)
+    assert seconds.reached is not None
+    assert seconds.reached.iterations is not None
+    assert reached.numbers["seconds"] == pytest.approx(seconds.reached.iterations * 2.1)
     worse = replace(run, name="worse", evals=(*run.evals[:-1], Eval(10_000, 9.0)))
     [lower] = lower_of(asked(worse), asked(run))
     assert (lower.code, lower.runs) == ("measured-lower", (run.name, "worse"))
