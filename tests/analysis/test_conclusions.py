@@ -55,7 +55,11 @@ BOTH_WAYS: dict[str, tuple[Runs, Runs]] = {
     "rate-impossible": (pair({"card": card_named("RTX 4070")}), pair({"card": H200})),
     "share-of-card": (pair({"card": H200}), pair({"card": card_named("RTX 4070")})),
     "cards-by-rate": (CASE, SAME),
-    "mfu-against-a100": (CASE, pair({"card": card_named("A100 80GB PCIe"), "steps": steps(9.0, 0.15)})),
+    "mfu-against-a100": (
+        pair({"steps": steps(9.0, 0.15)}, steps=steps(9.0)),
+        pair({"card": card_named("A100 80GB PCIe"), "steps": steps(9.0, 0.15)}),
+    ),
+    "mfus-against-a100": (CASE, pair({"steps": steps(9.0, 0.15)}, steps=steps(9.0))),
     "mfu-poisoned": (pair({"steps": SLOW_EVAL}), pair({"steps": SLOW_EVAL[:-1]})),
     "perplexity-as-loss": (
         pair({"evals": (Eval(500, 22.3),)}),

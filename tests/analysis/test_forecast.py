@@ -73,8 +73,36 @@ def test_a_target_that_lies_behind_is_told_from_the_record() -> None:
     """The evaluation at 1,000 iterations is the first that is not above its own loss."""
     target = float(true_loss(cosine(10_000), np.array([1000.0]))[0])
     finding = found(with_losses(5000), until_loss=target)["target-behind"]
-    assert finding.numbers == {"target": target, "iterations": 1000}
+    assert finding.numbers == {
+        "target": target, "loss": target, "iterations": 1000, "tokens": 524_288_000.0, "seconds": None,
+    }  # fmt: skip
     assert not {"target-reached", "target-not-reached"} & found(with_losses(5000), until_loss=target).keys()
+
+
+def test_of_a_run_that_is_over_nothing_is_expected() -> None:
+    """It falls all the way, so that its last loss is its lowest."""
+    run = with_losses(10_000)
+    missed = found(run, until_loss=2.5)
+    assert not {"target-not-reached", "forecast-ended", "forecast-end"} & missed.keys()
+    assert missed["forecast-over"].numbers["iterations"] == 10_000
+    numbers = missed["target-missed"].numbers
+    assert (numbers["iterations"], numbers["iterations_done"]) == (10_000, 10_000)
+    assert numbers["loss"] == pytest.approx(END)
+    seconds = asked(run, Pace(2.0, 10.0, 100), until_loss=3.5)
+    [reached] = [each for each in findings_of(seconds, run) if each.code == "target-behind"]
+    assert seconds.reached is not None
+    assert seconds.reached.iterations is not None
+    assert reached.numbers["seconds"] == pytest.approx(seconds.reached.iterations * 2.1)
+    worse = replace(run, name="worse", evals=(*run.evals[:-1], Eval(10_000, 9.0)))
+    [lower] = lower_of(asked(worse), asked(run))
+    assert (lower.code, lower.runs) == ("measured-lower", (run.name, "worse"))
+
+
+def test_a_target_that_a_log_has_reached_needs_no_end() -> None:
+    log = replace(with_losses(5000), settings={"block_size": 1024, "batch_size": 512}, foreign=True)
+    assert "target-behind" in found(log, until_loss=4.0)
+    with pytest.raises(NanodynoError, match="where it is to end is not known"):
+        found(log, until_loss=2.5)
 
 
 def test_a_place_that_was_passed_is_told_from_the_record() -> None:

@@ -86,7 +86,7 @@ def test_a_target_that_lies_behind_is_told_in_the_runs_own_iterations() -> None:
     reached = asked(ramped, until_loss=lowest).reached
     assert reached is not None
     assert (at, ramped.evals[-1].val_loss) == (3000, lowest)
-    assert (reached.seen, reached.iterations) == (True, at)
+    assert (reached.seen_loss, reached.iterations) == (lowest, at)
     assert found(ramped, until_loss=lowest)["target-behind"].numbers["iterations"] == 3000
 
 

@@ -1,15 +1,20 @@
 """What follows from an imported log, and what does not."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nanodyno.analysis.account import account_of
 from nanodyno.analysis.imported import known_shape, tokens_up_to
+from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.summary import Summary, summarise
 from nanodyno.records.imported import ImportedStep
 from nanodyno.records.importers.joining import Request, import_run
-from nanodyno.records.store import read_run
+from nanodyno.records.store import Run, read_run
+from nanodyno.records.types import StepRecord
 
 CASE = Path(__file__).parents[1] / "case"
 SHAPE = {"n_layer": 12, "n_embd": 768, "block_size": 1024, "vocab_size": 50304, "bias": False}
@@ -50,7 +55,31 @@ def test_evaluations_in_the_logs_times_are_in_no_rate(tmp_path: Path) -> None:
     assert wide.step_seconds.high is not None
     assert 9.33 < wide.step_seconds.estimate < wide.step_seconds.high < 9.35
     logged = 841 // 5 + 1
-    assert wide.step_seconds.n == logged - 2 - 3, "without the two evaluations and the first three left"
+    assert wide.step_seconds.n == logged - 2, "without the two evaluations, the first of which is the start"
+
+
+@pytest.mark.parametrize("name", ["train1.log", "train2.log"])
+def test_show_and_compare_tell_one_rate(name: str, tmp_path: Path) -> None:
+    shown, told = summary_of(name, tmp_path), account_of(read_run(tmp_path / "run"))
+    assert (shown.tokens_per_second, shown.step_seconds) == (
+        approx(told.tokens_per_second), approx(told.iteration_seconds),
+    )  # fmt: skip
+
+
+def test_they_do_so_of_our_own_runs_too(run: Callable[..., Run], step: Callable[..., StepRecord]) -> None:
+    """Of eight that count, the middle two take 1 and 3 s: 524,288 tokens in 2 s, no mean of rates."""
+    seconds = [9.0, 9.0, 9.0, *[1.0] * 4, *[3.0] * 4]
+    made = run(steps=[step(n, step_seconds=each) for n, each in enumerate(seconds)])
+    shown, told = summarise(made).tokens_per_second, account_of(made).tokens_per_second
+    assert shown is not None
+    assert shown.estimate == pytest.approx(524_288 / 2)
+    assert shown == approx(told)
+
+
+def approx(interval: Interval | None) -> Interval:
+    assert interval is not None
+    near = {key: pytest.approx(getattr(interval, key), rel=1e-12) for key in ("estimate", "low", "high")}
+    return replace(interval, **near)
 
 
 @pytest.mark.parametrize("missing", SHAPE)

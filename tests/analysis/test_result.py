@@ -177,7 +177,7 @@ def test_a_log_of_another_program_can_be_sent_on(tmp_path: Path, sent: Callable[
     assert original.settings == {**copy.settings, "out_dir": "out-train1"}
     codes = [[each.code for each in compared_runs([run, run])[1]] for run in (original, copy)]
     assert codes[0] == codes[1]
-    assert "mfu-against-a100" in codes[0]
+    assert "mfus-against-a100" in codes[0]
 
 
 def test_text_under_unknown_names_is_not_sent(tmp_path: Path, sent: Callable[..., Run]) -> None:

@@ -94,5 +94,5 @@ def test_the_report_of_the_case_has_the_attribution_of_another_machine_in_it(
     assert {each.name for each in docs.glob("*.svg")} == {"attribute-tokens.svg", "attribute-work.svg"}
     report = (docs / "reports" / "case-en.html").read_text("utf-8")
     assert "which change did what" in report.lower()
-    assert "ran on a card that its log does not name; all of this was measured on NVIDIA H200" in report
+    assert "ran on cards that their logs do not name; all of this was measured on NVIDIA H200" in report
     assert LANGUAGES["fr"].say("tokens per second") in (docs / "reports" / "case-fr.html").read_text("utf-8")

@@ -90,7 +90,7 @@ def test_logs_of_another_card_are_measured_here_and_compare_shows_it(faked: Any,
     page = nanodyno("attribute", "train2", "train1")
     assert page.exit_code == 0, page.output
     told = " ".join(page.stdout.split())
-    assert "train2 ran on RTX 4070; all of this was measured on NVIDIA H200" in told
+    assert "train2 and train1 ran on RTX 4070; all of this was measured on NVIDIA H200" in told
     assert "what neither log tells is as nanodyno has it by default" in told
     jobs = {(job.config.n_embd, job.config.batch_size) for job in faked.jobs.values()}
     assert jobs == {(384, 16), (768, 16), (384, 8), (768, 8)}
@@ -98,18 +98,18 @@ def test_logs_of_another_card_are_measured_here_and_compare_shows_it(faked: Any,
     after = " ".join(nanodyno("compare", "train2", "train1").stdout.split())
     assert "which change did what" in after
     assert "n_embd 384 to 768" in after
-    assert "train1 ran on RTX 4070; all of this was measured on NVIDIA H200" in after
+    assert "train2 and train1 ran on RTX 4070; all of this was measured on NVIDIA H200" in after
     assert "nanodyno attribute train2 train1" not in after
     document = json.loads(nanodyno("compare", "train2", "train1", "--json").stdout)
     assert document["attributions"][0]["parts"].keys() == {"n_embd", "batch_size"}
 
 
 def test_a_run_of_our_own_can_be_one_of_the_two(nanodyno: Run, tiny: list[str]) -> None:
-    """They differ in a learning rate, which moves no speed: refused before anything is measured."""
+    """They differ in a learning rate and what follows it, which move no speed: nothing is measured."""
     assert nanodyno(*tiny, "--name=a", "--learning_rate=0.01").exit_code == 0
     refused = nanodyno("attribute", "a", "a,learning_rate=0.02")
     assert refused.exit_code == 2
-    assert "learning_rate, none of which can move the speed" in refused.output
+    assert "learning_rate, min_lr, none of which can move the speed" in refused.output
     assert "--metric val_loss" in refused.output
 
 

@@ -126,7 +126,7 @@ def test_a_log_that_tells_no_schedule_is_asked_for_it(nanodyno: Nanodyno, tmp_pa
 
 def test_a_run_of_our_own_that_is_done_has_been_there(nanodyno: Nanodyno, tiny: list[str]) -> None:
     assert nanodyno(*tiny, "--name=own").exit_code == 0
-    assert "own has got that far already: its loss was" in nanodyno("forecast", "own").output
+    assert "own has ended: its loss was" in nanodyno("forecast", "own").output
 
 
 def test_what_the_hint_proposes_answers(nanodyno: Nanodyno, tmp_path: Path) -> None:

@@ -28,6 +28,12 @@ def test_it_says_what_it_recognised_read_and_does_not_know(case: Callable[..., A
     assert "next: nanodyno show train1" in told
 
 
+def test_a_run_of_the_same_data_is_proposed_for_a_comparison(case: Callable[..., Any]) -> None:
+    assert "nanodyno compare" not in case("import", "train1.log").output
+    case("import", "train1.log", "--name", "other", "--set", "dataset=mine")
+    assert "nanodyno compare train1 train2" in case("import", "train2.log").output
+
+
 def test_an_imported_run_is_listed_and_shown_like_another(case: Callable[..., Any]) -> None:
     case("import", "train1.log", "--gpu", "4070", "--set", "n_layer=12", "--set", "bias=False")
     case("import", "train2.log", "--name", "narrow")

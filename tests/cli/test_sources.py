@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from nanodyno.cli.origins import origin_of
 from nanodyno.cli.sources import settings_here, sized
-from nanodyno.cli.tune import train_command
+from nanodyno.cli.tuned_file import train_command
 from nanodyno.config import RunConfig, build_config
 from nanodyno.costs.target import Target, named_target
 from nanodyno.recipes import load_settings, override, parse_overrides
@@ -102,7 +103,7 @@ def test_a_run_goes_on_as_it_was_made(nanodyno: Run) -> None:
 @pytest.mark.usefixtures("card")
 @pytest.mark.parametrize("recipe", ["best-8h", "speedrun-124m"])
 def test_a_rate_to_be_found_is_left_to_be_found(recipe: str) -> None:
-    found, plain = (settings_here(recipe, each) for each in ({"learning_rate": "auto"}, {}))
+    found, plain = (settings_here(origin_of(recipe), each) for each in ({"learning_rate": "auto"}, {}))
     assert found.values == plain.values | {"learning_rate": "auto"}
     assert set(found.chosen) == set(plain.chosen) - {"learning_rate"}
 
@@ -187,7 +188,7 @@ def test_the_embedded_corpus_is_seen_too_often_before_it_is_prepared(
 @pytest.mark.usefixtures("card")
 def test_what_was_chosen_is_in_the_command_that_tune_advises() -> None:
     """Else a micro-batch that is given would make another choice."""
-    settings = settings_here("best-1h", {"n_embd": 384})
+    settings = settings_here(origin_of("best-1h"), {"n_embd": 384})
     assert set(settings.chosen) == {
         "n_layer", "tokens_per_iter", "batch_ramp", "batch_size", "learning_rate", "max_iters",
         "warmup_iters", "eval_interval", "eval_tokens",
@@ -197,4 +198,4 @@ def test_what_was_chosen_is_in_the_command_that_tune_advises() -> None:
     source, *words = shlex.split(command)[2:]
     again = sized(override(load_settings(source), parse_overrides(words))).settings
     assert build_config(again.values) == build_config(after.values)
-    assert settings_here("speedrun-124m", {}).chosen == ("batch_size",)
+    assert settings_here(origin_of("speedrun-124m"), {}).chosen == ("batch_size",)

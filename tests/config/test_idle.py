@@ -24,6 +24,7 @@ def idle(**settings: Any) -> tuple[Idle | Unreached, ...]:
         ({"dataset": "edu", "tokenizer": "bytes"}, ("tokenizer",), f"dataset={EMBEDDED}"),
         ({"kernels": "autograd", "cuda_graph": False}, ("cuda_graph",), "kernels=auto|fused"),
         ({"embedding_lr": 0.1}, ("embedding_lr",), "untied_head=True|value_embeddings=1"),
+        ({"parallel": "fsdp"}, ("parallel",), "torchrun --nproc_per_node=2"),
         ({"device": "cpu", "products": "torch"}, ("products",), "device=cuda"),
         ({"kernels": "fused", "compile": False}, ("compile",), "kernels=autograd|optimizer=muon"),
     ],
@@ -40,6 +41,10 @@ def test_what_is_as_it_would_be_by_itself_is_no_news() -> None:
     assert idle(dataset="edu", tokenizer="gpt2") == ()
     assert idle(kernels="fused", compile=False, optimizer="muon") == ()
     assert idle_settings(build_config({"decay_lr": False, "warmup_iters": 0}), {"warmup_iters"}) == ()
+
+
+def test_several_processes_have_something_to_divide() -> None:
+    assert idle_settings(build_config({"parallel": "fsdp"}), processes=2) == ()
 
 
 def test_a_size_that_a_run_ends_before_is_told() -> None:

@@ -124,3 +124,15 @@ def test_five_changes_are_screened_with_what_that_leaves_open(attributions: Any,
     assert "at least one interacts, and a screening cannot say which:" in told
     assert "n_embd with batch_size" in told
     assert sum(bar.change is not None for bar in waterfall_bars(found)) == 6
+
+
+@pytest.mark.parametrize(("there", "told"), [(None, "cards that their logs do not name"), ("RTX 4070",) * 2])
+def test_what_holds_for_both_runs_is_said_once(
+    attributions: Any, tmp_path: Path, there: Any, told: str
+) -> None:
+    asked = attributions.inquiry(names=("a", "b"), elsewhere=(("a", there), ("b", there)))
+    found, _ = attributions.measure(asked, tmp_path)
+    [finding] = [each for each in attribution_findings(found) if each.code == "measured-here"]
+    assert words(finding) == (
+        f"a and b ran on {told}; all of this was measured on NVIDIA H200, and speaks for it"
+    )

@@ -11,7 +11,7 @@ from tests.analysis.test_forecast_warnings import CASES
 
 from nanodyno.analysis.account import Account
 from nanodyno.analysis.findings import Finding
-from nanodyno.analysis.forecast import Forecast, Question, forecast
+from nanodyno.analysis.forecast import Forecast, Loss, Question, forecast
 from nanodyno.analysis.forecast_findings import Foretold, findings_of, lower_of
 from nanodyno.analysis.forecast_plan import Pace
 from nanodyno.report.figures import Band
@@ -22,6 +22,7 @@ from nanodyno.report.page import Page, Tile, Tiles
 from nanodyno.report.pages.forecast import forecast_report
 
 RUN = with_losses(5000)
+OVER = with_losses(10_000)
 PACE = Pace(2.0, 10.0, 200)
 
 
@@ -33,6 +34,7 @@ def of(account: Account, question: Question, pace: Pace | None = PACE) -> list[F
 
 def every_finding() -> list[Finding]:
     one, other = forecast(RUN, Question(), PACE), forecast(CASES["diverging"], Question(), PACE)
+    over = forecast(OVER, Question(), PACE)
     unknown = replace(RUN, settings={"max_iters": 10_000}, foreign=True)
     spiked = np.array([each.val_loss for each in RUN.evals])
     spiked[15] += 1.0
@@ -52,6 +54,9 @@ def every_finding() -> list[Finding]:
         *(finding for account in CASES.values() for finding in of(account, Question())),
         *lower_of(one, replace(other, name="other", final=replace(other.final, median=9.0))),
         *lower_of(one, replace(one, name="twin"), rough=True),
+        *of(OVER, Question(until_loss=2.5)),
+        *lower_of(over, replace(over, name="worse", final=Loss(9.0, 9.0, 9.0))),
+        *lower_of(over, replace(over, name="twin")),
         Finding("ends-on-other-data", "caution", ("one", "other")),
     ]
     middle = forecast(RUN, Question(), None).final

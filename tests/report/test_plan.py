@@ -290,6 +290,15 @@ def test_data_seen_four_times_are_nothing_to_tell() -> None:
     assert "seen 5.00 times" in next(data_notes("edu", None, 10**9, 5 * 10**9))
 
 
+def test_how_data_that_are_not_here_are_made() -> None:
+    """4.42B and a hundredth more are 4.46B: in steps of 0.1B 4.5B, of two bytes each."""
+    told = list(data_notes("edu", 50257, None, 4_420_000_000))
+    command = "nanodyno prepare fineweb-edu/10BT --tokens 4.5B --out data/edu"
+    assert told[1:] == [f"to make it, with 9.0 GB of disk: {command}"]
+    assert "fineweb-edu/100BT --tokens 20.2B" in list(data_notes("edu", 50257, None, 20 * 10**9))[1]
+    assert len(list(data_notes("mine", 50257, None, 4_420_000_000))) == 1
+
+
 def test_estimated_tokens_are_told_as_such() -> None:
     """5.4B over 5.36M is 1,007.5."""
     told = next(data_notes("python", None, 5_360_000, 5_400_000_000, estimated=True))

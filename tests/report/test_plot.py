@@ -56,6 +56,17 @@ def test_the_legend_tells_solid_from_dashed() -> None:
     assert "━━ train   ╍╍ val" in legend
 
 
+def test_a_legend_is_broken_between_its_entries_and_never_in_one() -> None:
+    """80 columns hold 9 of label and gap, two entries of 30 and 3 between them: 72, and not a third."""
+    runs = [Series(f"a-run-with-a-name-{n}: so far", [0, 1], [n, n]) for n in range(4)]
+    lines = line_plot(runs, 80, 8, Labels("iterations", "loss")).plain.split("\n")
+    assert lines[0] == "   loss  ━━ a-run-with-a-name-0: so far   ╍╍ a-run-with-a-name-1: so far"
+    assert lines[1] == "         ━━ a-run-with-a-name-2: so far   ╍╍ a-run-with-a-name-3: so far"
+    narrow = line_plot(runs, 30, 8, Labels("iterations", "loss")).plain.split("\n")
+    assert narrow[0] == "   loss  ━━ a-run-with-a-name…"
+    assert max(map(len, narrow)) == 30
+
+
 def test_a_single_point_of_a_dashed_series_is_drawn() -> None:
     # With x from 0 to 19 over 40 dots, x=5 lies at dot 10 and x=6 at 12: columns 5 and 6.
     for x, column in ((5, 5), (6, 6)):

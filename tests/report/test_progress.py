@@ -17,12 +17,14 @@ Builder = Callable[..., Any]
 GIB = 2**30
 
 
-def console(terminal: bool = False) -> Console:
-    return Console(file=io.StringIO(), width=200, force_terminal=terminal, color_system=None)
+def console(terminal: bool = False, width: int = 200) -> Console:
+    return Console(file=io.StringIO(), width=width, force_terminal=terminal, color_system=None)
 
 
-def shown(display_of: Callable[[Console], Any], events: list[Event], terminal: bool = False) -> str:
-    screen = console(terminal)
+def shown(
+    display_of: Callable[[Console], Any], events: list[Event], terminal: bool = False, width: int = 200
+) -> str:
+    screen = console(terminal, width)
     display = display_of(screen)
     for event in events:
         display(event)
@@ -152,6 +154,17 @@ def test_a_terminal_gets_a_bar_and_keeps_the_evaluations(events: list[Event], ev
     assert "iter     4/19073" in text
     assert "524,288 tok/s" in text
     assert "eval at 4" in text
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_narrow_terminal_tears_no_number_from_its_unit(events: list[Event], width: int) -> None:
+    text = shown(LiveDisplay, events, terminal=True, width=width)
+    for whole in (
+        "15.6 ms/micro-batch",
+        "42.3% of H200's peak",
+        "peak 7.00 GiB allocated, 8.00 GiB reserved",
+    ):
+        assert whole in text
 
 
 def test_nanogpt_lines_are_nanogpts(

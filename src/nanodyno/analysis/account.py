@@ -13,7 +13,7 @@ from nanodyno.analysis.growth import Growth, growth_of
 from nanodyno.analysis.imported import imported_card, known_shape, whole
 from nanodyno.analysis.peaks import card_of
 from nanodyno.analysis.statistics import Interval, median_interval
-from nanodyno.analysis.throughput import mfu, steady_steps, training_seconds
+from nanodyno.analysis.throughput import mfu, steady_steps
 from nanodyno.config import ModelShape, RunConfig
 from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, flops_per_token, nanogpt_flops_per_token
 from nanodyno.costs.parameters import parameters
@@ -125,12 +125,7 @@ class Account:
         seconds, tokens = self.iteration_seconds, self.tokens_per_iter
         if seconds is None or tokens is None:
             return None
-        return replace(
-            seconds,
-            estimate=tokens / seconds.estimate,
-            low=None if seconds.high is None else tokens / seconds.high,
-            high=None if seconds.low is None else tokens / seconds.low,
-        )
+        return seconds.inverse(tokens)
 
     @property
     def parameters(self) -> int | None:
@@ -252,13 +247,14 @@ def _imported(run: Run, record: ImportedRecord) -> Account:
     dtype = record.arithmetic.dtype if record.arithmetic else record.settings.get("dtype")
     logged = [step for step in run.steps if isinstance(step, ImportedStep)]
     grows = record.settings.get("batch_ramp") is not None
+    steady = {step.iteration for step in steady_steps(logged, record.resumed_at_iterations)}
     return Account(
         name=run.name,
         settings=record.settings,
         steps=tuple(
             Step(
                 step.iteration, step.loss, _even_seconds(step, run.tokens_per_iter if grows else None),
-                training_seconds(step) is not None, step.printed_mfu, step.learning_rate,
+                step.iteration in steady, step.printed_mfu, step.learning_rate,
                 step.tokens if grows else None,
             )
             for step in logged

@@ -140,10 +140,11 @@ def _of_what_was_not_measured(found: Attribution) -> Iterator[Finding]:
             yield _of(found, code, severity, changes=_changes(changes))
     if found.design.held:
         yield _of(found, "held-for-all", "caution", settings=dict(found.design.held))
+    there: dict[str | None, tuple[str, ...]] = {}
     for run, device in found.elsewhere:
-        yield Finding(
-            "measured-here", "caution", (run,), {"there": device, "here": found.machine.device_name}
-        )
+        there[device] = (*there.get(device, ()), run)
+    for device, runs in there.items():
+        yield Finding("measured-here", "caution", runs, {"there": device, "here": found.machine.device_name})
     for each in found.untold:
         yield Finding("taken-as-in-other", "caution", (each.run, each.other), {"keys": each.keys})
     if found.logs_only:

@@ -31,9 +31,20 @@ def compared_runs(runs: Sequence[Run]) -> tuple[Comparison, tuple[Finding, ...]]
 def conclusions(comparison: Comparison) -> tuple[Finding, ...]:
     """Of each run alone, and of the first against each other one."""
     first, *others = comparison.accounts
-    alone = [finding for account in comparison.accounts for finding in _alone(account)]
+    alone = _as_one([finding for account in comparison.accounts for finding in _alone(account)])
     together = [finding for other in others for finding in _pair(first, other, comparison)]
     return (*together, *alone, *_next(comparison, [*together, *alone]))
+
+
+def _as_one(findings: Sequence[Finding]) -> list[Finding]:
+    """What is said of an MFU says the same of every run's: once, where the first of them stands."""
+    of_mfu = [each for each in findings if each.code == "mfu-against-a100"]
+    if len(of_mfu) < 2:
+        return list(findings)
+    runs = tuple(run for each in of_mfu for run in each.runs)
+    mfus, cards = ([each.numbers[key] for each in of_mfu] for key in ("mfu", "card"))
+    joined = Finding("mfus-against-a100", "caution", runs, {"mfus": mfus, "cards": cards})
+    return [joined if each is of_mfu[0] else each for each in findings if each not in of_mfu[1:]]
 
 
 def _alone(account: Account) -> Iterator[Finding]:

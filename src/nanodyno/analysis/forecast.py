@@ -75,6 +75,14 @@ class Band:
 
 
 @dataclass(frozen=True)
+class Seen:
+    """A loss that was measured, after so many iterations."""
+
+    iterations: int
+    loss: float
+
+
+@dataclass(frozen=True)
 class Reached:
     """The first place where the median is at the target; None: not before the end asked about."""
 
@@ -82,8 +90,8 @@ class Reached:
     iterations: int | None
     likely_iterations: int | None
     """Where nine in ten have reached it."""
-    seen: bool
-    """It lies behind: a loss so low was measured there."""
+    seen_loss: float | None
+    """Where it lies behind: what was measured there."""
     known_floor: float | None
     """Below which the known laws for this tokenizer and data do not go."""
 
@@ -110,15 +118,23 @@ class Forecast:
     points: int
     of_train: bool
     """Of the training loss: the run has no evaluations."""
+    lowest: Seen | None = None
+    """Of those so far."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has come to its own end."""
+        return self.plan is not None and self.plan.max_iters <= self.iterations_done
 
 
 def forecast(account: Account, question: Question, pace: Pace | None, prior: Prior | None = None) -> Forecast:
     plan = plan_of(account, question.changes)
     done, growth = account.iterations, account.growth
-    end = _end(account, question, plan, pace)
+    curve = curve_of(account)
+    behind = None if question.until_loss is None else _behind(account, curve, question.until_loss)
+    end = _end(account, question, plan, pace, behind)
     tokens = None if growth is None else float(growth.tokens(end))
     size = size_law(account, tokens) if tokens else None
-    curve = curve_of(account)
     at = [int(each) for each in np.unique(np.round(np.geomspace(max(done, 1), max(end, done, 1), PLACES)))]
     places = np.array([even(account, each) for each in at], dtype=np.float64)
     sized = (prior or shipped_prior()).of_size(parameters_of(account))
@@ -138,8 +154,9 @@ def forecast(account: Account, question: Question, pace: Pace | None, prior: Pri
     return Forecast(
         account.name, basis, done, end, final, tokens,
         None if pace is None else pace.seconds_between(done, end, growth), pace, plan, growth, band,
-        _reached(question.until_loss, _behind(account, curve, question.until_loss), band, final, size, end),
+        _reached(question.until_loss, behind, band, final, size, end),
         size, prediction, warned(account, curve, plan), int(told.sum()), not account.evals,
+        _lowest(account, curve),
     )  # fmt: skip
 
 
@@ -170,8 +187,10 @@ def _says_less(prediction: Prediction, size: SizeLaw | None) -> bool:
     return size is not None and float(prediction.spread[-1]) > LESS * size.spread
 
 
-def _end(account: Account, question: Question, plan: Plan | None, pace: Pace | None) -> int:
-    """The number of updates that is asked about."""
+def _end(
+    account: Account, question: Question, plan: Plan | None, pace: Pace | None, behind: Seen | None
+) -> int:
+    """The number of updates that is asked about; so far, where all that is asked for lies behind."""
     if question.iterations is not None:
         end = question.iterations
     elif question.tokens is not None:
@@ -187,6 +206,8 @@ def _end(account: Account, question: Question, plan: Plan | None, pace: Pace | N
                 f"{account.name}: its speed is not known, so hours say nothing", "ask by --tokens or --iters"
             )
         end = _reached_in(question.hours * 3600, account, pace)
+    elif behind is not None and plan is None and "max_iters" not in account.settings:
+        end = account.iterations
     else:
         end = _planned_end(account, plan)
     if not 1 <= end <= MOST_UPDATES or even(account, end) > MOST_UPDATES:
@@ -226,26 +247,34 @@ def _too_little(account: Account, curve: Curve) -> NanodynoError:
     )
 
 
-def _behind(account: Account, curve: Curve, target: float | None) -> int | None:
-    """The iterations after which a loss as low as the target was first measured."""
-    if target is None:
+def _behind(account: Account, curve: Curve, target: float) -> Seen | None:
+    """Where a loss as low as the target was first measured."""
+    low = np.nonzero(curve.losses <= target)[0]
+    return _seen(account, curve, int(low[0])) if len(low) else None
+
+
+def _lowest(account: Account, curve: Curve) -> Seen | None:
+    if not np.isfinite(curve.losses).any():
         return None
-    seen = curve.updates[curve.losses <= target]
-    return iterations_of(account, float(seen[0])) if len(seen) else None
+    return _seen(account, curve, int(np.nanargmin(curve.losses)))
+
+
+def _seen(account: Account, curve: Curve, at: int) -> Seen:
+    return Seen(iterations_of(account, float(curve.updates[at])), float(curve.losses[at]))
 
 
 def _reached(
-    target: float | None, behind: int | None, band: Band | None, final: Loss, size: SizeLaw | None, end: int
+    target: float | None, behind: Seen | None, band: Band | None, final: Loss, size: SizeLaw | None, end: int
 ) -> Reached | None:
     if target is None:
         return None
     floor = None if size is None else size.floor
     if behind is not None:
-        return Reached(target, behind, behind, True, floor)
+        return Reached(target, behind.iterations, behind.iterations, behind.loss, floor)
     if band is None:
-        return Reached(target, end if final.median <= target else None, None, False, floor)
+        return Reached(target, end if final.median <= target else None, None, None, floor)
     first, likely = _first(band, band.median, target), _first(band, band.high, target)
-    return Reached(target, first, likely, False, floor)
+    return Reached(target, first, likely, None, floor)
 
 
 def _first(band: Band, losses: Array, target: float) -> int | None:

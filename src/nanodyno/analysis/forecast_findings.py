@@ -96,7 +96,8 @@ def _ends(made: Forecast) -> Iterator[Finding]:
         "tokens": made.tokens,
         "iterations_done": made.iterations_done,
     }
-    yield _of(made, ENDS[made.basis], "fact", **numbers)
+    over = made.is_over and made.iterations >= made.iterations_done
+    yield _of(made, "forecast-over" if over else ENDS[made.basis], "fact", **numbers)
 
 
 def _changed(made: Forecast, planned: Forecast | None) -> Iterator[Finding]:
@@ -114,8 +115,20 @@ def _target(made: Forecast) -> Iterator[Finding]:
         return
     if reached.known_floor is not None and reached.loss < reached.known_floor:
         yield _of(made, "target-beyond-laws", "caution", target=reached.loss, floor=reached.known_floor)
-    if reached.seen:
-        yield _of(made, "target-behind", "fact", target=reached.loss, iterations=reached.iterations)
+    if reached.seen_loss is not None and reached.iterations is not None:
+        yield _of(
+            made, "target-behind", "fact",
+            target=reached.loss, iterations=reached.iterations, loss=reached.seen_loss,
+            tokens=None if made.growth is None else float(made.growth.tokens(reached.iterations)),
+            seconds=_seconds(made, 0, reached.iterations),
+        )  # fmt: skip
+        return
+    if made.basis == "ended" and made.lowest is not None:
+        yield _of(
+            made, "target-missed", "fact",
+            target=reached.loss, loss=made.lowest.loss, iterations=made.lowest.iterations,
+            iterations_done=made.iterations_done,
+        )  # fmt: skip
         return
     if reached.iterations is None:
         yield _of(
@@ -127,7 +140,8 @@ def _target(made: Forecast) -> Iterator[Finding]:
         made, "target-reached" if reached.likely_iterations else "target-reached-perhaps", "fact",
         target=reached.loss, iterations=reached.iterations,
         tokens=None if made.growth is None else float(made.growth.tokens(reached.iterations)),
-        seconds=_seconds(made, reached.iterations), likely_iterations=reached.likely_iterations,
+        seconds=_seconds(made, made.iterations_done, reached.iterations),
+        likely_iterations=reached.likely_iterations,
     )  # fmt: skip
 
 
@@ -202,6 +216,8 @@ def lower_of(one: Forecast, other: Forecast, rough: bool = False) -> tuple[Findi
         "iterations": [first.iterations, second.iterations],
     }
     names = (first.name, second.name)
+    if one.basis == other.basis == "ended":
+        return (Finding("measured-lower" if apart else "measured-alike", "fact", names, numbers),)
     found = [Finding("ends-lower" if chance >= EVEN else "ends-alike", "fact", names, numbers)]
     if rough or "size" in (one.basis, other.basis):
         found.append(Finding("ends-rough", "caution", names))
@@ -242,10 +258,8 @@ def stretched(account: Account, question: Question, pace: Pace | None) -> Questi
     return replace(question, tokens=None, hours=None, iterations=made.iterations)
 
 
-def _seconds(made: Forecast, iterations: int) -> float | None:
-    if made.pace is None:
-        return None
-    return made.pace.seconds_between(made.iterations_done, iterations, made.growth)
+def _seconds(made: Forecast, since: int, until: int) -> float | None:
+    return None if made.pace is None else made.pace.seconds_between(since, until, made.growth)
 
 
 def _loss(loss: Loss) -> dict[str, Number]:

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,12 @@ class Interval:
     high: float | None
     level: float
     n: int
+
+    def inverse(self, amount: float = 1.0) -> "Interval":
+        """Of amount / value: a rate where this is a time."""
+        low = None if self.high is None else amount / self.high
+        high = None if self.low is None else amount / self.low
+        return replace(self, estimate=amount / self.estimate, low=low, high=high)
 
 
 def median_interval(samples: Sequence[float], level: float = 0.95) -> Interval | None:

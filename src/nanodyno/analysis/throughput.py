@@ -33,9 +33,11 @@ def steady_steps(steps: Sequence[S], resumed_at_iterations: Sequence[int] = ()) 
     A stretch begins with a resume, or with micro-batches of another size. In its first steps the allocator
     finds its blocks, the optimiser creates its state and kernels are loaded. When that leaves fewer than
     eight in all, only the first of each stretch is dropped, so that a short run still has a rate. Empty when
-    the run ended inside its warm-up.
+    the run ended inside its warm-up. Of a foreign log the import has marked what does not count.
     """
     timed = [step for step in steps if training_seconds(step) is not None]
+    if timed and isinstance(timed[0], ImportedStep):
+        return timed
     parts = stretches(timed, resumed_at_iterations)
     steady = [step for stretch in parts for step in stretch[WARMUP_STEPS:]]
     if len(steady) < ENOUGH_STEPS:
@@ -59,13 +61,10 @@ def tokens_per_second(steps: Sequence[AnyStep], resumed_at_iterations: Sequence[
 
 def rate_of(steady: Sequence[AnyStep]) -> Interval | None:
     """Tokens per second."""
-    return median_interval(
-        [
-            step.tokens / seconds
-            for step in steady
-            if step.tokens is not None and (seconds := training_seconds(step))
-        ]
+    per_token = median_interval(
+        [seconds / step.tokens for step in steady if step.tokens and (seconds := training_seconds(step))]
     )
+    return None if per_token is None else per_token.inverse()
 
 
 def pace_seconds(steps: Sequence[AnyStep], resumed_at_iterations: Sequence[int] = ()) -> float | None:

@@ -2,13 +2,17 @@
 
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nanodyno.cli.options import RUNS_FOLDER, Json, console_for
 from nanodyno.errors import NanodynoError
+
+if TYPE_CHECKING:
+    from nanodyno.records.imported import AnyRecord
 
 
 def import_log(  # noqa: PLR0913 - one parameter per option
@@ -68,11 +72,24 @@ def import_log(  # noqa: PLR0913 - one parameter per option
 
 
 def _other_run(folder: Path) -> str | None:
-    """The newest besides it, to compare it with."""
-    from nanodyno.records.store import run_folders
+    """The newest besides it that is not known to be of other data, to compare it with."""
+    from nanodyno.records.store import read_any_record, run_folders
 
-    others = [each.name for each in run_folders(RUNS_FOLDER) if each != folder]
-    return others[-1] if others else None
+    data = _dataset(read_any_record(folder))
+    for other in reversed(run_folders(RUNS_FOLDER)):
+        if other == folder:
+            continue
+        with suppress(NanodynoError):  # a damaged one
+            theirs = _dataset(read_any_record(other))
+            if data == theirs or None in (data, theirs):
+                return other.name
+    return None
+
+
+def _dataset(record: "AnyRecord") -> object:
+    from nanodyno.records.imported import ImportedRecord
+
+    return record.settings.get("dataset") if isinstance(record, ImportedRecord) else record.config.dataset
 
 
 def _name(name: str | None, files: list[Path]) -> str:

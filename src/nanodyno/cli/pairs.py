@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nanodyno.cli.options import RUNS_FOLDER
+from nanodyno.cli.origins import origin_of, origin_of_run
 from nanodyno.cli.sources import settings_here
 from nanodyno.errors import NanodynoError
 
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from nanodyno.analysis.attribution import Untold
     from nanodyno.config import RunConfig
     from nanodyno.records.store import Run
-
-OF_THE_SHAPE = ("n_layer", "n_embd", "block_size")
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ def pair_of(before: str, after: str, overrides: Sequence[str] = ()) -> Pair:
 
 def pair_of_runs(before: "Run", after: "Run") -> Pair:
     """As `pair_of` makes it of the names of these runs."""
-    return _paired(_of_run(before, {}), _of_run(after, {}))
+    return _paired(_of_run(before), _of_run(after))
 
 
 def _paired(one: _Source, other: _Source) -> Pair:
@@ -73,62 +71,22 @@ def _paired(one: _Source, other: _Source) -> Pair:
 
 def _source(typed: str, common: Mapping[str, object]) -> _Source:
     from nanodyno.recipes import parse_overrides, wants_found_rate
-    from nanodyno.recipes.reading import recipe_names
-    from nanodyno.records.store import find_run, read_run
 
     source, *own = typed.split(",")
     changes = {**common, **parse_overrides([f"--{each}" for each in own])}
-    if source in recipe_names() or source.endswith((".toml", ".py")):
-        settings = settings_here(source, changes)
-        if wants_found_rate(settings):
-            raise NanodynoError(
-                f"{typed}: learning_rate=auto is found by `nanodyno train`, and here it would be a guess",
-                "give the number that it found, or another",
-            )
-        name = ",".join((settings.name, *own))
-        return _Source(name, settings.values)
-    try:
-        run = read_run(find_run(source, RUNS_FOLDER))
-    except NanodynoError as error:
-        recipes = ", ".join(recipe_names())
+    origin = origin_of(source)
+    settings = settings_here(origin, changes)
+    if wants_found_rate(settings):
         raise NanodynoError(
-            f"{source}: no recipe, no file and no run", f"recipes: {recipes}; {error.hint}"
-        ) from None
-    return _of_run(run, changes, "".join(f",{each}" for each in own))
+            f"{typed}: learning_rate=auto is found by `nanodyno train`, and here it would be a guess",
+            "give the number that it found, or another",
+        )
+    return _Source(",".join((settings.name, *own)), settings.values, origin.known, origin.device)
 
 
-def _of_run(run: "Run", changes: Mapping[str, object], suffix: str = "") -> _Source:
-    from nanodyno.analysis.account import account_of
-    from nanodyno.analysis.audit import with_found_shape
-    from nanodyno.recipes import Settings, override
-    from nanodyno.records.imported import ImportedRecord
-
-    record = run.record
-    if not isinstance(record, ImportedRecord):
-        values = record.config.model_dump() | {"eval_iters": None, "device": "auto"}
-        del values["gradient_accumulation_steps"]
-        return _Source(run.name + suffix, override(Settings(run.name, values), changes).values)
-    account = with_found_shape(account_of(run))
-    values = _known(account.settings)
-    if account.shape is not None:
-        values = {key: getattr(account.shape, key) for key in OF_THE_SHAPE} | values
-    if account.tokens_per_iter is not None:
-        values["tokens_per_iter"] = account.tokens_per_iter
-        values.pop("gradient_accumulation_steps", None)
-    told = override(Settings(run.name, values), changes).values
-    return _Source(run.name + suffix, told, False, record.device_name)
-
-
-def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a log, what is a setting of ours and says how it trained, not where."""
-    from nanodyno.config import RunConfig
-
-    places = {"device", "out_dir", "init_from", "eval_iters", "parallel"}
-    return {
-        key: value
-        for key, value in settings.items()
-        if key in RunConfig.model_fields and key not in places and value is not None
-    }
+def _of_run(run: "Run") -> _Source:
+    origin = origin_of_run(run)
+    return _Source(run.name, origin.settings.values, origin.known, origin.device)
 
 
 def _completed(source: _Source, other: _Source) -> dict[str, Any]:

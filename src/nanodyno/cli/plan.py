@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nanodyno.cli.options import Json, Lang, bytes_of, console_for, count_of, language_of, print_page
+from nanodyno.cli.origins import origin_of, refuse_incomplete, untold_note
 from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
 from nanodyno.cli.sources import sized
 from nanodyno.errors import NanodynoError
@@ -27,7 +28,8 @@ def plan(  # noqa: PLR0913 - one parameter per option
     source: Annotated[
         str | None,
         typer.Argument(
-            metavar="RECIPE|FILE.toml|FILE.py", help="What to plan: as for train, --key=value changes it."
+            metavar="RECIPE|FILE.toml|FILE.py|RUN",
+            help="What to plan: as for train, or a run's config; --key=value changes it.",
         ),
     ] = None,
     gpu: Annotated[
@@ -91,7 +93,6 @@ def plan(  # noqa: PLR0913 - one parameter per option
     from nanodyno.recipes import (
         at_any_rate,
         changed,
-        load_settings,
         override,
         parse_overrides,
         wants_found_rate,
@@ -103,8 +104,9 @@ def plan(  # noqa: PLR0913 - one parameter per option
             "for example: nanodyno plan gpt2-768 --gpu H200",
         )
     wanted = Wanted(html, opened, form, out, lang, json)
-    loaded = load_settings(source)
-    settings = override(loaded, parse_overrides(context.args))
+    origin, changes = origin_of(source), parse_overrides(context.args)
+    refuse_incomplete(origin, changes)
+    settings = override(origin.settings, changes)
     _refuse_contradictions(tokens, hours)
     settings, hours = _of_that_length(settings, tokens, hours)
     _refuse_endless({"--price-kwh": price_kwh, "--price-hour": price_hour})
@@ -125,13 +127,15 @@ def plan(  # noqa: PLR0913 - one parameter per option
     from nanodyno.report.plan_facts import Source
 
     told_for = None if made.choice is None else planned.bill.tokens
+    untold = untold_note(origin, language)
     notes = (
+        *(() if untold is None else (untold,)),
         *_without_effect(config, made.settings, language),
         *_of_data(config, vocabulary, told_for, language),
     )
-    origin = Source(
+    shown = Source(
         name=settings.name,
-        changed=changed(loaded, settings),
+        changed=changed(origin.settings, settings),
         warmup_iters=config.warmup_iters,
         notes=notes,
         ramp=config.ramp,
@@ -141,13 +145,13 @@ def plan(  # noqa: PLR0913 - one parameter per option
     if json:
         from nanodyno.report.document import to_json
 
-        typer.echo(to_json(plan_document(planned, origin)))
+        typer.echo(to_json(plan_document(planned, shown)))
         for note in notes:
             typer.echo(note, err=True)
     elif not wanted.takes_stdout:
         console = console_for(json)
-        print_page(plan_page(planned, origin, console.width, language), console, language)
-    deliver(wanted, lambda language: plan_report(planned, origin, language))
+        print_page(plan_page(planned, shown, console.width, language), console, language)
+    deliver(wanted, lambda language: plan_report(planned, shown, language))
     return None
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nanodyno.cli.options import INTERRUPTED, Json, Lang, console_for, language_of, print_page, seconds_of
+from nanodyno.cli.origins import whole_origin
 from nanodyno.cli.sources import settings_here
 from nanodyno.errors import NanodynoError
 
@@ -21,8 +22,8 @@ def probe(  # noqa: PLR0913 - one parameter per option
         list[str],
         typer.Argument(
             metavar="CONFIG[,key=value...]...",
-            help="A recipe (demo, gpt2-384, gpt2-768), a TOML file or a nanoGPT config, each with settings "
-            "of its own after commas. The first is what the others are compared with.",
+            help="A recipe (demo, gpt2-384, gpt2-768), a TOML file, a nanoGPT config or a run, each with "
+            "settings of its own after commas. The first is what the others are compared with.",
         ),
     ],
     precision: Annotated[
@@ -72,8 +73,8 @@ def probe(  # noqa: PLR0913 - one parameter per option
 
     --key=value after the configs goes for all of them. Ctrl-C shows what was measured.
     """
-    jobs = _jobs(configs, with_data, threads)
     language = language_of(lang, json)
+    jobs = _jobs(configs, with_data, threads, language)
     seconds = seconds_of(limit)
     if seconds is None:
         raise NanodynoError("a probe without an end", "give --limit a time, such as 20s")
@@ -126,7 +127,9 @@ def _show(results: "dict[str, ProbeResult]", reading: "Reading", language: "Lang
     print_page(probes_page(results, reading, console.width, language), console, language)
 
 
-def _jobs(words: list[str], with_data: bool, threads: int | None) -> "dict[str, ProbeJob]":
+def _jobs(
+    words: list[str], with_data: bool, threads: int | None, language: "Language"
+) -> "dict[str, ProbeJob]":
     """By the name under which each is shown: what was typed, numbered where it was typed twice."""
     from nanodyno.config import build_config
     from nanodyno.probe.messages import ProbeJob
@@ -142,7 +145,8 @@ def _jobs(words: list[str], with_data: bool, threads: int | None) -> "dict[str, 
     jobs: dict[str, ProbeJob] = {}
     for number, typed in enumerate(sources):
         source, *own = typed.split(",")
-        settings = settings_here(source, changes | parse_overrides([f"--{each}" for each in own]))
+        given = changes | parse_overrides([f"--{each}" for each in own])
+        settings = settings_here(whole_origin(source, given, language), given)
         again = sources[:number].count(typed)
         name = f"{typed} ({again + 1})" if again else typed
         jobs[name] = ProbeJob(

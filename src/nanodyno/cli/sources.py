@@ -8,6 +8,7 @@ from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
     from nanodyno.analysis.sizing import Choice
+    from nanodyno.cli.origins import Origin
     from nanodyno.recipes import Settings
 
 OF_DATA = ("dataset", "tokenizer", "vocab_size", "device")
@@ -22,11 +23,11 @@ class Sized:
     card: str | None = None
 
 
-def settings_here(source: str, changes: Mapping[str, object]) -> "Settings":
-    """Of a recipe or file, for the card at hand."""
-    from nanodyno.recipes import load_settings, override
+def settings_here(origin: "Origin", changes: Mapping[str, object]) -> "Settings":
+    """For the card at hand, where the origin leaves something to it."""
+    from nanodyno.recipes import override
 
-    return sized(override(load_settings(source), changes)).settings
+    return sized(override(origin.settings, changes)).settings
 
 
 def sized(settings: "Settings", gpu: str | None = None, limit: int | None = None) -> Sized:

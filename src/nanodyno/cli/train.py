@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from nanodyno.cli.options import INTERRUPTED, RUNS_FOLDER, Json, console_for, seconds_of, time_of
+from nanodyno.cli.origins import refuse_run
 from nanodyno.cli.sources import for_training
 from nanodyno.errors import NanodynoError
 
@@ -122,6 +123,7 @@ def train(  # noqa: PLR0913 - one parameter per option
         stop_at=None if stop_at is None else time_of(stop_at),
         autosave_seconds=seconds_of(autosave),
     )
+    notes = (*chosen, *found, *_without_effect(config, settings))
     if folder is None:
         folder = run_folder(config, name, settings.name) if is_first() else Path()
     elif name is not None:
@@ -130,7 +132,6 @@ def train(  # noqa: PLR0913 - one parameter per option
         from nanodyno.cli.detach import train_in_background
 
         return train_in_background(folder, sys.argv[1:], json)
-    notes = (*chosen, *found, *_without_effect(config, settings))
     job = Job(config, folder.name, folder, ("nanodyno", *sys.argv[1:]), notes, limits=limits, force=force)
     if is_first():
         return _train(job, log, json)
@@ -143,9 +144,10 @@ def train(  # noqa: PLR0913 - one parameter per option
 def _without_effect(config: "RunConfig", settings: "Settings") -> "Iterator[str]":
     from nanodyno.config.idle import idle_settings
     from nanodyno.report.idle import idle_notes
+    from nanodyno.train.processes import launched_count
 
     yield from (f"accepted and ignored: {key}" for key in settings.ignored)
-    yield from idle_notes(idle_settings(config, settings.assumed))
+    yield from idle_notes(idle_settings(config, settings.assumed, launched_count()))
 
 
 def _given(source: str | None, arguments: list[str]) -> "tuple[Settings, tuple[str, ...]]":
@@ -156,6 +158,7 @@ def _given(source: str | None, arguments: list[str]) -> "tuple[Settings, tuple[s
             f"the recipe or file comes before {source or 'everything else'}",
             "for example: nanodyno train demo --max_iters=50",
         )
+    refuse_run(source)
     return for_training(override(load_settings(source), parse_overrides(arguments)))
 
 

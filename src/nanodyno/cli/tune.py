@@ -1,6 +1,5 @@
 """`nanodyno tune`: the fastest micro-batch and switches for this machine, at the same effective batch."""
 
-import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +17,13 @@ from nanodyno.cli.options import (
     print_page,
     seconds_of,
 )
+from nanodyno.cli.origins import whole_origin
 from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
 from nanodyno.cli.sources import settings_here
-from nanodyno.cli.tuned_file import refuse_unwritable_toml, toml_text, write_tuned
+from nanodyno.cli.tuned_file import Typed, how_to_train, refuse_unwritable_toml, toml_text, write_tuned
 from nanodyno.errors import NanodynoError, RunFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from nanodyno.analysis.tuning import Tuning
     from nanodyno.config import RunConfig
     from nanodyno.experiments.tune import Bench
@@ -42,7 +40,8 @@ def tune(  # noqa: PLR0913 - one parameter per option
     source: Annotated[
         str,
         typer.Argument(
-            metavar="RECIPE|FILE.toml|FILE.py", help="What to tune: as for train, --key=value changes it."
+            metavar="RECIPE|FILE.toml|FILE.py|RUN",
+            help="What to tune: as for train, or a run's config; --key=value changes it.",
         ),
     ],
     budget: Annotated[
@@ -113,10 +112,13 @@ def tune(  # noqa: PLR0913 - one parameter per option
 
         return tune_effective_batch(source, context.args, budget, wanted)
     changes = parse_overrides(context.args)
-    settings = settings_here(source, changes)
+    language = language_of(lang, json)
+    origin = whole_origin(source, changes, language)
+    settings = settings_here(origin, changes)
+    options = {"--budget": budget, "--memory-limit": memory_limit, "--allow": allow, "--ray": ray}
+    asked_for = Typed(source, context.args, options, changes, settings, origin.is_run, write)
     if write is not None:
         refuse_unwritable_toml(write)
-    language = language_of(lang, json)
     asked = Request(
         budget,
         None if memory_limit is None else bytes_of(memory_limit, "--memory-limit"),
@@ -130,9 +132,7 @@ def tune(  # noqa: PLR0913 - one parameter per option
     if json:
         _print_document(tuning)
     elif not wanted.takes_stdout:
-        given = (*changes, *settings.chosen)
-        how = f"nanodyno train {write}" if write else train_command(source, given, settings, after)
-        _show(tuning, settings.name, how, language)
+        _show(tuning, settings.name, how_to_train(asked_for, after), language)
     deliver(wanted, lambda language: _report(tuning, settings.name, language))
     if write is not None and tuning.chosen is not None:
         write_tuned(write, toml_text(after, tuning, settings.name))
@@ -283,11 +283,3 @@ def _report(tuning: "Tuning", name: str, language: "Language") -> "Page":
     from nanodyno.report.pages.tune import tune_report
 
     return tune_report(tuning, name, language)
-
-
-def train_command(source: str, given: "Iterable[str]", before: "Settings", after: "Settings") -> str:
-    """With the keys that were given, as far as they still hold, and all that has to be different."""
-    changed = [key for key, value in after.values.items() if before.values.get(key) != value]
-    kept = [key for key in given if key in after.values and key not in changed]
-    words = (f"--{key}={after.values[key]}" for key in (*kept, *changed))
-    return shlex.join(["nanodyno", "train", source, *words])

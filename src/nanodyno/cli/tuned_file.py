@@ -1,5 +1,8 @@
-"""The tuned config as a file that `nanodyno train` takes."""
+"""What was tuned, for `nanodyno train`: as a file or as a command."""
 
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from json import dumps as json_text
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +13,41 @@ from nanodyno.errors import NanodynoError
 if TYPE_CHECKING:
     from nanodyno.analysis.tuning import Tuning
     from nanodyno.recipes import Settings
+
+
+@dataclass(frozen=True)
+class Typed:
+    """What was asked to be tuned."""
+
+    source: str
+    arguments: Sequence[str]
+    options: Mapping[str, str | None]
+    """What makes it this search and no other."""
+    changes: Mapping[str, object]
+    settings: "Settings"
+    is_run: bool
+    write: Path | None
+
+
+def how_to_train(typed: Typed, after: "Settings") -> str:
+    """A run is no config to train: of one, the same search, which is remembered, writes a file."""
+    if typed.write is not None:
+        return f"nanodyno train {typed.write}"
+    if not typed.is_run:
+        given = (*typed.changes, *typed.settings.chosen)
+        return train_command(typed.source, given, typed.settings, after)
+    options = [word for name, value in typed.options.items() if value is not None for word in (name, value)]
+    words = [typed.source, *typed.arguments, *options, "--write", "tuned.toml"]
+    again = shlex.join(["nanodyno", "tune", *words])
+    return f"{again} && nanodyno train tuned.toml"
+
+
+def train_command(source: str, given: Iterable[str], before: "Settings", after: "Settings") -> str:
+    """With the keys that were given, as far as they still hold, and all that has to be different."""
+    changed = [key for key, value in after.values.items() if before.values.get(key) != value]
+    kept = [key for key in given if key in after.values and key not in changed]
+    words = (f"--{key}={after.values[key]}" for key in (*kept, *changed))
+    return shlex.join(["nanodyno", "train", source, *words])
 
 
 def write_tuned(path: Path, text: str) -> None:

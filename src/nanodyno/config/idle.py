@@ -10,13 +10,14 @@ from nanodyno.config.fields import RunConfig
 _DECAY = ("min_lr", "lr_decay_iters")
 _BY_HAND = ("products", "cuda_graph")
 EMBEDDED = "python"
+SEVERAL = "torchrun --nproc_per_node=2"
 
 
 @dataclass(frozen=True)
 class Idle:
     keys: tuple[str, ...]
     needs: str
-    """As settings, for example schedule=wsd."""
+    """As settings, for example schedule=wsd, or as a command."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,16 @@ class Unreached:
     """Of the whole run."""
 
 
-def idle_settings(config: RunConfig, unchosen: Collection[str] = ()) -> tuple[Idle | Unreached, ...]:
+def idle_settings(
+    config: RunConfig, unchosen: Collection[str] = (), processes: int = 1
+) -> tuple[Idle | Unreached, ...]:
     """Those that are set otherwise than they would be by themselves; `unchosen`: keys that nobody set."""
-    return (*_idle(config, unchosen), *_unreached(config))
+    return (*_idle(config, unchosen, processes), *_unreached(config))
 
 
-def _idle(config: RunConfig, unchosen: Collection[str]) -> Iterator[Idle]:
-    for needs, keys in _needs(config):
+def _idle(config: RunConfig, unchosen: Collection[str], processes: int) -> Iterator[Idle]:
+    alone = [(SEVERAL, ("parallel",))] if processes == 1 else []
+    for needs, keys in (*_needs(config), *alone):
         there = tuple(key for key in keys if key not in unchosen and _is_set(config, key))
         if there:
             yield Idle(there, needs)

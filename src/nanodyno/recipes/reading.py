@@ -3,6 +3,7 @@
 import difflib
 import re
 import tomllib
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from nanodyno.config import ConfigError, is_ignored
 from nanodyno.errors import NanodynoError
 from nanodyno.recipes.nanogpt import read_nanogpt
 from nanodyno.recipes.settings import FITTED, HOURS, Settings, hours_of
+
+MOST_RUNS_NAMED = 12
 
 
 def recipe_names() -> tuple[str, ...]:
@@ -28,18 +31,22 @@ def load_settings(source: str) -> Settings:
     if source in recipe_names():
         text = files("nanodyno.recipes").joinpath(f"{source}.toml").read_text(encoding="utf-8")
         return _read_toml(source, text, source)
-    raise _no_such(source)
+    raise no_such(source)
 
 
-def _no_such(source: str) -> NanodynoError:
-    recipes = f"recipes: {', '.join(recipe_names())}; or give a .toml file or a nanoGPT .py file"
+def no_such(source: str, runs: Sequence[str] | None = None) -> NanodynoError:
+    """What a name may be: a recipe or a file, and a run too for a command that knows `runs`, oldest first."""
+    known = "" if not runs else f"; runs: {', '.join(runs[-MOST_RUNS_NAMED:])}"
+    there = f"recipes: {', '.join(recipe_names())}{known}; or give a .toml file or a nanoGPT .py file"
     if Path(source).exists():
-        return NanodynoError(f"{source}: neither a recipe nor a .toml or .py file", recipes)
+        run = "" if runs is None else "a run folder, "
+        return NanodynoError(f"{source}: neither {run}a recipe nor a .toml or .py file", there)
     if hours := re.fullmatch(r"best-(\d+)h?", source):
-        recipes = f"for so many hours: best-8h --hours={hours[1]}; {recipes}"
-    near = difflib.get_close_matches(source.lower(), recipe_names(), n=1, cutoff=0.4)
+        there = f"for so many hours: best-8h --hours={hours[1]}; {there}"
+    near = difflib.get_close_matches(source.lower(), (*recipe_names(), *(runs or ())), n=1, cutoff=0.4)
     question = f"; did you mean {near[0]}?" if near else ""
-    return NanodynoError(f"{source}: no such recipe{question}", recipes)
+    wanted = "no such recipe" if runs is None else "no recipe, no file and no run"
+    return NanodynoError(f"{source}: {wanted}{question}", there)
 
 
 def _read_text(path: Path) -> str:

@@ -4,6 +4,7 @@ run.json is replaced whole. The .jsonl files are append-only, one record a line;
 line, and readers drop a last line that has no newline.
 """
 
+import difflib
 import json
 import math
 import os
@@ -173,16 +174,27 @@ def read_run(folder: Path, up_to_damage: bool = False) -> Run:
 
 def find_run(name: str, root: Path) -> Path:
     """A name under the runs folder, or a path."""
-    for folder in (root / name, Path(name)):
-        if os.path.exists(folder / RUN_FILE):  # noqa: PTH110 - unlike Path's, false for an impossible name
-            return folder
+    folder = known_run(name, root)
+    if folder is not None:
+        return folder
     known = [folder.name for folder in run_folders(root)]
+    near = difflib.get_close_matches(name, known, n=1)
+    question = f"; did you mean {near[0]}?" if near else ""
     hint = (
         f"there are: {', '.join(known[-12:])}"
         if known
         else "start one with `nanodyno train` or `nanodyno demo`"
     )
-    raise NanodynoError(f"there is no run {name!r} under {root} and no run folder at that path", hint)
+    raise NanodynoError(
+        f"there is no run {name!r} under {root} and no run folder at that path{question}", hint
+    )
+
+
+def known_run(name: str, root: Path) -> Path | None:
+    for folder in (root / name, Path(name)):
+        if os.path.exists(folder / RUN_FILE):  # noqa: PTH110 - unlike Path's, false for an impossible name
+            return folder
+    return None
 
 
 def run_folders(root: Path) -> list[Path]:

@@ -121,7 +121,7 @@ def _parts(parts: Sequence[Mapping[str, Any]], language: Language) -> str:
     told = [
         language.say(
             "{part} {size}",
-            part=language.say(NAMES.get(each["part"], each["part"])),
+            part=language.say(NAMES.get(each["part"], str(each["part"]))),
             size=q.share(each["moved"], "+.1f", language),
         )
         for each in parts

@@ -154,8 +154,15 @@ WORDS: dict[Code, str | Plural] = {
     ),
     "round-set-aside": message("in round {round} {corner} was unlike its others, so the round was set aside"),
 }
+BOTH_ELSEWHERE = message(
+    "{run} and {other} ran on {there}; all of this was measured on {here}, and speaks for it"
+)
 CARD_UNKNOWN = message(
     "{run} ran on a card that its log does not name; all of this was measured on {here}, and speaks for it"
+)
+CARDS_UNKNOWN = message(
+    "{run} and {other} ran on cards that their logs do not name; all of this was measured on {here}, and "
+    "speaks for it"
 )
 AT_EQUAL_TIME = Plural(
     "{n} seed, used in every corner with the same order of data, at equal time, at least {steps} iterations "
@@ -176,8 +183,11 @@ def words(finding: Finding, language: Language = ENGLISH) -> str:
 
 
 def _message(finding: Finding) -> str | Plural:
-    if finding.code == "measured-here" and finding.numbers["there"] is None:
-        return CARD_UNKNOWN
+    if finding.code == "measured-here":
+        alone, both = WORDS[finding.code], BOTH_ELSEWHERE
+        if finding.numbers["there"] is None:
+            alone, both = CARD_UNKNOWN, CARDS_UNKNOWN
+        return alone if len(finding.runs) == 1 else both
     if finding.code == "short-training" and finding.numbers["equal"] == "time":
         return AT_EQUAL_TIME
     return WORDS[finding.code]

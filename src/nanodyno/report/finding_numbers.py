@@ -110,6 +110,7 @@ _FORMATS: dict[str, Format] = {
     "losses": _losses,
     "lowered_by": q.percent,
     "mfu": lambda value, language: q.share(value, ".1f", language),
+    "mfus": lambda values, language: language.listed([q.share(each, ".1f", language) for each in values]),
     "parameters": q.count,
     "parameters_ratio": _in(".2f"),
     "peak": q.flop_rate,

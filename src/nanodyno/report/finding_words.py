@@ -37,6 +37,10 @@ WORDS: dict[Code, str | Plural] = {
         "{run}: the printed MFU of {mfu} is against an A100's 312 TFLOP/s, as nanoGPT's always is; it "
         "says nothing about the card that ran it"
     ),
+    "mfus-against-a100": message(
+        "{runs}: the printed MFUs of {mfus} are against an A100's 312 TFLOP/s, as nanoGPT's always are; they "
+        "say nothing about the cards that ran them"
+    ),
     "mfu-poisoned": Plural(
         "{run}: {n} iteration holds an evaluation or a checkpoint (up to {longest_seconds} against "
         "{seconds}); nanoGPT averages it in, which lowers its MFU by up to {lowered_by} of itself",
@@ -143,6 +147,7 @@ def words(finding: Finding, language: Language = ENGLISH) -> str:
     shown = {
         "run": finding.runs[0],
         "other": finding.runs[-1],
+        "runs": language.listed(finding.runs),
         **shown_numbers(finding.numbers, language),
     }
     told = COMPOSED.get(finding.code)

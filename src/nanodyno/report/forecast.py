@@ -20,9 +20,9 @@ from nanodyno.report.page import Points, Section, to_terminal
 from nanodyno.report.plot import Labels, Series, line_plot
 
 ANSWERS: tuple[Code, ...] = (
-    "ends-lower", "ends-alike", "forecast-end", "forecast-by-size", "forecast-ended", "forecast-changed",
-    "target-reached", "target-reached-perhaps", "target-behind", "target-not-reached", "forecast-time",
-    "forecast-time-training-only",
+    "ends-lower", "ends-alike", "measured-lower", "measured-alike", "forecast-end", "forecast-by-size",
+    "forecast-ended", "forecast-over", "forecast-changed", "target-reached", "target-reached-perhaps",
+    "target-behind", "target-not-reached", "target-missed", "forecast-time", "forecast-time-training-only",
 )  # fmt: skip
 PLOT_MAX_WIDTH, PLOT_HEIGHT = 110, 14
 DRAWN_FROM = 0.2

@@ -21,6 +21,10 @@ WORDS: dict[Code, str | Plural] = {
     "forecast-ended": message(
         "{run} has got that far already: its loss was {loss} at iteration {iterations}"
     ),
+    "forecast-over": message(
+        "{run} has ended: its loss was {loss}, a perplexity of {perplexity}, at iteration {iterations} "
+        "(tokens: {tokens})"
+    ),
     "forecast-changed": message(
         "with this schedule {run} ends at {loss_1} instead of {loss_0} at iteration {iterations} "
         "({difference})"
@@ -33,9 +37,16 @@ WORDS: dict[Code, str | Plural] = {
         "{run} reaches {target} at about iteration {iterations} (tokens: {tokens}; time from now: "
         "{seconds}), but less than nine times in ten before the end"
     ),
-    "target-behind": message("{run} has reached {target} already, at iteration {iterations}"),
+    "target-behind": message(
+        "{run} has reached {target}: {loss} was measured at iteration {iterations} (tokens: {tokens}; time "
+        "from its start, at its pace: {seconds})"
+    ),
     "target-not-reached": message(
         "{run} does not reach {target} with this schedule: {loss} is expected at iteration {iterations}"
+    ),
+    "target-missed": message(
+        "{run} has not reached {target} in {iterations_done} iterations: its lowest loss was {loss}, at "
+        "iteration {iterations}"
     ),
     "target-beyond-laws": message(
         "{run}: {target} is below {floor}, which is what the known laws leave possible for a model of this "
@@ -112,6 +123,14 @@ WORDS: dict[Code, str | Plural] = {
         "either may end lower: {run} at {loss_0} ({low_0} to {high_0}) at iteration {iteration_0}, {other} "
         "at {loss_1} ({low_1} to {high_1}) at iteration {iteration_1}"
     ),
+    "measured-lower": message(
+        "{run} is lower than {other}: {loss_0} at iteration {iteration_0} against {loss_1} at iteration "
+        "{iteration_1}, both measured"
+    ),
+    "measured-alike": message(
+        "{run} and {other} have the same loss, {loss_0}, at iteration {iteration_0} and at iteration "
+        "{iteration_1}, both measured"
+    ),
     "ends-on-other-data": message(
         "{run} and {other} are of different text or tokenizers: which of them ends lower says nothing"
     ),
@@ -139,7 +158,7 @@ def words(finding: Finding, language: Language = ENGLISH) -> str:
         name: _shown(name.removesuffix("_0").removesuffix("_1"), value, language)
         for name, value in numbers.items()
     }
-    if finding.code == "target-not-reached" and shown["loss"] == shown["target"]:
+    if finding.code in ("target-not-reached", "target-missed") and shown["loss"] == shown["target"]:
         shown["loss"] = language.number(numbers["loss"], ".5f")  # it misses by less than is shown
     names = {"run": finding.runs[0], "other": finding.runs[-1]}
     return language.tell(WORDS[finding.code], names | shown, finding.numbers)

@@ -14,6 +14,7 @@ BRAILLE = 0x2800
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 AXIS_WIDTH = 7
 SOLID, DASHED = "━━", "╍╍"
+GAP, BETWEEN = "  ", "   "
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def line_plot(series: Sequence[Series], width: int, height: int, labels: Labels)
             place = (row // 4, column // 2)
             dots = cells.get(place, (0, colour))[0]
             cells[place] = (dots | DOTS[row % 4][column % 2], colour)
-    text = _legend(drawn, labels.y)
+    text = _legend(drawn, labels.y, width)
     for row in range(height):
         text.append(labels.language.marks(_tick(row, height, y_low, y_high)) + "│", style="dim")
         for column in range(columns):
@@ -73,14 +74,30 @@ def line_plot(series: Sequence[Series], width: int, height: int, labels: Labels)
     return text
 
 
-def _legend(series: Sequence[Series], y_label: str) -> Text:
+def _legend(series: Sequence[Series], y_label: str, width: int) -> Text:
+    """As many entries on a line as it has room for; one is never broken, and cut where no line holds it."""
+    begin = AXIS_WIDTH + len(GAP)
     text = Text()
-    text.append(" " * (AXIS_WIDTH - cell_len(y_label)) + y_label + "  ", style="dim")
+    text.append(" " * (AXIS_WIDTH - cell_len(y_label)) + y_label + GAP, style="dim")
+    taken = begin
     for number, entry in enumerate(series):
+        label = _cut(entry.label, max(width, begin + 2 * len(SOLID)) - begin - len(SOLID) - 1)
+        long = len(SOLID) + 1 + cell_len(label)
+        if taken > begin and taken + len(BETWEEN) + long > width:
+            text.append("\n" + " " * begin)
+            taken = begin
+        if taken > begin:
+            text.append(BETWEEN)
+            taken += len(BETWEEN)
         text.append(f"{DASHED if number % 2 else SOLID} ", style=COLOURS[number % len(COLOURS)])
-        text.append(f"{entry.label}   ")
+        text.append(label)
+        taken += long
     text.append("\n")
     return text
+
+
+def _cut(label: str, room: int) -> str:
+    return label if cell_len(label) <= room else set_cell_size(label, room - 1) + "…"
 
 
 def _tick(row: int, height: int, low: float, high: float) -> str:

@@ -1,8 +1,9 @@
 """What a person sees while a run trains: live on a terminal, plain lines elsewhere, or nanoGPT's format."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
+from rich.cells import cell_len
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -151,7 +152,7 @@ class LiveDisplay:
         match event:
             case StepRecord():
                 outlook.add_step(event)
-                live.update(_lines(event, meter.add_step(event), meter))
+                live.update(_lines(event, meter.add_step(event), meter, self._console.width))
                 self._print(skip_words(event), "yellow")
             case EvalRecord():
                 meter.add_eval(event)
@@ -172,7 +173,7 @@ class LiveDisplay:
         say(self._console, line, style, soft_wrap=False)
 
 
-def _lines(step: StepRecord, speed: Speed, meter: Meter) -> Group:
+def _lines(step: StepRecord, speed: Speed, meter: Meter, width: int) -> Group:
     where, *numbers = step_parts(step, speed, meter)
     bar = Table.grid(padding=(0, 1))
     done, planned = step.iteration + 1, meter.config.max_iters
@@ -184,7 +185,19 @@ def _lines(step: StepRecord, speed: Speed, meter: Meter) -> Group:
     )
     if meter.saved_iteration is not None:
         numbers.append(f"saved at {meter.saved_iteration}")
-    return Group(bar, Text("  ".join(numbers), style="dim"))
+    return Group(bar, Text(_between(numbers, width), style="dim"))
+
+
+def _between(numbers: Sequence[str], width: int) -> str:
+    """Lines that end between two numbers, so that none is torn from its unit."""
+    lines = [""]
+    for each in numbers:
+        longer = f"{lines[-1]}  {each}" if lines[-1] else each
+        if lines[-1] and cell_len(longer) > width:
+            lines.append(each)
+        else:
+            lines[-1] = longer
+    return "\n".join(lines)
 
 
 class NanogptDisplay:

@@ -1,5 +1,6 @@
 """What was chosen for so many hours on a card, and of which sizes: in words, and for programs."""
 
+import math
 from collections.abc import Iterator
 
 from rich.table import Table
@@ -11,6 +12,10 @@ from nanodyno.report import quantities
 from nanodyno.report.forecast_words import kind_of_data
 from nanodyno.report.language import ENGLISH, Language, message
 
+OF_THE_RECIPES = "edu"
+"""The dataset that recipes for hours name: FineWeb-Edu, which has to be prepared."""
+SAMPLES = {"10BT": 9.5e9, "100BT": 95e9}
+"""Of FineWeb-Edu, and how much of each may be asked for: they have about what they are called by."""
 SEEN_OFTEN = 4
 """Times that data are worth almost as much as new ones (Muennighoff and others 2023)."""
 
@@ -87,6 +92,11 @@ def data_notes(
             dataset=dataset,
             number=language.number(vocabulary, ","),
         )
+        if planned_tokens and dataset == OF_THE_RECIPES:
+            yield language.say(
+                "to make it, with {size} GB of disk: {command}",
+                **_prepared(dataset, planned_tokens, language),
+            )
     if not train_tokens or not planned_tokens or planned_tokens <= SEEN_OFTEN * train_tokens:
         return
     tokens, often = quantities.count(train_tokens, language), planned_tokens / train_tokens
@@ -105,6 +115,15 @@ def data_notes(
         tokens=tokens,
         epochs=quantities.epochs(often, language),
     )
+
+
+def _prepared(dataset: str, planned_tokens: int, language: Language) -> dict[str, str]:
+    """With a hundredth more, of which val text is a part, in steps of 100M; two bytes a token."""
+    tokens = math.ceil(1.01 * planned_tokens / 1e8) * 1e8
+    sample = next((name for name, most in SAMPLES.items() if tokens <= most), "350BT")
+    typed = f"{tokens / 1e9:g}B" if tokens >= 1e9 else f"{tokens / 1e6:g}M"
+    command = f"nanodyno prepare fineweb-edu/{sample} --tokens {typed} --out data/{dataset}"
+    return {"command": command, "size": language.number(2 * tokens / 1e9, ".1f")}
 
 
 def choice_document(choice: Choice) -> dict[str, object]:

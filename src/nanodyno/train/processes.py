@@ -28,6 +28,7 @@ from nanodyno.train.peers import Peers
 LOOK_SECONDS = 10.0
 """How long to look for who is gone after an exchange has failed."""
 END_SECONDS = 15.0
+HINT = "RANK and WORLD_SIZE are torchrun's: start the processes with it, or unset both"
 _openings = itertools.count()
 _NOWHERE = Path(os.devnull).open("w")  # noqa: SIM115 - kept open for a timer that may fire at any time
 
@@ -130,6 +131,14 @@ def launched() -> bool:
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
 
 
+def launched_count() -> int:
+    """Of the processes that train together, this one included."""
+    told = os.environ["WORLD_SIZE"] if launched() else "1"
+    if not told.isdecimal():
+        raise NanodynoError(f"WORLD_SIZE={told} is no number of processes", HINT)
+    return int(told)
+
+
 def is_first() -> bool:
     """Whether this process decides, records and shows; known before any has met another."""
     return not launched() or os.environ["RANK"] == "0"
@@ -143,7 +152,7 @@ def local_rank() -> int:
 @contextmanager
 def open_processes() -> Iterator[Processes]:
     """The processes of torchrun's environment; without one, this process alone."""
-    if not launched() or os.environ["WORLD_SIZE"] == "1":
+    if launched_count() == 1:
         yield Processes()
         return
     try:
@@ -151,7 +160,7 @@ def open_processes() -> Iterator[Processes]:
     except (ValueError, dist.DistError) as error:
         raise NanodynoError(
             f"RANK and WORLD_SIZE are set, but the processes cannot meet: {error}",
-            "start them with torchrun, or unset both",
+            HINT,
         ) from error
     # A launcher that restarts its processes may keep its store, with what the ended ones have said; and one
     # process may train several runs.

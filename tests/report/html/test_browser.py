@@ -19,6 +19,7 @@ from nanodyno.analysis.conclusions import conclusions
 from nanodyno.report.html.document import to_html
 from nanodyno.report.language import LANGUAGES
 from nanodyno.report.page import Page, Section
+from nanodyno.report.pages.attribute import attribution_report
 from nanodyno.report.pages.compare import comparison_report
 
 pytestmark = [
@@ -103,6 +104,23 @@ def test_names_without_an_end_make_nothing_wider(browser: Browser, tmp_path: Pat
     browser.open(written(tmp_path, "en", 50, ("x" * 150, "y" * 150)), width=width)
     browser.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     assert browser.evaluate("document.documentElement.scrollWidth") == width
+
+
+@pytest.mark.parametrize("code", ["en", "ja"])
+def test_the_widest_table_is_never_scrolled(
+    browser: Browser, tmp_path: Path, attributions: Any, code: str
+) -> None:
+    """Every combination of an attribution, in nine columns; below 640 pixels a card each."""
+    found, _ = attributions.measure(attributions.inquiry(), tmp_path)
+    path, language = tmp_path / "page.html", LANGUAGES[code]
+    page = attribution_report(found, language)
+    path.write_text(to_html(page, language, datetime(2026, 1, 1, tzinfo=UTC)), encoding="utf-8")
+    boxes = "[...document.querySelectorAll('.scroll')]"
+    for width in (561, 639, 640, 720, 761):
+        browser.open(path, width=width)
+        scrolled = f"{boxes}.filter((each) => getComputedStyle(each).overflowX === 'auto'"
+        assert browser.evaluate(f"{scrolled} && each.scrollWidth > each.clientWidth).length") == 0
+        assert browser.evaluate("document.documentElement.scrollWidth") == width
 
 
 def test_letters_in_pictures_stay_as_large_on_a_phone(browser: Browser, page: Path) -> None:

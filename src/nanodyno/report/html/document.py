@@ -27,6 +27,9 @@ from nanodyno.report.page import (
     is_figure,
 )
 
+MANY = 8
+"""Columns for which a window has to be wider."""
+CARDS = (("table.cards", 560), ("table.many", 639))
 ALONE = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
 """What a browser is to hold the page to: it loads nothing."""
 _FROM_THE_RIGHT = re.compile(r"[\u0590-\u08ff]")
@@ -167,7 +170,8 @@ class _Writer:
         head = "" if is_facts else f"<thead><tr>{heads}</tr></thead>"
         rows = "\n".join(self._row(table, row) for row in table.rows)
         caption = f"<caption>{self.words(title)}</caption>"
-        kind = ' class="facts"' if is_facts else ' class="cards"' if len(table.headers) > 2 else ""
+        cards = "cards many" if len(table.headers) >= MANY else "cards"
+        kind = ' class="facts"' if is_facts else f' class="{cards}"' if len(table.headers) > 2 else ""
         body = f"<table{kind}>{caption}{head}<tbody>\n{rows}\n</tbody></table>"
         if len(table.headers) < 3:
             return body
@@ -236,7 +240,12 @@ def _style() -> str:
         f':root[data-theme="dark"] {{ {dark} color-scheme: dark; }}\n'
         f"@media print {{ :root, :root[data-theme] {{ {light} color-scheme: light; }} }}\n"
     )
-    return themes + _file("page.css") + _file("figure.css")
+    return themes + _file("page.css") + "".join(_cards(*each) for each in CARDS) + _file("figure.css")
+
+
+def _cards(table: str, widest: int) -> str:
+    """Rows that become cards where the window is no wider than so many pixels."""
+    return f"@media (max-width: {widest}px) {{\n{_file('cards.css').replace('TABLE', table)}}}\n"
 
 
 def _file(name: str) -> str:
