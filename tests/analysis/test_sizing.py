@@ -206,7 +206,8 @@ def test_a_ramp_has_a_micro_batch_that_fits_all_of_it() -> None:
     """64 sequences, 32 of which are the half that noise wants, and of which 96 have 32 in common."""
     for ramp in ("noise", "10M:98304"):
         whole = fitted("H200")
-        assert fitted_batch(replace(whole, values={**whole.values, "batch_ramp": ramp})) == 32
+        values = {**whole.values, "tokens_per_iter": 65_536, "batch_ramp": ramp}
+        assert fitted_batch(replace(whole, values=values)) == 32
 
 
 def test_a_limit_is_filled_but_for_what_predictions_err_by() -> None:
