@@ -217,7 +217,10 @@ def card_is_lost() -> bool:
 
 
 def go_on_elsewhere(first: int, seconds: float) -> None:
-    print(f"the card is lost to this process: another goes on, with {seconds:.0f} s left", flush=True)
+    print(
+        f"the card is lost to this process: another goes on, with {seconds:.0f} s left and none as the best",
+        flush=True,
+    )
     sys.stderr.flush()
     later = ("--first", str(first), "--seconds", str(seconds))
     os.execv(sys.executable, [sys.executable, *sys.argv, *later])

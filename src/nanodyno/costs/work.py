@@ -91,17 +91,17 @@ def _fp8_weights(setup: Setup) -> Work:
 def _by_muon(setup: Setup) -> Work:
     """The matrices of the blocks, those of a shape together (model/muon.py).
 
-    Bytes of a matrix's number: momentum and update 14, divided by its norm 6, the step 10; clipping apart 8.
-    By hand gradients are set to zero apart (4), by autograd three tensors are stacked and two of them put
-    back (40). A step of Newton-Schulz makes a square of the short side (`grams`), one of that, and their
-    product with the matrix; to the latter two it adds what was there, which is copied first.
+    Bytes of a matrix's number: momentum and update 14, divided by its norm 6, the step 10. By hand gradients
+    are set to zero apart (4); by autograd they are clipped apart (8), and three tensors are stacked and two
+    of them put back (40). A step of Newton-Schulz makes a square of the short side (`grams`), one of that,
+    and their product with the matrix; to the latter two it adds what was there, which is copied first.
     """
     C, W, layers = setup.shape.n_embd, setup.shape.kv_width, setup.shape.n_layer
     sides = [(C, C), (C, C), (W, C), (W, C), (C, 4 * C), (C, 4 * C)]
     flops = sum(4 * short**2 * long + 2 * short**3 for short, long in sides)
     numbers = sum(short * long for short, long in sides)
     grams = sum(short**2 for short, _ in sides)
-    apart = 8 + (4 if setup.kernels == "fused" else 40)
+    apart = 4 if setup.kernels == "fused" else 48
     return Work(
         product_flops=layers * NEWTON_SCHULZ_STEPS * flops,
         product_bytes=layers * NEWTON_SCHULZ_STEPS * (10 * numbers + 12 * grams),

@@ -197,12 +197,12 @@ class FusedEngine(Engine):
         return self.config.recompute == "auto" and self._recompute != RECOMPUTE[-1]
 
     def _fits(self, batch: DeviceBatch) -> bool:
-        """A micro-step, its graph, and beside it an evaluation and Muon's step, which has temporaries."""
+        """A micro-step and Muon's step, the graphs of both, and beside what they hold an evaluation."""
         try:
             self._trial(batch)
             self._capture(batch)
-            self._evaluate(batch)
             self._capture_update()
+            self._evaluate(batch)
             return True
         except _faults(self._triton) as error:
             if is_out_of_memory(error) and self._can_climb:
@@ -280,12 +280,16 @@ class FusedEngine(Engine):
         """Of Muon, which else is a hundred launches while the card waits for the next iteration."""
         if self._muon is None:
             return
+        before = allocated_memory(self.device)
+        reset_peak_memory(self.device)
         self._muon.rehearse()  # takes its memory, and nothing is compiled while a graph is captured
         if self._graph is None:
             return
         assert isinstance(self._update, FlatUpdate)
         try:
+            taken = (peak_memory(self.device).allocated or 0) - before
             self._update.capture(self._graph.and_then)
+            self.graph_bytes = max(self.graph_bytes, taken)
         except RuntimeError as error:
             if is_out_of_memory(error) and self._can_climb:
                 raise
