@@ -83,33 +83,41 @@ def test_three_steps_are_those_of_torchs_optimisers(shape: Shapes, changes: dict
 
 
 def test_a_graph_of_muons_step_has_the_rates_and_the_clipping_of_each_step(shape: Shapes) -> None:
-    """A graph is made once and replays the same kernels on the same memory: here, the same calls."""
+    """A graph is made once and replays the same kernels on the same memory: here, the same calls, which are
+    to find all that they are given where it was before."""
     runs = [with_muon(shape) for _ in range(2)]
-    replayed = 0
+    replays: list[list[int]] = []
+    ours, update, muon = runs[0]
+    step_ = muon._step_
+
+    def noted(*given: Any) -> None:
+        replays[-1].extend(each.data_ptr() for each in given if isinstance(each, Tensor))
+        step_(*given)
 
     def captured(work: Callable[[], None]) -> Callable[[], None]:
         def replay() -> None:
-            nonlocal replayed
-            replayed += 1
+            replays.append([])
             work()
 
         return replay
 
-    ours, update, _ = runs[0]
     ours.load_state_dict(runs[1][0].state_dict())
     before = tensors_of(ours, update)[: len(list(ours.parameters()))]
     update.capture(captured)
+    muon._step_ = noted
     assert all(map(torch.equal, tensors_of(ours, update), before))
     for count in range(4):
         if count == 3:
             update.let_go()
+            muon._step_ = step_
         for model, optimizer, _ in runs:
             for number, parameter in enumerate(model.parameters()):
                 assert parameter.grad is not None
                 parameter.grad += gradient(100 * count + number, parameter)
             set_learning_rate(optimizer, 0.01 * (count + 1))
             optimizer.step(clip=torch.tensor(1 / (count + 1)))
-    assert replayed == 3
+    assert len(replays) == 3
+    assert replays[0] == replays[1] == replays[2] != []
     assert all(map(torch.equal, tensors_of(*runs[0][:2]), tensors_of(*runs[1][:2])))
 
 
