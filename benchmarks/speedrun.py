@@ -10,7 +10,7 @@ the first 1,048,576 tokens are the val set and the rest is train. `pack` makes h
 TRIALS.toml has `tokens` (or `max_iters`) and settings for all trials at the top, and one table a trial with
 what it changes: "default" takes a setting back; `over = "NAME"` begins with another trial's settings, and
 `over = "best"` with those of the one that ended lowest so far, so that a list of changes is a search.
-speedrun.toml has those tried:
+speedrun.toml has those tried (--only NAME ...: some of them, in that order):
 
     tokens = 50_000_000
     batch_size = 64
@@ -137,9 +137,7 @@ def planned(path: Path, only: list[str] | None, overrides: dict[str, object]) ->
     if unknown := sorted(({*(only or ())} | named) - tables.keys()):
         raise SystemExit(f"no trial is called {', '.join(unknown)}; there are {', '.join(tables)}")
     common = {key: value for key, value in read.items() if key not in tables}
-    chosen: dict[str, dict[str, Any]] = {
-        name: table | overrides for name, table in tables.items() if not only or name in only
-    }
+    chosen: dict[str, dict[str, Any]] = {name: tables[name] | overrides for name in only or tables}
     bases = {name: common | tables.get(table.get("over", BEST), {}) for name, table in chosen.items()}
     seeds = {name: seeds_of(bases[name] | table) for name, table in chosen.items()}
     for place in range(max(map(len, seeds.values()))):

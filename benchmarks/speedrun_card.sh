@@ -1,14 +1,14 @@
 #!/bin/sh
 # What recipes reach on one card, a part or several a call:
-#   sh benchmarks/speedrun_card.sh PACKED search|plain|full|small|branched|noise [...]
-# PACKED is what `benchmarks/speedrun.py pack` made of the corpus. search: changes to the best so far; plain: GPT-2 as
-# published by batch and learning rate; full: the recipe to its end, two seeds, with losses on the way; small: the
-# same with the memory of a 12 GB card; branched: several effective batches from one checkpoint, and what the noise
-# scale says of them; noise: what measuring it costs.
+#   sh benchmarks/speedrun_card.sh PACKED search|full|small|branched|advised|noise [...]
+# PACKED is what `benchmarks/speedrun.py pack` made of the corpus. search: changes to the best so far; full: the recipe
+# to its end, two seeds, with losses on the way; small: the same with the memory of a 12 GB card; branched: several
+# effective batches from one checkpoint, and what the noise scale says of them; advised: plain GPT-2 with BATCH tokens
+# an iteration and the learning rate that `auto` finds, two seeds; noise: what measuring the noise scale costs.
 # Leaves PART.txt and PART.jsonl in OUT (default: this folder). All ends within LIMIT seconds (default 570), with what
 # is known by then.
 set -u
-[ $# -gt 1 ] || { echo "PACKED, and search, plain, full, small, branched or noise" >&2; exit 2; }
+[ $# -gt 1 ] || { echo "PACKED, and search, full, small, branched, advised or noise" >&2; exit 2; }
 out=${OUT:-.}
 python=${PYTHON:-python}
 export PYTHONPATH="src${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
@@ -29,20 +29,29 @@ for part in "$@"; do
     echo "$part: $(left) s left"
     case $part in
     search)
-        speedrun base batch-16k tied tied-slower tables-faster tables-slower head-faster head-slower muon-faster \
-            muon-slower decay-longer fp8 layers-5 no-tables momentum-lower no-decay
+        speedrun base batch-16k tied-12 muon-faster muon-slower head-slower decay-longer tables-slower fp8 layers-5 \
+            tables-faster head-faster momentum-lower no-decay no-tables
         ;;
-    plain) speedrun plain-32k plain-16k plain-32k-faster plain-16k-faster ;;
+    advised)
+        timeout "$(left)" "$python" -m nanodyno train gpt2-768 --name advised --dataset="$data" --vocab_size=50304 \
+            --batch_size="$((BATCH / 1024))" --tokens_per_iter="$BATCH" --warmup_iters=100 --learning_rate=auto \
+            --max_iters=$((70000000 / BATCH)) --eval_interval=$((35000000 / BATCH)) --eval_tokens=1048576 \
+            2>&1 | tee -a "$out/$part.txt"
+        cp runs/advised/*.json* "$out"
+        rate=$("$python" -c 'import json; print(json.load(open("runs/advised/run.json"))["config"]["learning_rate"])')
+        [ "$(left)" -gt 145 ] && speedrun plain-advised --batch_size="$((BATCH / 1024))" --tokens_per_iter="$BATCH" --learning_rate="$rate" \
+            --looks 5
+        ;;
     full) speedrun full --looks 8 ;;
-    small) speedrun full --limit-gib 11.2 --batch_size=8 --loss_rows=default --looks 3 ;;
+    small) speedrun small --limit-gib 11.2 --looks 3 ;;
     branched)
-        timeout "$(left)" "$python" benchmarks/branched_batch.py gpt2-768 --set "dataset=$data" --set batch_size=8 \
-            --set tokens_per_iter=32768 --set learning_rate=1e-3 --set warmup_iters=100 --set eval_tokens=1048576 \
-            --trunk 400 --branch 12582912 --seeds 1 --batches 8192 16384 32768 65536 131072 \
-            --out "$out/$part.jsonl" 2>&1 | tee -a "$out/$part.txt"
+        timeout "$(left)" "$python" benchmarks/branched_batch.py gpt2-768 --set "dataset=$data" \
+            --set vocab_size=50304 --set batch_size=8 --set tokens_per_iter=32768 --set learning_rate=1e-3 \
+            --set warmup_iters=100 --set eval_tokens=262144 --trunk 250 --branch 6291456 --seeds 1 \
+            --batches 8192 16384 32768 65536 131072 --out "$out/$part.jsonl" 2>&1 | tee -a "$out/$part.txt"
         ;;
     noise)
-        timeout "$(left)" "$python" benchmarks/noise_cost.py --seconds 25 \
+        timeout "$(left)" "$python" benchmarks/noise_cost.py --seconds 15 \
             --case gpt2-768,batch_size=16,tokens_per_iter=32768 \
             --case gpt2-768,batch_size=32,tokens_per_iter=524288 2>&1 | tee -a "$out/$part.txt"
         ;;

@@ -74,6 +74,7 @@ def test_ten_billion_tokens_of_the_case_take_49_5_hours():
 def test_an_evaluation_takes_its_median_time_and_that_of_the_save_after_it():
     assert evaluation_seconds([10.0, 11.0, 90.0], [2.0, 4.0]) == 11.0 + 3.0
     assert evaluation_seconds([10.0], []) == 10.0
+    assert evaluation_seconds([10.0] * 9, [4.0, 4.0]) == 10.0 + 4.0 / 4
     assert evaluation_seconds([], [2.0]) is None
 
 

@@ -155,7 +155,8 @@ def test_a_log_is_of_no_recipe_for_hours(nanodyno: Run) -> None:
 
 def test_a_given_model_has_the_micro_batch_of_the_card(nanodyno: Run) -> None:
     def batch(*arguments: str) -> int:
-        return json.loads(nanodyno("plan", "speedrun-124m", *arguments, "--json").stdout)["batch_size"]
+        told = nanodyno("plan", "speedrun-124m", "--tokens_per_iter=65536", *arguments, "--json").stdout
+        return json.loads(told)["batch_size"]
 
     assert batch("--gpu", "H200") > batch("--gpu", "H200", "--memory-limit", "11.2GiB") > 2
     assert batch("--gpu", "H200", "--batch_size=2") == 2

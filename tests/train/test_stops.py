@@ -38,11 +38,35 @@ def test_hours_count_from_the_start_and_saves_from_the_last_one() -> None:
     assert (stops.reason(), stops.autosave_due()) == (None, False)
     clock.now += 31
     assert (stops.reason(), stops.autosave_due()) == (None, True)
-    stops.saved()
+    stops.saved(0.1)
     clock.now += 29
     assert not stops.autosave_due()
     clock.now += 40
     assert (stops.reason(), stops.autosave_due()) == ("max-hours", True)
+
+
+def test_long_saves_take_a_twentieth_of_the_time_and_short_ones_are_never_left_out() -> None:
+    clock = Watch()
+    stops = Stops(Limits(), clock)
+    assert stops.save_worthwhile()
+    stops.saved(6.0)
+    clock.now += 119
+    assert not stops.save_worthwhile()
+    clock.now += 1
+    assert stops.save_worthwhile()
+    stops.saved(1.9)
+    assert stops.save_worthwhile()
+
+
+def test_a_run_with_long_saves_is_saved_at_its_first_evaluation_and_at_its_end(
+    trainer: Trainers, walk: Walk, tmp_path: Path
+) -> None:
+    stops, saves = Stops(Limits(autosave_seconds=None), Watch()), []
+    for event in walk(trainer(max_iters=8, eval_interval=2), tmp_path, stops):
+        if isinstance(event, SaveRecord):
+            saves.append(event.iteration)
+            stops.saved(60.0)
+    assert saves == [2, 8]
 
 
 def test_an_hour_of_the_day_is_the_only_thing_that_the_wall_clock_decides(

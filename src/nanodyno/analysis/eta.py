@@ -35,10 +35,15 @@ def remaining_evaluations(config: RunConfig, iterations_done: int, last_eval_ite
 
 
 def evaluation_seconds(eval_seconds: Sequence[float], save_seconds: Sequence[float]) -> float | None:
-    """What an evaluation and the save after it take, by those so far; None before the first evaluation."""
+    """What an evaluation and the save after it take, by those so far; None before the first evaluation.
+
+    Long saves do not follow every evaluation, nor does any the one before the first iteration.
+    """
     if not eval_seconds:
         return None
-    return statistics.median(eval_seconds) + (statistics.median(save_seconds) if save_seconds else 0.0)
+    saving = statistics.median(save_seconds) if save_seconds else 0.0
+    share = min(1.0, len(save_seconds) / max(1, len(eval_seconds) - 1))
+    return statistics.median(eval_seconds) + share * saving
 
 
 def eta_seconds(
@@ -50,7 +55,7 @@ def eta_seconds(
 ) -> float | None:
     """Seconds of training and evaluation ahead; None while the time of either is not known, 0 at the end.
 
-    eval_seconds holds the save that follows an evaluation.
+    eval_seconds holds the save that follows an evaluation, or its share.
     """
     iterations = remaining_work(config, iterations_done)
     evaluations = remaining_evaluations(config, iterations_done, last_eval_iteration)

@@ -16,6 +16,10 @@ from types import FrameType
 from nanodyno.records.types import StopReason
 
 AUTOSAVE_SECONDS = 15 * 60.0
+SHORT_SAVE_SECONDS = 2.0
+"""A save that takes less follows every evaluation."""
+SAVES_APART = 20.0
+"""Longer ones come after so many times their length at the soonest: they take a twentieth of the time."""
 STOPS: tuple[StopReason, ...] = ("interrupted", "terminated", "max-hours", "stop-at")
 SAME_SIGNAL_SECONDS = 2.0
 """A launcher passes on the Ctrl-C that the terminal has given the process already."""
@@ -47,6 +51,7 @@ class Stops:
         self._limits = limits
         self._clock = clock
         self._began = self._saved = clock()
+        self._save_took = 0.0
         self.asked: StopReason | None = None
 
     def reason(self) -> StopReason | None:
@@ -64,8 +69,13 @@ class Stops:
         every = self._limits.autosave_seconds
         return every is not None and self._clock() - self._saved >= every
 
-    def saved(self) -> None:
-        self._saved = self._clock()
+    def save_worthwhile(self) -> bool:
+        """After an evaluation."""
+        took = self._save_took
+        return took < SHORT_SAVE_SECONDS or self._clock() - self._saved >= SAVES_APART * took
+
+    def saved(self, took: float) -> None:
+        self._saved, self._save_took = self._clock(), took
 
 
 class _Handlers:

@@ -118,7 +118,7 @@ class Trainer:
     def events(self, stops: Stops | None = None) -> Iterator[Happening]:
         """From where the run stands to its end, or to where `stops` ends it between two iterations.
 
-        An evaluation precedes the iteration it is named after, and a checkpoint follows it.
+        An evaluation precedes the iteration it is named after; a checkpoint follows it if worth its time.
         """
         stops = stops or Stops(Limits(autosave_seconds=None))
         if self.config.eval_only:
@@ -218,8 +218,14 @@ class Trainer:
         if not math.isfinite(record.val_loss + record.train_loss):
             raise Diverged(f"the val loss became {record.val_loss} at {self.iteration}", self.saved_at)
         self.evaluation = record.iteration, record.val_loss
-        yield from self._save_point("evaluation")
+        if self._worth_saving(stops):
+            yield from self._save_point("evaluation")
         gc.collect()
+
+    def _worth_saving(self, stops: Stops) -> bool:
+        """The same in all processes, by the clock of the first; the end always is."""
+        mine = int(self.processes.first and stops.save_worthwhile())
+        return self.iteration >= self.config.max_iters or self.processes.largest(mine, self.device) > 0
 
     def _save_point(self, reason: SaveReason) -> Iterator[SavePoint]:
         """What a new run begins with needs no saving, nor what is on disk; an evaluation is news."""
