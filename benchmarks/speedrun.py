@@ -138,7 +138,12 @@ def planned(path: Path, only: list[str] | None, overrides: dict[str, object]) ->
         raise SystemExit(f"no trial is called {', '.join(unknown)}; there are {', '.join(tables)}")
     common = {key: value for key, value in read.items() if key not in tables}
     chosen: dict[str, dict[str, Any]] = {name: tables[name] | overrides for name in only or tables}
-    bases = {name: common | tables.get(table.get("over", BEST), {}) for name, table in chosen.items()}
+
+    def beneath(table: dict[str, Any]) -> dict[str, Any]:
+        over = table.get("over", BEST)
+        return common if over == BEST else beneath(tables[over]) | tables[over]
+
+    bases = {name: beneath(table) for name, table in chosen.items()}
     seeds = {name: seeds_of(bases[name] | table) for name, table in chosen.items()}
     for place in range(max(map(len, seeds.values()))):
         for name, table in chosen.items():

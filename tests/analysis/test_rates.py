@@ -5,14 +5,20 @@ from collections.abc import Callable
 
 import pytest
 
-from nanodyno.analysis.rates import COARSE, SEEDS, Trial, choose, next_trials
+from nanodyno.analysis.rates import COARSE, SEEDS, STEEPEST, Chosen, Lengths, Trial, choose, next_trials
+
+SHORT_ALONE = Lengths(200, None, 300)
 
 
 def played(loss: Callable[[float, int], float | None]) -> list[Trial]:
     trials: list[Trial] = []
     while asks := next_trials(trials):
-        trials += [Trial(rate, repeat, loss(rate, repeat)) for rate, repeat in asks]
+        trials += [Trial(ask.learning_rate, ask.repeat, loss(ask.learning_rate, ask.repeat)) for ask in asks]
     return trials
+
+
+def found(loss: Callable[[float, int], float | None]) -> Chosen | None:
+    return choose(played(loss), SHORT_ALONE)
 
 
 def bowl(bottom: float) -> Callable[[float, int], float]:
@@ -22,7 +28,7 @@ def bowl(bottom: float) -> Callable[[float, int], float]:
 
 @pytest.mark.parametrize("bottom", [3e-4, 1.1e-3, 5e-3])
 def test_the_bottom_of_a_bowl_is_found_between_the_rates(bottom: float) -> None:
-    chosen = choose(played(bowl(bottom)))
+    chosen = found(bowl(bottom))
     assert chosen is not None
     assert chosen.learning_rate == pytest.approx(bottom, rel=0.05)  # two digits
     # Bottoms at -0.1, 0 and 0.1 octaves: a deviation of 0.1, times 4.303 / sqrt(3).
@@ -47,20 +53,20 @@ def test_a_wall_on_the_right_pushes_it_aside_by_less_than_three_quarters_of_an_o
         octave = math.log2(rate / 4e-3)
         return 3 + 0.01 * repeat + (2 * octave if octave > 0 else 0.05 * octave**2)
 
-    chosen = choose(played(loss))
+    chosen = found(loss)
     assert chosen is not None
     assert 4e-3 * 2**-0.75 < chosen.learning_rate <= 4e-3
 
 
 def test_one_repeat_that_misleads_is_outvoted_by_the_others() -> None:
     """The first repeat alone would have it at 0.0256; the three together, an octave and a half below."""
-    chosen = choose(played(lambda rate, n: abs(math.log2(rate / (0.0256 if n == 0 else 0.0064)))))
+    chosen = found(lambda rate, n: abs(math.log2(rate / (0.0256 if n == 0 else 0.0064))))
     assert chosen is not None
     assert chosen.learning_rate < 0.0128
 
 
 def test_a_slope_is_followed_beyond_the_coarse_rates() -> None:
-    chosen = choose(played(bowl(0.1)))
+    chosen = found(bowl(0.1))
     assert chosen is not None
     assert chosen.learning_rate == pytest.approx(0.1, rel=0.05)
 
@@ -69,7 +75,7 @@ def test_a_rate_that_diverges_is_a_wall() -> None:
     def loss(rate: float, repeat: int) -> float | None:
         return None if rate > 2e-3 else 5 - math.log10(rate) * -1 + 0.01 * repeat
 
-    chosen = choose(played(loss))
+    chosen = found(loss)
     assert chosen is not None
     assert chosen.learning_rate < 2e-3
 
@@ -77,10 +83,60 @@ def test_a_rate_that_diverges_is_a_wall() -> None:
 def test_where_every_training_diverges_nothing_is_chosen() -> None:
     trials = played(lambda *_: None)
     assert len(trials) == len(COARSE)
-    assert choose(trials) is None
+    assert choose(trials, SHORT_ALONE) is None
 
 
 def test_losses_that_fall_to_the_last_rate_are_told() -> None:
-    chosen = choose(played(lambda rate, _: -math.log(rate)))
+    chosen = found(lambda rate, _: -math.log(rate))
     assert chosen is not None
     assert chosen.at_the_end
+
+
+def played_at_both(short: float, long: float | None) -> list[Trial]:
+    """With the bottom at these rates; every long training diverges above None."""
+    trials: list[Trial] = []
+    while asks := next_trials(trials, with_long=True):
+        for ask in asks:
+            bottom = long if ask.long else short
+            loss = None if bottom is None else bowl(bottom)(ask.learning_rate, ask.repeat)
+            trials.append(Trial(ask.learning_rate, ask.repeat, loss, ask.long))
+    return trials
+
+
+@pytest.mark.parametrize(
+    ("long", "whole", "expected"),
+    [
+        (0.9e-3, 800, 0.9e-3),
+        (0.9e-3, 12_800, 1.6e-3 * (0.9 / 1.6) ** 3),  # as much again in each of the next two times four
+        (1.6e-3, 12_800, 1.6e-3),
+        (4e-3, 12_800, 1.6e-3),
+        (0.2e-3, 12_800, 1.6e-3 * 2 ** (-STEEPEST * 6)),
+    ],
+)
+def test_a_rate_that_falls_with_the_length_falls_on_to_the_runs_and_none_rises(
+    long: float, whole: int, expected: float
+) -> None:
+    trials = played_at_both(1.6e-3, long)
+    chosen = choose(trials, Lengths(200, 800, whole))
+    assert chosen is not None
+    of_the_first_repeat = 2**-0.1
+    assert chosen.in_long == pytest.approx(long * of_the_first_repeat, rel=1e-6)
+    assert chosen.learning_rate == pytest.approx(expected, rel=0.05)
+    assert chosen.interval.estimate == pytest.approx(expected, rel=1e-6)
+    assert chosen.interval.high == pytest.approx(expected * 2 ** (0.1 * 4.303 / math.sqrt(3)), rel=1e-3)
+
+
+def test_long_trials_are_few_begin_below_the_short_best_and_go_on_downhill() -> None:
+    root = math.sqrt(2)
+    near = [trial.learning_rate for trial in played_at_both(1.6e-3, 1.2e-3) if trial.long]
+    assert near == pytest.approx([0.8e-3, 1.6e-3 / root, 1.6e-3])
+    far = [trial.learning_rate for trial in played_at_both(1.6e-3, 0.6e-3) if trial.long]
+    assert far[3:] == pytest.approx([0.8e-3 / root, 0.4e-3])
+
+
+def test_where_every_long_training_diverges_the_short_ones_are_all_there_is() -> None:
+    trials = played_at_both(1.6e-3, None)
+    chosen = choose(trials, Lengths(200, 800, 12_800))
+    assert chosen is not None
+    assert chosen.in_long is None
+    assert chosen.learning_rate == pytest.approx(1.6e-3)

@@ -27,6 +27,9 @@ seeds = [7, 8]
 [after]
 over = "two"
 seeds = [1]
+[later]
+over = "after"
+muon_lr = 0.3
 [search]
 over = "best"
 muon_lr = 0.2
@@ -54,6 +57,10 @@ def test_a_trial_begins_with_another_or_with_the_best_so_far(speedrun: ModuleTyp
     (tmp_path / "trials.toml").write_text(WRITTEN)
     after, search = speedrun.planned(tmp_path / "trials.toml", ["after", "search"], {})
     assert after.settings({"n_layer": 9})["n_layer"] == 5
+    (later,) = speedrun.planned(tmp_path / "trials.toml", ["later"], {})
+    assert {key: later.settings(None)[key] for key in ("n_layer", "muon_lr", "seed")} == {
+        "n_layer": 5, "muon_lr": 0.3, "seed": 1,
+    }  # fmt: skip
     assert search.settings(None)["n_layer"] == 3
     assert search.settings({"n_layer": 9, "bias": True, "muon_lr": 0.3}) == {
         "over": "best", "n_layer": 9, "bias": True, "muon_lr": 0.2, "seed": 1337,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nanodyno.analysis.rates import Ask
 from nanodyno.config import RunConfig, build_config
 from nanodyno.errors import RunFailed
 from nanodyno.experiments import rates
@@ -32,26 +33,39 @@ def test_trials_are_the_run_in_short_with_seeds_of_their_own() -> None:
     seen: list[RunConfig] = []
     found = range_test(TINY, lambda _: None, lambda config, _: seen.append(config) or bowl(config, None))
     assert found.chosen.learning_rate == pytest.approx(1e-3)
-    assert found.iterations == 200  # a 25th of 1000 is less
+    assert (found.lengths.short, found.lengths.long) == (200, 800)  # a 25th of 1000 is less
     assert {config.seed for config in seen} == {1338, 1339, 1340}  # the run itself has 1337
     assert {(c.max_iters, c.lr_decay_iters, c.warmup_iters, c.tokens_per_iter) for c in seen} == {
-        (200, 200, 30, 64)
-    }
+        (200, 200, 30, 64), (800, 800, 30, 64),
+    }  # fmt: skip
     assert all(config.min_lr == pytest.approx(config.learning_rate / 10) for config in seen)
 
 
-@pytest.mark.parametrize(("whole", "trial"), [(60, 60), (1000, 200), (7500, 300), (99_999, 400)])
-def test_a_trial_is_a_25th_of_the_run_within_bounds_and_never_longer(whole: int, trial: int) -> None:
+@pytest.mark.parametrize(
+    ("whole", "short", "long"),
+    [
+        (60, 60, None),
+        (399, 200, None),
+        (400, 200, 400),
+        (1000, 200, 800),
+        (7500, 300, 1200),
+        (99_999, 400, 1600),
+    ],
+)
+def test_a_trial_is_a_25th_of_the_run_within_bounds_and_a_long_one_four_times_that(
+    whole: int, short: int, long: int | None
+) -> None:
     told: list[str] = []
-    assert range_test(TINY | {"max_iters": whole}, told.append, bowl).iterations == trial
-    work = f"the work of {15 * trial:,} iterations of this run, which has {whole:,}"
+    lengths = range_test(TINY | {"max_iters": whole}, told.append, bowl).lengths
+    assert (lengths.short, lengths.long, lengths.whole) == (short, long, whole)
+    work = f"the work of {15 * short + 3 * (long or 0):,} iterations of this run, which has {whole:,}"
     assert any(work in line for line in told)
 
 
 @pytest.mark.parametrize(("own", "of_a_trial"), [(0, 0), (7, 7), (50, 50), (700, 50)])
 def test_warm_up_is_the_runs_own_and_at_most_half_of_a_trial(own: int, of_a_trial: int) -> None:
     config = build_config({**TINY, "learning_rate": 1e-3, "warmup_iters": own})
-    assert trial_config(config, (1e-3, 0), 100).warmup_iters == of_a_trial
+    assert trial_config(config, Ask(1e-3, 0), 100).warmup_iters == of_a_trial
 
 
 def test_a_test_that_was_stopped_goes_on_with_what_it_has() -> None:
@@ -96,8 +110,8 @@ def test_a_real_trial_learns_and_one_that_diverges_is_none(monkeypatch: pytest.M
         lambda config, data: configs.append(config) or kept.append(data) or bowl(config, data),
     )
     dataset = kept[0]
-    good = train_shortly(trial_config(configs[0], (1e-1, 0), 12), dataset)
-    bad = train_shortly(trial_config(configs[0], (1e-9, 0), 12), dataset)
+    good = train_shortly(trial_config(configs[0], Ask(1e-1, 0), 12), dataset)
+    bad = train_shortly(trial_config(configs[0], Ask(1e-9, 0), 12), dataset)
     assert good is not None
     assert bad is not None
     assert good < bad - 0.5

@@ -1,8 +1,13 @@
-"""A range test of the learning rate: which trials to make next, and what they say. It trains nothing."""
+"""A range test of the learning rate: which trials to make next, and what they say. It trains nothing.
+
+Short trials, with repeats, say which rate is the best in few iterations. Some of several times the length say
+how that rate moves as a training gets longer, and the run's own rate is read off along this line.
+"""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.student import t_interval
@@ -16,6 +21,20 @@ to the right, which would push a parabola over whole octaves aside."""
 LOWEST, HIGHEST = 1e-6, 1.0
 SEEDS = 3
 LEVEL = 0.95
+STEEPEST = 0.5
+"""Octaves that a rate may fall in an octave of length; published is about a third (Bjorck and others 2024).
+None rises: what too high a rate costs a long run, a short trial cannot see."""
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """In iterations."""
+
+    short: int
+    long: int | None
+    """None where the run is hardly longer than a short trial."""
+    whole: int
+    """Of the run."""
 
 
 @dataclass(frozen=True)
@@ -25,27 +44,46 @@ class Trial:
     """Counted from 0: each has weights and data of its own, the same for every rate."""
     val_loss: float | None
     """After the last iteration; None where the training diverged."""
+    long: bool = False
 
 
 @dataclass(frozen=True)
 class Chosen:
     learning_rate: float
     interval: Interval
-    """Of the rate at the bottom of each repeat's curve: Student's, over the repeats' logarithms."""
+    """Of the rate at the bottom of each repeat's curve of short trials, carried on to the run's length:
+    Student's, over the repeats' logarithms."""
+    in_short: float
+    """The best of short trials, and of long ones."""
+    in_long: float | None
     at_the_end: bool
     """Whether losses were still falling at the last rate that may be tried."""
 
 
-Ask = tuple[float, int]
-"""A learning rate and a repeat."""
+class Ask(NamedTuple):
+    learning_rate: float
+    repeat: int
+    long: bool = False
 
 
-def next_trials(trials: Sequence[Trial]) -> list[Ask]:
+def next_trials(trials: Sequence[Trial], with_long: bool = False) -> list[Ask]:
     """What is to be trained before more can be said; empty at the end.
 
     First one of each coarse rate; then one at half and at twice the best, and on downhill; then every repeat
-    of the best and of its neighbours half an octave away, and again on downhill.
+    of the best and of its neighbours half an octave away, and again on downhill. Long ones begin with these
+    and half an octave below, and go on downhill.
     """
+    short = [trial for trial in trials if not trial.long]
+    if asks := _short_trials(short):
+        return [Ask(rate, repeat) for rate, repeat in asks]
+    if not with_long or not any(trial.val_loss is not None for trial in short):
+        return []
+    done = {trial.learning_rate for trial in trials if trial.long}
+    middle = _best_long(trials) if done else _best(short) * 2**-FINE
+    return [Ask(rate, 0, long=True) for rate in _around(middle, FINE) if rate not in done]
+
+
+def _short_trials(trials: Sequence[Trial]) -> list[tuple[float, int]]:
     done = {(trial.learning_rate, trial.repeat) for trial in trials}
     missing = [(rate, 0) for rate in COARSE if (rate, 0) not in done]
     if missing or not any(trial.val_loss is not None for trial in trials):
@@ -58,28 +96,56 @@ def next_trials(trials: Sequence[Trial]) -> list[Ask]:
     return [(rate, repeat) for repeat in range(SEEDS) for rate in around if (rate, repeat) not in done]
 
 
-def choose(trials: Sequence[Trial]) -> Chosen | None:
+def choose(trials: Sequence[Trial], lengths: Lengths) -> Chosen | None:
     """None where every training diverged."""
-    if not any(trial.val_loss is not None for trial in trials):
+    short = [trial for trial in trials if not trial.long]
+    if not any(trial.val_loss is not None for trial in short):
         return None
-    best = _best(trials)
-    losses = {(trial.learning_rate, trial.repeat): _loss(trial) for trial in trials}
-    around = _around(best, FINE)
+    best = _best(short)
     bottoms = [
-        math.log2(best) + FINE * _bottom([losses[rate, repeat] for rate in around])
-        for repeat in range(SEEDS)
-        if len(around) == 3 and all((rate, repeat) in losses for rate in around)
+        bottom for repeat in range(SEEDS) if (bottom := _bottom_around(best, short, repeat)) is not None
     ] or [math.log2(best)]
     found = t_interval(bottoms, LEVEL)
     assert found is not None
+    long = [trial for trial in trials if trial.long]
+    in_long = _bottom_around(_best_long(trials), long, 0) if long else None
+    moved = 0.0 if in_long is None else _moved(bottoms[0], in_long, lengths)
     interval = Interval(
-        2**found.estimate,
-        None if found.low is None else 2**found.low,
-        None if found.high is None else 2**found.high,
+        2 ** (found.estimate + moved),
+        None if found.low is None else 2 ** (found.low + moved),
+        None if found.high is None else 2 ** (found.high + moved),
         LEVEL,
         found.n,
     )
-    return Chosen(float(f"{interval.estimate:.2g}"), interval, at_the_end=len(around) < 3)
+    return Chosen(
+        learning_rate=float(f"{interval.estimate:.2g}"),
+        interval=interval,
+        in_short=2**found.estimate,
+        in_long=None if in_long is None else 2**in_long,
+        at_the_end=len(_around(best, FINE)) < 3,
+    )
+
+
+def _moved(in_short: float, in_long: float, lengths: Lengths) -> float:
+    """Octaves from a short trial's best rate to the run's, by the line through the best of two lengths."""
+    assert lengths.long is not None
+    per_octave = (in_long - in_short) / math.log2(lengths.long / lengths.short)
+    return max(-STEEPEST, min(0.0, per_octave)) * math.log2(lengths.whole / lengths.short)
+
+
+def _bottom_around(best: float, trials: Sequence[Trial], repeat: int) -> float | None:
+    """log2 of the rate; None where a neighbour is missing."""
+    losses = {trial.learning_rate: _loss(trial) for trial in trials if trial.repeat == repeat}
+    around = _around(best, FINE)
+    if len(around) < 3 or any(rate not in losses for rate in around):
+        return None
+    return math.log2(best) + FINE * _bottom([losses[rate] for rate in around])
+
+
+def _best_long(trials: Sequence[Trial]) -> float:
+    """The lowest where all diverged: it goes on below."""
+    long = [trial for trial in trials if trial.long]
+    return min(long, key=lambda trial: (_loss(trial), trial.learning_rate)).learning_rate
 
 
 def _best(trials: Sequence[Trial]) -> float:

@@ -37,5 +37,5 @@ def with_found_rate(settings: "Settings") -> "tuple[Settings, tuple[str, ...]]":
             console, "the range test was stopped; the trainings that ended are kept: the same command goes on"
         )
         raise
-    words = chosen_words(found.chosen, len(found.trials), found.iterations)
+    words = chosen_words(found.chosen, len(found.trials), found.lengths)
     return override(settings, {"learning_rate": found.chosen.learning_rate}), (words,)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nanodyno import __version__
-from nanodyno.analysis.rates import COARSE, SEEDS, Ask, Chosen, Trial, choose, next_trials
+from nanodyno.analysis.rates import COARSE, SEEDS, Ask, Chosen, Lengths, Trial, choose, next_trials
 from nanodyno.config import RunConfig, build_config, padded_vocab_size
 from nanodyno.data.resolve import resolve_dataset
 from nanodyno.data.shards import Dataset
@@ -25,8 +25,10 @@ SHARE = 25
 """One part in so many of the run's iterations, within the bounds, is the length of a trial."""
 FEWEST, MOST = 200, 400
 """In fewer, a small model was on the same plateau with any rate (LOG.md)."""
+LONGER = 4
+"""Times the length of a short trial, as far as the run goes; under twice it there are no long ones."""
 EVAL_TOKENS = 65_536
-FEWEST_TRIALS = len(COARSE) + 2 + 3 * SEEDS - 1
+FEWEST_TRIALS, FEWEST_LONG = len(COARSE) + 2 + 3 * SEEDS - 1, 3
 OF_NO_MATTER = (
     "learning_rate", "min_lr", "seed", "eval_interval", "eval_iters", "log_interval", "out_dir", "init_from",
     "keep_checkpoints", "gradient_accumulation_steps",
@@ -41,8 +43,7 @@ Watch = Callable[[str], None]
 class RangeTest:
     chosen: Chosen
     trials: tuple[Trial, ...]
-    iterations: int
-    """Of each."""
+    lengths: Lengths
 
 
 def range_test(settings: Mapping[str, object], watch: Watch, attempt: Try | None = None) -> RangeTest:
@@ -50,24 +51,28 @@ def range_test(settings: Mapping[str, object], watch: Watch, attempt: Try | None
     attempt = attempt or train_shortly
     config = build_config({**settings, "learning_rate": COARSE[0], "min_lr": None, "batch_ramp": None})
     dataset = resolve_dataset(config.dataset, DATA_FOLDER, config.tokenizer, config.vocab_size, watch)
-    iterations = min(config.max_iters, max(FEWEST, min(MOST, config.max_iters // SHARE)))
-    kept = _Kept(config, dataset, iterations)
-    watch(
-        f"learning_rate=auto: a range test of {FEWEST_TRIALS} or more trainings of {iterations} iterations, "
-        f"the work of {FEWEST_TRIALS * iterations:,} iterations of this run, which has {config.max_iters:,}"
-    )
+    lengths = lengths_for(config.max_iters)
+    kept = _Kept(config, dataset)
+    watch(_announced(lengths))
     trials: list[Trial] = []
-    while asks := next_trials(trials):
+    while asks := next_trials(trials, with_long=lengths.long is not None):
         for ask in asks:
-            trials.append(kept.trial(ask, attempt))
-            watch(f"  {_told(trials[-1])}")
-    chosen = choose(trials)
+            iterations = lengths.long if ask.long and lengths.long else lengths.short
+            trials.append(kept.trial(ask, iterations, attempt))
+            watch(f"  {_told(trials[-1], iterations)}")
+    chosen = choose(trials, lengths)
     if chosen is None:
         raise RunFailed(
             f"learning_rate=auto found none: all {len(trials)} trainings diverged, from {COARSE[0]:g} on",
             "give a --learning_rate, and look at --grad_clip, --dtype and the data",
         )
-    return RangeTest(chosen, tuple(trials), iterations)
+    return RangeTest(chosen, tuple(trials), lengths)
+
+
+def lengths_for(max_iters: int) -> Lengths:
+    short = min(max_iters, max(FEWEST, min(MOST, max_iters // SHARE)))
+    long = min(max_iters, LONGER * short)
+    return Lengths(short, long if long >= 2 * short else None, max_iters)
 
 
 def trial_config(config: RunConfig, ask: Ask, iterations: int) -> RunConfig:
@@ -76,10 +81,9 @@ def trial_config(config: RunConfig, ask: Ask, iterations: int) -> RunConfig:
     Warm-up is as many iterations as the run's, up to half of the trial: how high a rate the beginning bears
     is a matter of their number, and a warm-up cut to its share speaks for lower rates (LOG.md).
     """
-    rate, repeat = ask
     values = config.model_dump(exclude={"gradient_accumulation_steps", "eval_iters", "min_lr"})
     changes = {
-        "learning_rate": rate, "seed": config.seed + 1 + repeat, "max_iters": iterations,
+        "learning_rate": ask.learning_rate, "seed": config.seed + 1 + ask.repeat, "max_iters": iterations,
         "lr_decay_iters": iterations, "warmup_iters": min(config.warmup_iters, iterations // 2),
         "eval_interval": iterations,
         "eval_tokens": min(config.eval_tokens, max(EVAL_TOKENS, config.block_size)), "bad_update": "stop",
@@ -112,27 +116,39 @@ def train_shortly(config: RunConfig, dataset: Dataset) -> float | None:
 class _Kept:
     """Trials in the user's cache, so that a stopped test goes on and the same command finds the same rate."""
 
-    def __init__(self, config: RunConfig, dataset: Dataset, iterations: int) -> None:
-        self._config, self._dataset, self._iterations = config, dataset, iterations
+    def __init__(self, config: RunConfig, dataset: Dataset) -> None:
+        self._config, self._dataset = config, dataset
         self._path = cache_file("rates.json")
         settings = {key: value for key, value in config.model_dump().items() if key not in OF_NO_MATTER}
-        told = [__version__, dataset.fingerprint, iterations, settings, config.seed]
+        told = [__version__, dataset.fingerprint, settings, config.seed]
         self._question = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
-    def trial(self, ask: Ask, attempt: Try) -> Trial:
-        key = f"{self._question} {ask[0]:g} {ask[1]}"
+    def trial(self, ask: Ask, iterations: int, attempt: Try) -> Trial:
+        key = f"{self._question} {iterations} {ask.learning_rate:g} {ask.repeat}"
         known = recall(self._path, _is_sound)
         if key not in known:
-            loss = attempt(trial_config(self._config, ask, self._iterations), self._dataset)
+            loss = attempt(trial_config(self._config, ask, iterations), self._dataset)
             known = recall(self._path, _is_sound) | {key: {"val_loss": loss}}
             remember(self._path, known)
-        return Trial(ask[0], ask[1], known[key]["val_loss"])
+        return Trial(ask.learning_rate, ask.repeat, known[key]["val_loss"], ask.long)
 
 
 def _is_sound(entry: Any) -> bool:
     return isinstance(entry, dict) and isinstance(entry.get("val_loss", ""), float | None)
 
 
-def _told(trial: Trial) -> str:
+def _announced(lengths: Lengths) -> str:
+    work, long = FEWEST_TRIALS * lengths.short, ""
+    if lengths.long is not None:
+        work += FEWEST_LONG * lengths.long
+        long = f" and {FEWEST_LONG} or more of {lengths.long:,}"
+    return (
+        f"learning_rate=auto: a range test of {FEWEST_TRIALS} or more trainings of {lengths.short} iterations"
+        f"{long}, the work of {work:,} iterations of this run, which has {lengths.whole:,}"
+    )
+
+
+def _told(trial: Trial, iterations: int) -> str:
     loss = "diverged" if trial.val_loss is None else f"val loss {trial.val_loss:.4f}"
-    return f"learning rate {trial.learning_rate:.3g}, repeat {trial.repeat + 1}: {loss}"
+    where = f"{iterations:,} iterations" if trial.long else f"repeat {trial.repeat + 1}"
+    return f"learning rate {trial.learning_rate:.3g}, {where}: {loss}"
