@@ -1,0 +1,28 @@
+"""What a range test found, in words."""
+
+import pytest
+
+from nanodyno.analysis.rates import Chosen, Lengths
+from nanodyno.analysis.statistics import Interval
+from nanodyno.report.rates import chosen_words
+
+
+def told(rate: float, in_long: float | None, long: int | None = 800) -> str:
+    interval = Interval(rate, 0.8 * rate, 1.3 * rate, 0.95, 3)
+    chosen = Chosen(rate, interval, in_short=1.3e-3, in_long=in_long, at_the_end=False)
+    return chosen_words(chosen, 18, Lengths(200, long, 4272))
+
+
+@pytest.mark.parametrize(
+    ("rate", "in_long", "words"),
+    [
+        (5e-4, 8e-4, "0.0013 was best in 200 iterations and 0.0008 in 800, carried on from there to 4,272;"),
+        (1.3e-3, 1.8e-3, "0.0013 was best in 200 iterations, and no lower one in 800;"),
+        (1.3e-3, None, "0.0013 was best in 200 iterations;"),
+    ],
+)
+def test_it_says_from_which_lengths_the_rate_is(rate: float, in_long: float | None, words: str) -> None:
+    assert words in told(rate, in_long)
+    assert f"chose {rate:g} (95% interval {0.8 * rate:.2g} to {1.3 * rate:.2g} over 3 repeats)" in told(
+        rate, in_long
+    )
