@@ -3,8 +3,8 @@
 #   sh benchmarks/speedrun_card.sh PACKED search|full|small|tune|branched|advised|rates|noise [...]
 # PACKED is what `benchmarks/speedrun.py pack` made of the corpus. search: changes to the best so far; full: the recipe
 # to its end, two seeds, with losses on the way; small: the same with the memory of a 12 GB card; tune: what batch
-# plain GPT-2 is advised; branched: several effective batches from the checkpoint of TRUNK iterations, and what the
-# noise scale says of them; advised: plain GPT-2 with BATCH tokens an iteration and the learning rate that `auto`
+# plain GPT-2 is advised; branched: several effective batches from the checkpoint of TRUNK iterations, at RATES
+# times what the root rule gives, and what the noise scale says of them; advised: plain GPT-2 with BATCH tokens an iteration and the learning rate that `auto`
 # finds, two seeds; rates: whole runs at others; noise: what measuring the noise scale costs.
 # Leaves PART.txt and PART.jsonl in OUT (default: this folder). All ends within LIMIT seconds (default 570), with what
 # is known by then.
@@ -55,7 +55,7 @@ for part in "$@"; do
         timeout "$(left)" "$python" benchmarks/branched_batch.py gpt2-768 --set "dataset=$data" \
             --set vocab_size=50304 --set batch_size=8 --set tokens_per_iter=32768 --set learning_rate=1e-3 \
             --set warmup_iters=100 --set eval_tokens=262144 --trunk "${TRUNK:-250}" --branch 6291456 --seeds 1 \
-            --batches 8192 16384 32768 65536 131072 --out "$out/$part.jsonl" 2>&1 | tee -a "$out/$part.txt"
+            --batches 8192 16384 32768 65536 131072 --rates ${RATES:-1} --out "$out/$part.jsonl" 2>&1 | tee -a "$out/$part.txt"
         ;;
     noise)
         timeout "$(left)" "$python" benchmarks/noise_cost.py --seconds 15 \
