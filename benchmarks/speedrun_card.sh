@@ -4,8 +4,9 @@
 # PACKED is what `benchmarks/speedrun.py pack` made of the corpus. search: changes to the best so far; full: the recipe
 # to its end, two seeds, with losses on the way; small: the same with the memory of a 12 GB card; tune: what batch
 # plain GPT-2 is advised; branched: several effective batches from the checkpoint of TRUNK iterations, at RATES
-# times what the root rule gives, and what the noise scale says of them; advised: plain GPT-2 with BATCH tokens an iteration and the learning rate that `auto`
-# finds, two seeds; rates: whole runs at others; noise: what measuring the noise scale costs.
+# times what the root rule gives, and what the noise scale says of them; advised: plain GPT-2 with BATCH tokens an
+# iteration and the learning rate that `auto` finds, two seeds; rates: whole runs at others; noise: what measuring
+# the noise scale costs.
 # Leaves PART.txt and PART.jsonl in OUT (default: this folder). All ends within LIMIT seconds (default 570), with what
 # is known by then.
 set -u
