@@ -1,21 +1,22 @@
 #!/bin/sh
 # What recipes reach on one card, a part or several a call:
-#   sh benchmarks/speedrun_card.sh PACKED search|full|small|tune|branched|advised|rates|noise [...]
+#   sh benchmarks/speedrun_card.sh PACKED search|full|small|tune|branched|advised|again|rates|noise [...]
 # PACKED is what `benchmarks/speedrun.py pack` made of the corpus. search: changes to the best so far; full: the recipe
 # to its end, two seeds, with losses on the way; small: the same with the memory of a 12 GB card; tune: what batch
 # plain GPT-2 is advised; branched: several effective batches from the checkpoint of TRUNK iterations, at RATES
 # times what the root rule gives, and what the noise scale says of them; advised: plain GPT-2 with BATCH tokens an
-# iteration and the learning rate that `auto` finds, two seeds; rates: whole runs at others; noise: what measuring
-# the noise scale costs.
+# iteration, TOKENS in all and the learning rate that `auto` finds; again: another seed with that RATE; rates: whole
+# runs at others; noise: what measuring the noise scale costs.
 # Leaves PART.txt and PART.jsonl in OUT (default: this folder). All ends within LIMIT seconds (default 570), with what
 # is known by then.
 set -u
-[ $# -gt 1 ] || { echo "PACKED, and search, full, small, tune, branched, advised, rates or noise" >&2; exit 2; }
+[ $# -gt 1 ] || { echo "PACKED, and search, full, small, tune, branched, advised, again, rates or noise" >&2; exit 2; }
 out=${OUT:-.}
 python=${PYTHON:-python}
 export PYTHONPATH="src${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 until=$(($(date +%s) + ${LIMIT:-570}))
 data=${TMPDIR:-/tmp}/reference
+tokens=${TOKENS:-95000000}
 packed=$1
 shift
 [ -e "$data/train.bin" ] || "$python" benchmarks/speedrun.py unpack "$packed" --out "$data"
@@ -37,12 +38,13 @@ for part in "$@"; do
     advised)
         timeout "$(left)" "$python" -m nanodyno train gpt2-768 --name advised --dataset="$data" --vocab_size=50304 \
             --batch_size="$((BATCH / 1024))" --tokens_per_iter="$BATCH" --warmup_iters=100 --learning_rate=auto \
-            --max_iters=$((70000000 / BATCH)) --eval_interval=$((35000000 / BATCH)) --eval_tokens=1048576 \
+            --max_iters=$((tokens / BATCH)) --eval_interval=$((tokens / 2 / BATCH)) --eval_tokens=1048576 \
             2>&1 | tee -a "$out/$part.txt"
         cp runs/advised/*.json* "$out"
-        rate=$("$python" -c 'import json; print(json.load(open("runs/advised/run.json"))["config"]["learning_rate"])')
-        [ "$(left)" -lt 150 ] || speedrun plain-advised --batch_size="$((BATCH / 1024))" --tokens_per_iter="$BATCH" \
-            --learning_rate="$rate" --looks 5
+        ;;
+    again)
+        speedrun plain-advised --batch_size="$((BATCH / 1024))" --tokens_per_iter="$BATCH" --tokens="$tokens" \
+            --learning_rate="$RATE" --looks 5
         ;;
     full) speedrun full --looks 8 ;;
     small) speedrun small --limit-gib 11.2 --looks 3 ;;
@@ -56,7 +58,8 @@ for part in "$@"; do
         timeout "$(left)" "$python" benchmarks/branched_batch.py gpt2-768 --set "dataset=$data" \
             --set vocab_size=50304 --set batch_size=8 --set tokens_per_iter=32768 --set learning_rate=1e-3 \
             --set warmup_iters=100 --set eval_tokens=262144 --trunk "${TRUNK:-250}" --branch 6291456 --seeds 1 \
-            --batches 8192 16384 32768 65536 131072 --rates ${RATES:-1} --out "$out/$part.jsonl" 2>&1 | tee -a "$out/$part.txt"
+            --batches 8192 16384 32768 65536 131072 --rates ${RATES:-1} --out "$out/$part.jsonl" 2>&1 |
+            tee -a "$out/$part.txt"
         ;;
     noise)
         timeout "$(left)" "$python" benchmarks/noise_cost.py --seconds 15 \
