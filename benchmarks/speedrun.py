@@ -139,11 +139,17 @@ def planned(path: Path, only: list[str] | None, overrides: dict[str, object]) ->
     common = {key: value for key, value in read.items() if key not in tables}
     chosen: dict[str, dict[str, Any]] = {name: tables[name] | overrides for name in only or tables}
 
-    def beneath(table: dict[str, Any]) -> dict[str, Any]:
-        over = table.get("over", BEST)
-        return common if over == BEST else beneath(tables[over]) | tables[over]
+    def beneath(table: dict[str, Any], above: tuple[str, ...]) -> dict[str, Any]:
+        over = table.get("over")
+        if over is None or (over == BEST and len(above) == 1):
+            return common
+        if over in (BEST, *above):
+            raise SystemExit(
+                f"{' over '.join((*above, over))}: a trial is over another that stands for itself"
+            )
+        return beneath(tables[over], (*above, over)) | tables[over]
 
-    bases = {name: beneath(table) for name, table in chosen.items()}
+    bases = {name: beneath(table, (name,)) for name, table in chosen.items()}
     seeds = {name: seeds_of(bases[name] | table) for name, table in chosen.items()}
     for place in range(max(map(len, seeds.values()))):
         for name, table in chosen.items():

@@ -90,6 +90,15 @@ def test_what_was_packed_is_unpacked_to_the_same_tokens(
     assert np.array_equal(np.fromfile(tmp_path / "there" / "train.bin", np.uint16), tokens[-1000:])
 
 
+@pytest.mark.parametrize("words", ['over = "later"', 'over = "search"'])
+def test_a_trial_over_itself_or_over_one_that_has_to_be_searched_for_is_refused(
+    speedrun: ModuleType, tmp_path: Path, words: str
+) -> None:
+    (tmp_path / "trials.toml").write_text(WRITTEN.replace('over = "two"', words))
+    with pytest.raises(SystemExit, match="a trial is over another"):
+        next(speedrun.planned(tmp_path / "trials.toml", ["after"], {}))
+
+
 def test_iterations_follow_the_tokens(speedrun: ModuleType) -> None:
     config = speedrun.config_for({"batch_size": 2, "block_size": 8, "gradient_accumulation_steps": 1}, 100)
     assert config.max_iters == config.lr_decay_iters == 7  # of 16 tokens each

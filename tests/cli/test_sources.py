@@ -159,6 +159,8 @@ def test_a_given_model_has_the_micro_batch_of_the_card(nanodyno: Run) -> None:
         return json.loads(told)["batch_size"]
 
     assert batch("--gpu", "H200") > batch("--gpu", "H200", "--memory-limit", "11.2GiB") > 2
+    assert batch("--gpu", "H200", "--tokens_per_iter=16384") == 16
+    assert batch("--gpu", "RTX 4070", "--tokens_per_iter=16384") == 4
     assert batch("--gpu", "H200", "--batch_size=2") == 2
     assert batch("--device=cpu") == 8
 

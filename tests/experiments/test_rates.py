@@ -33,10 +33,10 @@ def test_trials_are_the_run_in_short_with_seeds_of_their_own() -> None:
     seen: list[RunConfig] = []
     found = range_test(TINY, lambda _: None, lambda config, _: seen.append(config) or bowl(config, None))
     assert found.chosen.learning_rate == pytest.approx(1e-3)
-    assert (found.lengths.short, found.lengths.long) == (200, 800)  # a 25th of 1000 is less
+    assert (found.lengths.short, found.lengths.long) == (200, 500)  # a 200th of 1000 is less
     assert {config.seed for config in seen} == {1338, 1339, 1340}  # the run itself has 1337
     assert {(c.max_iters, c.lr_decay_iters, c.warmup_iters, c.tokens_per_iter) for c in seen} == {
-        (200, 200, 30, 64), (800, 800, 30, 64),
+        (200, 200, 30, 64), (500, 500, 30, 64),
     }  # fmt: skip
     assert all(config.min_lr == pytest.approx(config.learning_rate / 10) for config in seen)
 
@@ -45,20 +45,20 @@ def test_trials_are_the_run_in_short_with_seeds_of_their_own() -> None:
     ("whole", "short", "long"),
     [
         (60, 60, None),
-        (399, 200, None),
-        (400, 200, 400),
-        (1000, 200, 800),
-        (7500, 300, 1200),
-        (99_999, 400, 1600),
+        (799, 200, None),
+        (800, 200, 400),
+        (1000, 200, 500),
+        (60_000, 300, 1200),
+        (999_999, 800, 3200),
     ],
 )
-def test_a_trial_is_a_25th_of_the_run_within_bounds_and_a_long_one_four_times_that(
+def test_a_trial_is_a_200th_of_the_run_within_bounds_and_a_long_one_four_times_that_or_half_of_the_run(
     whole: int, short: int, long: int | None
 ) -> None:
     told: list[str] = []
     lengths = range_test(TINY | {"max_iters": whole}, told.append, bowl).lengths
     assert (lengths.short, lengths.long, lengths.whole) == (short, long, whole)
-    work = f"the work of {15 * short + 3 * (long or 0):,} iterations of this run, which has {whole:,}"
+    work = f"the work of {15 * short + 9 * (long or 0):,} iterations of this run, which has {whole:,}"
     assert any(work in line for line in told)
 
 
@@ -93,6 +93,13 @@ def test_other_settings_ask_anew() -> None:
         range_test(TINY | changes, lambda _: None, lambda config, data: count.append(1) or bowl(config, data))
         anew = len(count) > before
         assert anew == ("min_lr" not in changes)
+
+
+def test_where_all_long_ones_diverge_it_fails_and_says_so() -> None:
+    with pytest.raises(RunFailed, match=r"all trainings of 500 iterations diverged, from 0\.00014 on"):
+        range_test(
+            TINY, lambda _: None, lambda config, _: bowl(config, None) if config.max_iters == 200 else None
+        )
 
 
 def test_where_all_diverge_it_fails_and_says_so() -> None:

@@ -10,7 +10,7 @@ import torch
 
 from nanodyno.config import RunConfig
 from nanodyno.records.store import read_run
-from nanodyno.records.types import EvalRecord, SaveRecord, StepRecord
+from nanodyno.records.types import EvalRecord, SaveReason, SaveRecord, StepRecord
 from nanodyno.train import checkpoint
 from nanodyno.train.evaluate import summed_loss
 from nanodyno.train.job import Job
@@ -38,35 +38,56 @@ def test_hours_count_from_the_start_and_saves_from_the_last_one() -> None:
     assert (stops.reason(), stops.autosave_due()) == (None, False)
     clock.now += 31
     assert (stops.reason(), stops.autosave_due()) == (None, True)
-    stops.saved(0.1)
+    stops.saved(a_save("autosave", 0.1))
     clock.now += 29
     assert not stops.autosave_due()
     clock.now += 40
     assert (stops.reason(), stops.autosave_due()) == ("max-hours", True)
 
 
-def test_long_saves_take_a_twentieth_of_the_time_and_short_ones_are_never_left_out() -> None:
+def a_save(reason: SaveReason, seconds: float) -> SaveRecord:
+    return SaveRecord(iteration=1, reason=reason, save_seconds=seconds, saved_bytes=1, wall_time=0.0)
+
+
+def test_a_long_save_at_an_evaluation_waits_for_twenty_times_its_length_and_a_short_one_never() -> None:
     clock = Watch()
     stops = Stops(Limits(), clock)
     assert stops.save_worthwhile()
-    stops.saved(6.0)
+    stops.saved(a_save("evaluation", 6.0))
     clock.now += 119
     assert not stops.save_worthwhile()
     clock.now += 1
     assert stops.save_worthwhile()
-    stops.saved(1.9)
+    stops.saved(a_save("evaluation", 1.9))
+    assert stops.save_worthwhile()
+
+
+def test_autosaves_do_not_keep_evaluations_from_being_saved() -> None:
+    """Saves of 4 s: 80 s pass between two at evaluations, however many autosaves there are."""
+    clock = Watch()
+    stops = Stops(Limits(autosave_seconds=60.0), clock)
+    stops.saved(a_save("evaluation", 4.0))
+    clock.now += 59
+    assert not stops.save_worthwhile()
+    clock.now += 1
+    assert stops.save_worthwhile()  # else the autosave that is due would come without a val loss
+    stops.saved(a_save("autosave", 4.0))
+    clock.now += 19
+    assert not stops.save_worthwhile()
+    clock.now += 1
     assert stops.save_worthwhile()
 
 
 def test_a_run_with_long_saves_is_saved_at_its_first_evaluation_and_at_its_end(
-    trainer: Trainers, walk: Walk, tmp_path: Path
+    data_folder: Path, tmp_path: Path, config: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stops, saves = Stops(Limits(autosave_seconds=None), Watch()), []
-    for event in walk(trainer(max_iters=8, eval_interval=2), tmp_path, stops):
-        if isinstance(event, SaveRecord):
-            saves.append(event.iteration)
-            stops.saved(60.0)
-    assert saves == [2, 8]
+    monkeypatch.setattr("nanodyno.train.stops.SHORT_SAVE_SECONDS", 0.0)
+    monkeypatch.setattr("nanodyno.train.stops.TIMES_ITS_LENGTH", 1e9)
+    job = Job(config(max_iters=8, eval_interval=2), "run", tmp_path / "run", data_folder=data_folder)
+    assert run_training(job, lambda _: None) == "finished"
+    run = read_run(tmp_path / "run")
+    assert [entry.iteration for entry in run.own_evals] == [0, 2, 4, 6, 8]
+    assert [entry.iteration for entry in run.history if isinstance(entry, SaveRecord)] == [2, 8]
 
 
 def test_an_hour_of_the_day_is_the_only_thing_that_the_wall_clock_decides(

@@ -1,12 +1,14 @@
 """A range test of the learning rate: which trials to make next, and what they say. It trains nothing.
 
-Short trials, with repeats, say which rate is the best in few iterations. Some of several times the length say
-how that rate moves as a training gets longer, and the run's own rate is read off along this line.
+Short trials say which rate is the best in few iterations, and long ones how that moves as a training gets
+longer: along this line the rate is carried on to the run's own length. Both have the same repeats, each of
+which says it for itself, and how far they are apart makes the interval.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import NamedTuple
 
 from nanodyno.analysis.statistics import Interval
@@ -23,7 +25,9 @@ SEEDS = 3
 LEVEL = 0.95
 STEEPEST = 0.5
 """Octaves that a rate may fall in an octave of length; published is about a third (Bjorck and others 2024).
-None rises: what too high a rate costs a long run, a short trial cannot see."""
+It is not carried on upwards: what too high a rate costs a long run, a trial cannot see."""
+LONG_DOWN_TO = 3.0
+"""Octaves below the best of short trials where long ones are given up if all have diverged."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,7 @@ class Trial:
 class Chosen:
     learning_rate: float
     interval: Interval
-    """Of the rate at the bottom of each repeat's curve of short trials, carried on to the run's length:
-    Student's, over the repeats' logarithms."""
+    """Student's, over the logarithms that the repeats say."""
     in_short: float
     """The best of short trials, and of long ones."""
     in_long: float | None
@@ -69,24 +72,22 @@ class Ask(NamedTuple):
 def next_trials(trials: Sequence[Trial], with_long: bool = False) -> list[Ask]:
     """What is to be trained before more can be said; empty at the end.
 
-    First one of each coarse rate; then one at half and at twice the best, and on downhill; then every repeat
-    of the best and of its neighbours half an octave away, and again on downhill. Long ones begin with these
-    and half an octave below, and go on downhill.
+    First a short one at each coarse rate; then at half and at twice the best, and on downhill; then every
+    repeat of the best and of its neighbours half an octave away, and again on downhill. Long ones begin with
+    the best of these, half an octave and an octave below; then downhill and every repeat, as the short ones.
     """
-    short = [trial for trial in trials if not trial.long]
+    short, long = _of(trials, False), _of(trials, True)
     if asks := _short_trials(short):
         return [Ask(rate, repeat) for rate, repeat in asks]
-    if not with_long or not any(trial.val_loss is not None for trial in short):
+    if not with_long or not _any_ended(short) or _given_up(short, long):
         return []
-    done = {trial.learning_rate for trial in trials if trial.long}
-    middle = _best_long(trials) if done else _best(short) * 2**-FINE
-    return [Ask(rate, 0, long=True) for rate in _around(middle, FINE) if rate not in done]
+    return [Ask(rate, repeat, long=True) for rate, repeat in _long_trials(long, _best(short))]
 
 
 def _short_trials(trials: Sequence[Trial]) -> list[tuple[float, int]]:
     done = {(trial.learning_rate, trial.repeat) for trial in trials}
     missing = [(rate, 0) for rate in COARSE if (rate, 0) not in done]
-    if missing or not any(trial.val_loss is not None for trial in trials):
+    if missing or not _any_ended(trials):
         return missing
     best = _best([trial for trial in trials if not trial.repeat and _octaves(trial.learning_rate) % 1 == 0])
     missing = [(rate, 0) for rate in _around(best, 1.0) if (rate, 0) not in done]
@@ -96,66 +97,89 @@ def _short_trials(trials: Sequence[Trial]) -> list[tuple[float, int]]:
     return [(rate, repeat) for repeat in range(SEEDS) for rate in around if (rate, repeat) not in done]
 
 
+def _long_trials(trials: Sequence[Trial], best_in_short: float) -> list[tuple[float, int]]:
+    done = {(trial.learning_rate, trial.repeat) for trial in trials}
+    middle = _best(trials) if trials else best_in_short * 2**-FINE
+    around = _around(middle, FINE)
+    first = [(rate, 0) for rate in around if (rate, 0) not in done]
+    return first or [
+        (rate, repeat) for repeat in range(SEEDS) for rate in around if (rate, repeat) not in done
+    ]
+
+
+def _given_up(short: Sequence[Trial], long: Sequence[Trial]) -> bool:
+    if not long or _any_ended(long):
+        return False
+    lowest = min(trial.learning_rate for trial in long)
+    return math.log2(_best(short) / lowest) >= LONG_DOWN_TO
+
+
 def choose(trials: Sequence[Trial], lengths: Lengths) -> Chosen | None:
-    """None where every training diverged."""
-    short = [trial for trial in trials if not trial.long]
-    if not any(trial.val_loss is not None for trial in short):
+    """None where every training diverged, of short ones or of long ones."""
+    short, long = _of(trials, False), _of(trials, True)
+    if not _any_ended(short) or (long and not _any_ended(long)):
         return None
-    best = _best(short)
-    bottoms = [
-        bottom for repeat in range(SEEDS) if (bottom := _bottom_around(best, short, repeat)) is not None
-    ] or [math.log2(best)]
-    found = t_interval(bottoms, LEVEL)
+    in_short, in_long = _bottoms(short), _bottoms(long) if long else None
+    found = t_interval(in_short if in_long is None else _carried(in_short, in_long, lengths), LEVEL)
     assert found is not None
-    long = [trial for trial in trials if trial.long]
-    in_long = _bottom_around(_best_long(trials), long, 0) if long else None
-    moved = 0.0 if in_long is None else _moved(bottoms[0], in_long, lengths)
     interval = Interval(
-        2 ** (found.estimate + moved),
-        None if found.low is None else 2 ** (found.low + moved),
-        None if found.high is None else 2 ** (found.high + moved),
+        2**found.estimate,
+        None if found.low is None else 2**found.low,
+        None if found.high is None else 2**found.high,
         LEVEL,
         found.n,
     )
     return Chosen(
         learning_rate=float(f"{interval.estimate:.2g}"),
         interval=interval,
-        in_short=2**found.estimate,
-        in_long=None if in_long is None else 2**in_long,
-        at_the_end=len(_around(best, FINE)) < 3,
+        in_short=2 ** fmean(in_short),
+        in_long=None if in_long is None else 2 ** fmean(in_long),
+        at_the_end=len(_around(_best(short), FINE)) < 3,
     )
 
 
-def _moved(in_short: float, in_long: float, lengths: Lengths) -> float:
-    """Octaves from a short trial's best rate to the run's, by the line through the best of two lengths."""
+def _carried(in_short: Sequence[float], in_long: Sequence[float], lengths: Lengths) -> list[float]:
+    """From the long trials' best to the run's, by what each repeat fell from one length to the other."""
     assert lengths.long is not None
-    per_octave = (in_long - in_short) / math.log2(lengths.long / lengths.short)
-    return max(-STEEPEST, min(0.0, per_octave)) * math.log2(lengths.whole / lengths.short)
+    apart, ahead = math.log2(lengths.long / lengths.short), math.log2(lengths.whole / lengths.long)
+    falls = [(long - short) / apart for short, long in zip(in_short, in_long, strict=False)]
+    if len(falls) < len(in_long) or not -STEEPEST <= fmean(falls) <= 0:
+        falls = [max(-STEEPEST, min(0.0, fmean(falls)))] * len(in_long)
+    return [long + fall * ahead for long, fall in zip(in_long, falls, strict=True)]
 
 
-def _bottom_around(best: float, trials: Sequence[Trial], repeat: int) -> float | None:
-    """log2 of the rate; None where a neighbour is missing."""
-    losses = {trial.learning_rate: _loss(trial) for trial in trials if trial.repeat == repeat}
-    around = _around(best, FINE)
-    if len(around) < 3 or any(rate not in losses for rate in around):
-        return None
-    return math.log2(best) + FINE * _bottom([losses[rate] for rate in around])
+def _bottoms(trials: Sequence[Trial]) -> list[float]:
+    """log2 of the rate, for each repeat around its own best that has both neighbours."""
+    bottoms: list[float] = []
+    for repeat in range(SEEDS):
+        losses = {trial.learning_rate: _loss(trial) for trial in trials if trial.repeat == repeat}
+        middles = [
+            rate
+            for rate in losses
+            if len(near := _around(rate, FINE)) == 3 and all(each in losses for each in near)
+        ]
+        if middles:
+            best = min(middles, key=lambda rate: losses[rate])
+            bottoms.append(math.log2(best) + FINE * _bottom([losses[rate] for rate in _around(best, FINE)]))
+    return bottoms or [math.log2(_best(trials))]
 
 
-def _best_long(trials: Sequence[Trial]) -> float:
-    """The lowest where all diverged: it goes on below."""
-    long = [trial for trial in trials if trial.long]
-    return min(long, key=lambda trial: (_loss(trial), trial.learning_rate)).learning_rate
+def _of(trials: Sequence[Trial], long: bool) -> list[Trial]:
+    return [trial for trial in trials if trial.long is long]
+
+
+def _any_ended(trials: Sequence[Trial]) -> bool:
+    return any(trial.val_loss is not None for trial in trials)
 
 
 def _best(trials: Sequence[Trial]) -> float:
-    """The lowest mean over its repeats, among the rates with the most of them."""
+    """The lowest mean over its repeats, among the rates with the most of them; among equals the lowest."""
     by_rate: dict[float, list[float]] = {}
     for trial in trials:
         by_rate.setdefault(trial.learning_rate, []).append(_loss(trial))
     most = max(map(len, by_rate.values()))
     means = {rate: math.fsum(losses) / most for rate, losses in by_rate.items() if len(losses) == most}
-    return min(means, key=lambda rate: means[rate])
+    return min(means, key=lambda rate: (means[rate], rate))
 
 
 def _around(best: float, octaves: float) -> list[float]:

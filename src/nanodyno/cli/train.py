@@ -56,7 +56,7 @@ def train(  # noqa: PLR0913 - one parameter per option
         typer.Option(metavar="TIME", help="Save and stop at 07:30, or at 2026-11-16T07:30, local time."),
     ] = None,
     autosave: Annotated[
-        str, typer.Option(metavar="TIME", help="Save this often besides the evaluations; off is never.")
+        str, typer.Option(metavar="TIME", help="Save this often besides evaluations; off is never.")
     ] = "15m",
     tune: Annotated[
         bool,

@@ -223,7 +223,8 @@ class RunConfig(BaseModel):
         description="under torchrun: ddp has the whole model in every process, fsdp a share of it",
     )
     keep_checkpoints: Count = Field(
-        default=2, description="checkpoints kept: this many of the last, and the one with the best val loss"
+        default=2,
+        description="checkpoints kept: this many of the last, and of those saved at an evaluation the best",
     )
     bad_update: Literal["stop", "skip"] = Field(
         default="stop",

@@ -21,14 +21,14 @@ from nanodyno.train.job import DATA_FOLDER
 from nanodyno.train.sentry import Diverged
 from nanodyno.train.trainer import Trainer
 
-SHARE = 25
-"""One part in so many of the run's iterations, within the bounds, is the length of a trial."""
-FEWEST, MOST = 200, 400
+SHARE = 200
+"""One part in so many of the run's iterations, within the bounds, is the length of a short trial."""
+FEWEST, MOST = 200, 800
 """In fewer, a small model was on the same plateau with any rate (LOG.md)."""
 LONGER = 4
-"""Times the length of a short trial, as far as the run goes; under twice it there are no long ones."""
+"""Times the length of a short trial, up to half of the run; under twice it there are no long ones."""
 EVAL_TOKENS = 65_536
-FEWEST_TRIALS, FEWEST_LONG = len(COARSE) + 2 + 3 * SEEDS - 1, 3
+FEWEST_TRIALS, FEWEST_LONG = len(COARSE) + 2 + 3 * SEEDS - 1, 3 * SEEDS
 OF_NO_MATTER = (
     "learning_rate", "min_lr", "seed", "eval_interval", "eval_iters", "log_interval", "out_dir", "init_from",
     "keep_checkpoints", "gradient_accumulation_steps",
@@ -62,8 +62,11 @@ def range_test(settings: Mapping[str, object], watch: Watch, attempt: Try | None
             watch(f"  {_told(trials[-1], iterations)}")
     chosen = choose(trials, lengths)
     if chosen is None:
+        long = any(trial.val_loss is not None for trial in trials if not trial.long)
+        which = f"all trainings of {lengths.long:,} iterations" if long else f"all {len(trials)} trainings"
+        lowest = min(trial.learning_rate for trial in trials if trial.long is long)
         raise RunFailed(
-            f"learning_rate=auto found none: all {len(trials)} trainings diverged, from {COARSE[0]:g} on",
+            f"learning_rate=auto found none: {which} diverged, from {lowest:.2g} on",
             "give a --learning_rate, and look at --grad_clip, --dtype and the data",
         )
     return RangeTest(chosen, tuple(trials), lengths)
@@ -71,7 +74,7 @@ def range_test(settings: Mapping[str, object], watch: Watch, attempt: Try | None
 
 def lengths_for(max_iters: int) -> Lengths:
     short = min(max_iters, max(FEWEST, min(MOST, max_iters // SHARE)))
-    long = min(max_iters, LONGER * short)
+    long = min(max_iters // 2, LONGER * short)
     return Lengths(short, long if long >= 2 * short else None, max_iters)
 
 
@@ -150,5 +153,5 @@ def _announced(lengths: Lengths) -> str:
 
 def _told(trial: Trial, iterations: int) -> str:
     loss = "diverged" if trial.val_loss is None else f"val loss {trial.val_loss:.4f}"
-    where = f"{iterations:,} iterations" if trial.long else f"repeat {trial.repeat + 1}"
+    where = f"{iterations:,} iterations, repeat {trial.repeat + 1}"
     return f"learning rate {trial.learning_rate:.3g}, {where}: {loss}"

@@ -150,7 +150,7 @@ class _Recording:
     def _saved(self, writer: RunWriter, point: SavePoint) -> SaveRecord:
         writer.flush()
         saved = self.trainer.save(self.job.folder / CHECKPOINTS_FOLDER, point.reason)
-        self.stops.saved(saved.save_seconds)
+        self.stops.saved(saved)
         return saved
 
     def _stop(self, writer: RunWriter, reason: StopReason, words: str | None = None) -> None:

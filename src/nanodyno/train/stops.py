@@ -3,6 +3,7 @@
 A first Ctrl-C or SIGTERM lets the iteration end and its state be saved; a second Ctrl-C stops at once.
 """
 
+import math
 import os
 import signal
 import threading
@@ -13,13 +14,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from types import FrameType
 
-from nanodyno.records.types import StopReason
+from nanodyno.records.types import SaveRecord, StopReason
 
 AUTOSAVE_SECONDS = 15 * 60.0
 SHORT_SAVE_SECONDS = 2.0
 """A save that takes less follows every evaluation."""
-SAVES_APART = 20.0
-"""Longer ones come after so many times their length at the soonest: they take a twentieth of the time."""
+TIMES_ITS_LENGTH = 20.0
+"""After the last evaluation that was saved, a longer one is saved again; or where an autosave is due."""
 STOPS: tuple[StopReason, ...] = ("interrupted", "terminated", "max-hours", "stop-at")
 SAME_SIGNAL_SECONDS = 2.0
 """A launcher passes on the Ctrl-C that the terminal has given the process already."""
@@ -51,7 +52,8 @@ class Stops:
         self._limits = limits
         self._clock = clock
         self._began = self._saved = clock()
-        self._save_took = 0.0
+        self._saved_evaluation = -math.inf
+        self._save_seconds = 0.0
         self.asked: StopReason | None = None
 
     def reason(self) -> StopReason | None:
@@ -71,11 +73,14 @@ class Stops:
 
     def save_worthwhile(self) -> bool:
         """After an evaluation."""
-        took = self._save_took
-        return took < SHORT_SAVE_SECONDS or self._clock() - self._saved >= SAVES_APART * took
+        if self._save_seconds < SHORT_SAVE_SECONDS or self.autosave_due():
+            return True
+        return self._clock() - self._saved_evaluation >= TIMES_ITS_LENGTH * self._save_seconds
 
-    def saved(self, took: float) -> None:
-        self._saved, self._save_took = self._clock(), took
+    def saved(self, save: SaveRecord) -> None:
+        self._saved, self._save_seconds = self._clock(), save.save_seconds
+        if save.reason == "evaluation":
+            self._saved_evaluation = self._saved
 
 
 class _Handlers:
