@@ -196,7 +196,7 @@ def fitted(gpu: str, limit: int | None = None) -> Wanted:
 
 def test_a_given_model_has_the_smallest_micro_batch_that_is_nearly_the_fastest() -> None:
     whole = fitted("H200")
-    whole = replace(whole, values=whole.values | {"tokens_per_iter": 65_536})
+    whole = replace(whole, values={**whole.values, "tokens_per_iter": 65_536})
     plan = make_plan(build_config({**whole.values, "batch_size": 1}), 50304, 50257, whole.target, Wishes())
     rates = {each.setup.batch_size: each.time.tokens_per_second for each in plan.candidates if each.time}
     enough = [size for size, rate in rates.items() if rate >= 0.99 * max(rates.values())]
