@@ -40,6 +40,9 @@ class Lengths:
     whole: int
     """Of the run."""
 
+    def of(self, long: bool) -> int:
+        return self.long if long and self.long is not None else self.short
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -78,32 +81,33 @@ def next_trials(trials: Sequence[Trial], with_long: bool = False) -> list[Ask]:
     """
     short, long = _of(trials, False), _of(trials, True)
     if asks := _short_trials(short):
-        return [Ask(rate, repeat) for rate, repeat in asks]
+        return asks
     if not with_long or not _any_ended(short) or _given_up(short, long):
         return []
-    return [Ask(rate, repeat, long=True) for rate, repeat in _long_trials(long, _best(short))]
+    return _long_trials(long, _best(short))
 
 
-def _short_trials(trials: Sequence[Trial]) -> list[tuple[float, int]]:
-    done = {(trial.learning_rate, trial.repeat) for trial in trials}
-    missing = [(rate, 0) for rate in COARSE if (rate, 0) not in done]
+def _short_trials(trials: Sequence[Trial]) -> list[Ask]:
+    missing = _missing(trials, COARSE, 1, False)
     if missing or not _any_ended(trials):
         return missing
     best = _best([trial for trial in trials if not trial.repeat and _octaves(trial.learning_rate) % 1 == 0])
-    missing = [(rate, 0) for rate in _around(best, 1.0) if (rate, 0) not in done]
-    if missing:
+    if missing := _missing(trials, _around(best, 1.0), 1, False):
         return missing
-    around = _around(_best(trials) if any(trial.repeat for trial in trials) else best, FINE)
-    return [(rate, repeat) for repeat in range(SEEDS) for rate in around if (rate, repeat) not in done]
+    middle = _best(trials) if any(trial.repeat for trial in trials) else best
+    return _missing(trials, _around(middle, FINE), SEEDS, False)
 
 
-def _long_trials(trials: Sequence[Trial], best_in_short: float) -> list[tuple[float, int]]:
-    done = {(trial.learning_rate, trial.repeat) for trial in trials}
+def _long_trials(trials: Sequence[Trial], best_in_short: float) -> list[Ask]:
     middle = _best(trials) if trials else best_in_short * 2**-FINE
     around = _around(middle, FINE)
-    first = [(rate, 0) for rate in around if (rate, 0) not in done]
-    return first or [
-        (rate, repeat) for repeat in range(SEEDS) for rate in around if (rate, repeat) not in done
+    return _missing(trials, around, 1, True) or _missing(trials, around, SEEDS, True)
+
+
+def _missing(trials: Sequence[Trial], rates: Sequence[float], repeats: int, long: bool) -> list[Ask]:
+    done = {(trial.learning_rate, trial.repeat) for trial in trials}
+    return [
+        Ask(rate, repeat, long) for repeat in range(repeats) for rate in rates if (rate, repeat) not in done
     ]
 
 

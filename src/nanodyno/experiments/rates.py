@@ -57,7 +57,7 @@ def range_test(settings: Mapping[str, object], watch: Watch, attempt: Try | None
     trials: list[Trial] = []
     while asks := next_trials(trials, with_long=lengths.long is not None):
         for ask in asks:
-            iterations = lengths.long if ask.long and lengths.long else lengths.short
+            iterations = lengths.of(ask.long)
             trials.append(kept.trial(ask, iterations, attempt))
             watch(f"  {_told(trials[-1], iterations)}")
     chosen = choose(trials, lengths)
