@@ -1,6 +1,7 @@
 """The range test on losses that are made up, so that its answer is known."""
 
 import math
+import random
 from collections.abc import Callable
 
 import pytest
@@ -165,6 +166,30 @@ def test_repeats_that_disagree_on_the_fall_make_the_interval_wide() -> None:
         return math.log2(chosen.interval.high / chosen.interval.estimate)
 
     assert intervals(12_800) == pytest.approx(3 * intervals(800), rel=1e-6)
+
+
+@pytest.mark.parametrize(("fall", "whole"), [(0.0, 1600), (-0.3, 5800)])
+def test_intervals_hold_the_truth_of_made_up_runs(fall: float, whole: int) -> None:
+    """Bottoms that scatter by 0.15 octaves around a line, in every repeat and at both lengths."""
+    rng = random.Random(7)
+    held, tests = 0, 300
+    for _ in range(tests):
+        bottoms = {
+            (repeat, long): math.log2(1.6e-3) + (2 * fall if long else 0.0) + rng.gauss(0, 0.15)
+            for repeat in range(SEEDS)
+            for long in (False, True)
+        }
+        trials: list[Trial] = []
+        while asks := next_trials(trials, with_long=True):
+            for ask in asks:
+                loss = (math.log2(ask.learning_rate) - bottoms[ask.repeat, ask.long]) ** 2
+                trials.append(Trial(ask.learning_rate, ask.repeat, loss, ask.long))
+        chosen = choose(trials, Lengths(200, 800, whole))
+        assert chosen is not None
+        low, high = chosen.interval.low, chosen.interval.high
+        truth = 1.6e-3 * 2 ** (fall * math.log2(whole / 200))
+        held += low is not None and high is not None and low <= truth <= high
+    assert 0.88 <= held / tests <= 0.99
 
 
 def test_long_trials_begin_below_the_short_best_and_go_on_downhill() -> None:

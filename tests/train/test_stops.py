@@ -16,7 +16,7 @@ from nanodyno.train.evaluate import summed_loss
 from nanodyno.train.job import Job
 from nanodyno.train.runner import run_training
 from nanodyno.train.stops import Limits, Stops
-from nanodyno.train.trainer import Trainer
+from nanodyno.train.trainer import SavePoint, Trainer
 
 Trainers = Callable[..., Trainer]
 Walk = Callable[..., Iterator[Any]]
@@ -88,6 +88,14 @@ def test_a_run_with_long_saves_is_saved_at_its_first_evaluation_and_at_its_end(
     run = read_run(tmp_path / "run")
     assert [entry.iteration for entry in run.own_evals] == [0, 2, 4, 6, 8]
     assert [entry.iteration for entry in run.history if isinstance(entry, SaveRecord)] == [2, 8]
+
+
+def test_whether_an_evaluation_is_saved_is_for_the_first_process_to_say(trainer: Trainers) -> None:
+    """Another one, alone here, never does by its own clock; at the end all of them know."""
+    other = trainer(max_iters=8, eval_interval=2)
+    other.processes.rank = 1
+    saved = [other.iteration for event in other.events() if isinstance(event, SavePoint)]
+    assert saved == [8]
 
 
 def test_an_hour_of_the_day_is_the_only_thing_that_the_wall_clock_decides(
