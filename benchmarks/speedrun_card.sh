@@ -6,7 +6,7 @@
 # plain GPT-2 is advised; branched: several effective batches from the checkpoint of TRUNK iterations, at RATES
 # times what the root rule gives, and what the noise scale says of them; advised: plain GPT-2 with BATCH tokens an
 # iteration, TOKENS in all and the learning rate that `auto` finds; again: another seed with that RATE; rates: whole
-# runs at others; noise: what measuring the noise scale costs.
+# runs at others (TRIALS of speedrun.toml); noise: what measuring the noise scale costs.
 # Leaves PART.txt and PART.jsonl in OUT (default: this folder). All ends within LIMIT seconds (default 570), with what
 # is known by then.
 set -u
@@ -41,6 +41,7 @@ for part in "$@"; do
             --max_iters=$((tokens / BATCH)) --eval_interval=$((tokens / 2 / BATCH)) --eval_tokens=1048576 \
             2>&1 | tee -a "$out/$part.txt"
         cp runs/advised/*.json* "$out"
+        cp "${XDG_CACHE_HOME:-$HOME/.cache}/nanodyno/rates.json" "$out"
         ;;
     again)
         speedrun plain-advised --batch_size="$((BATCH / 1024))" --tokens_per_iter="$BATCH" --tokens="$tokens" \
@@ -48,7 +49,7 @@ for part in "$@"; do
         ;;
     full) speedrun full --looks 8 ;;
     small) speedrun small --limit-gib 11.2 --looks 3 ;;
-    rates) speedrun plain-6e-4 plain-4e-4 plain-8e-4 plain-32k --looks 3 ;;
+    rates) speedrun ${TRIALS:-plain-32k-higher plain-32k plain-32k-lower plain-6e-4 plain-4e-4} --tokens="$tokens" --looks 7 ;;
     tune)
         timeout "$(left)" "$python" -m nanodyno tune gpt2-768 --effective-batch --budget 60s --dataset="$data" \
             --vocab_size=50304 --batch_size=8 --tokens_per_iter=32768 --learning_rate=6e-4 --warmup_iters=100 \

@@ -19,6 +19,7 @@ from nanodyno.config.kinds import (
     NotNegative,
     Pattern,
     Positive,
+    Rate,
     Share,
     Switch,
     Text,
@@ -103,7 +104,7 @@ class RunConfig(BaseModel):
     )
 
     # optimiser
-    learning_rate: Positive = Field(
+    learning_rate: Rate = Field(
         default=6e-4,
         description="peak learning rate; auto: `train` finds it by short trainings first, and tells",
     )

@@ -27,6 +27,7 @@ Count = Annotated[int, _Integral, Field(ge=1, le=LARGEST), Means("a whole number
 MaybeCount = Annotated[Count | None, Means("a whole number of at least 1")]
 Natural = Annotated[int, _Integral, Field(ge=0, le=LARGEST), Means("a whole number of at least 0")]
 Positive = Annotated[float, Field(gt=0), Means("a number above 0")]
+Rate = Annotated[float, Field(gt=0), Means('a number above 0, or "auto" in `train`')]
 NotNegative = Annotated[float, Field(ge=0), Means("a number of at least 0")]
 BelowOne = Annotated[float, Field(ge=0, lt=1), Means("a number of at least 0 and below 1")]
 Share = Annotated[float, Field(gt=0, le=1), Means("a number above 0 and at most 1")]
