@@ -1,16 +1,22 @@
 #!/bin/sh
-# What recipes reach on one card, a part or several a call:
-#   sh benchmarks/speedrun_card.sh PACKED search|full|small|tune|branched|advised|again|rates|noise [...]
-# PACKED is what `benchmarks/speedrun.py pack` made of the corpus. search: changes to the best so far; full: the recipe
-# to its end, two seeds, with losses on the way; small: the same with the memory of a 12 GB card; tune: what batch
-# plain GPT-2 is advised; branched: several effective batches from the checkpoint of TRUNK iterations, at RATES
-# times what the root rule gives, and what the noise scale says of them; advised: plain GPT-2 with BATCH tokens an
-# iteration, TOKENS in all and the learning rate that `auto` finds; again: another seed with that RATE; rates: whole
-# runs at others (TRIALS of speedrun.toml); noise: what measuring the noise scale costs.
+# What recipes reach on one card: sh benchmarks/speedrun_card.sh PACKED PART [PART ...]
+# PACKED is what `benchmarks/speedrun.py pack` made of the corpus. The parts:
+#   search    changes to the best so far
+#   full      the recipe to its end, two seeds, with losses on the way
+#   small     the same with the memory of a 12 GB card
+#   parts     the recipe without each of its parts
+#   best      what best-1h would have of it
+#   tune      what batch plain GPT-2 is advised
+#   branched  several effective batches from the checkpoint of TRUNK iterations, at RATES times what the root rule
+#             gives, and what the noise scale says of them
+#   advised   plain GPT-2 with BATCH tokens an iteration, TOKENS in all and the learning rate that `auto` finds
+#   again     another seed with that RATE
+#   rates     whole runs at other rates (TRIALS of speedrun.toml)
+#   noise     what measuring the noise scale costs
 # Leaves PART.txt and PART.jsonl in OUT (default: this folder). All ends within LIMIT seconds (default 570), with what
 # is known by then.
 set -u
-[ $# -gt 1 ] || { echo "PACKED, and search, full, small, tune, branched, advised, again, rates or noise" >&2; exit 2; }
+[ $# -gt 1 ] || { sed -n '2,15s/^# //p' "$0" >&2; exit 2; }
 out=${OUT:-.}
 python=${PYTHON:-python}
 export PYTHONPATH="src${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
@@ -23,10 +29,14 @@ shift
 
 left() { echo $((until - $(date +%s) - 10)); }
 
-speedrun() { # the trials, and other arguments
-    timeout $(($(left) + 5)) "$python" benchmarks/speedrun.py run benchmarks/speedrun.toml --data "$data" \
+trials() { # a file of them, some of its names, and other arguments
+    file=$1
+    shift
+    timeout $(($(left) + 5)) "$python" benchmarks/speedrun.py run "$file" --data "$data" \
         --seconds "$(left)" --json "$out/$part.jsonl" --only "$@" 2>&1 | tee -a "$out/$part.txt"
 }
+
+speedrun() { trials benchmarks/speedrun.toml "$@"; }
 
 for part in "$@"; do
     echo "$part: $(left) s left"
@@ -36,6 +46,7 @@ for part in "$@"; do
             tables-faster head-faster momentum-lower no-decay no-tables
         ;;
     advised)
+        rm -rf runs/advised
         timeout "$(left)" "$python" -m nanodyno train gpt2-768 --name advised --dataset="$data" --vocab_size=50304 \
             --batch_size="$((BATCH / 1024))" --tokens_per_iter="$BATCH" --warmup_iters=100 --learning_rate=auto \
             --max_iters=$((tokens / BATCH)) --eval_interval=$((tokens / 2 / BATCH)) --eval_tokens=1048576 \
@@ -49,7 +60,15 @@ for part in "$@"; do
         ;;
     full) speedrun full --looks 8 ;;
     small) speedrun small --limit-gib 11.2 --looks 3 ;;
-    rates) speedrun ${TRIALS:-plain-32k-higher plain-32k plain-32k-lower plain-6e-4 plain-4e-4} --tokens="$tokens" --looks 7 ;;
+    rates)
+        speedrun ${TRIALS:-plain-32k-higher plain-32k plain-32k-lower plain-6e-4 plain-4e-4} \
+            --tokens="$tokens" --looks 7
+        ;;
+    parts)
+        speedrun whole no-values no-rope no-qk-norm adamw tied tables-as-the-head four-times-the-batch gelu \
+            layer-norm no-softcap no-zero-init cosine
+        ;;
+    best) trials benchmarks/best.toml best muon-faster values values-fast untied half-batch decay-longer together ;;
     tune)
         timeout "$(left)" "$python" -m nanodyno tune gpt2-768 --effective-batch --budget 60s --dataset="$data" \
             --vocab_size=50304 --batch_size=8 --tokens_per_iter=32768 --learning_rate=6e-4 --warmup_iters=100 \

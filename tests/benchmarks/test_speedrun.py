@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from nanodyno.costs.parameters import parameters
+from nanodyno.recipes import load_settings
 from nanodyno.train.engine import Prepared
 
-SHIPPED = Path(__file__).parents[2] / "benchmarks" / "speedrun.toml"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 WRITTEN = """
 tokens = 1000
 n_layer = 3
@@ -104,10 +105,11 @@ def test_iterations_follow_the_tokens(speedrun: ModuleType) -> None:
     assert config.max_iters == config.lr_decay_iters == 7  # of 16 tokens each
 
 
+@pytest.mark.parametrize("file", ["speedrun.toml", "best.toml"])
 def test_every_shipped_trial_is_a_run_of_at_most_130_million_besides_value_embeddings(
-    speedrun: ModuleType,
+    speedrun: ModuleType, file: str
 ) -> None:
-    found = list(speedrun.planned(SHIPPED, None, {}))
+    found = list(speedrun.planned(BENCHMARKS / file, None, {}))
     assert len(found) > 8
     for each in found:
         settings = each.settings(None)
@@ -116,6 +118,15 @@ def test_every_shipped_trial_is_a_run_of_at_most_130_million_besides_value_embed
         count = parameters(config.model_shape(50304))
         assert count.total - count.value_embeddings <= 130_000_000
         assert config.model_shape(50304).is_gpt2 == each.name.startswith("plain")
+
+
+def test_the_first_of_best_is_the_recipe(speedrun: ModuleType) -> None:
+    first, *_ = speedrun.planned(BENCHMARKS / "best.toml", ["best"], {})
+    recipe = load_settings("best-1h").values
+    of_the_data = {"dataset", "tokenizer"}
+    assert {key: first.settings(None).get(key) for key in recipe.keys() - of_the_data} == {
+        key: value for key, value in recipe.items() if key not in of_the_data
+    }
 
 
 def test_a_trial_that_failed_leaves_nothing_for_the_next(
