@@ -2,11 +2,12 @@
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from nanodyno.analysis.rates import Ask
+from nanodyno.analysis.rates import Ask, Begun, Ended
 from nanodyno.config import RunConfig, build_config
 from nanodyno.errors import RunFailed
 from nanodyno.experiments import rates
@@ -55,11 +56,33 @@ def test_trials_are_the_run_in_short_with_seeds_of_their_own() -> None:
 def test_a_trial_is_a_200th_of_the_run_within_bounds_and_a_long_one_four_times_that_or_half_of_the_run(
     whole: int, short: int, long: int | None
 ) -> None:
-    told: list[str] = []
+    told: list[object] = []
     lengths = range_test(TINY | {"max_iters": whole}, told.append, bowl).lengths
     assert (lengths.short, lengths.long, lengths.whole) == (short, long, whole)
-    work = f"the work of {15 * short + 9 * (long or 0):,} iterations of this run, which has {whole:,}"
-    assert any(work in line for line in told)
+    (begun,) = (event for event in told if isinstance(event, Begun))
+    assert begun.work == 15 * short + 9 * (long or 0)
+
+
+def test_the_time_left_is_that_of_the_fewest_trials_at_the_pace_of_those_made_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An iteration takes half a second here, and what the cache has takes none."""
+    now = [0.0]
+    monkeypatch.setattr(rates, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+
+    def attempt(config: RunConfig, data: Any) -> float:
+        now[0] += config.max_iters / 2
+        return bowl(config, data)
+
+    def left() -> list[float | None]:
+        told: list[object] = []
+        range_test(TINY, told.append, attempt)
+        return [event.seconds_left for event in told if isinstance(event, Ended)]
+
+    first = left()
+    assert first[0] == (14 * 200 + 9 * 500) / 2
+    assert first[-3:] == [2 * 500 / 2, 500 / 2, None]
+    assert left() == [None] * len(first)
 
 
 @pytest.mark.parametrize(("own", "of_a_trial"), [(0, 0), (7, 7), (50, 50), (700, 50)])

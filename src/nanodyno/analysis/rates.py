@@ -72,6 +72,30 @@ class Ask(NamedTuple):
     long: bool = False
 
 
+@dataclass(frozen=True)
+class Begun:
+    lengths: Lengths
+
+    @property
+    def work(self) -> int:
+        """In iterations, at least."""
+        return least_left((), (), self.lengths)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """One of the trials."""
+
+    trial: Trial
+    iterations: int
+    seconds_left: float | None
+    """For those that are to come, at least; None while none was trained now, or where none will come."""
+
+
+Event = Begun | Ended
+FEWEST_SHORT, FEWEST_LONG = len(COARSE) + 2 + 3 * SEEDS - 1, 3 * SEEDS
+
+
 def next_trials(trials: Sequence[Trial], with_long: bool = False) -> list[Ask]:
     """What is to be trained before more can be said; empty at the end.
 
@@ -85,6 +109,16 @@ def next_trials(trials: Sequence[Trial], with_long: bool = False) -> list[Ask]:
     if not with_long or not _any_ended(short) or _given_up(short, long):
         return []
     return _long_trials(long, _best(short))
+
+
+def least_left(trials: Sequence[Trial], asks: Sequence[Ask], lengths: Lengths) -> int:
+    """Iterations that there are to train, at least: the asks, and what will be asked for in any case."""
+    asked_short = sum(not ask.long for ask in asks)
+    short = max(asked_short, FEWEST_SHORT - len(_of(trials, False)))
+    long = max(len(asks) - asked_short, FEWEST_LONG - len(_of(trials, True)))
+    if lengths.long is None:
+        return max(0, short) * lengths.short
+    return max(0, short) * lengths.short + max(0, long) * lengths.long
 
 
 def _short_trials(trials: Sequence[Trial]) -> list[Ask]:

@@ -27,11 +27,14 @@ def with_found_rate(settings: "Settings") -> "tuple[Settings, tuple[str, ...]]":
 
     from nanodyno.experiments.rates import range_test
     from nanodyno.report.progress import say
-    from nanodyno.report.rates import chosen_words
+    from nanodyno.report.rates import chosen_words, event_words
 
     console = console_for(json=True)
     try:
-        found = range_test(settings.values, lambda text: say(console, text))
+        found = range_test(
+            settings.values,
+            lambda event: say(console, event if isinstance(event, str) else event_words(event)),
+        )
     except KeyboardInterrupt:
         say(
             console, "the range test was stopped; the trainings that ended are kept: the same command goes on"

@@ -3,12 +3,25 @@
 import gc
 import hashlib
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from nanodyno import __version__
-from nanodyno.analysis.rates import COARSE, SEEDS, Ask, Chosen, Lengths, Trial, choose, next_trials
+from nanodyno.analysis.rates import (
+    COARSE,
+    Ask,
+    Begun,
+    Chosen,
+    Ended,
+    Event,
+    Lengths,
+    Trial,
+    choose,
+    least_left,
+    next_trials,
+)
 from nanodyno.config import RunConfig, build_config, padded_vocab_size
 from nanodyno.data.resolve import resolve_dataset
 from nanodyno.data.shards import Dataset
@@ -28,7 +41,6 @@ FEWEST, MOST = 200, 800
 LONGER = 4
 """Times the length of a short trial, up to half of the run; under twice it there are no long ones."""
 EVAL_TOKENS = 65_536
-FEWEST_TRIALS, FEWEST_LONG = len(COARSE) + 2 + 3 * SEEDS - 1, 3 * SEEDS
 OF_NO_MATTER = (
     "learning_rate", "min_lr", "seed", "eval_interval", "eval_iters", "log_interval", "out_dir", "init_from",
     "keep_checkpoints", "gradient_accumulation_steps",
@@ -36,7 +48,7 @@ OF_NO_MATTER = (
 """To what a trial says."""
 
 Try = Callable[[RunConfig, Dataset], float | None]
-Watch = Callable[[str], None]
+Watch = Callable[[str | Event], None]
 
 
 @dataclass(frozen=True)
@@ -53,13 +65,14 @@ def range_test(settings: Mapping[str, object], watch: Watch, attempt: Try | None
     dataset = resolve_dataset(config.dataset, DATA_FOLDER, config.tokenizer, config.vocab_size, watch)
     lengths = lengths_for(config.max_iters)
     kept = _Kept(config, dataset)
-    watch(_announced(lengths))
+    watch(Begun(lengths))
     trials: list[Trial] = []
     while asks := next_trials(trials, with_long=lengths.long is not None):
-        for ask in asks:
+        for number, ask in enumerate(asks, 1):
             iterations = lengths.of(ask.long)
             trials.append(kept.trial(ask, iterations, attempt))
-            watch(f"  {_told(trials[-1], iterations)}")
+            left = least_left(trials, asks[number:], lengths)
+            watch(Ended(trials[-1], iterations, left * kept.pace if left and kept.pace else None))
     chosen = choose(trials, lengths)
     if chosen is None:
         long = any(trial.val_loss is not None for trial in trials if not trial.long)
@@ -122,6 +135,9 @@ class _Kept:
     def __init__(self, config: RunConfig, dataset: Dataset) -> None:
         self._config, self._dataset = config, dataset
         self._path = cache_file("rates.json")
+        self.pace: float | None = None
+        """Seconds an iteration of the trainings made now, all that goes with them included."""
+        self._seconds, self._iterations = 0.0, 0
         settings = {key: value for key, value in config.model_dump().items() if key not in OF_NO_MATTER}
         told = [__version__, dataset.fingerprint, settings, config.seed]
         self._question = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
@@ -130,7 +146,11 @@ class _Kept:
         key = f"{self._question} {iterations} {ask.learning_rate:g} {ask.repeat}"
         known = recall(self._path, _is_sound)
         if key not in known:
+            began = time.perf_counter()
             loss = attempt(trial_config(self._config, ask, iterations), self._dataset)
+            self._seconds += time.perf_counter() - began
+            self._iterations += iterations
+            self.pace = self._seconds / self._iterations
             known = recall(self._path, _is_sound) | {key: {"val_loss": loss}}
             remember(self._path, known)
         return Trial(ask.learning_rate, ask.repeat, known[key]["val_loss"], ask.long)
@@ -138,20 +158,3 @@ class _Kept:
 
 def _is_sound(entry: Any) -> bool:
     return isinstance(entry, dict) and isinstance(entry.get("val_loss", ""), float | None)
-
-
-def _announced(lengths: Lengths) -> str:
-    work, long = FEWEST_TRIALS * lengths.short, ""
-    if lengths.long is not None:
-        work += FEWEST_LONG * lengths.long
-        long = f" and {FEWEST_LONG} or more of {lengths.long:,}"
-    return (
-        f"learning_rate=auto: a range test of {FEWEST_TRIALS} or more trainings of {lengths.short} iterations"
-        f"{long}, the work of {work:,} iterations of this run, which has {lengths.whole:,}"
-    )
-
-
-def _told(trial: Trial, iterations: int) -> str:
-    loss = "diverged" if trial.val_loss is None else f"val loss {trial.val_loss:.4f}"
-    where = f"{iterations:,} iterations, repeat {trial.repeat + 1}"
-    return f"learning rate {trial.learning_rate:.3g}, {where}: {loss}"

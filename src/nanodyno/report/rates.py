@@ -1,6 +1,28 @@
-"""What a range test of the learning rate found, in words."""
+"""A range test of the learning rate in words: on its way, and what it found."""
 
-from nanodyno.analysis.rates import Chosen, Lengths
+from nanodyno.analysis.rates import FEWEST_LONG, FEWEST_SHORT, Begun, Chosen, Ended, Event, Lengths
+from nanodyno.report.quantities import clock
+
+
+def event_words(event: Event) -> str:
+    return _begun(event) if isinstance(event, Begun) else f"  {_ended(event)}"
+
+
+def _begun(begun: Begun) -> str:
+    lengths = begun.lengths
+    long = "" if lengths.long is None else f" and {FEWEST_LONG} or more of {lengths.long:,}"
+    return (
+        f"learning_rate=auto: a range test of {FEWEST_SHORT} or more trainings of {lengths.short} iterations"
+        f"{long}, the work of {begun.work:,} iterations of this run, which has {lengths.whole:,}"
+    )
+
+
+def _ended(ended: Ended) -> str:
+    trial = ended.trial
+    loss = "diverged" if trial.val_loss is None else f"val loss {trial.val_loss:.4f}"
+    where = f"{ended.iterations:,} iterations, repeat {trial.repeat + 1}"
+    left = "" if ended.seconds_left is None else f"; at least {clock(ended.seconds_left)} more"
+    return f"learning rate {trial.learning_rate:.3g}, {where}: {loss}{left}"
 
 
 def chosen_words(chosen: Chosen, trials: int, lengths: Lengths) -> str:
