@@ -105,7 +105,7 @@ def test_iterations_follow_the_tokens(speedrun: ModuleType) -> None:
     assert config.max_iters == config.lr_decay_iters == 7  # of 16 tokens each
 
 
-@pytest.mark.parametrize("file", ["speedrun.toml", "best.toml"])
+@pytest.mark.parametrize("file", ["speedrun.toml", "best.toml", "best_bytes.toml"])
 def test_every_shipped_trial_is_a_run_of_at_most_130_million_besides_value_embeddings(
     speedrun: ModuleType, file: str
 ) -> None:
@@ -120,10 +120,11 @@ def test_every_shipped_trial_is_a_run_of_at_most_130_million_besides_value_embed
         assert config.model_shape(50304).is_gpt2 == each.name.startswith("plain")
 
 
-def test_the_first_of_best_is_the_recipe(speedrun: ModuleType) -> None:
-    first, *_ = speedrun.planned(BENCHMARKS / "best.toml", ["best"], {})
+@pytest.mark.parametrize("file", ["best.toml", "best_bytes.toml"])
+def test_the_first_of_best_is_the_recipe(speedrun: ModuleType, file: str) -> None:
+    first, *_ = speedrun.planned(BENCHMARKS / file, ["best"], {})
     recipe = load_settings("best-1h").values
-    of_the_data = {"dataset", "tokenizer"}
+    of_the_data = {"dataset", "tokenizer", "block_size"}
     assert {key: first.settings(None).get(key) for key in recipe.keys() - of_the_data} == {
         key: value for key, value in recipe.items() if key not in of_the_data
     }
