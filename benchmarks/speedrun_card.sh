@@ -46,12 +46,12 @@ for part in "$@"; do
             tables-faster head-faster momentum-lower no-decay no-tables
         ;;
     advised)
-        rm -rf runs/advised
-        timeout "$(left)" "$python" -m nanodyno train gpt2-768 --name advised --dataset="$data" --vocab_size=50304 \
-            --batch_size="$((BATCH / 1024))" --tokens_per_iter="$BATCH" --warmup_iters=100 --learning_rate=auto \
-            --max_iters=$((tokens / BATCH)) --eval_interval=$((tokens / 2 / BATCH)) --eval_tokens=1048576 \
-            2>&1 | tee -a "$out/$part.txt"
-        cp runs/advised/*.json* "$out"
+        rm -rf runs/speedrun-advised
+        timeout "$(left)" "$python" -m nanodyno train gpt2-768 --name speedrun-advised --dataset="$data" \
+            --vocab_size=50304 --batch_size="$((BATCH / 1024))" --tokens_per_iter="$BATCH" --warmup_iters=100 \
+            --learning_rate=auto --max_iters=$((tokens / BATCH)) --eval_interval=$((tokens / 2 / BATCH)) \
+            --eval_tokens=1048576 2>&1 | tee -a "$out/$part.txt"
+        [ ! -d runs/speedrun-advised ] || cp runs/speedrun-advised/*.json* "$out"
         cp "${XDG_CACHE_HOME:-$HOME/.cache}/nanodyno/rates.json" "$out"
         ;;
     again)

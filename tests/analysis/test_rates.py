@@ -6,7 +6,18 @@ from collections.abc import Callable
 
 import pytest
 
-from nanodyno.analysis.rates import COARSE, SEEDS, STEEPEST, Chosen, Lengths, Trial, choose, next_trials
+from nanodyno.analysis.rates import (
+    COARSE,
+    SEEDS,
+    STEEPEST,
+    Ask,
+    Chosen,
+    Lengths,
+    Trial,
+    choose,
+    least_left,
+    next_trials,
+)
 
 SHORT_ALONE = Lengths(200, None, 300)
 
@@ -208,3 +219,24 @@ def test_where_every_long_training_diverges_nothing_is_chosen_and_it_gives_up_so
     trials = played_at_both(1.6e-3, None)
     assert min(trial.learning_rate for trial in trials if trial.long) == pytest.approx(0.2e-3)
     assert choose(trials, Lengths(200, 800, 12_800)) is None
+
+
+@pytest.mark.parametrize(
+    ("short", "long", "asks", "left"),
+    [
+        (0, 0, [], 15 * 200 + 9 * 800),
+        (14, 0, [], 200 + 9 * 800),
+        (14, 0, [Ask(1e-3, 1), Ask(2e-3, 1)], 2 * 200 + 9 * 800),  # more than the fewest
+        (17, 8, [], 800),
+        (17, 8, [Ask(1e-3, 1, long=True)] * 3, 3 * 800),
+        (17, 9, [], 0),
+        (17, 12, [], 0),
+    ],
+)
+def test_what_is_left_are_the_asks_and_what_is_asked_for_in_any_case(
+    short: int, long: int, asks: list[Ask], left: int
+) -> None:
+    trials = [Trial(1e-3, 0, 3.0)] * short + [Trial(1e-3, 0, 3.0, long=True)] * long
+    assert least_left(trials, asks, Lengths(200, 800, 4000)) == left
+    if not long:
+        assert least_left(trials, asks, Lengths(200, None, 700)) == left - 9 * 800

@@ -1,4 +1,4 @@
-"""What a range test found, in words."""
+"""A range test in words: on its way, and what it found."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_it_says_what_it_will_take_and_then_what_is_left() -> None:
         "15 or more trainings of 60 iterations, the work of 900 iterations of this run, which has 60"
     )
     assert event_words(Ended(Trial(1.6e-3, 1, 5.45504), 200, 431.2)) == (
-        "  learning rate 0.0016, 200 iterations, repeat 2: val loss 5.4550; at least 7 min 11 s more"
+        "  learning rate 0.0016, 200 iterations, repeat 2: val loss 5.4550; about 7 min 11 s more"
     )
     assert event_words(Ended(Trial(0.1, 0, None, long=True), 1600, None)) == (
         "  learning rate 0.1, 1,600 iterations, repeat 1: diverged"

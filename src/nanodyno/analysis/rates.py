@@ -89,7 +89,7 @@ class Ended:
     trial: Trial
     iterations: int
     seconds_left: float | None
-    """For those that are to come, at least; None while none was trained now, or where none will come."""
+    """For those that will come in any case; None while none was trained now, or where none will come."""
 
 
 Event = Begun | Ended
@@ -116,9 +116,7 @@ def least_left(trials: Sequence[Trial], asks: Sequence[Ask], lengths: Lengths) -
     asked_short = sum(not ask.long for ask in asks)
     short = max(asked_short, FEWEST_SHORT - len(_of(trials, False)))
     long = max(len(asks) - asked_short, FEWEST_LONG - len(_of(trials, True)))
-    if lengths.long is None:
-        return max(0, short) * lengths.short
-    return max(0, short) * lengths.short + max(0, long) * lengths.long
+    return max(0, short) * lengths.short + max(0, long) * (lengths.long or 0)
 
 
 def _short_trials(trials: Sequence[Trial]) -> list[Ask]:

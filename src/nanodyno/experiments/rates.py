@@ -136,8 +136,8 @@ class _Kept:
         self._config, self._dataset = config, dataset
         self._path = cache_file("rates.json")
         self.pace: float | None = None
-        """Seconds an iteration of the trainings made now, all that goes with them included."""
-        self._seconds, self._iterations = 0.0, 0
+        """Seconds an iteration, with all that goes with it, of the fastest training made now: the first one
+        compiles."""
         settings = {key: value for key, value in config.model_dump().items() if key not in OF_NO_MATTER}
         told = [__version__, dataset.fingerprint, settings, config.seed]
         self._question = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
@@ -148,9 +148,8 @@ class _Kept:
         if key not in known:
             began = time.perf_counter()
             loss = attempt(trial_config(self._config, ask, iterations), self._dataset)
-            self._seconds += time.perf_counter() - began
-            self._iterations += iterations
-            self.pace = self._seconds / self._iterations
+            pace = (time.perf_counter() - began) / iterations
+            self.pace = min(pace, self.pace or pace)
             known = recall(self._path, _is_sound) | {key: {"val_loss": loss}}
             remember(self._path, known)
         return Trial(ask.learning_rate, ask.repeat, known[key]["val_loss"], ask.long)

@@ -21,7 +21,7 @@ def _ended(ended: Ended) -> str:
     trial = ended.trial
     loss = "diverged" if trial.val_loss is None else f"val loss {trial.val_loss:.4f}"
     where = f"{ended.iterations:,} iterations, repeat {trial.repeat + 1}"
-    left = "" if ended.seconds_left is None else f"; at least {clock(ended.seconds_left)} more"
+    left = "" if ended.seconds_left is None else f"; about {clock(ended.seconds_left)} more"
     return f"learning rate {trial.learning_rate:.3g}, {where}: {loss}{left}"
 
 
