@@ -66,12 +66,14 @@ def test_a_trial_is_a_200th_of_the_run_within_bounds_and_a_long_one_four_times_t
 def test_the_time_left_is_that_of_the_fewest_trials_at_the_pace_of_those_made_now(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An iteration takes half a second here, the first training 100 more, and what the cache has none."""
-    now = [0.0]
+    """An iteration takes half a second here, the first and the third training 100 more, and what the
+    cache has none."""
+    now, made = [0.0], list[RunConfig]()
     monkeypatch.setattr(rates, "time", SimpleNamespace(perf_counter=lambda: now[0]))
 
     def attempt(config: RunConfig, data: Any) -> float:
-        now[0] += config.max_iters / 2 + (0 if now[0] else 100)
+        now[0] += config.max_iters / 2 + (100 if len(made) in (0, 2) else 0)
+        made.append(config)
         return bowl(config, data)
 
     def left() -> list[float | None]:
@@ -80,7 +82,7 @@ def test_the_time_left_is_that_of_the_fewest_trials_at_the_pace_of_those_made_no
         return [event.seconds_left for event in told if isinstance(event, Ended)]
 
     first = left()
-    assert first[:2] == [14 * 200 + 9 * 500, (13 * 200 + 9 * 500) / 2]
+    assert first[:3] == [14 * 200 + 9 * 500, (13 * 200 + 9 * 500) / 2, (12 * 200 + 9 * 500) / 2]
     assert first[-3:] == [2 * 500 / 2, 500 / 2, None]
     assert left() == [None] * len(first)
 
