@@ -8,6 +8,7 @@ import pytest
 
 from nanodyno.analysis.rates import (
     COARSE,
+    FINE,
     SEEDS,
     STEEPEST,
     Ask,
@@ -133,6 +134,7 @@ def test_a_rate_that_falls_with_the_length_falls_on_to_the_runs_and_is_not_carri
     assert chosen.in_short == pytest.approx(1.6e-3, rel=1e-6)
     assert chosen.in_long == pytest.approx(long, rel=1e-6)
     assert chosen.learning_rate == pytest.approx(expected, rel=0.05)
+    assert chosen.carried is (long < 1.6e-3)
     assert chosen.interval.estimate == pytest.approx(expected, rel=1e-6)
     # A repeat's bottom is as far off at both lengths: all say the same fall, and the interval is of bottoms.
     assert chosen.interval.high == pytest.approx(expected * 2 ** (0.1 * 4.303 / math.sqrt(3)), rel=1e-3)
@@ -161,22 +163,65 @@ def test_losses_that_do_not_depend_on_the_length_carry_nothing_on() -> None:
     assert chosen.in_long == pytest.approx(chosen.in_short, rel=0.02)
 
 
-def test_repeats_that_disagree_on_the_fall_make_the_interval_wide() -> None:
-    """Bottoms alike in short trials and 0.2 octaves apart in long ones are 0.6 apart at 16 times that."""
+def disagreeing(whole: int, apart: float, mean: float = 1.2e-3) -> Chosen:
+    """Bottoms alike in short trials, at 0.0016, and so many octaves apart around the mean in long ones."""
+    trials: list[Trial] = []
+    while asks := next_trials(trials, with_long=True):
+        for ask in asks:
+            bottom = mean * 2 ** (apart * (ask.repeat - 1)) if ask.long else 1.6e-3
+            loss = math.log2(ask.learning_rate / bottom) ** 2
+            trials.append(Trial(ask.learning_rate, ask.repeat, loss, ask.long))
+    chosen = choose(trials, Lengths(200, 800, whole))
+    assert chosen is not None
+    return chosen
 
-    def intervals(whole: int) -> float:
-        trials: list[Trial] = []
-        while asks := next_trials(trials, with_long=True):
-            for ask in asks:
-                bottom = 1.2e-3 * 2 ** (0.2 * (ask.repeat - 1)) if ask.long else 1.6e-3
-                loss = math.log2(ask.learning_rate / bottom) ** 2
-                trials.append(Trial(ask.learning_rate, ask.repeat, loss, ask.long))
-        chosen = choose(trials, Lengths(200, 800, whole))
-        assert chosen is not None
+
+def test_repeats_that_disagree_on_the_fall_make_the_interval_wide() -> None:
+    """0.1 octaves apart in trials of 800 iterations is 0.3 apart at 16 times that."""
+
+    def upwards(whole: int) -> float:
+        chosen = disagreeing(whole, 0.1)
+        assert chosen.carried
         assert chosen.interval.high is not None
         return math.log2(chosen.interval.high / chosen.interval.estimate)
 
-    assert intervals(12_800) == pytest.approx(3 * intervals(800), rel=1e-6)
+    assert upwards(12_800) == pytest.approx(3 * upwards(800), rel=1e-6)
+
+
+def test_a_fall_that_the_repeats_do_not_agree_on_is_not_carried_on_and_is_in_the_interval() -> None:
+    """Falls of 0.215, 0.415 and 0.615 octaves, whose interval 4.303 * 0.2 / sqrt(3) holds 0."""
+    chosen = disagreeing(12_800, 0.2)
+    assert not chosen.carried
+    assert chosen.interval.estimate == pytest.approx(1.2e-3, rel=1e-6) == chosen.in_long
+    carried, half = math.log2(1.2e-3) + 2 * math.log2(1.2 / 1.6), 3 * 4.303 * 0.2 / math.sqrt(3)
+    assert chosen.interval.low == pytest.approx(2 ** (carried - half), rel=1e-3)
+    assert chosen.interval.high == pytest.approx(2 ** (carried + half), rel=1e-3)
+
+
+def test_an_interval_holds_the_rate_that_is_taken_as_it_is() -> None:
+    """More than the steepest fall, as the repeats have it, and unknown: carried on it would end far below."""
+    chosen = disagreeing(200_000, 0.8, mean=1.6e-3 * 2**-1.2)
+    assert not chosen.carried
+    assert chosen.interval.low is not None
+    assert chosen.interval.low < chosen.interval.estimate == chosen.interval.high
+
+
+def test_gpt2_124m_in_200_and_800_iterations() -> None:
+    """As an H200 had it (LOG.md), from 0.0008 on in half octaves. The line through both led to 0.0007."""
+    short = [
+        (5.4916, 5.4756, 5.4852), (5.4647, 5.4650, 5.4437), (5.4796, 5.4550, 5.4708), (5.5020, 5.5142, 5.4905)
+    ]  # fmt: skip
+    long = [(4.4290, 4.4189, 4.4066), (4.4164, 4.4281, 4.3881), (4.5591, 4.5420, 4.5023)]
+    trials = [
+        Trial(8e-4 * 2 ** (FINE * number), repeat, loss, losses is long)
+        for losses in (short, long)
+        for number, three in enumerate(losses)
+        for repeat, loss in enumerate(three)
+    ]
+    chosen = choose(trials, Lengths(200, 800, 3417))
+    assert chosen is not None
+    assert (chosen.learning_rate, chosen.carried) == (9.7e-4, False)
+    assert chosen.in_short == pytest.approx(1.25e-3, rel=0.01)
 
 
 @pytest.mark.parametrize(("fall", "whole"), [(0.0, 1600), (-0.3, 5800)])

@@ -7,10 +7,12 @@ from nanodyno.analysis.statistics import Interval
 from nanodyno.report.rates import chosen_words, event_words
 
 
-def told(rate: float, in_long: float | None, long: int | None = 800) -> str:
+def told(rate: float, in_long: float | None) -> str:
     interval = Interval(rate, 0.8 * rate, 1.3 * rate, 0.95, 3)
-    chosen = Chosen(rate, interval, in_short=1.3e-3, in_long=in_long, at_the_end=False)
-    return chosen_words(chosen, 18, Lengths(200, long, 4272))
+    chosen = Chosen(
+        rate, interval, in_short=1.3e-3, in_long=in_long, carried=rate != in_long, at_the_end=False
+    )
+    return chosen_words(chosen, 18, Lengths(200, 800, 4272))
 
 
 def test_it_says_what_it_will_take_and_then_what_is_left() -> None:
@@ -33,6 +35,7 @@ def test_it_says_what_it_will_take_and_then_what_is_left() -> None:
     ("rate", "in_long", "words"),
     [
         (5e-4, 8e-4, "0.0013 was best in 200 iterations and 0.0008 in 800, carried on from there to 4,272;"),
+        (8e-4, 8e-4, "0.0013 was best in 200 iterations and 0.0008 in 800, which is taken as it is;"),
         (1.8e-3, 1.8e-3, "0.0013 was best in 200 iterations and 0.0018 in 800, which is taken as it is;"),
         (1.3e-3, None, "0.0013 was best in 200 iterations;"),
     ],

@@ -1,8 +1,8 @@
 """A range test of the learning rate: which trials to make next, and what they say. It trains nothing.
 
 Short trials say which rate is the best in few iterations, and long ones how that moves as a training gets
-longer: along this line the rate is carried on to the run's own length. Both have the same repeats, each of
-which says it for itself, and how far they are apart makes the interval.
+longer. Where the repeats agree that it falls, it is carried on along this line to the run's own length; the
+best of long trials is taken otherwise. How far the repeats are apart makes the interval.
 """
 
 import math
@@ -58,10 +58,12 @@ class Trial:
 class Chosen:
     learning_rate: float
     interval: Interval
-    """Student's, over the logarithms that the repeats say."""
+    """Student's, over the logarithms that the repeats say of the run's own length; made to hold the rate."""
     in_short: float
     """The best of short trials, and of long ones."""
     in_long: float | None
+    carried: bool
+    """On from the long trials' best, down to the run's own length."""
     at_the_end: bool
     """Whether losses were still falling at the last rate that may be tried."""
 
@@ -158,10 +160,12 @@ def choose(trials: Sequence[Trial], lengths: Lengths) -> Chosen | None:
     in_short, in_long = _bottoms(short), _bottoms(long) if long else None
     found = t_interval(in_short if in_long is None else _carried(in_short, in_long, lengths), LEVEL)
     assert found is not None
+    carried = in_long is not None and _known_to_fall(in_short, in_long)
+    rate = found.estimate if in_long is None or carried else fmean(in_long)
     interval = Interval(
-        2**found.estimate,
-        None if found.low is None else 2**found.low,
-        None if found.high is None else 2**found.high,
+        2**rate,
+        None if found.low is None else 2 ** min(found.low, rate),
+        None if found.high is None else 2 ** max(found.high, rate),
         LEVEL,
         found.n,
     )
@@ -170,8 +174,15 @@ def choose(trials: Sequence[Trial], lengths: Lengths) -> Chosen | None:
         interval=interval,
         in_short=2 ** fmean(in_short),
         in_long=None if in_long is None else 2 ** fmean(in_long),
+        carried=carried,
         at_the_end=len(_around(_best(short), FINE)) < 3,
     )
+
+
+def _known_to_fall(in_short: Sequence[float], in_long: Sequence[float]) -> bool:
+    """Bottoms scatter by a good part of an octave, and a line through two of them leads far astray."""
+    falls = t_interval([long - short for short, long in zip(in_short, in_long, strict=False)], LEVEL)
+    return falls is not None and falls.high is not None and falls.high < 0
 
 
 def _carried(in_short: Sequence[float], in_long: Sequence[float], lengths: Lengths) -> list[float]:
