@@ -55,14 +55,14 @@ def test_skipped_updates_and_numbers_that_are_none_do_not_count(step: Builder) -
 
 
 @pytest.mark.parametrize(
-    ("scale", "verdict"), [(40_000.0, "large"), (100_000.0, "serves"), (400_000.0, "small")]
+    ("scale", "verdict"), [(40_000.0, "large"), (100_000.0, "serves"), (200_000.0, "small")]
 )
-def test_a_batch_between_a_quarter_and_all_of_the_scale_serves(
+def test_a_batch_between_half_and_all_of_the_scale_serves(
     step: Builder, config: RunConfig, scale: float, verdict: str
 ) -> None:
     told = advice(noisy(step, 200, lambda _: scale, wobble=0.01), config)
     assert told.verdict == verdict
-    assert told.serves == pytest.approx((scale / 4, scale), rel=0.05)
+    assert told.serves == pytest.approx((scale / 2, scale), rel=0.05)
     assert told.dearer == pytest.approx(1 + TOKENS / scale, rel=0.05)
 
 
@@ -78,10 +78,11 @@ def test_a_batch_that_the_interval_leaves_open_is_neither_small_nor_large(
     assert told.verdict == "open"
 
 
-def test_the_suggestion_is_the_doubling_of_a_sequence_next_to_half_the_scale(
+def test_the_suggestion_is_the_doubling_of_a_sequence_next_to_the_middle_of_what_serves(
     step: Builder, config: RunConfig
 ) -> None:
-    assert advice(noisy(step, 200, lambda _: 40_000.0), config).suggested == 16_384  # of 20,000
+    assert advice(noisy(step, 200, lambda _: 40_000.0), config).suggested == 32_768  # 28,284
+    assert advice(noisy(step, 200, lambda _: 30_000.0), config).suggested == 16_384  # 21,213
     assert advice(noisy(step, 200, lambda _: 300.0, 0.001), config).suggested == 1024  # a sequence at least
 
 
@@ -102,7 +103,7 @@ def test_what_was_measured_at_a_fallen_learning_rate_is_left_out_of_the_advice(
     told = advice(steps, config)
     assert told.decayed_at == 250  # that with half of it is in
     assert told.verdict == "large"
-    assert told.serves == pytest.approx((10_000, 40_000), rel=0.05)
+    assert told.serves == pytest.approx((20_000, 40_000), rel=0.05)
     assert advice(steps[:220], config).decayed_at is None
     assert max(point.tokens_seen for point in told.points) <= 250 * TOKENS
 
@@ -117,7 +118,7 @@ def test_a_rate_that_belongs_to_a_smaller_batch_has_not_fallen(step: Builder) ->
 
 def test_a_micro_batch_that_divides_the_suggestion_comes_with_it(step: Builder) -> None:
     twelve = build_config({"batch_size": 12, "tokens_per_iter": 12 * 8192, "max_iters": 4000})
-    told = advice(noisy(step, 200, lambda _: 40_000.0), twelve)
+    told = advice(noisy(step, 200, lambda _: 25_000.0), twelve)
     assert (told.suggested, told.batch_size) == (16_384, 8)  # 16 sequences: 12 does not divide them
 
 
@@ -129,18 +130,17 @@ def test_runs_with_one_micro_step_are_not_measured(step: Builder, config: RunCon
 def test_a_scale_that_grows_as_the_root_of_the_tokens_is_foretold_so(
     step: Builder, config: RunConfig
 ) -> None:
-    """20,000 at 1000 iterations: 40,000 at 4000, the end."""
-    steps = noisy(step, 1000, lambda at: 20_000 * math.sqrt((at + 1) / 1000), wobble=0.01)
+    """30,000 at 1000 iterations: 60,000 at 4000, the end."""
+    steps = noisy(step, 1000, lambda at: 30_000 * math.sqrt((at + 1) / 1000), wobble=0.01)
     told = advice(steps, config)
     assert told.heading is not None
     assert told.heading.exponent == pytest.approx(0.5, abs=0.06)
-    assert told.heading.tokens == pytest.approx(40_000, rel=0.15)
-    # Half of it comes to 16,384 when it is 32,768: at (32,768 / 40,000)^2 of 262M tokens.
+    assert told.heading.tokens == pytest.approx(60_000, rel=0.15)
+    # From 16,384 on; 0.71 of it comes to 32,768 when it is 46,341: at (46,341 / 60,000)^2 of 262M tokens.
     ((since, size),) = told.ramp
-    assert size == 16_384
-    assert since == pytest.approx(
-        (32_768 / told.heading.tokens) ** (1 / told.heading.exponent) * 4000 * TOKENS, rel=1e-6
-    )
+    assert (told.suggested, size) == (16_384, 32_768)
+    share = 32_768 / math.sqrt(0.5) / told.heading.tokens
+    assert since == pytest.approx(share ** (1 / told.heading.exponent) * 4000 * TOKENS, rel=1e-6)
 
 
 def test_a_scale_that_stays_calls_for_no_ramp(step: Builder, config: RunConfig) -> None:

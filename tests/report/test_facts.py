@@ -84,7 +84,7 @@ def test_the_noise_scale_is_told_with_its_interval_and_what_serves(run: Builder,
     told = rows(run(steps))["noise scale"]
     assert told.startswith("57.")
     assert "(95% interval " in told
-    assert "32 measured iterations); 14." in told
+    assert "32 measured iterations); 29." in told
     assert told.endswith("k tokens per iteration serve now")
 
 

@@ -156,15 +156,23 @@ def fed(config: RunConfig, build: Builder, micro: float, big: float, count: int)
     return batch
 
 
-def test_noise_doubles_the_batch_when_half_the_scale_is_twice_as_large(
-    config: Builder, step: Builder
-) -> None:
+def test_noise_doubles_the_batch_once_in_a_window(config: Builder, step: Builder) -> None:
     # Squares of 17 at 64 and 17 - 2 x 16/3 = 6.333 at 192: a signal of 1 and a noise of 16 x 64 = 1024.
     settings = config(batch_ramp="noise", schedule="constant")
     before, after = (fed(settings, step, math.sqrt(17), math.sqrt(19 / 3), n) for n in (WINDOW - 1, WINDOW))
     assert before.sequences(0) * 16 == 192
-    assert after.sequences(0) * 16 == 384  # 384 is under 512, and 768 would not be
+    assert after.sequences(0) * 16 == 384  # 0.71 of 1024 is 724, and 768 would not be under it
     assert after.sequences(0) * 16 == 384
+
+
+@pytest.mark.parametrize(("scale", "size"), [(500, 192), (590, 384)])
+def test_it_doubles_where_twice_of_it_is_the_middle_of_what_serves(
+    config: Builder, step: Builder, scale: float, size: int
+) -> None:
+    """384 beside 354 and 417, the root of a half of the scale."""
+    settings = config(batch_ramp="noise", schedule="constant")
+    batch = fed(settings, step, math.sqrt(1 + scale / 64), math.sqrt(1 + scale / 192), WINDOW)
+    assert batch.sequences(0) * 16 == size
 
 
 def test_a_lower_end_is_enough_where_the_noise_drowns_the_signal(config: Builder, step: Builder) -> None:

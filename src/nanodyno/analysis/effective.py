@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nanodyno.analysis.noise_scale import (
-    SERVED,
     Heading,
     Point,
     before_decay,
@@ -16,11 +15,9 @@ from nanodyno.analysis.noise_scale import (
     served,
 )
 from nanodyno.config import RunConfig
-from nanodyno.noise import WIDEST, NoiseScale
+from nanodyno.noise import MIDDLE, SERVED, WIDEST, NoiseScale
 from nanodyno.records.types import StepRecord
 
-MIDDLE = 0.5
-"""Of the noise scale: the middle of what serves."""
 MOST_STEPS = 6
 
 Verdict = Literal["not-measured", "not-settled", "small", "serves", "open", "large"]

@@ -8,13 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nanodyno.analysis.student import t_quantile
-from nanodyno.noise import ENOUGH, HELD, WINDOW, NoiseScale, Sample, noise_scale, recent, sample
+from nanodyno.noise import ENOUGH, HELD, SERVED, WINDOW, NoiseScale, Sample, noise_scale, recent, sample
 from nanodyno.records.imported import AnyStep
 from nanodyno.records.types import StepRecord
 
-SERVED = (0.25, 1.0)
-"""Of the noise scale: below, hardly a token is saved any more; above, every doubling of the batch costs close
-to a doubling of the tokens."""
 SHORTEST = ENOUGH + ENOUGH // 2
 """Measured iterations of a stretch."""
 FEWEST_POINTS = 4

@@ -6,7 +6,7 @@ from collections import deque
 from pydantic import BaseModel, ConfigDict
 
 from nanodyno.config import RunConfig
-from nanodyno.noise import ENOUGH, HELD, KEPT, WINDOW, Sample, noise_scale, recent, sample
+from nanodyno.noise import ENOUGH, HELD, KEPT, MIDDLE, WINDOW, Sample, noise_scale, recent, sample
 from nanodyno.records.types import StepRecord
 from nanodyno.schedule import batch_factor
 
@@ -16,8 +16,6 @@ beside 6 FLOP a parameter and token, takes 2/3 * FLOP/s / (bytes/s) / tokens of 
 on, as no card of the table has 490 FLOP a byte."""
 LOOKS = 10
 """Measurements between two looks at what they say."""
-SERVED = 0.5
-"""Of the noise scale, up to which a batch is let grow: the middle of what serves."""
 
 
 class Growth(BaseModel):
@@ -99,5 +97,5 @@ class EffectiveBatch:
         scale = noise_scale(recent(tuple(self._samples)))
         if scale is None or scale.samples < ENOUGH:
             return False
-        middle = math.inf if scale.tokens is None else SERVED * scale.tokens
+        middle = math.inf if scale.tokens is None else MIDDLE * scale.tokens
         return min(middle, scale.low or 0.0) >= 2 * self._now
