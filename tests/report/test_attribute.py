@@ -54,6 +54,22 @@ def test_a_change_keeps_its_words_whole_beside_a_long_verdict(attributions: Any,
     assert any(line.startswith("batch_size") for line in lines)
 
 
+def test_groups_of_many_settings_have_a_column_each_where_all_of_them_do_not_fit(
+    attributions: Any, tmp_path: Path
+) -> None:
+    group = {"positions": "rope", "norm": "rms", "activation": "relu2", "qk_norm": True}
+    inquiry = attributions.inquiry({"n_embd": 256, **group}, groups=(tuple(group),))
+    found = attributions.measure(inquiry, tmp_path)[0]
+    wide, narrow = ([line.split() for line in page(found, width)[2:7]] for width in (80, 60))
+    assert wide[0][:6] == ["n_embd", "positions", "norm", "activation", "qk_norm", "tok/s"]
+    assert wide[1][:6] == ["before", "128", "learned", "layer", "gelu", "False"]
+    assert narrow[0][:4] == ["n_embd", "positions", "+3", "tok/s"]
+    assert [row[:3] for row in (narrow[1], narrow[4])] == [
+        ["before", "128", "learned"],
+        ["after", "256", "rope"],
+    ]
+
+
 def test_both_orders_stand_on_the_page(found: Attribution) -> None:
     told = " ".join(" ".join(page(found, 100)).split())
     assert "the order matters: first n_embd, +38." in told

@@ -25,6 +25,8 @@ from nanodyno.report.tune_words import spread_words
 
 UNKNOWN = "-"
 GAP = 2
+FIGURES = 26
+"""What a terminal has for the figures at least, and for the names of both ends."""
 COLUMNS = {
     message("tok/s"): 0,
     "±": 1,
@@ -50,15 +52,29 @@ CALLS: dict[Call, str] = {
 
 
 def corners_table(found: Attribution, width: int, language: Language = ENGLISH) -> Table:
-    """A row a corner, before first and after last; a column a setting."""
+    """A row a corner, before first and after last; a column a setting, or a group where they are too many."""
+    settings = {corner: found.design.settings(corner) for corner in found.corners}
+    columns = {key: key for key in found.design.settings(0)}
+    if sum(_width([key, *_shown(settings, key, language)]) for key in columns) > width - FIGURES:
+        columns = _leading(found.design.factors)
     heads = {
         corner: [
             _end(found, corner, language),
-            *(setting_words(value, language) for value in found.design.settings(corner).values()),
+            *(setting_words(values[key], language) for key in columns.values()),
         ]
-        for corner in found.corners
+        for corner, values in settings.items()
     }
-    return _corners_table(found, ["", *found.design.settings(0)], heads, width, language)
+    return _corners_table(found, ["", *columns], heads, width, language)
+
+
+def _shown(settings: Mapping[Corner, Mapping[str, Any]], key: str, language: Language) -> list[str]:
+    return [setting_words(values[key], language) for values in settings.values()]
+
+
+def _leading(factors: Iterable[Factor]) -> dict[str, str]:
+    """The first key of each change, by a title that tells how many more go with it."""
+    keys = (factor.name.split("+") for factor in factors)
+    return {first if not others else f"{first} +{len(others)}": first for first, *others in keys}
 
 
 def changes_table(found: Attribution, width: int, language: Language = ENGLISH) -> Table:
