@@ -5,6 +5,7 @@
 #   full      the recipe to its end, two seeds, with losses on the way
 #   small     the same with the memory of a 12 GB card
 #   parts     the recipe without each of its parts
+#   ablation  what each group of its settings brings in STEPS iterations, by attribute; called again, it goes on
 #   best      what best-1h would have of it
 #   tune      what batch plain GPT-2 is advised
 #   branched  several effective batches from the checkpoint of TRUNK iterations, at RATES times what the root rule
@@ -16,7 +17,7 @@
 # Leaves PART.txt and PART.jsonl in OUT (default: this folder). All ends within LIMIT seconds (default 570), with what
 # is known by then.
 set -u
-[ $# -gt 1 ] || { sed -n '2,15s/^# //p' "$0" >&2; exit 2; }
+[ $# -gt 1 ] || { sed -n '2,16s/^# //p' "$0" >&2; exit 2; }
 out=${OUT:-.}
 python=${PYTHON:-python}
 export PYTHONPATH="src${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
@@ -67,6 +68,16 @@ for part in "$@"; do
     parts)
         speedrun whole no-values no-rope no-qk-norm adamw tied tables-as-the-head four-times-the-batch gelu \
             layer-norm no-softcap no-zero-init cosine
+        ;;
+    ablation)
+        timeout -s INT "$(left)" "$python" -m nanodyno attribute gpt2-768,learning_rate=1e-3,warmup_iters=100 \
+            speedrun-124m --metric val_loss --steps "${STEPS:-500}" --max_iters="${STEPS:-500}" --n_layer=7 \
+            --n_head=6 --batch_size=16 --tokens_per_iter=16384 --vocab_size=50304 --dataset="$data" \
+            --eval_tokens=262144 --group positions,qk_norm --group norm,activation,zero_init,logit_softcap \
+            --group value_embeddings,untied_head,embedding_init,embedding_lr \
+            --group optimizer,learning_rate,beta1,weight_decay,warmup_iters,schedule,wsd_decay_fraction \
+            --budget "$(($(left) - 30))s" --html "$out/$part.html" 2>&1 | tee -a "$out/$part.txt"
+        tar czf "$out/$part.tgz" -C "${XDG_CACHE_HOME:-$HOME/.cache}/nanodyno" attribute
         ;;
     best) trials benchmarks/best.toml best muon-faster values values-fast untied half-batch decay-longer together ;;
     tune)

@@ -206,6 +206,35 @@ def test_an_interval_holds_the_rate_that_is_taken_as_it_is() -> None:
     assert chosen.interval.low < chosen.interval.estimate == chosen.interval.high
 
 
+def test_a_fall_that_is_read_off_cliffs_is_not_carried_on() -> None:
+    """From 0.0033 to 0.0031, on two sides of a rate of the grid: by that the bottom falls half an octave."""
+    trials: list[Trial] = []
+    while asks := next_trials(trials, with_long=True):
+        for ask in asks:
+            diverges = ask.learning_rate > (3.1e-3 if ask.long else 3.3e-3)
+            loss = None if diverges else 4 - 0.1 * math.log2(ask.learning_rate) + 0.01 * ask.repeat
+            trials.append(Trial(ask.learning_rate, ask.repeat, loss, ask.long))
+    chosen = choose(trials, Lengths(200, 800, 12_800))
+    assert chosen is not None
+    assert chosen.in_long == pytest.approx(chosen.in_short * 2**-FINE)
+    assert not chosen.carried
+    assert chosen.interval.low is not None
+    assert chosen.interval.low < chosen.interval.estimate == pytest.approx(chosen.in_long)
+
+
+def test_of_one_repeat_nothing_is_carried_on() -> None:
+    """Losses that fall to the last rate have no bottom with both neighbours, and one rate for all repeats."""
+    trials: list[Trial] = []
+    while asks := next_trials(trials, with_long=True):
+        for ask in asks:
+            slope = math.log(ask.learning_rate)
+            trials.append(Trial(ask.learning_rate, ask.repeat, slope if ask.long else -slope, ask.long))
+    chosen = choose(trials, Lengths(200, 800, 12_800))
+    assert chosen is not None
+    assert chosen.at_the_end
+    assert (chosen.carried, chosen.interval.high) == (False, None)
+
+
 def test_gpt2_124m_in_200_and_800_iterations() -> None:
     """As an H200 had it (LOG.md), from 0.0008 on in half octaves. The line through both led to 0.0007."""
     short = [

@@ -15,6 +15,7 @@ from nanodyno.experiments.lesson import Learnt, LessonJob, Spoilt
 from nanodyno.experiments.schooling import Schooling, shortened, tokens_of_each
 from nanodyno.records.attribution import attributions_of
 from nanodyno.report.attribute_document import attribution_document
+from nanodyno.report.attribute_words import words
 
 
 def codes(found: Any) -> set[str]:
@@ -74,6 +75,18 @@ def test_ctrl_c_keeps_what_is_known_and_the_same_command_goes_on(attributions: A
     assert not finished.interrupted
     assert [number for _, number, _ in bench.asked] == [2, 3]
     assert finished.look.finished
+
+
+def test_corners_that_ctrl_c_left_are_counted_and_no_seed_is_claimed(
+    attributions: Any, tmp_path: Path
+) -> None:
+    def answer(_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    stopped, _ = attributions.measure(attributions.inquiry(), tmp_path, answer)
+    trained = attribution_findings(replace(stopped, metric="val_loss"))
+    assert [each.code for each in trained] == ["corners-not-measured"]
+    assert words(trained[0]) == "4 combinations were not measured: there was no time"
 
 
 def test_a_corner_that_does_not_fit_is_a_result_and_no_part_is_claimed(

@@ -9,9 +9,7 @@ from nanodyno.report.rates import chosen_words, event_words
 
 def told(rate: float, in_long: float | None) -> str:
     interval = Interval(rate, 0.8 * rate, 1.3 * rate, 0.95, 3)
-    chosen = Chosen(
-        rate, interval, in_short=1.3e-3, in_long=in_long, carried=rate != in_long, at_the_end=False
-    )
+    chosen = Chosen(rate, interval, in_short=1.3e-3, in_long=in_long, carried=rate == 5e-4, at_the_end=False)
     return chosen_words(chosen, 18, Lengths(200, 800, 4272))
 
 

@@ -165,13 +165,26 @@ def test_noise_doubles_the_batch_once_in_a_window(config: Builder, step: Builder
     assert after.sequences(0) * 16 == 384
 
 
-@pytest.mark.parametrize(("scale", "size"), [(500, 192), (590, 384)])
+@pytest.mark.parametrize(("scale", "size"), [(535, 192), (550, 384)])
 def test_it_doubles_where_twice_of_it_is_the_middle_of_what_serves(
     config: Builder, step: Builder, scale: float, size: int
 ) -> None:
-    """384 beside 354 and 417, the root of a half of the scale."""
+    """384 beside 378 and 389, 0.71 of the scale."""
     settings = config(batch_ramp="noise", schedule="constant")
     batch = fed(settings, step, math.sqrt(1 + scale / 64), math.sqrt(1 + scale / 192), WINDOW)
+    assert batch.sequences(0) * 16 == size
+
+
+@pytest.mark.parametrize(("low", "size"), [(380.0, 192), (390.0, 384)])
+def test_it_does_not_double_beyond_the_lower_end_of_the_interval(
+    config: Builder, step: Builder, monkeypatch: pytest.MonkeyPatch, low: float, size: int
+) -> None:
+    monkeypatch.setattr(
+        "nanodyno.train.effective.noise_scale", lambda samples: NoiseScale(600.0, low, 900.0, len(samples))
+    )
+    batch = fed(
+        config(batch_ramp="noise", schedule="constant"), step, math.sqrt(17), math.sqrt(19 / 3), WINDOW
+    )
     assert batch.sequences(0) * 16 == size
 
 

@@ -20,12 +20,11 @@ PART_CODES: dict[Call, Code] = {
     "tied": "part-tied",
     "no difference shown": "part-not-shown",
 }
-CORNER_CODES: dict[Reason, Code] = {
+CORNER_CODES: dict[Reason, Code] = {  # but for those that there was no time for, which are counted
     "too-large": "corner-too-large",
     "indivisible": "corner-indivisible",
     "failed": "corner-failed",
     "disturbed": "corner-disturbed",
-    "no-time": "corner-not-measured",
 }
 
 
@@ -89,8 +88,13 @@ def _of_pairs(found: Attribution) -> Iterator[Finding]:
 
 def _of_missing(found: Attribution) -> Iterator[Finding]:
     missing = {corner: known.missing for corner, known in found.corners.items() if known.missing is not None}
+    untimely = [corner for corner, why in missing.items() if why.reason == "no-time"]
+    if untimely:
+        yield _of(found, "corners-not-measured", "caution", unmeasured=len(untimely))
     for corner, why in missing.items():
-        severity: Severity = "caution" if why.reason in ("disturbed", "no-time") else "fact"
+        if why.reason == "no-time":
+            continue
+        severity: Severity = "caution" if why.reason == "disturbed" else "fact"
         unpredicted = why.reason == "too-large" and why.needs_bytes is None
         code: Code = "corner-does-not-fit" if unpredicted else CORNER_CODES[why.reason]
         yield _of(found, code, severity, **_corner(found, corner), **_why(found, why))
@@ -157,7 +161,7 @@ def _changes(changes: Sequence[Change]) -> list[Number]:
 
 def _of_certainty(found: Attribution) -> Iterator[Finding]:
     look, rules = found.look, found.rules
-    if found.metric == "val_loss":
+    if found.metric == "val_loss" and look.kept:
         yield _of(
             found, "short-training", "caution",
             steps=found.steps, seeds=len(look.kept), equal=found.equal,

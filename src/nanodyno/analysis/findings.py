@@ -98,7 +98,7 @@ Code = Literal[
     "corner-indivisible",
     "corner-failed",
     "corner-disturbed",
-    "corner-not-measured",
+    "corners-not-measured",
     "next-make-fit",
     "corner-idles",
     "corner-dispatches",

@@ -160,11 +160,12 @@ def choose(trials: Sequence[Trial], lengths: Lengths) -> Chosen | None:
     in_short, in_long = _bottoms(short), _bottoms(long) if long else None
     found = t_interval(in_short if in_long is None else _carried(in_short, in_long, lengths), LEVEL)
     assert found is not None
-    carried = in_long is not None and _known_to_fall(in_short, in_long)
+    cliff = _beside_cliff(short) or (bool(long) and _beside_cliff(long))
+    carried = in_long is not None and not cliff and _known_to_fall(in_short, in_long)
     rate = found.estimate if in_long is None or carried else fmean(in_long)
     interval = Interval(
         2**rate,
-        None if found.low is None else 2 ** min(found.low, rate),
+        None if found.low is None else 2**found.low,
         None if found.high is None else 2 ** max(found.high, rate),
         LEVEL,
         found.n,
@@ -183,6 +184,12 @@ def _known_to_fall(in_short: Sequence[float], in_long: Sequence[float]) -> bool:
     """Bottoms scatter by a good part of an octave, and a line through two of them leads far astray."""
     falls = t_interval([long - short for short, long in zip(in_short, in_long, strict=False)], LEVEL)
     return falls is not None and falls.high is not None and falls.high < 0
+
+
+def _beside_cliff(trials: Sequence[Trial]) -> bool:
+    """Beside a rate that diverged a bottom is read off the grid, the same in each repeat: no agreement."""
+    near = _around(_best(trials), FINE)
+    return any(trial.val_loss is None and trial.learning_rate in near for trial in trials)
 
 
 def _carried(in_short: Sequence[float], in_long: Sequence[float], lengths: Lengths) -> list[float]:

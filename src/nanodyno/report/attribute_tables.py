@@ -74,7 +74,7 @@ def _shown(settings: Mapping[Corner, Mapping[str, Any]], key: str, language: Lan
 def _leading(factors: Iterable[Factor]) -> dict[str, str]:
     """The first key of each change, by a title that tells how many more go with it."""
     keys = (factor.name.split("+") for factor in factors)
-    return {first if not others else f"{first} +{len(others)}": first for first, *others in keys}
+    return {first if not others else f"{first}\n+{len(others)}": first for first, *others in keys}
 
 
 def changes_table(found: Attribution, width: int, language: Language = ENGLISH) -> Table:

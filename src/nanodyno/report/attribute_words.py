@@ -72,7 +72,11 @@ WORDS: dict[Code, str | Plural] = {
     "corner-indivisible": message("{corner} is no config: {words}"),
     "corner-failed": message("{corner} could not be measured: {words}"),
     "corner-disturbed": message("{corner} was disturbed at every attempt, so no figure is claimed"),
-    "corner-not-measured": message("{corner} was not measured: there was no time"),
+    "corners-not-measured": Plural(
+        "{n} combination was not measured: there was no time",
+        "{n} combinations were not measured: there was no time",
+        by="unmeasured",
+    ),
     "next-make-fit": message("--make-fit measures every corner with the switch that makes all of them fit"),
     "corner-idles": message(
         "with {corner} the card idles {idle} of the time: a micro-step has {launches} launches, and they "

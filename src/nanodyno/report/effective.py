@@ -22,8 +22,8 @@ HEADS: Mapping[Whence, str] = {
 }
 VERDICTS: Mapping[Verdict, str] = {
     "small": message(
-        "{low} to {high} tokens per iteration; {has} is smaller: it takes more updates, which need not make "
-        "it better"
+        "{low} to {high} tokens per iteration; {has} is smaller: it takes more updates, and may end no "
+        "better, or worse"
     ),
     "serves": message("{low} to {high} tokens per iteration; {has} is among them"),
     "open": message(
