@@ -6,7 +6,18 @@ import math
 import numpy as np
 import pytest
 
-from nanodyno.noise import ENOUGH, KEPT, WINDOW, Sample, noise_scale, recent, sample
+from nanodyno.noise import (
+    ENOUGH,
+    KEPT,
+    LONGEST,
+    REACH,
+    WINDOW,
+    Sample,
+    noise_scale,
+    recent,
+    sample,
+    whole_scale,
+)
 
 PEOPLE = np.array([[1.0, 0.0], [0.0, 2.0], [3.0, -1.0]])
 """Three gradients of which each draw takes one. Their mean is (4/3, 1/3): a square of 17/9. The squares of
@@ -84,6 +95,23 @@ def test_the_first_iterations_with_their_large_signal_are_outgrown_by_the_second
     assert scale.tokens == pytest.approx(1000, rel=0.02)
     assert (len(recent(run)), len(recent(run[:40])), len(recent(run[:20]))) == (48, 32, 20)
     assert noise_scale(recent(run * 6)) == noise_scale((run * 6)[-KEPT:])  # of a long run the latest
+
+
+def test_more_iterations_make_a_longer_window_and_a_narrower_interval() -> None:
+    """Of a scale of six times the batch: unsettled by 400 of them, and known to a tenth by 12,800."""
+    found, mean, variances = draws(8 * LONGEST, 2, seed=4)
+    widths = []
+    for count in (400, 3200, 8 * LONGEST):
+        scale = whole_scale(found[:count])
+        assert scale is not None
+        assert scale.low is not None
+        widths.append((scale.high or math.inf) / scale.low)
+        assert scale.samples == count // 2
+    assert widths[0] > widths[1] > widths[2]
+    assert scale.low <= variances.sum() / (mean**2).sum() <= (scale.high or 0.0)
+    assert whole_scale(found[:400]) == noise_scale(recent(found[:400]))
+    assert whole_scale(found * 2) == noise_scale((found * 2)[-REACH * LONGEST :], LONGEST)
+    assert whole_scale([]) is None
 
 
 def test_a_signal_that_cannot_be_told_from_zero_has_no_upper_end_and_is_not_settled() -> None:

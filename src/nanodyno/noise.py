@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import mul
 
-WINDOW = 50
-"""Measured iterations in which the weight of one falls to 1/e."""
-KEPT = 4 * WINDOW
-"""Older ones together would weigh 2%."""
+WINDOW, LONGEST = 50, 1600
+"""Measured iterations in which the weight of one falls to 1/e: of what is told meanwhile, and at most."""
+REACH = 4
+"""Windows, older than which all together would weigh 2%."""
+KEPT = REACH * WINDOW
 ENOUGH = 32
 """Measured iterations below which nothing is said."""
 WIDEST = 4.0
@@ -71,7 +72,7 @@ def sample(small_norm: float, small_tokens: int, big_norm: float, big_tokens: in
 
 
 def recent(samples: Sequence[Sample]) -> Sequence[Sample]:
-    """The later half of all that were measured, which the weights of noise_scale cut to KEPT.
+    """The later half of all that were measured, of which noise_scale takes as many as its window reaches.
 
     A run's first iterations have many times the signal of those that follow: in an average over all of them
     they would outweigh the rest until some 200 have passed.
@@ -79,24 +80,33 @@ def recent(samples: Sequence[Sample]) -> Sequence[Sample]:
     return samples[-max(ENOUGH, len(samples) // 2) :]
 
 
-def noise_scale(samples: Sequence[Sample]) -> NoiseScale | None:
+def whole_scale(samples: Sequence[Sample]) -> NoiseScale | None:
+    """By all that a run has measured: the more there is, the longer the window, so that it settles in time.
+
+    An eighth of the samples at most, in which the scale moves by a few percent.
+    """
+    later = recent(samples)
+    return noise_scale(later, max(WINDOW, min(LONGEST, len(later) // REACH)))
+
+
+def noise_scale(samples: Sequence[Sample], window: int = WINDOW) -> NoiseScale | None:
     """The ratio of the two averages, each taken by itself: a mean of ratios would be biased, and wild.
 
-    Weights fall by 1/e every WINDOW samples towards the past and are scaled to a sum of 1, so that the
+    Weights fall by 1/e every `window` samples towards the past and are scaled to a sum of 1, so that the
     beginning pulls nothing towards zero. None without samples.
     """
-    latest = samples[-KEPT:]
+    latest = samples[-REACH * window :]
     if not latest:
         return None
-    weights = _weights(len(latest))
+    weights = _weights(len(latest), window)
     signal = math.fsum(w * each.signal for w, each in zip(weights, latest, strict=True))
     noise = math.fsum(w * each.noise for w, each in zip(weights, latest, strict=True))
     low, high = _fieller(signal, noise, _Spread.of(latest, weights, signal, noise))
     return NoiseScale(noise / signal if signal > 0 else None, low, high, len(latest))
 
 
-def _weights(count: int) -> list[float]:
-    raw = [math.exp((at - count) / WINDOW) for at in range(count)]
+def _weights(count: int, window: int) -> list[float]:
+    raw = [math.exp((at - count) / window) for at in range(count)]
     total = math.fsum(raw)
     return [each / total for each in raw]
 

@@ -146,6 +146,14 @@ def test_a_short_training_for_the_noise_takes_the_rate_that_a_recipe_would(nanod
     assert json.loads(done.stdout)["of"]["iterations"] == 3
 
 
+def test_a_short_training_for_the_noise_takes_the_rate_that_a_recipe_has(nanodyno: Run) -> None:
+    small = ["--n_layer=1", "--n_embd=32", "--n_head=1", "--max_iters=2", "--learning_rate=auto"]
+    done = nanodyno("tune", "demo", *small, "--effective-batch", "--json")
+    rate = load_settings("demo").values["learning_rate"]
+    assert f"learning_rate=auto: this short training takes {rate}" in done.stderr
+    assert "ended with the config's own 2 iterations (--max_iters)" in done.stderr
+
+
 def test_a_log_is_of_no_recipe_for_hours(nanodyno: Run) -> None:
     log = Path(__file__).parents[1] / "case" / "train1.log"
     refused = nanodyno("import", str(log), "--config", "best-8h")

@@ -71,9 +71,19 @@ def test_too_few_iterations_and_a_number_below_zero_are_no_noise_scale(scale: No
 def test_what_is_not_known_is_said_without_advice() -> None:
     text = shown(effective_page(ASKED, UNSETTLED))
     assert "not known (40 measured iterations): the noise drowns the signal; at least 9.00k tokens" in text
-    assert "none: it has not settled: the upper end of its interval is more than 4 times the lower" in text
+    assert "none: it has not settled: the signal cannot be told from zero, so it has no upper end" in text
+    assert "train it longer, or with a larger --tokens_per_iter" in text
     assert "try" not in text
-    assert "each had one micro-step" in shown(effective_page(ASKED, SILENT))
+    wide = replace(UNSETTLED, scale=NoiseScale(9e3, 4e3, 20e3, 40))
+    assert "interval is more than 4 times the lower" in shown(effective_page(ASKED, wide))
+    assert "there is one micro-step per iteration" in shown(effective_page(ASKED, SILENT))
+
+
+def test_where_it_heads_is_not_told_of_too_few_stretches_nor_at_the_end() -> None:
+    few = replace(SETTLED, heading=None)
+    assert "it takes four settled stretches; --batch_ramp=noise" in shown(effective_page(ASKED, few))
+    ended = replace(few, points=SETTLED.points * 2)
+    assert "nowhere: the run has come to its end" in shown(effective_page(ASKED, ended))
 
 
 def test_a_scale_without_an_upper_end_is_about_so_much() -> None:

@@ -55,6 +55,16 @@ def test_a_line_has_the_rates_of_a_known_card(events: list[Event]) -> None:
     assert "peak 7.00 GiB allocated, 8.00 GiB reserved" in last
 
 
+@pytest.mark.parametrize("display", [PlainDisplay, LiveDisplay])
+def test_a_batch_that_grew_is_told_once(
+    display: Callable[[Console], Any], events: list[Event], step: Builder
+) -> None:
+    more = [step(i, step_seconds=1.0, tokens=1_048_576) for i in range(4, 7)]
+    text = shown(display, [*events, *more], terminal=display is LiveDisplay)
+    assert text.count("1,048,576 tokens per iteration from iteration 5 on (before: 524,288)") == 1
+    assert text.count("(before:") == 1
+
+
 def test_a_line_and_the_header_name_the_measured_ceiling_where_there_is_one(
     events: list[Event], h200: RunRecord, ceilings: Builder
 ) -> None:
@@ -212,7 +222,7 @@ def test_a_ramp_is_told_in_the_header_and_its_size_in_every_line(record: Builder
     scheduled = record(settings=settings | {"batch_ramp": "100k:1_048_576"})
     text = shown(PlainDisplay, [Started(scheduled, Path("r"), 0), *steps])
     assert "x 64 micro-steps, growing to 1,048,576 from 100.0k tokens on;" in text
-    assert [line.split(" | ")[3] for line in text.splitlines()[-2:]] == [
+    assert [line.split(" | ")[3] for line in text.splitlines() if line.startswith("iter ")] == [
         "524,288 tokens/iter",
         "1,048,576 tokens/iter",
     ]

@@ -8,7 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nanodyno.analysis.student import t_quantile
-from nanodyno.noise import ENOUGH, HELD, SERVED, WINDOW, NoiseScale, Sample, noise_scale, recent, sample
+from nanodyno.noise import (
+    ENOUGH,
+    HELD,
+    SERVED,
+    WINDOW,
+    NoiseScale,
+    Sample,
+    noise_scale,
+    sample,
+    whole_scale,
+)
 from nanodyno.records.imported import AnyStep
 from nanodyno.records.types import StepRecord
 
@@ -58,7 +68,7 @@ def _sample(step: StepRecord) -> Sample | None:
 
 def latest(steps: Sequence[AnyStep]) -> NoiseScale | None:
     """Now, by the latest iterations; None where none was measured."""
-    return noise_scale(recent([found for _, found in measured(steps)]))
+    return whole_scale([found for _, found in measured(steps)])
 
 
 def before_decay(steps: Sequence[StepRecord]) -> Sequence[StepRecord]:

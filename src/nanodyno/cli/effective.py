@@ -83,8 +83,11 @@ def _of_a_config(
     from nanodyno.report.effective import Asked
     from nanodyno.report.progress import say
 
-    settings = override(load_settings(source), parse_overrides(arguments))
-    config = build_config(sized(at_any_rate(settings)).settings.values)
+    recipe = load_settings(source)
+    settings = override(recipe, parse_overrides(arguments))
+    own = recipe.values.get("learning_rate") if wants_found_rate(settings) else None
+    known = settings if own is None else override(settings, {"learning_rate": own})
+    config = build_config(sized(at_any_rate(known)).settings.values)
     trained = measurable(config)
     console = console_for(json=True)
     if wants_found_rate(settings):

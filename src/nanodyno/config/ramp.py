@@ -24,7 +24,7 @@ class Ramp:
     first: int
     steps: tuple[tuple[int, int], ...] = ()
     most: int | None = None
-    """Set where the measured noise decides; it doubles."""
+    """Set where the measured noise decides: the last doubling."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -83,7 +83,7 @@ def read_ramp(text: str, first: int) -> Ramp:
         most = GROWTH_LIMIT * first if not limit and ":" not in text else _number(limit, text)
         if most < 2 * first:
             raise NoRamp(f"{text} ends at {most}, and the first doubling is {2 * first}")
-        return Ramp(first, most=most)
+        return Ramp(first, most=first * 2 ** ((most // first).bit_length() - 1))
     parts = [part.strip() for part in text.split(",")]
     steps = tuple(_step(part, text) for part in parts)
     for number, (before, step) in enumerate(pairwise([(0, first), *steps]), 1):

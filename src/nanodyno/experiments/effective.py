@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 
+from nanodyno.analysis.noise_scale import latest
 from nanodyno.config import RunConfig, build_config, padded_vocab_size
 from nanodyno.data.resolve import resolve_dataset
 from nanodyno.errors import NanodynoError
@@ -12,7 +13,8 @@ from nanodyno.train.job import DATA_FOLDER
 from nanodyno.train.trainer import Trainer
 
 Watch = Callable[[str], None]
-ITERATIONS = 1000
+ENOUGH = 1000
+"""Iterations after which it ends as soon as the noise scale has settled."""
 SHOWN_EVERY = 50
 
 
@@ -43,11 +45,20 @@ def short_training(
                 steps.append(event)
                 if len(steps) % SHOWN_EVERY == 0:
                     watch(f"{len(steps)} iterations, loss {event.loss:.4f}")
-            if clock() - began > budget_seconds or len(steps) >= ITERATIONS:
+                    if len(steps) >= ENOUGH and _has_settled(steps):
+                        return steps, False
+            if clock() - began > budget_seconds:
+                watch(f"ended by the budget after {len(steps)} iterations")
                 return steps, False
     except KeyboardInterrupt:
         return steps, True
+    watch(f"ended with the config's own {len(steps)} iterations (--max_iters)")
     return steps, False
+
+
+def _has_settled(steps: list[StepRecord]) -> bool:
+    scale = latest(steps)
+    return scale is not None and scale.settled
 
 
 def _trainer(config: RunConfig, watch: Watch) -> Trainer:

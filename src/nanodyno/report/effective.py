@@ -10,9 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from nanodyno.analysis.effective import Advice, Verdict
+from nanodyno.analysis.noise_scale import FEWEST_POINTS
 from nanodyno.report import quantities as q
 from nanodyno.report.language import ENGLISH, Language, message
-from nanodyno.report.noise import decay_words, noise_scale_words, unsettled_words
+from nanodyno.report.noise import decay_words, noise_scale_words, unmeasured_words, unsettled_words
 from nanodyno.report.prose import Prose
 
 Whence = Literal["records", "short-training"]
@@ -72,7 +73,7 @@ def title_words(asked: Asked, language: Language) -> str:
 def advice_rows(advice: Advice, language: Language) -> Iterator[tuple[str, str]]:
     scale = advice.scale
     if scale is None:
-        yield language.say("noise scale"), _not_measured(language)
+        yield language.say("noise scale"), unmeasured_words(language)
         return
     words = noise_scale_words(scale, language)
     if advice.decayed_at is not None:
@@ -80,7 +81,7 @@ def advice_rows(advice: Advice, language: Language) -> Iterator[tuple[str, str]]
     yield language.say("noise scale"), words
     if advice.serves is None or advice.suggested is None or advice.dearer is None:
         why = unsettled_words(scale, language)
-        words = language.say("none: {why}; train it longer", why=why)
+        words = language.say("none: {why}; train it longer, or with a larger --tokens_per_iter", why=why)
         yield language.say("advice"), words
         return
     low, high = (q.rate(each, language) for each in advice.serves)
@@ -104,19 +105,12 @@ def advice_rows(advice: Advice, language: Language) -> Iterator[tuple[str, str]]
         yield language.say("to follow it"), f"{wanted} --batch_ramp={steps}"
 
 
-def _not_measured(language: Language) -> str:
-    return language.say(
-        "no iteration measured the noise: each had one micro-step, or none was done; a smaller batch_size at "
-        "the same tokens_per_iter makes more of them, or a larger tokens_per_iter"
-    )
-
-
 def _heading_words(advice: Advice, language: Language) -> str:
     heads = advice.heading
     if heads is None:
-        return language.say(
-            "not known: it takes four settled stretches and a way to go; --batch_ramp=noise follows it"
-        )
+        if len(advice.points) < FEWEST_POINTS:
+            return language.say("not known: it takes four settled stretches; --batch_ramp=noise follows it")
+        return language.say("nowhere: the run has come to its end")
     return language.say(
         "{tokens} tokens ({low} to {high}) at {seen} tokens, as the tokens seen to the power of {exponent} "
         "(fitted to {points} stretches, not measured)",

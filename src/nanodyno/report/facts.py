@@ -9,7 +9,7 @@ from nanodyno.records.types import RunRecord, SplitRecord
 from nanodyno.report import quantities
 from nanodyno.report.beyond import beyond_words
 from nanodyno.report.language import ENGLISH, Language, message
-from nanodyno.report.noise import decay_words, noise_scale_words, serving_words
+from nanodyno.report.noise import decay_words, noise_scale_words, serving_words, unmeasured_words
 from nanodyno.report.prose import Prose
 from nanodyno.report.run_facts import (
     MOST_NAMED,
@@ -166,11 +166,7 @@ def _noise(run: Run, summary: Summary, language: Language) -> Rows:
         return [(message("noise scale"), language.clauses(clauses))]
     if config.gradient_accumulation_steps // summary.processes > 1 or not run.steps:
         return []
-    words = language.say(
-        "not measured: there is one micro-step per iteration; a smaller --batch_size at the same "
-        "--tokens_per_iter would tell, or a larger --tokens_per_iter"
-    )
-    return [(message("noise scale"), words)]
+    return [(message("noise scale"), unmeasured_words(language))]
 
 
 def _saves(summary: Summary, language: Language) -> Rows:

@@ -15,7 +15,7 @@ def idle_notes(found: Iterable[Idle | Unreached], language: Language = ENGLISH) 
                 "{keys} do nothing beside the other settings: they need {needs}",
                 len(each.keys),
                 keys=language.listed(each.keys),
-                needs=each.needs,
+                needs=each.needs.replace("|", " / "),
             )
         else:
             yield language.say(

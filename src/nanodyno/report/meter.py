@@ -24,6 +24,8 @@ class Speed:
     eta_seconds: float | None
     noise: NoiseScale | None = None
     """None where it is not measured."""
+    grew_from: int | None = None
+    """Tokens per iteration of the step before, where this one has others."""
 
 
 class Meter:
@@ -36,6 +38,7 @@ class Meter:
         """Of the newest checkpoint."""
         self._first = started.iteration
         self._steps: deque[StepRecord] = deque(maxlen=WINDOW)
+        self._tokens: int | None = None
         self._eval_seconds: list[float] = []
         self._save_seconds: list[float] = []
         self._last_eval: int | None = None
@@ -57,7 +60,9 @@ class Meter:
         self._first = split.iteration
 
     def add_step(self, step: StepRecord) -> Speed:
-        if step.iteration == self._first + WARMUP_STEPS or self._has_grown(step):
+        before, self._tokens = self._tokens, step.tokens
+        grew_from = before if before not in (None, step.tokens) else None
+        if step.iteration == self._first + WARMUP_STEPS or grew_from is not None:
             self._steps.clear()
         self._steps.append(step)
         speed = rates(self._steps, self.yardstick)
@@ -65,10 +70,7 @@ class Meter:
         # A resumed run has not evaluated yet; until it does, the time left is that of its iterations.
         eval_seconds = evaluation_seconds(self._eval_seconds, self._save_seconds) or 0.0
         eta = eta_seconds(self.config, step.iteration + 1, self._last_eval, speed.step_seconds, eval_seconds)
-        return Speed(speed, eta, self._noise_with(step))
-
-    def _has_grown(self, step: StepRecord) -> bool:
-        return bool(self._steps) and self._steps[-1].tokens != step.tokens
+        return Speed(speed, eta, self._noise_with(step), grew_from)
 
     def _noise_with(self, step: StepRecord) -> NoiseScale | None:
         for _, sample in measured([step]):

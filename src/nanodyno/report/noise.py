@@ -47,9 +47,18 @@ def unsettled_words(scale: NoiseScale, language: Language = ENGLISH) -> str:
         return language.say(
             "it has not settled, which takes {number} measured iterations", number=str(ENOUGH)
         )
+    if scale.high is None:
+        return language.say("it has not settled: the signal cannot be told from zero, so it has no upper end")
     return language.say(
         "it has not settled: the upper end of its interval is more than {times} times the lower",
         times=language.marks(f"{WIDEST:g}"),
+    )
+
+
+def unmeasured_words(language: Language = ENGLISH) -> str:
+    return language.say(
+        "not measured: there is one micro-step per iteration; a smaller --batch_size at the same "
+        "--tokens_per_iter would tell, or a larger --tokens_per_iter"
     )
 
 

@@ -18,6 +18,7 @@ from nanodyno.report.nanogpt_log import NanogptLog, eval_line, nanogpt_header
 from nanodyno.report.outlook import Outlook
 from nanodyno.report.words import (
     eval_words,
+    grown_words,
     header,
     save_words,
     skip_words,
@@ -105,9 +106,9 @@ class PlainDisplay:
         assert self._outlook is not None
         self._outlook.add_step(step)
         done = step.iteration + 1
-        if done == 1 or done % meter.config.log_interval == 0:
-            return " | ".join(step_parts(step, speed, meter))
-        return skip_words(step)
+        is_logged = done == 1 or done % meter.config.log_interval == 0
+        line = " | ".join(step_parts(step, speed, meter)) if is_logged else skip_words(step)
+        return "\n".join(filter(None, (grown_words(step, speed.grew_from), line))) or None
 
     def _print(self, line: str | None) -> None:
         say(self._console, line)
@@ -152,7 +153,9 @@ class LiveDisplay:
         match event:
             case StepRecord():
                 outlook.add_step(event)
-                live.update(_lines(event, meter.add_step(event), meter, self._console.width))
+                speed = meter.add_step(event)
+                live.update(_lines(event, speed, meter, self._console.width))
+                self._print(grown_words(event, speed.grew_from))
                 self._print(skip_words(event), "yellow")
             case EvalRecord():
                 meter.add_eval(event)

@@ -244,6 +244,13 @@ def skip_words(step: StepRecord) -> str | None:
     return f"update not applied in iteration {step.iteration + 1} ({why}): loss {step.loss:.4f}{norm}"
 
 
+def grown_words(step: StepRecord, grew_from: int | None) -> str | None:
+    if grew_from is None:
+        return None
+    since = step.iteration + 1
+    return f"{step.tokens:,} tokens per iteration from iteration {since} on (before: {grew_from:,})"
+
+
 def split_words(split: SplitRecord) -> str:
     return (
         f"out of memory at iteration {split.iteration}: micro-batches of {split.batch_size} from here on "
