@@ -67,5 +67,5 @@ def test_each_is_one_sentence() -> None:
     found = idle(decay_lr=False, schedule="wsd", min_lr=1e-6, kernels="autograd", cuda_graph=False)
     assert list(idle_notes(found)) == [
         "schedule and min_lr do nothing beside the other settings: they need decay_lr=True",
-        "cuda_graph does nothing beside the other settings: it needs kernels=auto|fused",
+        "cuda_graph does nothing beside the other settings: it needs kernels=auto / fused",
     ]
