@@ -81,7 +81,7 @@ def test_hours_tell_the_tokens_and_the_tokens_the_hours(nanodyno: Run) -> None:
 
 def test_a_setting_without_effect_is_told_beside_the_plan(nanodyno: Run) -> None:
     arguments = ("plan", "demo", "--gpu", "H200", "--kernels=autograd", "--cuda_graph=False")
-    told = "cuda_graph does nothing beside the other settings: it needs kernels=auto|fused"
+    told = "cuda_graph does nothing beside the other settings: it needs kernels=auto / fused"
     assert told in " ".join(nanodyno(*arguments).stdout.split())
     assert told not in " ".join(nanodyno(*arguments[:-1]).stdout.split())
     in_french = " ".join(nanodyno(*arguments, "--lang", "fr").stdout.split())
