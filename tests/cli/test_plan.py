@@ -88,6 +88,29 @@ def test_a_setting_without_effect_is_told_beside_the_plan(nanodyno: Run) -> None
     assert "cuda_graph est sans effet avec les autres réglages" in in_french
 
 
+def test_a_rate_to_be_found_and_a_batch_that_may_grow_are_told(nanodyno: Run) -> None:
+    """Of 4,000 iterations a short trial has 200 and a long one 800; 16 times 32,768 are 524,288."""
+    arguments = ("plan", "gpt2-768", "--gpu", "RTX 4070", "--tokens_per_iter=32768", "--max_iters=4000")
+    plain = json.loads(nanodyno(*arguments, "--json").stdout)
+    assert (plain["range_test"], plain["grown"]) == (None, None)
+    asked = (*arguments, "--learning_rate=auto", "--batch_ramp=noise")
+    document = json.loads(nanodyno(*asked, "--json").stdout)
+    hours = 10_200 * 32_768 / document["tokens_per_second"] / 3600
+    expected = {"iterations_at_least": 10_200, "hours_at_least": pytest.approx(hours)}
+    assert document["range_test"] == expected
+    assert (document["grown"]["tokens_per_iter"], document["grown"]["tokens"]) == (524_288, 4000 * 524_288)
+    page = " ".join(nanodyno(*asked).stdout.split())
+    assert "learning_rate=auto trains 10,200 iterations or more before the run, about" in page
+    assert "if the noise soon makes it 524,288, up to 2.10B tokens, about" in page
+    assert "or more before the run" not in nanodyno(*arguments).stdout
+
+
+def test_speed_and_hours_of_a_batch_that_grows_give_its_tokens(nanodyno: Run) -> None:
+    document = json.loads(nanodyno("plan", "best-8h", "--gpu", "RTX 4070", "--json").stdout)
+    seen = document["mean_tokens_per_second"] * document["hours"] * 3600
+    assert seen == pytest.approx(document["tokens"])
+
+
 def test_every_card_is_listed_without_a_config(nanodyno: Run) -> None:
     page = nanodyno("plan", "--cards").stdout
     document = json.loads(nanodyno("plan", "--cards", "--json").stdout)

@@ -3,7 +3,7 @@
 import pytest
 
 from nanodyno.config import ConfigError, build_config
-from nanodyno.config.ramp import Ramp, whole_micro_batches
+from nanodyno.config.ramp import Ramp, read_ramp, whole_micro_batches
 
 RAMP = Ramp(100, ((250, 200), (1000, 400)))
 """Iterations of 100 at 0, 100, 200; of 200 at 300, 500, 700, 900; of 400 from 1100 on."""
@@ -52,6 +52,14 @@ def test_in_a_shorter_run_a_ramp_keeps_its_shares() -> None:
 def test_noise_grows_to_sixteen_times_or_as_far_as_it_is_told() -> None:
     assert build_config({"batch_ramp": "noise", "tokens_per_iter": 12 * 1024 * 2}).ramp.most == 12 * 1024 * 32
     assert build_config({"batch_ramp": "noise:100k", "tokens_per_iter": 24576}).ramp.most == 98_304
+
+
+def test_doubling_by_noise_ends_at_the_last_size_that_it_may_have() -> None:
+    """100,000 is more than 2 times 32,768 and less than 4 times."""
+    assert read_ramp("noise", 32768).doubled == 16 * 32768
+    limited = read_ramp("noise:100k", 32768)
+    assert (limited.doubled, limited.grows) == (2 * 32768, True)
+    assert (Ramp(32768, ((10**6, 65536),)).doubled, Ramp(32768).grows) == (None, False)
 
 
 def test_a_step_that_does_not_divide_is_told_with_what_would() -> None:

@@ -143,9 +143,28 @@ def test_a_batch_that_grows_makes_its_updates_rarer() -> None:
     assert plan.bill.tokens == 50 * 65_536 + 50 * 131_072
     seconds = (50 * 8 + 50 * 16) * time.micro_step_seconds + 100 * time.once_seconds
     assert plan.bill.hours == pytest.approx(seconds / 3600)
+    assert plan.bill.tokens_per_second == pytest.approx(plan.bill.tokens / seconds)
+    assert time.tokens_per_second < plan.bill.tokens / seconds
     wishes = Wishes(hours=seconds / 3600 + 1e-6)
     again = planned(tokens_per_iter=65_536, batch_ramp="3276800:131072", wishes=wishes)
     assert (again.bill.max_iters, again.bill.tokens) == (100, plan.bill.tokens)
+
+
+def test_what_can_become_of_a_batch_that_grows_with_the_noise_is_in_the_bill() -> None:
+    """65,536 tokens are 8 micro-steps; doubled twice they are 32, with one update an iteration as before."""
+    grows = {"tokens_per_iter": 65_536, "batch_ramp": "noise:300k", "max_iters": 100}
+    plan = planned(**grows)
+    time, grown = plan.asked.time, plan.bill.grown
+    assert time is not None
+    assert grown is not None
+    assert plan.bill.tokens == 100 * 65_536
+    assert (grown.tokens_per_iter, grown.tokens) == (262_144, 100 * 262_144)
+    seconds = 100 * (32 * time.micro_step_seconds + time.once_seconds)
+    assert grown.hours == pytest.approx(seconds / 3600)
+    without_card = planned(None, **grows).bill.grown
+    assert without_card is not None
+    assert (without_card.tokens, without_card.hours) == (100 * 262_144, None)
+    assert planned(tokens_per_iter=65_536, batch_ramp="1M:131072").bill.grown is None
 
 
 def test_nothing_is_sent_to_a_host_that_has_no_room_for_it() -> None:
@@ -226,4 +245,5 @@ def test_a_batch_that_grows_has_the_memory_of_its_last_iterations() -> None:
 def test_tokens_are_counted_by_parameter_without_tables_of_values() -> None:
     plain, tables = planned(positions="rope"), planned(positions="rope", value_embeddings=3)
     assert tables.params.total == plain.params.total + 3 * 50304 * 768 + 12
+    assert tables.counted_params == plain.params.total + 12
     assert tables.tokens_per_parameter == pytest.approx(plain.tokens_per_parameter, rel=1e-6)

@@ -132,10 +132,9 @@ def test_where_all_diverge_it_fails_and_says_so() -> None:
         range_test(TINY, lambda _: None, lambda *_: None)
 
 
-def test_a_real_trial_learns_and_one_that_diverges_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_trial_learns_and_one_that_diverges_is_none() -> None:
     kept: list[Any] = []
     configs: list[RunConfig] = []
-    monkeypatch.setattr(rates, "FEWEST", 10)
     range_test(
         TINY | {"max_iters": 10},
         lambda _: None,

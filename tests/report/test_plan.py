@@ -208,9 +208,11 @@ def test_the_vocabulary_of_each_count_of_flops_is_told() -> None:
 
 def test_tables_of_values_are_told_from_the_other_parameters() -> None:
     """3 x 50,304 x 768 = 115,900,416."""
-    told = "115.9M of the parameters are value embeddings"
-    assert told in page(planned(value_embeddings=3))
+    text = page(planned(value_embeddings=3))
+    assert "115.9M of the parameters are value embeddings" in text
+    assert "tokens per parameter, of 124.4M without value embeddings; Chinchilla's" in text
     assert "value embeddings" not in page(planned())
+    assert "tokens per parameter; Chinchilla's" in page(planned())
 
 
 def test_a_choice_tells_its_learning_rate_and_what_is_beyond_gpt2() -> None:

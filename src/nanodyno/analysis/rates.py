@@ -26,6 +26,12 @@ LEVEL = 0.95
 STEEPEST = 0.5
 """Octaves that a rate may fall in an octave of length; published is about a third (Bjorck and others 2024).
 It is not carried on upwards: what too high a rate costs a long run, a trial cannot see."""
+SHARE = 200
+"""One part in so many of the run's iterations, within the bounds, is the length of a short trial."""
+SHORTEST, LONGEST = 200, 800
+"""In fewer, a small model was on the same plateau with any rate (LOG.md)."""
+LONGER = 4
+"""Times the length of a short trial, up to half of the run; under twice it there are no long ones."""
 LONG_DOWN_TO = 3.0
 """Octaves below the best of short trials where long ones are given up if all have diverged."""
 
@@ -42,6 +48,12 @@ class Lengths:
 
     def of(self, long: bool) -> int:
         return self.long if long and self.long is not None else self.short
+
+
+def lengths_for(max_iters: int) -> Lengths:
+    short = min(max_iters, max(SHORTEST, min(LONGEST, max_iters // SHARE)))
+    long = min(max_iters // 2, LONGER * short)
+    return Lengths(short, long if long >= 2 * short else None, max_iters)
 
 
 @dataclass(frozen=True)

@@ -122,12 +122,13 @@ def plan(  # noqa: PLR0913 - one parameter per option
     wishes = Wishes(number, hours, price_kwh, price_hour)
     planned = make_plan(config, vocabulary.model, vocabulary.data, target, wishes)
 
+    from nanodyno.analysis.rates import Begun, lengths_for
     from nanodyno.report.pages.plan import plan_report
     from nanodyno.report.plan import plan_document, plan_page
     from nanodyno.report.plan_facts import Source
 
     told_for = None if made.choice is None else planned.bill.tokens
-    untold = untold_note(origin, language)
+    untold, found = untold_note(origin, language), wants_found_rate(settings)
     notes = (
         *(() if untold is None else (untold,)),
         *_without_effect(config, made.settings, language),
@@ -140,7 +141,8 @@ def plan(  # noqa: PLR0913 - one parameter per option
         notes=notes,
         ramp=config.ramp,
         choice=made.choice,
-        config=None if wants_found_rate(settings) else config,
+        config=None if found else config,
+        range_test=Begun(lengths_for(planned.bill.max_iters)) if found else None,
     )
     if json:
         from nanodyno.report.document import to_json

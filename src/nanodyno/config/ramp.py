@@ -31,9 +31,18 @@ class Ramp:
         return (self.first, *(size for _, size in self.steps))
 
     @property
+    def grows(self) -> bool:
+        return bool(self.steps) or self.most is not None
+
+    @property
     def fewest_steps(self) -> int:
         """Micro-steps of an iteration: noise is measured between two."""
         return 1 if self.most is None else 2
+
+    @property
+    def doubled(self) -> int | None:
+        """The largest size that doubling comes to where the noise decides."""
+        return None if self.most is None else self.first << (self.most // self.first).bit_length() - 1
 
     def at(self, tokens: int) -> int:
         """Of the iteration that begins when so many tokens were seen, by the schedule."""

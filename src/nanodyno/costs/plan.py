@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from nanodyno.config import RunConfig
+from nanodyno.config.ramp import Ramp
 from nanodyno.costs.advice import Advice, advise, offloaded_bytes
 from nanodyno.costs.calibration import Basis, Calibration, calibration_for
 from nanodyno.costs.flops import flops_per_token, nanogpt_flops_per_token
@@ -45,6 +46,15 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Grown:
+    """As many iterations, each as large as the measured noise may make the last."""
+
+    tokens_per_iter: int
+    tokens: int
+    hours: float | None
+
+
+@dataclass(frozen=True)
 class Bill:
     """To train on so many tokens. Energy is the board's power all the time: an estimate, and a high one."""
 
@@ -55,6 +65,13 @@ class Bill:
     kwh: float | None
     energy_cost: float | None
     rent: float | None
+    grown: Grown | None
+    """Where the noise decides: the most that can become of the bill, which has the first size throughout."""
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Over the whole run, of which an iteration's own speed is that of the beginning."""
+        return None if self.hours is None else self.tokens / (self.hours * 3600)
 
 
 @dataclass(frozen=True)
@@ -78,9 +95,13 @@ class Plan:
     """Of the host's memory."""
 
     @property
+    def counted_params(self) -> int:
+        """By laws of sizes: tables that are mixed into values are none."""
+        return self.params.total - self.params.value_embeddings
+
+    @property
     def tokens_per_parameter(self) -> float:
-        """Of those that laws of sizes count: tables that are mixed into values are none."""
-        return self.bill.tokens / (self.params.total - self.params.value_embeddings)
+        return self.bill.tokens / self.counted_params
 
 
 def make_plan(
@@ -173,7 +194,15 @@ def _bill(asked: Candidate, config: RunConfig, target: Target, wishes: Wishes) -
         kwh=kwh,
         energy_cost=None if kwh is None or wishes.price_kwh is None else kwh * wishes.price_kwh,
         rent=None if hours is None or wishes.price_hour is None else hours * wishes.price_hour,
+        grown=_grown(asked.time, config.ramp, max_iters),
     )
+
+
+def _grown(time: IterationTime | None, ramp: Ramp, iterations: int) -> Grown | None:
+    if ramp.doubled is None:
+        return None
+    hours = None if time is None else time.of_run(Ramp(ramp.doubled), iterations) / 3600
+    return Grown(ramp.doubled, iterations * ramp.doubled, hours)
 
 
 def _seconds(time: IterationTime, config: RunConfig, iterations: int, tokens: int) -> float:

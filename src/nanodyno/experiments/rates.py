@@ -20,6 +20,7 @@ from nanodyno.analysis.rates import (
     Trial,
     choose,
     least_left,
+    lengths_for,
     next_trials,
 )
 from nanodyno.config import RunConfig, build_config, padded_vocab_size
@@ -34,12 +35,6 @@ from nanodyno.train.job import DATA_FOLDER
 from nanodyno.train.sentry import Diverged
 from nanodyno.train.trainer import Trainer
 
-SHARE = 200
-"""One part in so many of the run's iterations, within the bounds, is the length of a short trial."""
-FEWEST, MOST = 200, 800
-"""In fewer, a small model was on the same plateau with any rate (LOG.md)."""
-LONGER = 4
-"""Times the length of a short trial, up to half of the run; under twice it there are no long ones."""
 EVAL_TOKENS = 65_536
 OF_NO_MATTER = (
     "learning_rate", "min_lr", "seed", "eval_interval", "eval_iters", "log_interval", "out_dir", "init_from",
@@ -83,12 +78,6 @@ def range_test(settings: Mapping[str, object], watch: Watch, attempt: Try | None
             "give a --learning_rate, and look at --grad_clip, --dtype and the data",
         )
     return RangeTest(chosen, tuple(trials), lengths)
-
-
-def lengths_for(max_iters: int) -> Lengths:
-    short = min(max_iters, max(FEWEST, min(MOST, max_iters // SHARE)))
-    long = min(max_iters // 2, LONGER * short)
-    return Lengths(short, long if long >= 2 * short else None, max_iters)
 
 
 def trial_config(config: RunConfig, ask: Ask, iterations: int) -> RunConfig:

@@ -6,11 +6,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from nanodyno.analysis.rates import Begun
 from nanodyno.costs.calibration import REFERENCE
 from nanodyno.costs.plan import CHINCHILLA_TOKENS_PER_PARAMETER, Candidate, Plan
 from nanodyno.report import quantities
 from nanodyno.report.advice import advice_table
 from nanodyno.report.language import ENGLISH, Language, message
+from nanodyno.report.plan_bill import range_test_hours
 from nanodyno.report.plan_facts import Source, fact_rows
 from nanodyno.report.prose import Prose
 from nanodyno.report.sizing import choice_document, sizes_table
@@ -162,6 +164,7 @@ def plan_document(plan: Plan, source: Source) -> dict[str, object]:
         "flops_per_token": {"exact": plan.flops_exact, "nanogpt": plan.flops_nanogpt},
         "tokens_per_iter": plan.asked.setup.tokens_per_iter,
         **_candidate(plan.asked),
+        "mean_tokens_per_second": plan.bill.tokens_per_second,
         "host_bytes": plan.offloaded_bytes,
         "tokens": plan.bill.tokens,
         "max_iters": plan.bill.max_iters,
@@ -169,6 +172,9 @@ def plan_document(plan: Plan, source: Source) -> dict[str, object]:
         "kwh_estimate": plan.bill.kwh,
         "energy_cost": plan.bill.energy_cost,
         "rent": plan.bill.rent,
+        "grown": None if plan.bill.grown is None else dataclasses.asdict(plan.bill.grown),
+        "range_test": None if source.range_test is None else _range_test(source.range_test, plan),
+        "counted_params": plan.counted_params,
         "tokens_per_parameter": plan.tokens_per_parameter,
         "chinchilla_tokens_per_parameter": CHINCHILLA_TOKENS_PER_PARAMETER,
         "chosen": None if source.choice is None else choice_document(source.choice),
@@ -177,6 +183,10 @@ def plan_document(plan: Plan, source: Source) -> dict[str, object]:
             {**dataclasses.asdict(each), "settings": dict(each.settings)} for each in plan.advice
         ],
     }
+
+
+def _range_test(test: Begun, plan: Plan) -> dict[str, object]:
+    return {"iterations_at_least": test.work, "hours_at_least": range_test_hours(test, plan)}
 
 
 def _candidate(each: Candidate) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """What a planned training takes: hours, energy, money, iterations."""
 
+from nanodyno.analysis.rates import Begun
 from nanodyno.costs.plan import Bill, Plan
 from nanodyno.report import quantities
 from nanodyno.report.language import Language
@@ -8,16 +9,7 @@ from nanodyno.report.language import Language
 def bill_words(bill: Bill, plan: Plan, language: Language) -> str:
     if bill.hours is None:
         return language.say("how long depends on the card")
-    duration = quantities.duration(bill.hours * 3600, language)
-    parts = [
-        language.say("about {duration}", duration=duration)
-        if bill.hours < 1
-        else language.say(
-            "about {hours} hours ({duration})",
-            hours=quantities.about(bill.hours, language=language),
-            duration=duration,
-        )
-    ]
+    parts = [_time_words(bill.hours, language)]
     if bill.kwh is not None and plan.target.card is not None:
         parts.append(
             language.say(
@@ -34,6 +26,46 @@ def bill_words(bill: Bill, plan: Plan, language: Language) -> str:
         parts.append(language.say("{amount} for rent", amount=amount))
     parts += [language.say("if it fitted")] if plan.asked.fits is False else []
     return language.joined(parts)
+
+
+def _time_words(hours: float, language: Language) -> str:
+    duration = quantities.duration(hours * 3600, language)
+    if hours < 1:
+        return language.say("about {duration}", duration=duration)
+    return language.say(
+        "about {hours} hours ({duration})",
+        hours=quantities.about(hours, language=language),
+        duration=duration,
+    )
+
+
+def growth_words(plan: Plan, language: Language) -> str | None:
+    grown = plan.bill.grown
+    if grown is None:
+        return None
+    words = language.say(
+        "this is at {first} tokens per iteration throughout; if the noise soon makes it {most}, up to "
+        "{tokens} tokens",
+        first=language.number(plan.asked.setup.tokens_per_iter, ","),
+        most=language.number(grown.tokens_per_iter, ","),
+        tokens=quantities.count(grown.tokens, language),
+    )
+    return words if grown.hours is None else language.joined([words, _time_words(grown.hours, language)])
+
+
+def range_test_hours(test: Begun, plan: Plan) -> float | None:
+    """At least. Its iterations have the first size."""
+    return None if plan.asked.time is None else test.work * plan.asked.time.seconds / 3600
+
+
+def range_test_words(test: Begun, plan: Plan, language: Language) -> str:
+    words = language.say_plural(
+        "learning_rate=auto trains {n} iteration or more before the run",
+        "learning_rate=auto trains {n} iterations or more before the run",
+        test.work,
+    )
+    hours = range_test_hours(test, plan)
+    return words if hours is None else language.joined([words, _time_words(hours, language)])
 
 
 def iterations_words(plan: Plan, warmup_iters: int, language: Language) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from nanodyno.analysis.rates import Begun
 from nanodyno.analysis.sizing import Choice
 from nanodyno.config import RunConfig
 from nanodyno.config.ramp import Ramp
@@ -12,7 +13,7 @@ from nanodyno.costs.target import SHOWN_SHARE
 from nanodyno.report import quantities
 from nanodyno.report.beyond import beyond_words
 from nanodyno.report.language import ENGLISH, Language, message
-from nanodyno.report.plan_bill import bill_words, iterations_words
+from nanodyno.report.plan_bill import bill_words, growth_words, iterations_words, range_test_words
 from nanodyno.report.sizing import chosen_words, expected_words
 from nanodyno.report.words import with_ramp
 
@@ -36,6 +37,8 @@ class Source:
     """Where it was made for so many hours."""
     config: RunConfig | None = None
     """None where its learning rate is still to be found."""
+    range_test: Begun | None = None
+    """That finds it."""
 
     def title(self, language: Language) -> str:
         """The recipe's name, and in what it is another config; the card is named beside it."""
@@ -61,20 +64,22 @@ def fact_rows(plan: Plan, source: Source, language: Language = ENGLISH) -> Rows:
     if plan.target.memory_bytes is not None:
         yield language.say("limit"), _limit_words(plan, language)
     if plan.asked.time is not None:
-        yield language.say("speed"), _speed_words(plan.asked, plan, language)
+        yield language.say("speed"), _speed_words(plan.asked, plan, source.ramp, language)
     if source.choice is None and (best := _better(plan, language)):
         yield language.say("fastest"), best
+    yield from _training_rows(plan, source, language)
+
+
+def _training_rows(plan: Plan, source: Source, language: Language) -> Rows:
+    """What it takes to train it, and what comes of that."""
     tokens = quantities.count(plan.bill.tokens, language)
     yield language.say("{number} tokens", number=tokens), bill_words(plan.bill, plan, language)
-    yield (
-        "",
-        language.say(
-            "{number} tokens per parameter; Chinchilla's balance is about {balance}",
-            number=language.number(plan.tokens_per_parameter, ",.1f"),
-            balance=str(CHINCHILLA_TOKENS_PER_PARAMETER),
-        ),
-    )
+    if grown := growth_words(plan, language):
+        yield "", grown
+    yield "", _balance_words(plan, language)
     yield language.say("iterations"), iterations_words(plan, source.warmup_iters, language)
+    if source.range_test is not None:
+        yield language.say("range test"), range_test_words(source.range_test, plan, language)
     if source.choice is not None:
         yield language.say("expected loss"), expected_words(source.choice, language)
 
@@ -93,6 +98,21 @@ def _model_words(plan: Plan, language: Language) -> str:
         return words
     size = quantities.count(tables, language)
     return language.clauses([words, language.say("{size} of the parameters are value embeddings", size=size)])
+
+
+def _balance_words(plan: Plan, language: Language) -> str:
+    words = message("{number} tokens per parameter; Chinchilla's balance is about {balance}")
+    if plan.params.value_embeddings:
+        words = message(
+            "{number} tokens per parameter, of {size} without value embeddings; Chinchilla's balance is "
+            "about {balance}"
+        )
+    return language.say(
+        words,
+        number=language.number(plan.tokens_per_parameter, ",.1f"),
+        size=quantities.count(plan.counted_params, language),
+        balance=str(CHINCHILLA_TOKENS_PER_PARAMETER),
+    )
 
 
 def _batch_words(setup: Setup, language: Language) -> str:
@@ -184,7 +204,7 @@ def _limit_words(plan: Plan, language: Language) -> str:
     )
 
 
-def _speed_words(asked: Candidate, plan: Plan, language: Language) -> str:
+def _speed_words(asked: Candidate, plan: Plan, ramp: Ramp | None, language: Language) -> str:
     assert asked.time is not None
     parts = [
         language.say(
@@ -200,7 +220,19 @@ def _speed_words(asked: Candidate, plan: Plan, language: Language) -> str:
         parts.append(language.say("{share} of the datasheet's {peak}", share=share, peak=peak))
     parts += [language.say("bound by launching")] if asked.time.launch_bound else []
     parts += [language.say("if it fitted")] if asked.fits is False else []
-    return language.joined(parts)
+    clauses = [language.joined(parts)]
+    if ramp is not None and ramp.grows:
+        clauses.append(first_size_words(ramp, language))
+        rate = plan.bill.tokens_per_second
+        if ramp.steps and rate is not None:  # a larger batch is faster: its updates are rarer
+            mean = quantities.about(rate, language=language)
+            clauses.append(language.say("over the whole run about {rate} tok/s", rate=mean))
+    return language.clauses(clauses)
+
+
+def first_size_words(ramp: Ramp, language: Language) -> str:
+    first = language.number(ramp.first, ",")
+    return language.say("at {number} tokens per iteration, the first size", number=first)
 
 
 def _better(plan: Plan, language: Language) -> str | None:

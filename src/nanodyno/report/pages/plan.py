@@ -9,7 +9,7 @@ from nanodyno.report.figures import Bar, Bars, Estimate, Intervals, Stack, Stack
 from nanodyno.report.language import Language, message
 from nanodyno.report.page import Page, Part, Section, Table, Tile, Tiles, from_terminal
 from nanodyno.report.plan import candidates_table, remarks, title
-from nanodyno.report.plan_facts import Source, fact_rows, fits_words
+from nanodyno.report.plan_facts import Source, fact_rows, first_size_words, fits_words
 from nanodyno.report.sizing import sizes_table
 
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -33,7 +33,7 @@ COMPONENTS = {
 
 def plan_report(plan: Plan, source: Source, language: Language) -> Page:
     sections = [
-        Section(title(plan, source, language), _answer(plan, source.choice, language)),
+        Section(title(plan, source, language), _answer(plan, source, language)),
         Section(
             language.say("memory"), (_by_micro_batch(plan, language), _by_component(plan.asked, language))
         ),
@@ -67,14 +67,17 @@ def _sizes(choice: Choice | None, language: Language) -> list[Section]:
     return [Section(title, from_terminal(sizes_table(choice, language)))]
 
 
-def _answer(plan: Plan, choice: Choice | None, language: Language) -> tuple[Part, ...]:
-    fits = fits_words(plan, language)
+def _answer(plan: Plan, source: Source, language: Language) -> tuple[Part, ...]:
+    fits, choice = fits_words(plan, language), source.choice
+    ramp = source.ramp
+    first = first_size_words(ramp, language) if ramp is not None and ramp.grows else ""
     tiles = [Tile(language.say("memory, predicted"), q.gib(plan.asked.memory.total, language))]
     if plan.asked.time is not None:
         tiles.append(
             Tile(
                 language.say("tokens per second, predicted"),
                 q.about(plan.asked.time.tokens_per_second, language=language),
+                first,
             )
         )
     if plan.bill.hours is not None:
@@ -82,6 +85,7 @@ def _answer(plan: Plan, choice: Choice | None, language: Language) -> tuple[Part
             Tile(
                 language.say("to {tokens} tokens", tokens=q.count(plan.bill.tokens, language)),
                 q.duration(plan.bill.hours * 3600, language),
+                "" if plan.bill.grown is None else first,
             )
         )
     if choice is not None and choice.known_tokenizer and choice.expected is not None:
