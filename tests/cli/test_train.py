@@ -96,7 +96,7 @@ def test_nanogpt_config_and_data_train_as_they_are(nanodyno: Nanodyno, tmp_path:
     assert run.record.vocab_size == 60
     assert run.record.notes[:2] == (
         "accepted and ignored: wandb_log",
-        "lr_decay_iters does nothing beside the other settings: it needs schedule=cosine|linear|wsd",
+        "lr_decay_iters does nothing beside the other settings: it needs schedule=cosine / linear / wsd",
     )
 
 

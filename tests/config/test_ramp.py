@@ -56,10 +56,10 @@ def test_noise_grows_to_sixteen_times_or_as_far_as_it_is_told() -> None:
 
 def test_doubling_by_noise_ends_at_the_last_size_that_it_may_have() -> None:
     """100,000 is more than 2 times 32,768 and less than 4 times."""
-    assert read_ramp("noise", 32768).doubled == 16 * 32768
+    assert read_ramp("noise", 32768).most == 16 * 32768
     limited = read_ramp("noise:100k", 32768)
-    assert (limited.doubled, limited.grows) == (2 * 32768, True)
-    assert (Ramp(32768, ((10**6, 65536),)).doubled, Ramp(32768).grows) == (None, False)
+    assert (limited.most, limited.grows) == (2 * 32768, True)
+    assert (Ramp(32768, ((10**6, 65536),)).most, Ramp(32768).grows) == (None, False)
 
 
 def test_a_step_that_does_not_divide_is_told_with_what_would() -> None:

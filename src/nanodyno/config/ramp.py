@@ -39,11 +39,6 @@ class Ramp:
         """Micro-steps of an iteration: noise is measured between two."""
         return 1 if self.most is None else 2
 
-    @property
-    def doubled(self) -> int | None:
-        """The largest size that doubling comes to where the noise decides."""
-        return None if self.most is None else self.first << (self.most // self.first).bit_length() - 1
-
     def at(self, tokens: int) -> int:
         """Of the iteration that begins when so many tokens were seen, by the schedule."""
         return next((size for since, size in reversed(self.steps) if tokens >= since), self.first)

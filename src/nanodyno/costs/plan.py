@@ -199,10 +199,10 @@ def _bill(asked: Candidate, config: RunConfig, target: Target, wishes: Wishes) -
 
 
 def _grown(time: IterationTime | None, ramp: Ramp, iterations: int) -> Grown | None:
-    if ramp.doubled is None:
+    if ramp.most is None:
         return None
-    hours = None if time is None else time.of_run(Ramp(ramp.doubled), iterations) / 3600
-    return Grown(ramp.doubled, iterations * ramp.doubled, hours)
+    hours = None if time is None else time.of_run(Ramp(ramp.most), iterations) / 3600
+    return Grown(ramp.most, iterations * ramp.most, hours)
 
 
 def _seconds(time: IterationTime, config: RunConfig, iterations: int, tokens: int) -> float:
