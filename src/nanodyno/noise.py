@@ -83,7 +83,7 @@ def recent(samples: Sequence[Sample]) -> Sequence[Sample]:
 def whole_scale(samples: Sequence[Sample]) -> NoiseScale | None:
     """By all that a run has measured: the more there is, the longer the window, so that it settles in time.
 
-    An eighth of the samples at most, in which the scale moves by a few percent.
+    An eighth of the samples: where the scale rises as their root, this is 6% behind.
     """
     later = recent(samples)
     return noise_scale(later, max(WINDOW, min(LONGEST, len(later) // REACH)))

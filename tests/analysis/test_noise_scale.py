@@ -124,9 +124,25 @@ def test_a_micro_batch_that_divides_the_suggestion_comes_with_it(step: Builder) 
     assert (told.suggested, told.batch_size) == (16_384, 8)  # 16 sequences: 12 does not divide them
 
 
-def test_runs_with_one_micro_step_are_not_measured(step: Builder, config: RunConfig) -> None:
-    assert advice([step(at) for at in range(50)], config).verdict == "not-measured"
-    assert advice([], config).verdict == "not-measured"
+@pytest.mark.parametrize(("micro_steps", "lack"), [(1, "one-micro-step"), (8, "no-sample")])
+def test_runs_without_norms_are_not_measured(
+    step: Builder, config: RunConfig, micro_steps: int, lack: str
+) -> None:
+    told = advice([step(at, micro_steps=micro_steps) for at in range(50)], config)
+    assert (told.verdict, told.lack) == ("not-measured", lack)
+    none = advice([], config)
+    assert (none.verdict, none.lack) == ("not-measured", "no-iteration")
+
+
+def test_a_run_that_the_noise_grew_has_its_way_to_go_by_iterations(step: Builder, config: RunConfig) -> None:
+    """At 2,500 of 4,000 iterations, four times as large from 300 on: more tokens than 4,000 of the first."""
+    by_noise = build_config(config.model_dump() | {"batch_ramp": "noise"})
+    steps = noisy(step, 2500, lambda _: 40_000.0, wobble=0.01)
+    grown = [*steps[:300], *(each.model_copy(update={"tokens": 4 * each.tokens}) for each in steps[300:])]
+    told = advice(grown, by_noise)
+    assert told.heading is not None
+    assert told.heading.tokens_seen == sum(each.tokens for each in grown) + 1500 * 4 * TOKENS
+    assert advice([*grown[:-1], grown[-1].model_copy(update={"iteration": 3999})], by_noise).heading is None
 
 
 def test_a_scale_that_grows_as_the_root_of_the_tokens_is_foretold_so(

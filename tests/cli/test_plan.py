@@ -105,10 +105,9 @@ def test_a_rate_to_be_found_and_a_batch_that_may_grow_are_told(nanodyno: Run) ->
     assert "or more before the run" not in nanodyno(*arguments).stdout
 
 
-def test_speed_and_hours_of_a_batch_that_grows_give_its_tokens(nanodyno: Run) -> None:
+def test_a_batch_that_grows_is_faster_on_the_whole_than_at_first(nanodyno: Run) -> None:
     document = json.loads(nanodyno("plan", "best-8h", "--gpu", "RTX 4070", "--json").stdout)
-    seen = document["mean_tokens_per_second"] * document["hours"] * 3600
-    assert seen == pytest.approx(document["tokens"])
+    assert 1.01 < document["mean_tokens_per_second"] / document["tokens_per_second"] < 1.1
 
 
 def test_every_card_is_listed_without_a_config(nanodyno: Run) -> None:

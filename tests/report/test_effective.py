@@ -77,6 +77,8 @@ def test_what_is_not_known_is_said_without_advice() -> None:
     wide = replace(UNSETTLED, scale=NoiseScale(9e3, 4e3, 20e3, 40))
     assert "interval is more than 4 times the lower" in shown(effective_page(ASKED, wide))
     assert "there is one micro-step per iteration" in shown(effective_page(ASKED, SILENT))
+    assert "no iteration was done" in shown(effective_page(ASKED, replace(SILENT, lack="no-iteration")))
+    assert "no iteration told of it" in shown(effective_page(ASKED, replace(SILENT, lack="no-sample")))
 
 
 def test_where_it_heads_is_not_told_of_too_few_stretches_nor_at_the_end() -> None:

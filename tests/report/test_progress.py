@@ -55,7 +55,7 @@ def test_a_line_has_the_rates_of_a_known_card(events: list[Event]) -> None:
     assert "peak 7.00 GiB allocated, 8.00 GiB reserved" in last
 
 
-@pytest.mark.parametrize("display", [PlainDisplay, LiveDisplay])
+@pytest.mark.parametrize("display", [PlainDisplay, LiveDisplay, NanogptDisplay])
 def test_a_batch_that_grew_is_told_once(
     display: Callable[[Console], Any], events: list[Event], step: Builder
 ) -> None:

@@ -23,6 +23,8 @@ MOST_STEPS = 6
 Verdict = Literal["not-measured", "not-settled", "small", "serves", "open", "large"]
 """open: outside of what serves, and not by more than the interval leaves open."""
 
+Lack = Literal["no-iteration", "one-micro-step", "no-sample"]
+
 
 @dataclass(frozen=True)
 class Advice:
@@ -43,6 +45,8 @@ class Advice:
     """Steps of a batch_ramp that would keep in the middle, as far as the heading is known."""
     decayed_at: int | None = None
     """Updates after which the learning rate fell below half of its peak: nothing later is in the scale."""
+    lack: Lack | None = None
+    """Why nothing was measured."""
 
 
 def advise_batch(steps: Sequence[StepRecord], config: RunConfig) -> Advice:
@@ -53,9 +57,13 @@ def advise_batch(steps: Sequence[StepRecord], config: RunConfig) -> Advice:
     points = tuple(course(held))
     if scale is None or not scale.settled or scale.tokens is None:
         verdict: Verdict = "not-measured" if scale is None else "not-settled"
-        return Advice(verdict, scale, has, None, None, None, None, points, None, (), decayed_at)
+        lack = _lacking(steps) if scale is None else None
+        return Advice(verdict, scale, has, None, None, None, None, points, None, (), decayed_at, lack)
     low, high = served(scale)
-    ends_at, seen = config.ramp.tokens_after(config.max_iters), sum(step.tokens for step in steps)
+    seen = sum(step.tokens for step in steps)
+    ends_at = config.ramp.tokens_after(config.max_iters)
+    if config.ramp.most is not None:
+        ends_at = seen + (config.max_iters - steps[-1].iteration - 1) * has
     heads = heading(points, ends_at) if ends_at > seen else None
     suggested = _doubling(MIDDLE * scale.tokens, config.block_size)
     return Advice(
@@ -71,6 +79,12 @@ def advise_batch(steps: Sequence[StepRecord], config: RunConfig) -> Advice:
         ramp=_ramp(heads, suggested),
         decayed_at=decayed_at,
     )
+
+
+def _lacking(steps: Sequence[StepRecord]) -> Lack:
+    if not steps:
+        return "no-iteration"
+    return "one-micro-step" if all(step.micro_steps == 1 for step in steps) else "no-sample"
 
 
 def _judged(has: int, scale: NoiseScale) -> Verdict:

@@ -11,6 +11,8 @@ from nanodyno.analysis.student import t_quantile
 from nanodyno.noise import (
     ENOUGH,
     HELD,
+    LONGEST,
+    REACH,
     SERVED,
     WINDOW,
     NoiseScale,
@@ -67,7 +69,7 @@ def _sample(step: StepRecord) -> Sample | None:
 
 
 def latest(steps: Sequence[AnyStep]) -> NoiseScale | None:
-    """Now, by the latest iterations; None where none was measured."""
+    """By the later half of the run; None where none was measured."""
     return whole_scale([found for _, found in measured(steps)])
 
 
@@ -94,10 +96,11 @@ def course(steps: Sequence[AnyStep]) -> list[Point]:
     while start + SHORTEST <= len(pairs):
         end = start + max(SHORTEST, start // 2)
         part = pairs[start : end if end + SHORTEST <= len(pairs) else None]
-        scale = noise_scale([found for _, found in part])
+        window = max(WINDOW, min(LONGEST, len(part) // REACH))
+        scale = noise_scale([found for _, found in part], window)
         if scale is not None and scale.settled:
-            middle = part[max(len(part) // 2, len(part) - WINDOW)][0]  # about where the weights have theirs
-            losses = [step.loss for step, _ in part[-WINDOW:]]
+            middle = part[max(len(part) // 2, len(part) - window)][0]  # about where the weights have theirs
+            losses = [step.loss for step, _ in part[-window:]]
             points.append(Point(seen[middle.iteration], math.fsum(losses) / len(losses), scale))
         start += len(part)
     return points

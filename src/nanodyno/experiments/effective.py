@@ -3,19 +3,20 @@
 import time
 from collections.abc import Callable
 
-from nanodyno.analysis.noise_scale import latest
+from nanodyno.analysis.noise_scale import measured
 from nanodyno.config import RunConfig, build_config, padded_vocab_size
 from nanodyno.data.resolve import resolve_dataset
 from nanodyno.errors import NanodynoError
+from nanodyno.noise import Sample, whole_scale
 from nanodyno.records.types import StepRecord
 from nanodyno.train.device import choose, take_threads
 from nanodyno.train.job import DATA_FOLDER
 from nanodyno.train.trainer import Trainer
 
 Watch = Callable[[str], None]
-ENOUGH = 1000
-"""Iterations after which it ends as soon as the noise scale has settled."""
-SHOWN_EVERY = 50
+SOONEST = 500
+"""Iterations before the first look at whether the noise scale has settled."""
+LOOKED_EVERY = 50
 
 
 def measurable(config: RunConfig) -> RunConfig:
@@ -37,16 +38,17 @@ def short_training(
 ) -> tuple[list[StepRecord], bool]:
     """Its steps, and whether Ctrl-C ended it; it also ends with the budget, or when there is enough."""
     steps: list[StepRecord] = []
+    settling = _Settling()
     began = clock()
     try:
         trainer = _trainer(config, watch)
         for event in trainer.events():
             if isinstance(event, StepRecord):
                 steps.append(event)
-                if len(steps) % SHOWN_EVERY == 0:
+                if len(steps) % LOOKED_EVERY == 0:
                     watch(f"{len(steps)} iterations, loss {event.loss:.4f}")
-                    if len(steps) >= ENOUGH and _has_settled(steps):
-                        return steps, False
+                if settling.is_enough_with(event):
+                    return steps, False
             if clock() - began > budget_seconds:
                 watch(f"ended by the budget after {len(steps)} iterations")
                 return steps, False
@@ -56,9 +58,31 @@ def short_training(
     return steps, False
 
 
-def _has_settled(steps: list[StepRecord]) -> bool:
-    scale = latest(steps)
-    return scale is not None and scale.settled
+class _Settling:
+    """Enough is what has settled at one look and has so at twice as many iterations too.
+
+    What is settled at the first of many looks is mostly what came out too low.
+    """
+
+    def __init__(self) -> None:
+        self._samples: list[Sample] = []
+        self._done = 0
+        self._again_at: int | None = None
+
+    def is_enough_with(self, step: StepRecord) -> bool:
+        self._samples += (found for _, found in measured([step]))
+        self._done += 1
+        if self._again_at is None:
+            if self._done >= SOONEST and self._done % LOOKED_EVERY == 0 and self._has_settled():
+                self._again_at = 2 * self._done
+        elif self._done == self._again_at:
+            self._again_at = None
+            return self._has_settled()
+        return False
+
+    def _has_settled(self) -> bool:
+        scale = whole_scale(self._samples)
+        return scale is not None and scale.settled
 
 
 def _trainer(config: RunConfig, watch: Watch) -> Trainer:

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from nanodyno.analysis.effective import Advice, Verdict
+from nanodyno.analysis.effective import Advice, Lack, Verdict
 from nanodyno.analysis.noise_scale import FEWEST_POINTS
 from nanodyno.report import quantities as q
 from nanodyno.report.language import ENGLISH, Language, message
@@ -36,6 +36,10 @@ VERDICTS: Mapping[Verdict, str] = {
     ),
 }
 """Of an estimate that has settled."""
+LACKS: Mapping[Lack | None, str] = {
+    "no-iteration": message("not measured: no iteration was done"),
+    "no-sample": message("not measured: no iteration told of it"),
+}
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,8 @@ def title_words(asked: Asked, language: Language) -> str:
 def advice_rows(advice: Advice, language: Language) -> Iterator[tuple[str, str]]:
     scale = advice.scale
     if scale is None:
-        yield language.say("noise scale"), unmeasured_words(language)
+        words = language.say(LACKS[advice.lack]) if advice.lack in LACKS else unmeasured_words(language)
+        yield language.say("noise scale"), words
         return
     words = noise_scale_words(scale, language)
     if advice.decayed_at is not None:

@@ -232,7 +232,8 @@ class NanogptDisplay:
     def _line(self, event: Happening, log: NanogptLog, meter: Meter) -> str | None:
         match event:
             case StepRecord():
-                return log.step_line(event)
+                grown = grown_words(event, meter.add_step(event).grew_from)
+                return "\n".join(filter(None, (grown, log.step_line(event)))) or None
             case EvalRecord():
                 return eval_line(event)
             case SaveRecord():
