@@ -76,10 +76,10 @@ for part in "$@"; do
             --eval_tokens=262144 --group positions,qk_norm --group norm,activation,zero_init,logit_softcap \
             --group value_embeddings,untied_head,embedding_init,embedding_lr \
             --group optimizer,learning_rate,beta1,weight_decay,warmup_iters,schedule,wsd_decay_fraction \
-            --budget "$(($(left) - 30))s" --html "$out/$part.html" 2>&1 | tee -a "$out/$part.txt"
+            --budget "${BUDGET:-$(($(left) - 30))s}" --html "$out/$part.html" 2>&1 | tee -a "$out/$part.txt"
         tar czf "$out/$part.tgz" -C "${XDG_CACHE_HOME:-$HOME/.cache}/nanodyno" attribute
         ;;
-    best) trials benchmarks/best.toml best muon-faster values values-fast untied half-batch decay-longer together ;;
+    best) trials benchmarks/best.toml best half-batch values-fast values-half together muon-faster untied values decay-longer ;;
     tune)
         timeout "$(left)" "$python" -m nanodyno tune gpt2-768 --effective-batch --budget 60s --dataset="$data" \
             --vocab_size=50304 --batch_size=8 --tokens_per_iter=32768 --learning_rate=6e-4 --warmup_iters=100 \

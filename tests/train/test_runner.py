@@ -14,7 +14,7 @@ from nanodyno.config import RunConfig
 from nanodyno.errors import NanodynoError, RunFailed
 from nanodyno.records.events import Event, Message, Started
 from nanodyno.records.store import read_run, read_run_record
-from nanodyno.records.types import EvalRecord, StepRecord
+from nanodyno.records.types import EvalRecord, SaveRecord, StepRecord
 from nanodyno.train import checkpoint
 from nanodyno.train.job import Job
 from nanodyno.train.runner import run_training
@@ -58,6 +58,16 @@ def test_a_run_writes_all_that_happened(job: Callable[..., Job]) -> None:
     found = checkpoint.newest(job().folder / "checkpoints")
     assert found is not None
     assert found.checkpoint.progress.iteration == 8
+
+
+def test_a_run_that_nobody_goes_on_with_writes_records_alone(job: Callable[..., Job]) -> None:
+    told: list[Event] = []
+    assert run_training(replace(job(), keeps=False), told.append) == "finished"
+    run = read_run(job().folder)
+    assert run.finished
+    assert [entry.iteration for entry in run.evals] == [0, 4, 8]
+    assert not any(isinstance(event, SaveRecord) for event in told)
+    assert not (job().folder / "checkpoints").exists()
 
 
 def test_run_json_tells_what_the_run_really_used(job: Callable[..., Job]) -> None:

@@ -90,6 +90,7 @@ def _trained(job: LessonJob, tell: Callable[[Record], None]) -> Record:
     from nanodyno.train.device import choose
     from nanodyno.train.job import Job
     from nanodyno.train.runner import run_training
+    from nanodyno.train.stops import Limits
 
     limit_memory(choose(job.config).device, job.memory_limit_bytes)
     told = 0.0
@@ -102,7 +103,9 @@ def _trained(job: LessonJob, tell: Callable[[Record], None]) -> Record:
 
     with tempfile.TemporaryDirectory(prefix="nanodyno-") as place:
         folder = Path(place) / "lesson"
-        reason = run_training(Job(job.config, "lesson", folder, data_folder=job.data_folder), watch)
+        unsaved = Limits(autosave_seconds=None)
+        lesson = Job(job.config, "lesson", folder, data_folder=job.data_folder, limits=unsaved, keeps=False)
+        reason = run_training(lesson, watch)
         run = read_run(folder)
     last = run.own_evals[-1] if run.own_evals else None
     if reason != "finished" or last is None or not math.isfinite(last.val_loss):

@@ -22,3 +22,5 @@ class Job:
     limits: Limits = field(default_factory=Limits)
     force: bool = False
     """To try what is predicted not to fit."""
+    keeps: bool = True
+    """False where nobody will go on with it: records alone are written, and no checkpoint."""

@@ -100,7 +100,7 @@ def _follow(job: Job, stops: Stops, processes: Processes) -> StopReason:
         if trainer.engine.needs_preparation and not job.config.eval_only:
             trainer.warm_up()
         for event in trainer.events(stops):
-            if isinstance(event, SavePoint):
+            if isinstance(event, SavePoint) and job.keeps:
                 trainer.save(Path(), event.reason)
     return "finished" if trainer.finished else stops.reason() or "failed"
 
@@ -141,6 +141,8 @@ class _Recording:
             writer.replace_run(began)
             watch(Started(began, self.job.folder, trainer.iteration))
             for event in trainer.events(self.stops):
+                if isinstance(event, SavePoint) and not self.job.keeps:
+                    continue
                 entry = self._saved(writer, event) if isinstance(event, SavePoint) else event
                 writer.append(entry)
                 self._recorded = True
