@@ -1,13 +1,14 @@
 """What attribute measured on a card, read where there is none: as text, and as documentation of the case.
 
-    python benchmarks/attribute_pages.py FILE.jsonl [--names BEFORE AFTER]
+    python benchmarks/attribute_pages.py FILE.jsonl [--names BEFORE AFTER] [--svg FILE]
     python benchmarks/attribute_pages.py case.jsonl docs
 
 FILE.jsonl is what attribute keeps of a question, as benchmarks/attribute_card.sh brings it back. The first
-prints what the command shows, of the tokens and of the work. The second, for the two logs in tests/case,
-writes docs/attribute-tokens.svg, docs/attribute-work.svg and docs/reports/case-LANG.html with the attribution
-in it, and prints a piece of docs/attribute.md: each figure beside nanoGPT's, with a column of reasons, which
-are to be filled in by hand.
+prints what the command shows, of the tokens and of the work or of the loss, and draws the tokens or the loss
+as docs/modern-parts-h200.svg has it. The second, for the two logs in tests/case, writes
+docs/attribute-tokens.svg, docs/attribute-work.svg and docs/reports/case-LANG.html with the attribution in it,
+and prints a piece of docs/attribute.md: each figure beside nanoGPT's, with a column of reasons, which are to
+be filled in by hand.
 """
 
 import argparse
@@ -55,6 +56,10 @@ def show(found: Attribution) -> None:
     console = Console(width=WIDTH, highlight=False)
     console.print(attribution_page(found, WIDTH))
     console.print()
+
+
+def draw(found: Attribution, picture: Path) -> None:
+    picture.write_text(svg_file(waterfall_figure(found, LANGUAGES["en"])), encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -122,8 +127,7 @@ def table(found: Attribution, told: Collection[Row] = ()) -> str:
 def document(path: Path, found: list[Attribution], docs: Path) -> None:
     tokens, work = found
     for name, each in (("tokens", tokens), ("work", work)):
-        picture = docs / f"attribute-{name}.svg"
-        picture.write_text(svg_file(waterfall_figure(each, LANGUAGES["en"])), encoding="utf-8")
+        draw(each, docs / f"attribute-{name}.svg")
     print(f"![{PICTURED[tokens.metric]}](attribute-tokens.svg)\n\n{table(tokens)}\n")
     print(f"![{PICTURED[work.metric]}](attribute-work.svg)\n\n{table(work, [*rows(tokens)])}")
     with tempfile.TemporaryDirectory() as folder:
@@ -161,12 +165,15 @@ def main() -> None:
     )
     parser.add_argument("file", type=Path)
     parser.add_argument("--names", nargs=2, default=RUNS)
+    parser.add_argument("--svg", type=Path)
     parser.add_argument("docs", type=Path, nargs="?")
     given = parser.parse_args()
     found = read(given.file, (given.names[0], given.names[1]))
     if given.docs is not None:
         document(given.file, found, given.docs)
         return
+    if given.svg is not None:
+        draw(found[0], given.svg)
     for each in found:
         show(each)
 

@@ -171,17 +171,25 @@ def test_a_card_without_a_speed_is_refused() -> None:
     assert "nanodyno doctor" in str(unknown.value.hint)
 
 
+def nearest(limit: int, **given: Any) -> dict[str, int]:
+    with pytest.raises(NanodynoError, match="no size") as near:
+        chosen(8, limit=limit, **given)
+    found = re.fullmatch(r"the nearest that fits: (.*)", str(near.value.hint))
+    assert found
+    return {key: int(value) for key, value in re.findall(r"--(\w+)=(\d+)", found[1])}
+
+
 def test_a_card_too_small_for_every_size_is_told_what_is_nearest() -> None:
     with pytest.raises(NanodynoError, match="no size of best-8h fits: the smallest, n_layer=4 n_embd=256,"):
         chosen(8, limit=GIB)
+    assert nearest(2 * GIB) == {"value_embeddings": 0}
+    assert chosen(8, limit=2 * GIB, value_embeddings=0).chosen.fits
     limit = int(1.5 * GIB)
-    with pytest.raises(NanodynoError, match="no size") as near:
-        chosen(8, limit=limit)
-    found = re.fullmatch(r"the nearest that fits: --block_size=(\d+)", str(near.value.hint))
-    assert found
-    assert chosen(8, limit=limit, block_size=int(found[1])).chosen.fits
-    with pytest.raises(NanodynoError, match="no size"):
-        chosen(8, limit=limit, block_size=2 * int(found[1]))
+    lesser = nearest(limit)
+    assert lesser.keys() == {"value_embeddings", "block_size"}
+    assert chosen(8, limit=limit, **lesser).chosen.fits
+    longer = lesser | {"block_size": 2 * lesser["block_size"]}
+    assert nearest(limit, **longer) == {"block_size": lesser["block_size"]}
 
 
 def test_accumulation_is_not_given_where_the_batch_is_chosen() -> None:

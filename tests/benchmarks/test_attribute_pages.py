@@ -17,7 +17,8 @@ from nanodyno.records.importers.joining import Request, import_run
 from nanodyno.records.store import read_run
 from nanodyno.report.language import LANGUAGES
 
-CASE = Path(__file__).parents[1] / "case"
+ROOT = Path(__file__).parents[2]
+CASE = ROOT / "tests" / "case"
 SECONDS = {(384, 16): 0.4, (768, 16): 0.8, (384, 8): 0.5, (768, 8): 0.9}
 
 
@@ -96,3 +97,21 @@ def test_the_report_of_the_case_has_the_attribution_of_another_machine_in_it(
     assert "which change did what" in report.lower()
     assert "ran on cards that their logs do not name; all of this was measured on NVIDIA H200" in report
     assert LANGUAGES["fr"].say("tokens per second") in (docs / "reports" / "case-fr.html").read_text("utf-8")
+
+
+def test_the_ablation_of_the_recipe_is_told_as_it_was_measured(
+    pages: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The parts in docs/modern.md, and its picture, are those of the kept file."""
+    kept, picture = ROOT / "benchmarks" / "ablation_h200.jsonl", tmp_path / "parts.svg"
+    (found,) = pages.read(kept, ("plain", "speedrun-124m"))
+    told = (ROOT / "docs" / "modern.md").read_text(encoding="utf-8")
+    for effect in (*found.look.effects.parts, found.look.effects.total):
+        low, high = effect.interval.low, effect.interval.high
+        assert f"{effect.interval.estimate:+.4f}" in told
+        assert f"{low:+.4f} to {high:+.4f}" in told
+    names = ["--names", "plain", "speedrun-124m"]
+    monkeypatch.setattr("sys.argv", ["attribute_pages.py", str(kept), *names, "--svg", str(picture)])
+    pages.main()
+    assert "5.1319 to 3.8750" in capsys.readouterr().out
+    assert picture.read_text() == (ROOT / "docs" / "modern-parts-h200.svg").read_text()

@@ -21,7 +21,7 @@ Run = Callable[..., Any]
 SMALL = [
     "--n_layer=2", "--n_embd=64", "--block_size=32", "--tokens_per_iter=64", "--max_iters=2",
     "--eval_interval=1", "--eval_tokens=64", "--dataset=python", "--tokenizer=bytes", "--compile=False",
-    "--loss_rows=None",
+    "--loss_rows=None", "--value_embeddings=1",
 ]  # fmt: skip
 
 
@@ -184,6 +184,19 @@ def test_data_that_would_be_seen_too_often_are_told(
         (folder / f"{split}.bin").write_bytes(bytes(2 * 5000))
     page = nanodyno("plan", "best-1h", "--gpu", "H200", f"--dataset={dataset}", "--vocab_size=50257").stdout
     assert f"dataset {dataset} has 5.00k train tokens and would be seen" in page
+
+
+def test_a_plan_tells_that_training_would_refuse_the_data(nanodyno: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "bare"
+    folder.mkdir(parents=True)
+    for split in ("train", "val"):
+        (folder / f"{split}.bin").write_bytes(bytes(2 * 5000))
+    asked = ("plan", "best-1h", "--gpu", "H200", "--dataset=bare")
+    page = " ".join(nanodyno(*asked).stdout.split())
+    told = "a vocabulary of 50,257 is assumed, and training would refuse the dataset: data/bare does not say"
+    assert told in page
+    assert "is not here" not in page
+    assert "would refuse" not in nanodyno(*asked, "--vocab_size=50304").stdout
 
 
 @pytest.mark.parametrize("tokenizer", ["gpt2", "bytes"])

@@ -40,7 +40,7 @@ from nanodyno.report.plan import plan_page
 from nanodyno.report.plan_facts import Source
 from nanodyno.report.probes import probes_page
 from nanodyno.report.runs import run_page, runs_table
-from nanodyno.report.sizing import data_notes
+from nanodyno.report.sizing import data_notes, refused_note
 from nanodyno.report.tune import tune_page
 
 ENGLISH_ONLY = re.compile(
@@ -99,6 +99,7 @@ def pages(
             shown(plan_page(sized, Source("best", choice=foreign), WIDTH, language)),
             "\n".join(data_notes("edu", 50257, 10**6, 10**8, language)),
             "\n".join(data_notes("python", None, 10**6, 10**8, language, estimated=True)),
+            refused_note(50257, "...", language),
             *(shown(attribution_page(each, WIDTH, language)) for each in attributed),
             shown(to_terminal(measured_apart(attributed[:1], language))),
             shown(doctor_page(checkup(), language)),

@@ -243,14 +243,24 @@ def _nothing_fits(wanted: Wanted, smallest: Size) -> NanodynoError:
         f"no size of {wanted.name} fits: the smallest, n_layer={config.n_layer} n_embd={config.n_embd}, "
         f"needs {_gib(smallest.memory_bytes)}, and {wanted.target.name} has {_room(wanted.target)}"
     )
-    block = config.block_size // 2
-    while block >= SHORTEST_BLOCK:
-        trial = config.model_dump() | {"block_size": block, "batch_size": 1, "eval_iters": None}
+    for lesser in _lesser(config):
+        trial = config.model_dump() | lesser | {"batch_size": 1, "eval_iters": None}
         del trial["gradient_accumulation_steps"]
         if _planned(wanted, build_config(trial)).asked.fits:
-            return NanodynoError(told, f"the nearest that fits: --block_size={block}")
-        block //= 2
+            keys = " ".join(f"--{key}={value}" for key, value in lesser.items())
+            return NanodynoError(told, f"the nearest that fits: {keys}")
     return NanodynoError(told, "a card with more memory is what it takes")
+
+
+def _lesser(config: RunConfig) -> Iterator[dict[str, int]]:
+    """Tables, which take memory alone, are given up first, and then ever more of the context."""
+    tables = {"value_embeddings": 0} if config.value_embeddings else {}
+    if tables:
+        yield tables
+    block = config.block_size // 2
+    while block >= SHORTEST_BLOCK:
+        yield tables | {"block_size": block}
+        block //= 2
 
 
 def _room(target: Target) -> str:

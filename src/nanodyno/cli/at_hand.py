@@ -26,6 +26,8 @@ class Vocabulary:
     """Whether those are, for a corpus that was not prepared yet."""
     assumed: bool = False
     """Whether the vocabulary is its tokenizer's, for want of the dataset."""
+    refused: str | None = None
+    """Why training would not take the dataset, where it is here."""
 
 
 def target_of(device: str, gpu: str | None, limit: int | None) -> "Target":
@@ -63,19 +65,20 @@ def _at_hand(device: str, limit: int | None) -> "Target | None":
 def vocabulary_of(config: "RunConfig") -> Vocabulary:
     from nanodyno.config import padded_vocab_size
     from nanodyno.data.embedded import embedded_tokens
-    from nanodyno.data.resolve import EMBEDDED, resolve_dataset
+    from nanodyno.data.resolve import EMBEDDED, NoDataset, resolve_dataset
     from nanodyno.data.tokenizers import BytesTokenizer
 
     own = {"gpt2": GPT2_VOCABULARY, "bytes": BytesTokenizer.vocab_size}[config.tokenizer]
-    tokens, estimated, assumed = None, False, False
+    tokens, estimated, assumed, refused = None, False, False, None
     embedded = config.dataset == EMBEDDED  # which is opened where it was prepared, and not made for this
     name = f"{EMBEDDED}-{config.tokenizer}" if embedded else config.dataset
     try:
         dataset = resolve_dataset(name, DATA_FOLDER, config.tokenizer, config.vocab_size)
         own, tokens = dataset.vocab_size, dataset.tokens("train")
-    except NanodynoError:
+    except NanodynoError as error:
+        refused = None if embedded or isinstance(error, NoDataset) else error.message
         estimated, assumed = embedded, config.vocab_size is None and not embedded
         tokens = embedded_tokens(config.tokenizer) if embedded else None
     if config.vocab_size is not None:
         return Vocabulary(config.vocab_size, min(own, config.vocab_size), tokens, estimated)
-    return Vocabulary(padded_vocab_size(own), own, tokens, estimated, assumed)
+    return Vocabulary(padded_vocab_size(own), own, tokens, estimated, assumed, refused)

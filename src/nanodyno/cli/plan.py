@@ -167,9 +167,11 @@ def _without_effect(config: "RunConfig", settings: "Settings", language: "Langua
 def _of_data(
     config: "RunConfig", vocabulary: "Vocabulary", told_for: int | None, language: "Language"
 ) -> "Iterator[str]":
-    from nanodyno.report.sizing import data_notes
+    from nanodyno.report.sizing import data_notes, refused_note
 
     assumed, there = vocabulary.data if vocabulary.assumed else None, vocabulary.train_tokens
+    if vocabulary.refused is not None:
+        return iter([refused_note(vocabulary.data, vocabulary.refused, language)])
     return data_notes(config.dataset, assumed, there, told_for, language, vocabulary.estimated)
 
 

@@ -73,7 +73,8 @@ def _of_other_parts(values: Mapping[str, Any]) -> Iterator[Fault]:
         yield "gelu", "tanh says nothing with activation=relu2; leave one of them out"
     tables, n_layer = values.get("value_embeddings"), values.get("n_layer")
     if tables and n_layer and 2 * tables > n_layer:
-        yield "value_embeddings", f"{tables} tables need {2 * tables} blocks, and n_layer={n_layer}"
+        most = f"{n_layer // 2} is the most"
+        yield "value_embeddings", f"{tables} tables need {2 * tables} blocks, and n_layer={n_layer}; {most}"
 
 
 def _of_muon(values: Mapping[str, Any]) -> Iterator[Fault]:

@@ -11,6 +11,10 @@ from nanodyno.errors import NanodynoError
 EMBEDDED = "python"
 
 
+class NoDataset(NanodynoError):
+    """There is none of that name."""
+
+
 def resolve_dataset(
     name: str, data_dir: Path, tokenizer: str, vocab_size: int | None, progress: Progress | None = None
 ) -> Dataset:
@@ -26,7 +30,7 @@ def resolve_dataset(
         check_vocabulary(dataset, vocab_size)
         return dataset
     there = sorted({EMBEDDED, *datasets_in(data_dir)}, key=lambda other: _distance(name, other))
-    raise NanodynoError(
+    raise NoDataset(
         f"no dataset {name!r} in {data_dir}, nor a folder of that path",
         hint=f"there is: {', '.join(there)} (python is the embedded corpus, always there); `nanodyno prepare "
         "fineweb-edu/10BT --out data/edu` makes edu. A folder with nanoGPT's train.bin and val.bin will do: "

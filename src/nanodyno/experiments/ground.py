@@ -8,7 +8,7 @@ from nanodyno.analysis.candidates import Ground
 from nanodyno.config import RunConfig, padded_vocab_size
 from nanodyno.costs.calibration import calibration_for
 from nanodyno.costs.target import present_target
-from nanodyno.data.resolve import EMBEDDED, resolve_dataset
+from nanodyno.data.resolve import EMBEDDED, NoDataset, resolve_dataset
 from nanodyno.data.tokenizers import BytesTokenizer
 from nanodyno.errors import NanodynoError, RunFailed
 from nanodyno.hardware.inventory import CardState, take_inventory
@@ -104,6 +104,8 @@ def vocabulary_of(config: RunConfig) -> tuple[int, tuple[str, ...]]:
     try:
         found = resolve_dataset(config.dataset, DATA_FOLDER, config.tokenizer, None).vocab_size
         return padded_vocab_size(found), ()
-    except NanodynoError:
-        note = f"dataset {config.dataset} is not here: a vocabulary of {own:,} is assumed"
+    except NanodynoError as error:
+        absent = f"dataset {config.dataset} is not here"
+        why = absent if isinstance(error, NoDataset) else error.message
+        note = f"{why}: a vocabulary of {own:,} is assumed"
         return padded_vocab_size(own), (note,)

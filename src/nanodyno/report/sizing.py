@@ -76,6 +76,15 @@ def sizes_table(choice: Choice, language: Language = ENGLISH) -> Table:
     return table
 
 
+def refused_note(vocabulary: int, why: str, language: Language = ENGLISH) -> str:
+    """Of a dataset that is here and that training would not take."""
+    return language.say(
+        "a vocabulary of {number} is assumed, and training would refuse the dataset: {words}",
+        number=language.number(vocabulary, ","),
+        words=why,
+    )
+
+
 def data_notes(
     dataset: str,
     vocabulary: int | None,
