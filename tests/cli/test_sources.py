@@ -133,6 +133,10 @@ def test_a_plan_at_a_rate_to_be_found_is_the_plan(nanodyno: Run) -> None:
     plain = json.loads(nanodyno("plan", "best-1h", "--gpu", "H200", "--json").stdout)
     found = json.loads(nanodyno("plan", "best-1h", "--gpu", "H200", "--learning_rate=auto", "--json").stdout)
     assert (found["chosen"], found["hours"]) == (plain["chosen"], plain["hours"])
+    page = nanodyno("plan", "best-1h", "--gpu", "H200", "--learning_rate=auto").stdout
+    assert "beyond GPT-2   RoPE" in page
+    assert "Muon at" not in page
+    assert "learning rate  " not in page
 
 
 @pytest.mark.usefixtures("card")

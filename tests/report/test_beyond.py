@@ -29,6 +29,13 @@ def test_muon_without_a_rate_of_its_own_has_the_others() -> None:
     assert beyond_words(build_config({"optimizer": "muon", "learning_rate": 3e-4})) == "Muon at 3.00e-04"
 
 
+def test_a_rate_that_is_still_to_be_found_is_not_told() -> None:
+    settings = {"optimizer": "muon", "learning_rate": 3e-4}
+    assert beyond_words(build_config(settings), has_rate=False) == "Muon"
+    given = build_config(settings | {"muon_lr": 2e-3})
+    assert beyond_words(given, has_rate=False) == "Muon at 2.00e-03"
+
+
 @pytest.mark.parametrize("code", LANGUAGES)
 def test_as_many_heads_as_queries_have_are_nothing_new(code: str) -> None:
     same = build_config({"n_embd": 384, "n_kv_head": 6})

@@ -141,7 +141,7 @@ def plan(  # noqa: PLR0913 - one parameter per option
         notes=notes,
         ramp=config.ramp,
         choice=made.choice,
-        config=None if found else config,
+        config=config,
         range_test=Begun(lengths_for(planned.bill.max_iters)) if found else None,
     )
     if json:

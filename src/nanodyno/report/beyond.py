@@ -6,10 +6,14 @@ from nanodyno.report.language import ENGLISH, Language
 EMBEDDING_INIT = RunConfig.model_fields["embedding_init"].default
 
 
-def beyond_words(config: RunConfig, language: Language = ENGLISH) -> str:
-    """`RoPE, RMSNorm, 4 heads of keys and values, Muon at 2.00e-03`; empty for plain GPT-2 with AdamW."""
-    ways = (_of_the_block, _of_the_start, _of_the_update)
-    return language.joined([words for way in ways for words in way(config, language)])
+def beyond_words(config: RunConfig, language: Language = ENGLISH, has_rate: bool = True) -> str:
+    """`RoPE, RMSNorm, 4 heads of keys and values, Muon at 2.00e-03`; empty for plain GPT-2 with AdamW.
+
+    `has_rate` is False where the learning rate is still to be found.
+    """
+    rate = config.muon_lr or (config.learning_rate if has_rate else None)
+    words = [*_of_the_block(config, language), *_of_the_start(config, language)]
+    return language.joined([*words, *_of_the_update(config, rate, language)])
 
 
 def _of_the_block(config: RunConfig, language: Language) -> list[str]:
@@ -45,11 +49,13 @@ def _of_the_start(config: RunConfig, language: Language) -> list[str]:
     return words
 
 
-def _of_the_update(config: RunConfig, language: Language) -> list[str]:
+def _of_the_update(config: RunConfig, muon_lr: float | None, language: Language) -> list[str]:
     words: list[str] = []
     if config.optimizer == "muon":
-        rate = config.muon_lr or config.learning_rate
-        words.append(language.say("Muon at {rate}", rate=language.number(rate, ".2e")))
+        if muon_lr is None:
+            words.append("Muon")
+        else:
+            words.append(language.say("Muon at {rate}", rate=language.number(muon_lr, ".2e")))
     if config.embedding_lr is not None:
         words.append(language.say("embeddings at {rate}", rate=language.number(config.embedding_lr, ".2e")))
     return [*words, *([language.say("cautious decay")] if config.cautious_decay else [])]

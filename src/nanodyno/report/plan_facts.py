@@ -36,9 +36,8 @@ class Source:
     choice: Choice | None = None
     """Where it was made for so many hours."""
     config: RunConfig | None = None
-    """None where its learning rate is still to be found."""
     range_test: Begun | None = None
-    """That finds it."""
+    """Where the config's learning rate is still to be found."""
 
     def title(self, language: Language) -> str:
         """The recipe's name, and in what it is another config; the card is named beside it."""
@@ -53,12 +52,13 @@ def fact_rows(plan: Plan, source: Source, language: Language = ENGLISH) -> Rows:
     if source.choice is not None:
         yield language.say("chosen"), chosen_words(source.choice, language)
     yield language.say("model"), _model_words(plan, language)
-    if source.config is not None and (beyond := beyond_words(source.config, language)):
+    config, has_rate = source.config, source.range_test is None
+    if config is not None and (beyond := beyond_words(config, language, has_rate)):
         yield language.say("beyond GPT-2"), beyond
     batch = _batch_words(setup, language)
     yield language.say("batch"), batch if source.ramp is None else with_ramp(batch, source.ramp, language)
-    if source.choice is not None and source.config is not None:
-        yield language.say("learning rate"), _rate_words(source.config, language)
+    if source.choice is not None and config is not None and has_rate:
+        yield language.say("learning rate"), _rate_words(config, language)
     yield language.say("way"), _way_words(setup, plan.offloaded_bytes, language)
     yield language.say("fits"), fits_words(plan, language)
     if plan.target.memory_bytes is not None:
