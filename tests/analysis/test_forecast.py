@@ -151,6 +151,7 @@ def test_few_losses_that_leave_the_end_open_give_way_to_the_size() -> None:
     run = replace(with_losses(0, max_iters=30_000, steps=batches), evals=(Eval(250, 6.3),))
     assert asked(run).basis == "size"
     assert asked(replace(run, data_vocab_size=256)).basis == "curve"
+    assert asked(replace(run, data_vocab_size=50304)).basis == asked(run).basis
     many = replace(run, evals=tuple(Eval(x, 7.0 - 0.8 * math.log(x / 100)) for x in range(120, 300, 20)))
     assert asked(many).basis == "curve"  # a curve is never overruled by what others of its size do
 

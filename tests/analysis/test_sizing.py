@@ -171,6 +171,12 @@ def test_a_card_without_a_speed_is_refused() -> None:
     assert "nanodyno doctor" in str(unknown.value.hint)
 
 
+def test_the_loss_is_told_for_a_folder_of_nanogpts_files() -> None:
+    """For which a user gives nanoGPT's 50,304 rows; of another vocabulary no loss is known."""
+    for size, known in ((50257, True), (50304, True), (50048, False)):
+        assert choose_size(replace(wanted(), data_vocab_size=size), 8).known_tokenizer is known
+
+
 def nearest(limit: int, **given: Any) -> dict[str, int]:
     with pytest.raises(NanodynoError, match="no size") as near:
         chosen(8, limit=limit, **given)
@@ -184,6 +190,8 @@ def test_a_card_too_small_for_every_size_is_told_what_is_nearest() -> None:
         chosen(8, limit=GIB)
     assert nearest(2 * GIB) == {"value_embeddings": 0}
     assert chosen(8, limit=2 * GIB, value_embeddings=0).chosen.fits
+    assert nearest(11 * GIB, value_embeddings=9) == {"value_embeddings": 7}
+    assert chosen(8, limit=11 * GIB, value_embeddings=7).chosen.config.n_layer == 14
     limit = int(1.5 * GIB)
     lesser = nearest(limit)
     assert lesser.keys() == {"value_embeddings", "block_size"}

@@ -197,10 +197,21 @@ def test_a_plan_tells_that_training_would_refuse_the_data(nanodyno: Run, tmp_pat
         (folder / f"{split}.bin").write_bytes(bytes(2 * 5000))
     asked = ("plan", "best-1h", "--gpu", "H200", "--dataset=bare")
     page = " ".join(nanodyno(*asked).stdout.split())
-    told = "a vocabulary of 50,257 is assumed, and training would refuse the dataset: data/bare does not say"
+    told = "training would refuse the dataset: data/bare does not say"
     assert told in page
+    assert "its vocabulary (the first 5,000 tokens of train.bin go up to 0, so vocab_size=1 or more" in page
+    assert "dataset bare has 5.00k train tokens and would be seen" in page
     assert "is not here" not in page
     assert "would refuse" not in nanodyno(*asked, "--vocab_size=50304").stdout
+    (folder / "val.bin").write_bytes(b"odd")
+    assert "has an odd number of bytes" in nanodyno(*asked, "--vocab_size=50304").stdout
+
+
+def test_an_empty_folder_is_no_dataset_that_training_would_refuse(nanodyno: Run, tmp_path: Path) -> None:
+    (tmp_path / "data" / "edu").mkdir(parents=True)
+    page = nanodyno("plan", "best-1h", "--gpu", "H200").stdout
+    assert "dataset edu is not here" in page
+    assert "nanodyno prepare fineweb-edu" in page
 
 
 @pytest.mark.parametrize("tokenizer", ["gpt2", "bytes"])

@@ -29,6 +29,11 @@ def test_muon_without_a_rate_of_its_own_has_the_others() -> None:
     assert beyond_words(build_config({"optimizer": "muon", "learning_rate": 3e-4})) == "Muon at 3.00e-04"
 
 
+def test_a_rate_for_tables_that_are_not_there_is_not_told() -> None:
+    assert beyond_words(build_config({"embedding_lr": 0.1})) == ""
+    assert beyond_words(build_config({"embedding_lr": 0.1, "untied_head": True})).endswith("at 1.00e-01")
+
+
 def test_a_rate_that_is_still_to_be_found_is_not_told() -> None:
     settings = {"optimizer": "muon", "learning_rate": 3e-4}
     assert beyond_words(build_config(settings), has_rate=False) == "Muon"

@@ -99,7 +99,7 @@ def pages(
             shown(plan_page(sized, Source("best", choice=foreign), WIDTH, language)),
             "\n".join(data_notes("edu", 50257, 10**6, 10**8, language)),
             "\n".join(data_notes("python", None, 10**6, 10**8, language, estimated=True)),
-            refused_note(50257, "...", language),
+            refused_note("...", language),
             *(shown(attribution_page(each, WIDTH, language)) for each in attributed),
             shown(to_terminal(measured_apart(attributed[:1], language))),
             shown(doctor_page(checkup(), language)),

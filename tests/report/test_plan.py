@@ -286,6 +286,14 @@ def test_other_data_are_called_so_in_every_language() -> None:
     assert "other" not in expected_words(choice, LANGUAGES["ja"])
 
 
+@pytest.mark.parametrize(("shape", "told"), [({}, False), ({"n_layer": 4}, True)])
+def test_a_shape_that_the_law_does_not_know_is_told(shape: dict[str, object], told: bool) -> None:
+    values = load_settings("best-8h").values | shape
+    choice = choose_size(Wanted("best", values, named_target("RTX 4070", None), 50304, 50257), 8)
+    assert ("the law knows no shape" in expected_words(choice)) is told
+    assert ("形状" in expected_words(choice, LANGUAGES["ja"])) is told
+
+
 def test_data_seen_four_times_are_nothing_to_tell() -> None:
     assert list(data_notes("edu", None, 10**9, 4 * 10**9)) == []
     assert list(data_notes("edu", None, None, 10**12)) == []

@@ -1,8 +1,9 @@
 """One of the processes that torchrun starts for test_processes.py; its argument is a job in JSON.
 
-For `ddp`, `fsdp` and `fused`, as far as they are there: the gradients of the first iteration in float64,
-written beside the run's folder by the first process, unless there are deaths; and the run itself. `deaths`
-are pairs of rank and iteration, one for each attempt of the launcher, at which that process kills itself.
+For `ddp`, `fsdp`, `fused` and `unsaved`, as far as they are there: the gradients of the first iteration in
+float64, written beside the run's folder by the first process, unless there are deaths or there is no folder
+yet; and the run itself. `deaths` are pairs of rank and iteration, one for each attempt of the launcher, at
+which that process kills itself.
 """
 
 import json
@@ -71,14 +72,15 @@ def main() -> None:
     attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
     if attempt < len(deaths):
         die_at(*deaths[attempt])
-    for way in ("ddp", "fsdp", "fused"):
+    for way in ("ddp", "fsdp", "fused", "unsaved"):
         if way not in job:
             continue
         config, folder = RunConfig(**job[way]["settings"]), Path(job[way]["folder"])
         if folder.exists() and not deaths:
             write_gradients(config, data, folder.with_suffix(".safetensors"))
         try:
-            run_training(Job(config, "run", folder, data_folder=data), lambda _: None)
+            keeps = way != "unsaved"
+            run_training(Job(config, "run", folder, data_folder=data, keeps=keeps), lambda _: None)
         except NanodynoError as error:
             sys.stderr.write(f"error: {error.message}\nhint: {error.hint}\n")
             sys.exit(error.exit_code)

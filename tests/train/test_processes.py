@@ -57,8 +57,12 @@ def test_two_processes_have_the_gradients_and_the_curve_of_one_and_pass_a_run_on
         alone(way, **changes, max_iters=20)
         settings = config(**(schedule | changes | {"max_iters": 60, "init_from": "resume"}))
         job[way] = {"settings": settings.model_dump(), "folder": str(tmp_path / way)}
+    settings = config(**(schedule | WAYS["fsdp"] | {"max_iters": 2}))
+    job["unsaved"] = {"settings": settings.model_dump(), "folder": str(tmp_path / "unsaved")}
     done = launch(job)
     assert done.returncode == 0, done.stderr
+    assert read_run(tmp_path / "unsaved").finished
+    assert not (tmp_path / "unsaved" / "checkpoints").exists()
     for way, changes in WAYS.items():
         # Fused ones are clipped while they are applied, and their products are of float32.
         fused = way == "fused"

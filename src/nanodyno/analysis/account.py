@@ -26,6 +26,8 @@ NANOGPT = "nanoGPT"
 """As an imported run names its program."""
 GPT2_VOCABULARY = 50257
 NANOGPT_VOCABULARY = 50304
+OF_GPT2 = (GPT2_VOCABULARY, NANOGPT_VOCABULARY)
+"""Its tokenizer's, and what nanoGPT makes of it, which is what a user gives for a folder of its files."""
 """GPT-2's as nanoGPT pads it."""
 
 
@@ -143,8 +145,8 @@ class Account:
     @property
     def vocabulary(self) -> int | None:
         """Of the tokenizer, as far as it is known; a model of 50,304 rows is nanoGPT's for GPT-2's."""
-        told = whole(self.settings.get("vocab_size"))
-        return self.data_vocab_size or (GPT2_VOCABULARY if told == NANOGPT_VOCABULARY else told)
+        told = self.data_vocab_size or whole(self.settings.get("vocab_size"))
+        return GPT2_VOCABULARY if told in OF_GPT2 else told
 
     @property
     def tells_perplexity(self) -> bool:

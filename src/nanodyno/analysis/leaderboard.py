@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from nanodyno.analysis.account import GPT2_VOCABULARY, NANOGPT_VOCABULARY, Account, Eval
+from nanodyno.analysis.account import OF_GPT2, Account, Eval
 from nanodyno.analysis.audit import audit
 from nanodyno.analysis.compare import Value, card_share, is_ahead, loss_value, names_apart
 from nanodyno.analysis.curves import last_of_stretches, loss_at
@@ -131,7 +131,7 @@ def text_of(account: Account) -> Text | None:
 
 def _tokens(vocab_size: int) -> str:
     """By the size of the vocabulary: GPT-2's own, or nanoGPT's for it, or one without a name."""
-    known = vocab_size in (GPT2_VOCABULARY, NANOGPT_VOCABULARY)
+    known = vocab_size in OF_GPT2
     return "gpt2" if known else f"a vocabulary of {vocab_size:,}"
 
 

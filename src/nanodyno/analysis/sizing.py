@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from nanodyno.analysis.account import GPT2_VOCABULARY
+from nanodyno.analysis.account import OF_GPT2
 from nanodyno.analysis.forecast_size import SizeLaw, law_for
 from nanodyno.analysis.sizing_rules import batch_for, course_for, ramp_for, training_flops
 from nanodyno.config import ConfigError, RunConfig, build_config
@@ -94,6 +94,12 @@ class Choice:
         return law_for(self.chosen.parameters, self.tokens, self.chosen.config.dataset)
 
     @property
+    def in_proportion(self) -> bool:
+        """As models are to which laws of sizes were fitted: the law itself knows no shape."""
+        config = self.chosen.config
+        return config.n_embd == WIDTH_PER_LAYER * config.n_layer
+
+    @property
     def shown(self) -> tuple[Size, ...]:
         """The chosen one with its neighbours, and the best."""
         place = self.sizes.index(self.chosen)
@@ -112,8 +118,8 @@ def choose_size(wanted: Wanted, hours: float) -> Choice:
     sizes = tuple(_sizes(wanted, hours))
     fitting = [each for each in sizes if each.fits]
     if not fitting:
-        raise _nothing_fits(wanted, sizes[0])
-    return Choice(hours, sizes, _lowest(fitting), wanted.data_vocab_size == GPT2_VOCABULARY)
+        raise _nothing_fits(wanted, hours, sizes[0])
+    return Choice(hours, sizes, _lowest(fitting), wanted.data_vocab_size in OF_GPT2)
 
 
 def fitted_batch(wanted: Wanted) -> int:
@@ -237,26 +243,25 @@ def _nearest(wanted: Wanted, count: int) -> str:
     return f"the nearest that fits: {keys}, {fitting[-1].params.total / 1e6:.1f}M parameters"
 
 
-def _nothing_fits(wanted: Wanted, smallest: Size) -> NanodynoError:
+def _nothing_fits(wanted: Wanted, hours: float, smallest: Size) -> NanodynoError:
     config = smallest.config
     told = (
         f"no size of {wanted.name} fits: the smallest, n_layer={config.n_layer} n_embd={config.n_embd}, "
         f"needs {_gib(smallest.memory_bytes)}, and {wanted.target.name} has {_room(wanted.target)}"
     )
     for lesser in _lesser(config):
-        trial = config.model_dump() | lesser | {"batch_size": 1, "eval_iters": None}
-        del trial["gradient_accumulation_steps"]
-        if _planned(wanted, build_config(trial)).asked.fits:
-            keys = " ".join(f"--{key}={value}" for key, value in lesser.items())
-            return NanodynoError(told, f"the nearest that fits: {keys}")
+        with suppress(ConfigError):
+            if any(each.fits for each in _sizes(replace(wanted, values={**wanted.values, **lesser}), hours)):
+                keys = " ".join(f"--{key}={value}" for key, value in lesser.items())
+                return NanodynoError(told, f"the nearest that fits: {keys}")
     return NanodynoError(told, "a card with more memory is what it takes")
 
 
 def _lesser(config: RunConfig) -> Iterator[dict[str, int]]:
-    """Tables, which take memory alone, are given up first, and then ever more of the context."""
+    """Value embeddings are given up first, one by one, and then ever more of the context."""
+    for fewer in reversed(range(config.value_embeddings)):
+        yield {"value_embeddings": fewer}
     tables = {"value_embeddings": 0} if config.value_embeddings else {}
-    if tables:
-        yield tables
     block = config.block_size // 2
     while block >= SHORTEST_BLOCK:
         yield tables | {"block_size": block}

@@ -1,5 +1,6 @@
 """The card and the vocabulary that a config would meet: by name, or those at hand."""
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,7 +66,8 @@ def _at_hand(device: str, limit: int | None) -> "Target | None":
 def vocabulary_of(config: "RunConfig") -> Vocabulary:
     from nanodyno.config import padded_vocab_size
     from nanodyno.data.embedded import embedded_tokens
-    from nanodyno.data.resolve import EMBEDDED, NoDataset, resolve_dataset
+    from nanodyno.data.resolve import EMBEDDED, resolve_dataset
+    from nanodyno.data.shards import NoDataset
     from nanodyno.data.tokenizers import BytesTokenizer
 
     own = {"gpt2": GPT2_VOCABULARY, "bytes": BytesTokenizer.vocab_size}[config.tokenizer]
@@ -76,9 +78,20 @@ def vocabulary_of(config: "RunConfig") -> Vocabulary:
         dataset = resolve_dataset(name, DATA_FOLDER, config.tokenizer, config.vocab_size)
         own, tokens = dataset.vocab_size, dataset.tokens("train")
     except NanodynoError as error:
-        refused = None if embedded or isinstance(error, NoDataset) else error.message
         estimated, assumed = embedded, config.vocab_size is None and not embedded
         tokens = embedded_tokens(config.tokenizer) if embedded else None
+        if not embedded and not isinstance(error, NoDataset):
+            refused = error.message if error.hint is None else f"{error.message} ({error.hint})"
+            tokens = _tokens_in(name, config.tokenizer, own)
     if config.vocab_size is not None:
-        return Vocabulary(config.vocab_size, min(own, config.vocab_size), tokens, estimated)
+        return Vocabulary(config.vocab_size, min(own, config.vocab_size), tokens, estimated, refused=refused)
     return Vocabulary(padded_vocab_size(own), own, tokens, estimated, assumed, refused)
+
+
+def _tokens_in(name: str, tokenizer: str, vocab_size: int) -> int | None:
+    """Of a folder that does not say its vocabulary, as it would be with this one."""
+    from nanodyno.data.resolve import resolve_dataset
+
+    with suppress(NanodynoError):
+        return resolve_dataset(name, DATA_FOLDER, tokenizer, vocab_size).tokens("train")
+    return None

@@ -169,10 +169,11 @@ def _of_data(
 ) -> "Iterator[str]":
     from nanodyno.report.sizing import data_notes, refused_note
 
-    assumed, there = vocabulary.data if vocabulary.assumed else None, vocabulary.train_tokens
-    if vocabulary.refused is not None:
-        return iter([refused_note(vocabulary.data, vocabulary.refused, language)])
-    return data_notes(config.dataset, assumed, there, told_for, language, vocabulary.estimated)
+    there, refused = vocabulary.train_tokens, vocabulary.refused
+    if refused is not None:
+        yield refused_note(refused, language)
+    assumed = vocabulary.data if vocabulary.assumed and refused is None else None
+    yield from data_notes(config.dataset, assumed, there, told_for, language, vocabulary.estimated)
 
 
 def _show_cards(json: bool, language: "Language") -> None:

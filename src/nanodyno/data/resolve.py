@@ -5,14 +5,9 @@ from pathlib import Path
 
 from nanodyno.data.embedded import Progress, embedded_dataset
 from nanodyno.data.manifest import told_os_errors
-from nanodyno.data.shards import Dataset, check_vocabulary, datasets_in, is_dataset, open_dataset
-from nanodyno.errors import NanodynoError
+from nanodyno.data.shards import Dataset, NoDataset, check_vocabulary, datasets_in, is_dataset, open_dataset
 
 EMBEDDED = "python"
-
-
-class NoDataset(NanodynoError):
-    """There is none of that name."""
 
 
 def resolve_dataset(

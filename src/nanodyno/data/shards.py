@@ -38,6 +38,10 @@ _VERIFIED_AT_OPENING_BYTES = 64 * 2**20
 _LOOKED_AT_TOKENS = 1_000_000
 
 
+class NoDataset(NanodynoError):
+    """There is none of that name, or nothing in its folder."""
+
+
 @dataclass(frozen=True)
 class Shard:
     """One token file; documents and sha256 are None where no manifest told them."""
@@ -107,7 +111,7 @@ def open_dataset(folder: Path, vocab_size: int | None = None) -> Dataset:
             f"the preparation of {folder} has not ended", hint="give its command again: it goes on from there"
         )
     if not is_dataset(folder):
-        raise NanodynoError(f"no dataset in {folder}", hint=_neighbours_hint(folder))
+        raise NoDataset(f"no dataset in {folder}", hint=_neighbours_hint(folder))
     if (folder / MANIFEST).exists():
         dataset = dataset_from_manifest(folder, read_manifest(folder))
         check_vocabulary(dataset, vocab_size)

@@ -8,7 +8,8 @@ from nanodyno.analysis.candidates import Ground
 from nanodyno.config import RunConfig, padded_vocab_size
 from nanodyno.costs.calibration import calibration_for
 from nanodyno.costs.target import present_target
-from nanodyno.data.resolve import EMBEDDED, NoDataset, resolve_dataset
+from nanodyno.data.resolve import EMBEDDED, resolve_dataset
+from nanodyno.data.shards import NoDataset
 from nanodyno.data.tokenizers import BytesTokenizer
 from nanodyno.errors import NanodynoError, RunFailed
 from nanodyno.hardware.inventory import CardState, take_inventory

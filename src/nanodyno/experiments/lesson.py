@@ -78,19 +78,19 @@ def main() -> None:
     channel = Channel()
     job = LessonJob.model_validate_json(channel.line())
     try:
-        channel.tell(_trained(job, channel.tell))
+        channel.tell(learn(job, channel.tell))
     except NanodynoError as error:
         channel.tell(Spoilt(words=error.message))
 
 
-def _trained(job: LessonJob, tell: Callable[[Record], None]) -> Record:
+def learn(job: LessonJob, tell: Callable[[Record], None]) -> Learnt | Spoilt:
+    """In the child."""
     from nanodyno.probe.limits import limit_memory
     from nanodyno.records.store import read_run
     from nanodyno.records.types import StepRecord
     from nanodyno.train.device import choose
     from nanodyno.train.job import Job
     from nanodyno.train.runner import run_training
-    from nanodyno.train.stops import Limits
 
     limit_memory(choose(job.config).device, job.memory_limit_bytes)
     told = 0.0
@@ -103,8 +103,7 @@ def _trained(job: LessonJob, tell: Callable[[Record], None]) -> Record:
 
     with tempfile.TemporaryDirectory(prefix="nanodyno-") as place:
         folder = Path(place) / "lesson"
-        unsaved = Limits(autosave_seconds=None)
-        lesson = Job(job.config, "lesson", folder, data_folder=job.data_folder, limits=unsaved, keeps=False)
+        lesson = Job(job.config, "lesson", folder, data_folder=job.data_folder, keeps=False)
         reason = run_training(lesson, watch)
         run = read_run(folder)
     last = run.own_evals[-1] if run.own_evals else None

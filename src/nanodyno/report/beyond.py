@@ -56,6 +56,6 @@ def _of_the_update(config: RunConfig, muon_lr: float | None, language: Language)
             words.append("Muon")
         else:
             words.append(language.say("Muon at {rate}", rate=language.number(muon_lr, ".2e")))
-    if config.embedding_lr is not None:
+    if config.embedding_lr is not None and (config.untied_head or config.value_embeddings):
         words.append(language.say("embeddings at {rate}", rate=language.number(config.embedding_lr, ".2e")))
     return [*words, *([language.say("cautious decay")] if config.cautious_decay else [])]

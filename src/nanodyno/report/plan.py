@@ -15,7 +15,7 @@ from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.plan_bill import range_test_hours
 from nanodyno.report.plan_facts import Source, fact_rows
 from nanodyno.report.prose import Prose
-from nanodyno.report.sizing import choice_document, sizes_table
+from nanodyno.report.sizing import choice_document, sizes_table, sizes_title
 from nanodyno.report.stacked import memory_bars
 
 UNKNOWN = "-"
@@ -25,7 +25,7 @@ def plan_page(plan: Plan, source: Source, width: int, language: Language = ENGLI
     pieces: list[RenderableType] = [Prose(title(plan, source, language), style="bold"), Text()]
     pieces += [_facts(plan, source, language), Text()]
     if source.choice is not None:
-        pieces += [sizes_table(source.choice, language), Text()]
+        pieces += [Prose(sizes_title(source.choice, language)), sizes_table(source.choice, language), Text()]
     pieces += [candidates_table(plan, language), Text()]
     asked, limit = plan.asked.setup.batch_size, plan.target.memory_bytes
     pieces.append(memory_bars(plan.candidates, asked, limit, width, language))

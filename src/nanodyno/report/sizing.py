@@ -40,13 +40,24 @@ def expected_words(choice: Choice, language: Language = ENGLISH) -> str:
     if law is None:
         return language.say("not known: of so few tokens the law says nothing")
     loss = by_size(law)
-    return language.say(
+    words = language.say(
         "about {loss} (80%: {low} to {high}) by parameters and tokens alone, as plain GPT-2 would reach it "
         "on data of the kind: {data}; what is beyond GPT-2 is not counted",
         loss=language.number(loss.median, ".2f"),
         low=language.number(loss.low, ".2f"),
         high=language.number(loss.high, ".2f"),
         data=kind_of_data(law.data, language),
+    )
+    if choice.in_proportion:
+        return words
+    shape = language.say("the law knows no shape: a shallow model of as many parameters looks as good to it")
+    return language.clauses([words, shape])
+
+
+def sizes_title(choice: Choice, language: Language = ENGLISH) -> str:
+    return language.say(
+        "sizes that were weighed, for {duration} each",
+        duration=quantities.duration(choice.hours * 3600, language),
     )
 
 
@@ -76,13 +87,9 @@ def sizes_table(choice: Choice, language: Language = ENGLISH) -> Table:
     return table
 
 
-def refused_note(vocabulary: int, why: str, language: Language = ENGLISH) -> str:
+def refused_note(why: str, language: Language = ENGLISH) -> str:
     """Of a dataset that is here and that training would not take."""
-    return language.say(
-        "a vocabulary of {number} is assumed, and training would refuse the dataset: {words}",
-        number=language.number(vocabulary, ","),
-        words=why,
-    )
+    return language.say("training would refuse the dataset: {words}", words=why)
 
 
 def data_notes(

@@ -5,6 +5,7 @@ import os
 import socket
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from nanodyno.config import RunConfig, padded_vocab_size
@@ -36,7 +37,7 @@ def run_training(job: Job, watch: Watch) -> StopReason:
 
     Of several processes the first one records and shows.
     """
-    stops = Stops(job.limits)
+    stops = Stops(job.limits if job.keeps else replace(job.limits, autosave_seconds=None))
     with open_processes() as processes:
         try:
             if processes.first:

@@ -10,7 +10,7 @@ from nanodyno.report.language import Language, message
 from nanodyno.report.page import Page, Part, Section, Table, Tile, Tiles, from_terminal
 from nanodyno.report.plan import candidates_table, remarks, title
 from nanodyno.report.plan_facts import Source, fact_rows, first_size_words, fits_words
-from nanodyno.report.sizing import sizes_table
+from nanodyno.report.sizing import sizes_table, sizes_title
 
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (message("weights, gradients, moments"), ("weights", "grads", "optimiser", "casts")),
@@ -61,10 +61,7 @@ def plan_report(plan: Plan, source: Source, language: Language) -> Page:
 def _sizes(choice: Choice | None, language: Language) -> list[Section]:
     if choice is None:
         return []
-    title = language.say(
-        "sizes that were weighed, for {duration} each", duration=q.duration(choice.hours * 3600, language)
-    )
-    return [Section(title, from_terminal(sizes_table(choice, language)))]
+    return [Section(sizes_title(choice, language), from_terminal(sizes_table(choice, language)))]
 
 
 def _answer(plan: Plan, source: Source, language: Language) -> tuple[Part, ...]:
