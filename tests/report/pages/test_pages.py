@@ -155,12 +155,14 @@ def test_the_titles_of_a_runs_facts_are_in_the_language_of_its_page(
     assert not {"run", "state", "progress", "data"} & set(told)
 
 
-def test_a_recipes_plan_shows_the_loss_it_expects() -> None:
+def test_a_recipes_plan_begins_with_what_was_chosen_and_shows_the_loss_it_expects() -> None:
     target = named_target("RTX 4070", None)
     choice = choose_size(Wanted("best", load_settings("best-8h").values, target, 50304, 50257), 8)
     plan = make_plan(choice.chosen.config, 50304, 50257, target, Wishes())
     page = plan_report(plan, Source("best", choice=choice), ENGLISH)
-    (tiles,) = [part for part in page.sections[0].parts if isinstance(part, Tiles)]
+    answer, tiles = page.sections[0].parts
+    assert isinstance(tiles, Tiles)
+    assert answer == "10 layers of 640 for 8 h 00 min: of the sizes that fit, the lowest expected loss."
     assert choice.expected is not None
     assert (tiles.tiles[-1].label, tiles.tiles[-1].value) == (
         "expected val loss",

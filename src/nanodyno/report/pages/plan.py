@@ -1,4 +1,4 @@
-"""A plan as a page to open: does it fit, pictures of memory and speed, the tables."""
+"""A plan as a page to open: does it fit or what was chosen, pictures of memory and speed, the tables."""
 
 from nanodyno.analysis.forecast import by_size
 from nanodyno.analysis.sizing import Choice
@@ -10,7 +10,7 @@ from nanodyno.report.language import Language, message
 from nanodyno.report.page import Page, Part, Section, Table, Tile, Tiles, from_terminal
 from nanodyno.report.plan import candidates_table, remarks, title
 from nanodyno.report.plan_facts import Source, fact_rows, first_size_words, fits_words
-from nanodyno.report.sizing import sizes_table, sizes_title
+from nanodyno.report.sizing import chosen_words, sizes_table, sizes_title
 
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (message("weights, gradients, moments"), ("weights", "grads", "optimiser", "casts")),
@@ -65,8 +65,8 @@ def _sizes(choice: Choice | None, language: Language) -> list[Section]:
 
 
 def _answer(plan: Plan, source: Source, language: Language) -> tuple[Part, ...]:
-    fits, choice = fits_words(plan, language), source.choice
-    ramp = source.ramp
+    choice, ramp = source.choice, source.ramp
+    words = fits_words(plan, language) if choice is None else chosen_words(choice, language)
     first = first_size_words(ramp, language) if ramp is not None and ramp.grows else ""
     tiles = [Tile(language.say("memory, predicted"), q.gib(plan.asked.memory.total, language))]
     if plan.asked.time is not None:
@@ -90,8 +90,8 @@ def _answer(plan: Plan, source: Source, language: Language) -> tuple[Part, ...]:
         low, high = (language.number(each, ".2f") for each in (loss.low, loss.high))
         note = language.say("80%: {low} to {high}", low=low, high=high)
         tiles.append(Tile(language.say("expected val loss"), language.number(loss.median, ".2f"), note))
-    answer = f"{fits[0].upper()}{fits[1:]}"
-    if plan.target.memory_bytes is None:
+    answer = f"{words[0].upper()}{words[1:]}"
+    if choice is not None or plan.target.memory_bytes is None:
         return language.say("{sentence}.", sentence=answer), Tiles(tuple(tiles))
     return language.say("Does it fit? {answer}.", answer=answer), Tiles(tuple(tiles))
 
