@@ -251,6 +251,13 @@ def test_a_given_model_that_does_not_fit_is_told_the_nearest_that_does() -> None
     n_layer, n_embd, n_head = map(int, found.groups())
     near = {"n_layer": n_layer, "n_embd": n_embd, "n_head": n_head}
     assert fitted_batch(replace(whole, values={**whole.values, **near})) >= 1
+    with pytest.raises(NanodynoError, match="speedrun-124m needs") as bare:
+        fitted_batch(fitted("RTX 4070", 3 * GIB))
+    told = "the nearest that fits: --n_layer=8 --n_embd=512 --n_head=8 --value_embeddings=0, 76.7M parameters"
+    assert bare.value.hint == told
+    less = {"n_layer": 8, "n_embd": 512, "n_head": 8, "value_embeddings": 0}
+    small = fitted("RTX 4070", 3 * GIB)
+    assert fitted_batch(replace(small, values={**small.values, **less})) >= 1
     with pytest.raises(NanodynoError, match="speedrun-124m needs") as none:
         fitted_batch(fitted("H200", GIB))
     assert none.value.hint == "no smaller size of it fits either: a card with more memory is what it takes"

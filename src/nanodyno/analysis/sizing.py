@@ -229,18 +229,34 @@ def _refuse_unknown(wanted: Wanted) -> None:
 
 
 def _nearest(wanted: Wanted, count: int) -> str:
-    """The largest model of fewer parameters, otherwise the same, that fits with a micro-batch of 1."""
-    free = replace(wanted, values={key: wanted.values[key] for key in wanted.values.keys() - OF_THE_SIZE})
-    fitting: list[Plan] = []
+    """The largest model of fewer parameters, otherwise the same, that fits with a micro-batch of 1.
+
+    Where there is none, one without value embeddings.
+    """
+    for given in ({}, {"value_embeddings": 0}):
+        fitting = [plan for plan in _smaller(wanted, given) if plan.params.total < count]
+        if fitting:
+            shape = fitting[-1].asked.setup.shape
+            keys = {"n_layer": shape.n_layer, "n_embd": shape.n_embd, "n_head": shape.n_head, **given}
+            return (
+                f"the nearest that fits: {_options(keys)}, {fitting[-1].params.total / 1e6:.1f}M parameters"
+            )
+    return "no smaller size of it fits either: a card with more memory is what it takes"
+
+
+def _smaller(wanted: Wanted, given: Values) -> Iterator[Plan]:
+    """All sizes of it that fit with a micro-batch of 1, from the smallest."""
+    kept = {key: wanted.values[key] for key in wanted.values.keys() - OF_THE_SIZE}
+    free = replace(wanted, values={**kept, **given})
     for shape in _shapes({}):
         with suppress(ConfigError):
             plan = _planned(free, free.config({**shape, "batch_size": 1}))
-            fitting += [plan] if plan.asked.fits and plan.params.total < count else []
-    if not fitting:
-        return "no smaller size of it fits either: a card with more memory is what it takes"
-    shape = fitting[-1].asked.setup.shape
-    keys = f"--n_layer={shape.n_layer} --n_embd={shape.n_embd} --n_head={shape.n_head}"
-    return f"the nearest that fits: {keys}, {fitting[-1].params.total / 1e6:.1f}M parameters"
+            if plan.asked.fits:
+                yield plan
+
+
+def _options(keys: Mapping[str, object]) -> str:
+    return " ".join(f"--{key}={value}" for key, value in keys.items())
 
 
 def _nothing_fits(wanted: Wanted, hours: float, smallest: Size) -> NanodynoError:
@@ -252,8 +268,7 @@ def _nothing_fits(wanted: Wanted, hours: float, smallest: Size) -> NanodynoError
     for lesser in _lesser(config):
         with suppress(ConfigError):
             if any(each.fits for each in _sizes(replace(wanted, values={**wanted.values, **lesser}), hours)):
-                keys = " ".join(f"--{key}={value}" for key, value in lesser.items())
-                return NanodynoError(told, f"the nearest that fits: {keys}")
+                return NanodynoError(told, f"the nearest that fits: {_options(lesser)}")
     return NanodynoError(told, "a card with more memory is what it takes")
 
 
