@@ -1,5 +1,6 @@
 """The page of a plan, as it is read."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -273,6 +274,10 @@ def test_a_choice_tells_its_neighbours_and_what_memory_kept_away() -> None:
     table = lines(sizes_table(choice), 80)
     assert [line.split()[0] for line in table[1:]] == [str(each.config.n_layer) for each in choice.shown]
     assert [line.split()[-1] for line in table[1:]] == ["yes" if each.fits else "no" for each in choice.shown]
+    narrow = "\n".join(lines(sizes_table(choice), 56))
+    for each in choice.shown:
+        figures = f"{each.config.batch_size}", f"{each.memory_bytes / GIB:.2f} GiB", f"{each.law.median:.2f}"
+        assert re.search(r" +".join(map(re.escape, figures)), narrow)
     titles = [section.title for section in plan_report(plan, source, ENGLISH).sections]
     assert "sizes that were weighed, for 2 d 00 h each" in titles
     foreign = replace(choice, known_tokenizer=False)

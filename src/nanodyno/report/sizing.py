@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 
+from rich.cells import cell_len
 from rich.table import Table
 
 from nanodyno.analysis.forecast import by_size
@@ -68,22 +69,26 @@ def sizes_table(choice: Choice, language: Language = ENGLISH) -> Table:
         message("layers x width"),
         message("parameters"),
         message("tokens"),
+        message("micro-batch"),
         message("memory"),
         message("loss"),
     )
     for title in titles:
-        table.add_column(language.say(title), justify="right", no_wrap=True)
-    table.add_column(language.say("fits"), no_wrap=True)
+        table.add_column(language.say(title), justify="right")
+    table.add_column(language.say("fits"))
     for each in choice.shown:
         table.add_row(
             f"{each.config.n_layer} x {each.config.n_embd}",
             quantities.count(each.parameters, language),
             quantities.count(each.tokens, language),
+            str(each.config.batch_size),
             quantities.gib(each.memory_bytes, language),
             language.number(each.law.median, ".2f") if choice.known_tokenizer else "-",
             language.say("yes") if each.fits else language.say("no"),
             style="bold" if each is choice.chosen else "" if each.fits else "dim",
         )
+    for column in table.columns:  # in a narrow window titles fold, and figures stay whole
+        column.min_width = max(cell_len(str(cell)) for cell in column.cells)
     return table
 
 
