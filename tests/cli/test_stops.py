@@ -236,6 +236,7 @@ def test_closing_the_terminal_saves_and_stops(tmp_path: Path, tiny: list[str]) -
     if child == 0:
         os.chdir(tmp_path)
         os.environ["OMP_NUM_THREADS"] = "1"
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where the tests run under nohup
         os.execv(sys.executable, [sys.executable, "-m", "nanodyno", *tiny, *LONG, "--name=long"])
     steps = tmp_path / "runs" / "long" / "steps.jsonl"
     deadline = time.monotonic() + 300
