@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nanodyno.data.corpus import Document
-from nanodyno.data.resolve import resolve_dataset
+from nanodyno.data.resolve import resolve_dataset, why_unopened
 from nanodyno.data.shards import Dataset, open_dataset, verify
 from nanodyno.data.tokenizers import get_tokenizer
 from nanodyno.data.writer import write_dataset
@@ -126,3 +126,20 @@ def test_half_moved_files_stay_interrupted_when_the_next_preparation_fails_too(t
         open_dataset(folder, vocab_size=257)
     prepared(folder)
     assert open_dataset(folder).tokens("train") == 3
+
+
+def test_data_that_are_not_there_are_told_from_data_that_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bare").mkdir()
+    for split in ("train", "val"):
+        (tmp_path / "bare" / f"{split}.bin").write_bytes(bytes(2000))
+    told: dict[str, str] = {}
+    for name in ("nowhere", "empty", "bare"):
+        with pytest.raises(NanodynoError) as refused:
+            resolve_dataset(name, tmp_path, "gpt2", None)
+        told[name] = why_unopened(name, refused.value)
+    assert told == {
+        "nowhere": "dataset nowhere is not here",
+        "empty": "dataset empty is not here",
+        "bare": f"{tmp_path / 'bare'} does not say its vocabulary",
+    }

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from nanodyno.costs.target import Target
 
 DATA_FOLDER = Path("data")
-GPT2_VOCABULARY = 50257
 
 
 @dataclass(frozen=True)
@@ -68,9 +67,9 @@ def vocabulary_of(config: "RunConfig") -> Vocabulary:
     from nanodyno.data.embedded import embedded_tokens
     from nanodyno.data.resolve import EMBEDDED, resolve_dataset
     from nanodyno.data.shards import NoDataset
-    from nanodyno.data.tokenizers import BytesTokenizer
+    from nanodyno.data.tokenizers import VOCABULARIES
 
-    own = {"gpt2": GPT2_VOCABULARY, "bytes": BytesTokenizer.vocab_size}[config.tokenizer]
+    own = VOCABULARIES[config.tokenizer]
     tokens, estimated, assumed, refused = None, False, False, None
     embedded = config.dataset == EMBEDDED  # which is opened where it was prepared, and not made for this
     name = f"{EMBEDDED}-{config.tokenizer}" if embedded else config.dataset

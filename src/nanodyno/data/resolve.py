@@ -6,6 +6,7 @@ from pathlib import Path
 from nanodyno.data.embedded import Progress, embedded_dataset
 from nanodyno.data.manifest import told_os_errors
 from nanodyno.data.shards import Dataset, NoDataset, check_vocabulary, datasets_in, is_dataset, open_dataset
+from nanodyno.errors import NanodynoError
 
 EMBEDDED = "python"
 
@@ -31,6 +32,11 @@ def resolve_dataset(
         "fineweb-edu/10BT --out data/edu` makes edu. A folder with nanoGPT's train.bin and val.bin will do: "
         "give its path and vocab_size",
     )
+
+
+def why_unopened(name: str, error: NanodynoError) -> str:
+    """What `resolve_dataset` refused it for: a dataset that is not there is no mistake of its own."""
+    return f"dataset {name} is not here" if isinstance(error, NoDataset) else error.message
 
 
 @told_os_errors()

@@ -93,6 +93,10 @@ class BytesTokenizer:
         return b"".join(spelled).decode("utf-8", errors="replace")
 
 
+VOCABULARIES = {"gpt2": 50257, "bytes": BytesTokenizer.vocab_size}
+"""Of those that a config may name, known without opening one."""
+
+
 class TiktokenTokenizer:
     """A byte-pair encoding as tiktoken computes it, GPT-2's or another."""
 

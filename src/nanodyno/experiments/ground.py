@@ -8,9 +8,8 @@ from nanodyno.analysis.candidates import Ground
 from nanodyno.config import RunConfig, padded_vocab_size
 from nanodyno.costs.calibration import calibration_for
 from nanodyno.costs.target import present_target
-from nanodyno.data.resolve import EMBEDDED, resolve_dataset
-from nanodyno.data.shards import NoDataset
-from nanodyno.data.tokenizers import BytesTokenizer
+from nanodyno.data.resolve import EMBEDDED, resolve_dataset, why_unopened
+from nanodyno.data.tokenizers import VOCABULARIES
 from nanodyno.errors import NanodynoError, RunFailed
 from nanodyno.hardware.inventory import CardState, take_inventory
 from nanodyno.probe.errand import Errand, NotFound, run_errand
@@ -20,7 +19,6 @@ from nanodyno.train.job import DATA_FOLDER
 DEVICE_SECONDS = 180.0
 MARGIN_BYTES = 2**29
 """To be left free on a card: about what a desktop with a browser takes, or the allocator's gaps."""
-GPT2_VOCABULARY = 50257
 
 
 @dataclass(frozen=True)
@@ -99,14 +97,12 @@ def vocabulary_of(config: RunConfig) -> tuple[int, tuple[str, ...]]:
     """Rows of the embedding, and what had to be assumed."""
     if config.vocab_size is not None:
         return config.vocab_size, ()
-    own = {"gpt2": GPT2_VOCABULARY, "bytes": BytesTokenizer.vocab_size}[config.tokenizer]
+    own = VOCABULARIES[config.tokenizer]
     if config.dataset == EMBEDDED:
         return padded_vocab_size(own), ()
     try:
         found = resolve_dataset(config.dataset, DATA_FOLDER, config.tokenizer, None).vocab_size
         return padded_vocab_size(found), ()
     except NanodynoError as error:
-        absent = f"dataset {config.dataset} is not here"
-        why = absent if isinstance(error, NoDataset) else error.message
-        note = f"{why}: a vocabulary of {own:,} is assumed"
+        note = f"{why_unopened(config.dataset, error)}: a vocabulary of {own:,} is assumed"
         return padded_vocab_size(own), (note,)

@@ -15,9 +15,9 @@ import torch
 from nanodyno import __version__
 from nanodyno.config import RunConfig, padded_vocab_size
 from nanodyno.data.loader import Loader, Windows
-from nanodyno.data.resolve import EMBEDDED, resolve_dataset
+from nanodyno.data.resolve import EMBEDDED, resolve_dataset, why_unopened
 from nanodyno.data.shards import TokenFiles
-from nanodyno.data.tokenizers import BytesTokenizer
+from nanodyno.data.tokenizers import VOCABULARIES
 from nanodyno.errors import NanodynoError
 from nanodyno.probe.ceilings import large_product, unless_full
 from nanodyno.probe.limits import limit_memory
@@ -33,7 +33,6 @@ from nanodyno.train.engine import DeviceBatch, Prepared
 from nanodyno.train.kernels import choose_way, make_engine
 from nanodyno.train.processes import Processes
 
-GPT2_VOCABULARY = 50257
 SYNTHETIC_TOKENS = 2**21
 LEAST_MICRO_STEPS = 3
 """A first, one between and a last: what a longer iteration repeats is the one between."""
@@ -178,15 +177,15 @@ def _tokens(job: ProbeJob) -> tuple[TokenFiles, int, tuple[str, ...]]:
 
 def _vocabulary(job: ProbeJob) -> tuple[int, tuple[str, ...]]:
     config = job.config
-    known = {"gpt2": GPT2_VOCABULARY, "bytes": BytesTokenizer.vocab_size}[config.tokenizer]
+    known = VOCABULARIES[config.tokenizer]
     if config.vocab_size is not None:
         return min(known, config.vocab_size), ()
     if config.dataset == EMBEDDED:
         return known, ()
     try:
         return resolve_dataset(config.dataset, job.data_folder, config.tokenizer, None).vocab_size, ()
-    except NanodynoError:
-        return known, (f"dataset {config.dataset} is not here: {known} different tokens are assumed",)
+    except NanodynoError as error:
+        return known, (f"{why_unopened(config.dataset, error)}: {known} different tokens are assumed",)
 
 
 def synthetic_tokens(vocab_size: int, config: RunConfig) -> TokenFiles:
