@@ -20,7 +20,7 @@ from nanodyno.analysis.compare import compare
 from nanodyno.analysis.conclusions import conclusions
 from nanodyno.analysis.moves import MOVES_LOSS, MOVES_SPEED
 from nanodyno.analysis.probes import reading_of
-from nanodyno.analysis.sizing import Wanted, choose_size
+from nanodyno.analysis.sizing import choose_size
 from nanodyno.analysis.summary import summarise
 from nanodyno.config import build_config
 from nanodyno.config.ramp import Ramp
@@ -73,9 +73,9 @@ def pages(
     config = build_config({"batch_size": 64, "tokens_per_iter": 524_288, "recompute": "none"})
     target = named_target("RTX 3060 12GB", None)
     plan = make_plan(config, 50304, 50257, target, Wishes(price_kwh=0.3, price_hour=0.5))
-    best = Wanted("best", load_settings("best-8h").values, named_target("H200", 6 * GIB), 50304, 50257)
-    choice = choose_size(best, 48)
-    sized = make_plan(choice.chosen.config, 50304, 50257, best.target, Wishes())
+    small = named_target("H200", 6 * GIB)
+    choice = choose_size(replace(load_settings("best-8h"), hours=48), small, 50304, 50257)
+    sized = make_plan(choice.chosen.config, 50304, 50257, small, Wishes())
     foreign = replace(choice, known_tokenizer=False)
     measured = {"a": tunings.visit(tunings.config(), 1.0, 2**30, 0.4)}
     reading = reading_of(measured, Budget(looks=(1,)), "a", 0.01)

@@ -35,22 +35,18 @@ def sized(settings: "Settings", gpu: str | None = None, limit: int | None = None
     learning rate that is still to be found is left so."""
     if settings.hours is None and not settings.fitted:
         return Sized(settings)
-    from nanodyno.analysis.sizing import Wanted, choose_size, fitted_batch
+    from nanodyno.analysis.sizing import choose_size, fitted_batch
     from nanodyno.cli.at_hand import target_of, vocabulary_of
     from nanodyno.config import build_config
-    from nanodyno.recipes import at_any_rate
 
     told = build_config({key: settings.values[key] for key in OF_DATA if key in settings.values})
     target, vocabulary = target_of(told.device, gpu, limit), vocabulary_of(told)
-    given = at_any_rate(settings).values
-    wanted = Wanted(settings.name, given, target, vocabulary.model, vocabulary.data)
     if settings.hours is not None:
-        choice = choose_size(wanted, settings.hours)
+        choice = choose_size(settings, target, vocabulary.model, vocabulary.data)
         return Sized(_made(settings, {**choice.chosen.settings, **settings.values}), choice, target.name)
     if target.card is None and target.ceilings is None:
         return Sized(_made(settings, settings.values))
-    free = {key: value for key, value in given.items() if key != "batch_size"}
-    size = fitted_batch(replace(wanted, values=free))
+    size = fitted_batch(settings, target, vocabulary.model, vocabulary.data)
     return Sized(_made(settings, {**settings.values, "batch_size": size}))
 
 

@@ -12,7 +12,7 @@ from tests.report.html.static import Checked
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.compare import compare
 from nanodyno.analysis.conclusions import conclusions
-from nanodyno.analysis.sizing import Wanted, choose_size
+from nanodyno.analysis.sizing import choose_size
 from nanodyno.analysis.summary import summarise
 from nanodyno.analysis.tuning import Tuning
 from nanodyno.config import build_config
@@ -157,7 +157,7 @@ def test_the_titles_of_a_runs_facts_are_in_the_language_of_its_page(
 
 def test_a_recipes_plan_begins_with_what_was_chosen_and_shows_the_loss_it_expects() -> None:
     target = named_target("RTX 4070", None)
-    choice = choose_size(Wanted("best", load_settings("best-8h").values, target, 50304, 50257), 8)
+    choice = choose_size(load_settings("best-8h"), target, 50304, 50257)
     plan = make_plan(choice.chosen.config, 50304, 50257, target, Wishes())
     page = plan_report(plan, Source("best", choice=choice), ENGLISH)
     answer, tiles = page.sections[0].parts
