@@ -27,7 +27,6 @@ from nanodyno.config.ramp import Ramp
 from nanodyno.costs.plan import Wishes, make_plan
 from nanodyno.costs.target import GIB, named_target
 from nanodyno.experiments.tune import tune
-from nanodyno.experiments.wish import Wish
 from nanodyno.recipes import load_settings
 from nanodyno.report.attribute import attribution_page, measured_apart
 from nanodyno.report.compare import MOVES, comparison_page
@@ -69,7 +68,7 @@ def pages(
     tmp_path: Path,
 ) -> Pages:
     comparison = compare((with_found_shape(BEFORE), with_found_shape(AFTER)))
-    tuning = tune(Wish(tunings.config(), 400.0), bench=tunings.stopwatch().bench(tmp_path))
+    tuning = tune(tunings.request(tunings.config(), 400.0), bench=tunings.stopwatch().bench(tmp_path))
     config = build_config({"batch_size": 64, "tokens_per_iter": 524_288, "recompute": "none"})
     target = named_target("RTX 3060 12GB", None)
     plan = make_plan(config, 50304, 50257, target, Wishes(price_kwh=0.3, price_hour=0.5))

@@ -1,6 +1,7 @@
 """`nanodyno tune --effective-batch`: what tokens_per_iter the gradient noise calls for."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,6 @@ from nanodyno.cli.options import (
     seconds_of,
 )
 from nanodyno.cli.reporting import Wanted, deliver
-from nanodyno.cli.sources import sized
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
@@ -77,20 +77,20 @@ def _of_a_run(source: str, arguments: list[str]) -> "tuple[Asked, list[StepRecor
 def _of_a_config(
     source: str, arguments: list[str], seconds: float
 ) -> "tuple[Asked, list[StepRecord], RunConfig, bool]":
-    from nanodyno.config import build_config
     from nanodyno.experiments.effective import measurable, short_training
-    from nanodyno.recipes import at_any_rate, load_settings, override, parse_overrides, wants_found_rate
+    from nanodyno.inputs import resolve
+    from nanodyno.recipes import override, wants_found_rate
     from nanodyno.report.effective import Asked
     from nanodyno.report.progress import say
 
-    recipe = load_settings(source)
-    settings = override(recipe, parse_overrides(arguments))
-    own = recipe.values.get("learning_rate") if wants_found_rate(settings) else None
-    known = settings if own is None else override(settings, {"learning_rate": own})
-    config = build_config(sized(at_any_rate(known)).settings.values)
+    request = resolve(source, arguments, RUNS_FOLDER, takes_runs=False)
+    found, own = wants_found_rate(request.given), request.own.values.get("learning_rate")
+    if found and own is not None:
+        request = replace(request, given=override(request.given, {"learning_rate": own}))
+    config = request.at_any_rate().config
     trained = measurable(config)
     console = console_for(json=True)
-    if wants_found_rate(settings):
+    if found:
         say(console, f"learning_rate=auto: this short training takes {config.learning_rate:g}")
     if trained != config:
         say(
@@ -98,5 +98,5 @@ def _of_a_config(
             f"in micro-batches of {trained.batch_size}: one micro-step has nothing to compare",
         )
     steps, interrupted = short_training(trained, seconds, lambda text: say(console, text))
-    asked = Asked(settings.name, "short-training", len(steps), sum(step.tokens for step in steps))
+    asked = Asked(request.name, "short-training", len(steps), sum(step.tokens for step in steps))
     return asked, steps, config, interrupted
