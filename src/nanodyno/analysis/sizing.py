@@ -114,17 +114,17 @@ def choose_size(settings: Settings, target: Target, vocab_size: int, data_vocab_
     model's may be padded. Refuses a GPU whose speed is not known, and one on which nothing fits."""
     values, hours = at_any_rate(settings).values, settings.hours
     assert hours is not None, f"{settings.name} is for no hours"
-    wanted = _Search(settings.name, values, target, vocab_size, data_vocab_size)
-    _refuse_unknown(wanted)
+    search = _Search(settings.name, values, target, vocab_size, data_vocab_size)
+    _refuse_unknown(search)
     if "gradient_accumulation_steps" in values:
         raise NanodynoError(
-            f"gradient_accumulation_steps follows from the batch that is chosen for {wanted.name}",
+            f"gradient_accumulation_steps follows from the batch that is chosen for {search.name}",
             "give tokens_per_iter or batch_size instead",
         )
-    sizes = tuple(_sizes(wanted, hours))
+    sizes = tuple(_sizes(search, hours))
     fitting = [each for each in sizes if each.fits]
     if not fitting:
-        raise _nothing_fits(wanted, hours, sizes[0])
+        raise _nothing_fits(search, hours, sizes[0])
     return Choice(hours, sizes, _lowest(fitting), data_vocab_size in OF_GPT2)
 
 
@@ -132,26 +132,26 @@ def fitted_batch(settings: Settings, target: Target, vocab_size: int, data_vocab
     """Return the micro-batch for a model that is given, whatever its settings have; refuses a model that
     does not fit with a micro-batch of 1."""
     free = {key: value for key, value in at_any_rate(settings).values.items() if key != "batch_size"}
-    wanted = _Search(settings.name, free, target, vocab_size, data_vocab_size)
-    config = wanted.config({"batch_size": 1})
-    costs = wanted.costs(config)
+    search = _Search(settings.name, free, target, vocab_size, data_vocab_size)
+    config = search.config({"batch_size": 1})
+    costs = search.costs(config)
     found = costs.fastest(costs.setup(config))
     if found.fits:
         return found.setup.batch_size
     raise NanodynoError(
-        f"{wanted.name} needs {_gib(found.memory.total)} even with a micro-batch of 1, and "
+        f"{search.name} needs {_gib(found.memory.total)} even with a micro-batch of 1, and "
         f"{target.name} has {_room(target)}",
-        _nearest(wanted, costs.params.total),
+        _nearest(search, costs.params.total),
     )
 
 
-def _sizes(wanted: _Search, hours: float) -> Iterator[Size]:
+def _sizes(search: _Search, hours: float) -> Iterator[Size]:
     """Of every depth, unless depth or width are given; those that make no config are passed over."""
     fault: ConfigError | None = None
     none_yet = True
-    for shape in _shapes(wanted.values):
+    for shape in _shapes(search.values):
         try:
-            yield _size(wanted, hours, shape)
+            yield _size(search, hours, shape)
             none_yet = False
         except ConfigError as error:
             fault = error
@@ -165,25 +165,25 @@ def _shapes(given: Values) -> list[dict[str, object]]:
     return [{"n_layer": depth, "n_embd": width} for depth, width in single]
 
 
-def _size(wanted: _Search, hours: float, shape: Values) -> Size:
+def _size(search: _Search, hours: float, shape: Values) -> Size:
     """Looked at twice: to know its tokens, and again with the batch that they call for, which then may begin
     smaller. What is predicted of its micro-batches serves both times."""
     seconds = hours * 3600 * TRAINING_SHARE
-    config = wanted.config({**shape, "tokens_per_iter": FIRST_BATCH, "batch_size": 1})
-    costs = wanted.costs(config)
-    batch = batch_for(training_flops(config, seconds * _found(wanted, costs, config)[1].tokens_per_second))
-    config = wanted.config({**shape, **batch, "batch_size": 1})
-    found, time = _found(wanted, costs, config)
+    config = search.config({**shape, "tokens_per_iter": FIRST_BATCH, "batch_size": 1})
+    costs = search.costs(config)
+    batch = batch_for(training_flops(config, seconds * _found(search, costs, config)[1].tokens_per_second))
+    config = search.config({**shape, **batch, "batch_size": 1})
+    found, time = _found(search, costs, config)
     chosen = {**shape, **batch, "batch_size": found.setup.batch_size}
-    config = wanted.config(chosen)
-    if not wanted.values.keys() & OF_THE_BATCH:
+    config = search.config(chosen)
+    if not search.values.keys() & OF_THE_BATCH:
         batch = ramp_for(config, time.tokens_per_second * seconds)
         chosen = {**shape, **batch, "batch_size": config.batch_size}
-        config = wanted.config(chosen)
+        config = search.config(chosen)
     iterations = max(1, time.iterations_within(config.ramp, seconds))
     tokens = config.ramp.tokens_after(iterations)
-    course = course_for(config, config.max_iters if "max_iters" in wanted.values else iterations, tokens)
-    settings = {**chosen, **course, **wanted.values}
+    course = course_for(config, config.max_iters if "max_iters" in search.values else iterations, tokens)
+    settings = {**chosen, **course, **search.values}
     count = costs.params.total - costs.params.value_embeddings
     return Size(
         settings=settings,
@@ -197,10 +197,10 @@ def _size(wanted: _Search, hours: float, shape: Values) -> Size:
     )
 
 
-def _found(wanted: _Search, costs: Costs, config: RunConfig) -> tuple[Candidate, IterationTime]:
+def _found(search: _Search, costs: Costs, config: RunConfig) -> tuple[Candidate, IterationTime]:
     """What is predicted of the fastest micro-batch that fits, or of the one that is given."""
     setup = costs.setup(config)
-    found = costs.candidate(setup) if "batch_size" in wanted.values else costs.fastest(setup)
+    found = costs.candidate(setup) if "batch_size" in search.values else costs.fastest(setup)
     assert found.time is not None, "a GPU without a speed was refused"
     return found, found.time
 
@@ -209,29 +209,29 @@ def _lowest(sizes: Sequence[Size]) -> Size:
     return min(sizes, key=lambda each: each.law.median)
 
 
-def _refuse_unknown(wanted: _Search) -> None:
-    target = wanted.target
+def _refuse_unknown(search: _Search) -> None:
+    target = search.target
     if target.name is None:
         raise NanodynoError(
-            f"{wanted.name} is chosen by the speed of a card, and there is none here",
-            f"nanodyno plan {wanted.name} --gpu NAME says what one would get (for one that is in no table, "
+            f"{search.name} is chosen by the speed of a card, and there is none here",
+            f"nanodyno plan {search.name} --gpu NAME says what one would get (for one that is in no table, "
             "name another of its speed, and its --memory-limit); nanodyno train demo needs none",
         )
     if target.card is None and target.ceilings is None:
         raise NanodynoError(
-            f"{wanted.name} is chosen by the speed of the card, and {target.name}'s is not known",
+            f"{search.name} is chosen by the speed of the card, and {target.name}'s is not known",
             "nanodyno doctor measures it",
         )
 
 
-def _nearest(wanted: _Search, count: int) -> str:
+def _nearest(search: _Search, count: int) -> str:
     """The largest model of fewer parameters, otherwise the same, that fits with a micro-batch of 1.
 
     Where there is none, one without value embeddings.
     """
-    kept = {key: wanted.values[key] for key in wanted.values.keys() - OF_THE_SIZE}
+    kept = {key: search.values[key] for key in search.values.keys() - OF_THE_SIZE}
     for given in ({}, {"value_embeddings": 0}):
-        free = replace(wanted, values={**kept, **given})
+        free = replace(search, values={**kept, **given})
         for chosen in reversed(_shapes({})):
             with suppress(ConfigError):
                 config = free.config({**chosen, "batch_size": 1})
@@ -248,15 +248,15 @@ def _options(keys: Mapping[str, object]) -> str:
     return " ".join(f"--{key}={value}" for key, value in keys.items())
 
 
-def _nothing_fits(wanted: _Search, hours: float, smallest: Size) -> NanodynoError:
+def _nothing_fits(search: _Search, hours: float, smallest: Size) -> NanodynoError:
     config = smallest.config
     told = (
-        f"no size of {wanted.name} fits: the smallest, n_layer={config.n_layer} n_embd={config.n_embd}, "
-        f"needs {_gib(smallest.memory_bytes)}, and {wanted.target.name} has {_room(wanted.target)}"
+        f"no size of {search.name} fits: the smallest, n_layer={config.n_layer} n_embd={config.n_embd}, "
+        f"needs {_gib(smallest.memory_bytes)}, and {search.target.name} has {_room(search.target)}"
     )
     for lesser in _lesser(config):
         with suppress(ConfigError):
-            if any(each.fits for each in _sizes(replace(wanted, values={**wanted.values, **lesser}), hours)):
+            if any(each.fits for each in _sizes(replace(search, values={**search.values, **lesser}), hours)):
                 return NanodynoError(told, f"the nearest that fits: {_options(lesser)}")
     return NanodynoError(told, "a card with more memory is what it takes")
 

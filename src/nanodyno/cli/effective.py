@@ -1,8 +1,6 @@
 """`nanodyno tune --effective-batch`: what tokens_per_iter the gradient noise calls for."""
 
-import os
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -57,18 +55,18 @@ def _show(asked: "Asked", advice: "Advice", wanted: Wanted) -> None:
 
 
 def _of_a_run(source: str, arguments: list[str]) -> "tuple[Asked, list[StepRecord], RunConfig, bool] | None":
-    from nanodyno.records.store import RUN_FILE, find_run, read_run
+    from nanodyno.records.store import known_run, read_run
     from nanodyno.report.effective import Asked
 
-    places = (RUNS_FOLDER / source, Path(source))
-    if not any(os.path.exists(folder / RUN_FILE) for folder in places):  # noqa: PTH110 - see find_run
+    folder = known_run(source, RUNS_FOLDER)
+    if folder is None:
         return None
     if arguments:
         raise NanodynoError(
             f"{source} is a run, which was trained as it was: {' '.join(arguments)} changes nothing of it",
             "leave that out, or give a recipe or file to train a short while",
         )
-    run = read_run(find_run(source, RUNS_FOLDER))
+    run = read_run(folder)
     config, steps = run.own.config, list(run.own_steps)
     asked = Asked(run.name, "records", len(steps), sum(step.tokens for step in steps))
     return asked, steps, config, False

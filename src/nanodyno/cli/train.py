@@ -144,7 +144,7 @@ def _without_effect(request: "Request") -> "Iterator[str]":
 def _request(source: str | None, resume: str | None, arguments: list[str]) -> "Request":
     from nanodyno.inputs import resolve, resolve_resumed
 
-    if resume is not None:
+    if resume:
         return resolve_resumed(resume, source, arguments, RUNS_FOLDER)
     if source is None or source.startswith("-"):
         raise NanodynoError(

@@ -1,5 +1,6 @@
 """Before running: does it fit, how fast, how long, and what it costs. All of it is predicted."""
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -159,10 +160,19 @@ class Costs:
 
     def candidate(self, setup: Setup) -> Candidate:
         """Return what is predicted of a micro-batch, where recompute is auto with the least that fits."""
-        limit = self.target.memory_bytes
+        card, limit = self.target.card, self.target.memory_bytes
         if limit is not None and len(self._levels(setup)) > 1:
             setup = least_recompute(setup, limit, lambda each: self._memory(each).total)
-        return self._predicted(setup)
+        memory = self._memory(setup)
+        time = None if card is None and self.target.ceilings is None else self._time(setup)
+        peak = None if card is None else card.peak_flops(setup.dtype)
+        return Candidate(
+            setup=setup,
+            memory=memory,
+            fits=None if limit is None else memory.total <= limit,
+            time=time,
+            share_of_peak=None if time is None or not peak else time.tokens_per_second * self.flops / peak,
+        )
 
     def fastest(self, setup: Setup) -> Candidate:
         """Return the smallest micro-batch that fits and is within 1% of the fastest that does. Where none
@@ -172,47 +182,34 @@ class Costs:
         that more of it is looked at only where a larger micro-batch could be the fastest with it.
         """
         trials = [replace(setup, batch_size=size, micro_steps=steps) for size, steps in splits(setup)]
-        smallest = self.candidate(trials[0])
-        if smallest.time is None or (smallest.fits is False and setup.kernels == "fused"):
+        smallest, limit = self.candidate(trials[0]), self.target.memory_bytes or math.inf
+        monotone = setup.kernels == "fused"  # by autograd, one micro-step may need less than two
+        if smallest.time is None or (smallest.fits is False and monotone):
             return smallest
+
+        def needs(each: Setup) -> int:
+            return self._memory(each).total
+
+        def rate(each: Setup) -> float:
+            return self._time(each).tokens_per_second
+
         levels, fitting = self._levels(setup), list[Setup]()
         for level in levels[levels.index(smallest.setup.recompute) :]:
             larger = [replace(each, recompute=level) for each in trials[len(fitting) :]]
-            if fitting and max(map(self._rate, larger), default=0.0) <= max(map(self._rate, fitting)):
+            if fitting and max(map(rate, larger), default=0.0) <= max(map(rate, fitting)):
                 break
-            fitting += self._fitting(larger)
+            if monotone:
+                fitting += larger[: bisect_right(larger, limit, key=needs)]
+            else:
+                fitting += [each for each in larger if needs(each) <= limit]
         if not fitting:
             return smallest
-        enough = NEARLY * max(map(self._rate, fitting))
-        return self._predicted(next(each for each in fitting if self._rate(each) >= enough))
-
-    @property
-    def _speed_is_known(self) -> bool:
-        return self.target.card is not None or self.target.ceilings is not None
+        enough = NEARLY * max(map(rate, fitting))
+        return self.candidate(next(each for each in fitting if rate(each) >= enough))
 
     def _levels(self, setup: Setup) -> tuple[Recompute, ...]:
         free = self._auto and setup.kernels == "fused" and self.target.memory_bytes is not None
         return RECOMPUTE if free else (setup.recompute,)
-
-    def _fitting(self, setups: list[Setup]) -> list[Setup]:
-        limit = self.target.memory_bytes
-        if limit is None:
-            return setups
-        if setups[0].kernels == "autograd":  # an iteration of one micro-step may need less than one of two
-            return [each for each in setups if self._memory(each).total <= limit]
-        return setups[: bisect_right(setups, limit, key=lambda each: self._memory(each).total)]
-
-    def _predicted(self, setup: Setup) -> Candidate:
-        card, limit, memory = self.target.card, self.target.memory_bytes, self._memory(setup)
-        time = self._time(setup) if self._speed_is_known else None
-        peak = None if card is None else card.peak_flops(setup.dtype)
-        return Candidate(
-            setup=setup,
-            memory=memory,
-            fits=None if limit is None else memory.total <= limit,
-            time=time,
-            share_of_peak=None if time is None or not peak else time.tokens_per_second * self.flops / peak,
-        )
 
     def _memory(self, setup: Setup) -> Memory:
         """A batch that grows has several micro-steps in the end, even where it begins with one; how many of
@@ -228,9 +225,6 @@ class Costs:
         if key not in self._times:
             self._times[key] = iteration_time(key, self.calibration)
         return replace(self._times[key], micro_steps=setup.micro_steps, tokens=setup.tokens_per_iter)
-
-    def _rate(self, setup: Setup) -> float:
-        return self._time(setup).tokens_per_second
 
 
 def least_recompute(setup: Setup, limit_bytes: int, needs: Callable[[Setup], int]) -> Setup:
