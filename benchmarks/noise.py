@@ -56,7 +56,7 @@ def measure_pair(config: RunConfig, plan: Plan, budget: Budget) -> Pair | None:
         return None
     (found,) = comparisons
     return Pair(
-        ratio=found.ratio.estimate,
+        ratio=found.ratio.value,
         low=found.ratio.low,
         high=found.ratio.high,
         call=found.call,
@@ -65,7 +65,7 @@ def measure_pair(config: RunConfig, plan: Plan, budget: Budget) -> Pair | None:
         disturbances=sorted(
             {each.code for result in measured for visit in result.visits for each in visit.disturbances}
         ),
-        tokens_per_second=summarise_probe(measured[0]).tokens_per_second.estimate,
+        tokens_per_second=summarise_probe(measured[0]).tokens_per_second.value,
         seconds=time.monotonic() - began,
     )
 

@@ -25,10 +25,10 @@ def codes(found: Any) -> set[str]:
 def test_the_case_comes_out_with_both_orders_and_the_parts_add_up(attributions: Any, tmp_path: Path) -> None:
     """+39% then -7%, or -44% then +130%; the part of the width is the mean of its steps' logarithms."""
     found, _ = attributions.measure(attributions.inquiry(), tmp_path)
-    width, batch = (each.interval.estimate for each in found.look.effects.parts)
+    width, batch = (each.interval.value for each in found.look.effects.parts)
     assert math.expm1(width) == pytest.approx(math.sqrt(427 / 308 * 396 / 172) - 1, abs=0.01)
     assert found.look.effects.total is not None
-    assert width + batch == pytest.approx(found.look.effects.total.interval.estimate, abs=1e-12)
+    assert width + batch == pytest.approx(found.look.effects.total.interval.value, abs=1e-12)
     (orders,) = [each for each in attribution_findings(found) if each.code == "paths-disagree"]
     expected = {"one_first": 0.39, "other_then": -0.07, "other_first": -0.44, "one_then": 1.30}
     assert {key: orders.numbers[key] for key in expected} == pytest.approx(expected, abs=0.01)
@@ -53,9 +53,9 @@ def test_the_same_command_measures_nothing_twice_and_another_metric_reads_the_sa
     again, bench = attributions.measure(attributions.inquiry(metric="flops_per_second"), tmp_path)
     assert bench.asked == []
     assert again.reused == 16
-    rate, work = (each.look.effects.parts[1].interval.estimate for each in (first, again))
+    rate, work = (each.look.effects.parts[1].interval.value for each in (first, again))
     assert work == pytest.approx(rate)  # a micro-batch has no part in the work of a token
-    assert again.look.effects.parts[0].interval.estimate > first.look.effects.parts[0].interval.estimate
+    assert again.look.effects.parts[0].interval.value > first.look.effects.parts[0].interval.value
 
 
 def test_ctrl_c_keeps_what_is_known_and_the_same_command_goes_on(attributions: Any, tmp_path: Path) -> None:
@@ -97,8 +97,8 @@ def test_a_corner_that_does_not_fit_is_a_result_and_no_part_is_claimed(
     assert found.look.effects.parts == ()
     assert found.look.effects.paths() == [(1, 0)]
     steps = found.look.effects.steps
-    assert math.exp(steps[0, 1].interval.estimate) == pytest.approx(172 / 308, rel=0.01)
-    assert math.exp(steps[2, 0].interval.estimate) == pytest.approx(396 / 172, rel=0.01)
+    assert math.exp(steps[0, 1].interval.value) == pytest.approx(172 / 308, rel=0.01)
+    assert math.exp(steps[2, 0].interval.value) == pytest.approx(396 / 172, rel=0.01)
     assert {"corner-too-large", "path", "no-parts", "next-make-fit"} <= codes(found)
     (large,) = [each for each in attribution_findings(found) if each.code == "corner-too-large"]
     assert large.numbers["corner"] == {"n_embd": 256, "batch_size": 4}

@@ -60,7 +60,7 @@ def pace_of(result: ProbeResult | None) -> float:
             "equal time needs the pace of every corner, and one could not be measured",
             "--equal tokens needs none; the same with --metric tokens_per_second says why",
         )
-    return summarise_probe(result).tokens_per_second.estimate
+    return summarise_probe(result).tokens_per_second.value
 
 
 @dataclass

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Sequence
 
-from nanodyno.analysis.probes import ceiling_share, visit_summary
+from nanodyno.analysis.probes import visit_speed, visit_summary
 from nanodyno.hardware.telemetry import CardReading, WatchedCard, read_host
 from nanodyno.probe import disturbance
 from nanodyno.probe.messages import Measure
@@ -64,7 +64,8 @@ class Visiting:
     def _of_samples(self, visit: VisitRecord, memory: MemoryRecord) -> list[Disturbance]:
         config = self._worker.config
         summary = visit_summary(visit, config)
-        share = ceiling_share(summary.seconds, config, self._setup)
+        reached = visit_speed(visit, config, self._setup).ceiling_fraction
+        share = None if reached is None else reached.value
         found = disturbance.of_memory(memory, visit.samples, share, disturbance.card_can_page())
         if summary.disturbed is not None:
             found.append(Disturbance(code=summary.disturbed, numbers={"iterations": len(visit.samples)}))
