@@ -57,6 +57,15 @@ def chatter(requests: Iterator[bytes], report: Report) -> Iterator[object]:
     yield
 
 
+def close_pipes(requests: Iterator[bytes], report: Report) -> Iterator[object]:
+    """As a process does that hangs in its exit."""
+    next(requests)
+    report("leaving")
+    os.closerange(3, 64)
+    time.sleep(600)
+    yield
+
+
 def slow(requests: Iterator[bytes], report: Report) -> Iterator[object]:
     """Pieces of 0.3 s, the number of which is asked for, and then 3 s without one."""
     for line in requests:

@@ -113,7 +113,7 @@ def test_a_fault_has_the_first_line_of_its_innermost_cause() -> None:
     assert run("fail") == Failure(reason="error", words="what went wrong", stage="failing")
 
 
-@pytest.mark.parametrize("task", ["sleep", "chatter"])
+@pytest.mark.parametrize("task", ["sleep", "chatter", "close_pipes"])
 def test_what_is_not_done_within_its_limit_is_hung_however_lively(task: str) -> None:
     failure = run(task, limit_seconds=2.0)
     assert failure.reason == "hung"

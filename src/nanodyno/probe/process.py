@@ -197,7 +197,9 @@ class Child:
             if silence > self._allowed_silence():
                 return _hung(f"no sign of life for {silence:.0f} s while {self.stage}")
             return None
-        return self._died() if line is None else _MESSAGES.validate_json(line)
+        if line is None:  # its pipe is closed; if it lives on, its time will be up
+            return None if self.is_alive() else self._died()
+        return _MESSAGES.validate_json(line)
 
     def _allowed_silence(self) -> float:
         """By the pieces of work of this request, and before its first by those of the one before."""
