@@ -17,7 +17,7 @@ from typing import Any
 from nanodyno.analysis.probes import ProbeSummary, summarise_probe
 from nanodyno.config import RunConfig, build_config
 from nanodyno.probe.bench import Plan
-from nanodyno.probe.messages import ProbeJob
+from nanodyno.probe.repetition import ProbeJob
 from nanodyno.probe.rounds import probe
 from nanodyno.recipes import load_settings, override
 from nanodyno.records.probe import Measured, ProbeResult

@@ -21,7 +21,7 @@ from nanodyno.analysis.budget import Budget
 from nanodyno.analysis.probes import reading_of, summarise_probe
 from nanodyno.config import RunConfig, build_config
 from nanodyno.probe.bench import Bench, Plan
-from nanodyno.probe.messages import ProbeJob
+from nanodyno.probe.repetition import ProbeJob
 from nanodyno.probe.rounds import measure_against
 from nanodyno.recipes import load_settings, override, parse_overrides
 from nanodyno.records.probe import Measured

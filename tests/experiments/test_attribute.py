@@ -11,8 +11,14 @@ from nanodyno.analysis.attribution_findings import attribution_findings
 from nanodyno.analysis.attribution_reading import read_attribution
 from nanodyno.analysis.factors import with_length
 from nanodyno.errors import NanodynoError
-from nanodyno.experiments.lesson import Learnt, LessonJob, Spoilt
-from nanodyno.experiments.schooling import Schooling, shortened, tokens_of_each
+from nanodyno.experiments.short_training import (
+    ShortTraining,
+    ShortTrainings,
+    Trained,
+    shortened,
+    tokens_of_each,
+)
+from nanodyno.probe.process import Failure
 from nanodyno.records.attribution import attributions_of
 from nanodyno.report.attribute_document import attribution_document
 from nanodyno.report.attribute_words import words
@@ -317,19 +323,17 @@ def test_equal_tokens_are_fewer_steps_of_a_larger_batch_and_equal_time_is_by_pac
 
 
 def test_corners_share_the_seed_of_a_round_and_a_failure_is_a_result(tunings: Any) -> None:
-    seen: list[LessonJob] = []
+    seen: list[ShortTraining] = []
 
-    def teach(job: LessonJob, _: Any) -> Learnt | Spoilt:
-        seen.append(job)
-        return (
-            Spoilt(words="diverged")
-            if job.config.n_embd == 256
-            else Learnt(val_loss=3.0, training_seconds=1.0)
-        )
+    def train(request: ShortTraining, _: object) -> Trained | Failure:
+        seen.append(request)
+        if request.config.n_embd == 256:
+            return Failure(reason="refused", words="diverged")
+        return Trained(val_loss=3.0, training_seconds=1.0)
 
     configs = {0: tunings.config(seed=5), 1: tunings.config(seed=5, n_embd=256)}
-    schooling = Schooling(configs, {0: "a", 1: "b"}, None, lambda _: None, lambda: 0.0, teach)
-    lines = [*schooling.round(0, [0, 1]), *schooling.round(1, [0])]
-    assert [job.config.seed for job in seen] == [5, 5, 6]
+    trainings = ShortTrainings(configs, {0: "a", 1: "b"}, None, lambda _: None, lambda: 0.0, train)
+    lines = [*trainings.round(0, [0, 1]), *trainings.round(1, [0])]
+    assert [request.config.seed for request in seen] == [5, 5, 6]
     assert [line.val_loss for line in lines] == [3.0, None, 3.0]
     assert lines[1].words == "diverged"
