@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nanodyno.config.fields import RunConfig
-from nanodyno.config.optimizers import OPTIMIZERS
 
 Fault = tuple[str, str]
 _NEEDS: dict[str, tuple[str, object]] = {
     "rope_base": ("positions", "rope"),
-    **{key: ("optimizer", name) for name, entry in OPTIMIZERS.items() for key in entry.settings},
+    "muon_lr": ("optimizer", "muon"),
+    "muon_momentum": ("optimizer", "muon"),
     "wsd_decay_fraction": ("schedule", "wsd"),
 }
 """Settings that say nothing without another one."""
@@ -34,7 +34,7 @@ def faults_of_the_block(values: Mapping[str, Any]) -> Iterator[Fault]:
     yield from _of_other_parts(values)
     if values.get("cautious_decay") and values.get("weight_decay") == 0:
         yield "cautious_decay", "says nothing with weight_decay=0; leave it out, or give a weight_decay"
-    yield from _of_moments(values)
+    yield from _of_muon(values)
     yield from _of_kernels(values)
 
 
@@ -77,12 +77,13 @@ def _of_other_parts(values: Mapping[str, Any]) -> Iterator[Fault]:
         yield "value_embeddings", f"{tables} tables need {2 * tables} blocks, and n_layer={n_layer}; {most}"
 
 
-def _of_moments(values: Mapping[str, Any]) -> Iterator[Fault]:
-    """Other optimizers have states of their own: what is done to AdamW's moments is not done to them."""
-    name = values.get("optimizer", "adamw")
+def _of_muon(values: Mapping[str, Any]) -> Iterator[Fault]:
+    """Muon has one moment of its own kind: what is done to AdamW's is not done to it."""
+    if values.get("optimizer") != "muon":
+        return
     for key, default in _ONLY_ADAMW.items():
-        if name != "adamw" and values.get(key, default) != default:
-            yield key, f"{values[key]} is for AdamW's moments, and optimizer={name} has others; leave it out"
+        if values.get(key, default) != default:
+            yield key, f"{values[key]} is for AdamW's moments, and optimizer=muon has others; leave it out"
 
 
 def _of_kernels(values: Mapping[str, Any]) -> Iterator[Fault]:

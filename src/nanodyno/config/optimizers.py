@@ -41,10 +41,8 @@ class OptimizerEntry:
     """`module:class` of a model.batched.BatchedOptimizer, imported when a run begins. AdamW has none."""
     takes: Literal["block_matrices", "total"] | None = None
     """The parameters that it takes from AdamW, as costs.parameters.ParameterCount counts them."""
-    settings: tuple[str, ...] = ()
-    """Fields of OptimizerSettings that no other optimizer reads."""
     peak: str | None = None
-    """The one of them that is its peak learning rate, which follows the schedule of learning_rate."""
+    """The setting that is its peak learning rate, if it has one, which follows learning_rate's schedule."""
     state_bytes: int = 0
     """Of each parameter that it takes."""
     step_cost: Callable[[ModelShape, bool], StepCost] = _no_cost
@@ -53,6 +51,10 @@ class OptimizerEntry:
     """Whether torch.compile makes its step on a GPU: worth it for up to eight shapes of tensors."""
     needs_whole_matrices: bool = False
     """Whether it cannot update a part of a matrix, which is all that a process has under parallel=fsdp."""
+
+    def peak_of(self, config: "OptimizerSettings") -> float | None:
+        """Return the peak learning rate that a run sets for it, or None where learning_rate is its peak."""
+        return None if self.peak is None else getattr(config, self.peak)
 
 
 def _muon_cost(shape: ModelShape, fused: bool) -> StepCost:
@@ -88,7 +90,6 @@ OPTIMIZERS: dict[str, OptimizerEntry] = {
         "Muon",
         implementation="nanodyno.model.muon:Muon",
         takes="block_matrices",
-        settings=("muon_lr", "muon_momentum"),
         peak="muon_lr",
         state_bytes=4,
         step_cost=_muon_cost,

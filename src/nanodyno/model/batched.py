@@ -126,8 +126,7 @@ class BatchedOptimizer(torch.optim.Optimizer):
 
     def groups(self, named: Mapping[str, Tensor], config: RunConfig) -> list[dict[str, Any]]:
         """AdamW's, with a peak of its own where it has that setting."""
-        peak = OPTIMIZERS[config.optimizer].peak
-        own = rate_of(getattr(config, peak) if peak else None, config)
+        own = rate_of(OPTIMIZERS[config.optimizer].peak_of(config), config)
         return [own | group for group in by_rate(named.items(), config)]
 
     @torch.no_grad()
