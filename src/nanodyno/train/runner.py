@@ -236,9 +236,9 @@ def refuse_together(config: RunConfig, choice: Choice, processes: int) -> None:
         )
     if config.parallel == "fsdp" and choice.dtype == "float16":
         raise NanodynoError("parallel=fsdp has no loss scaler for float16", "use --parallel=ddp")
-    if config.parallel == "fsdp" and config.optimizer == "muon":
+    if config.parallel == "fsdp" and config.optimizer != "adamw":
         raise NanodynoError(
-            "parallel=fsdp divides matrices, and optimizer=muon needs them whole",
+            f"parallel=fsdp divides matrices, and optimizer={config.optimizer} needs them whole",
             "use --parallel=ddp, or --optimizer=adamw",
         )
     if ":" in config.device:
