@@ -19,7 +19,15 @@ from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, flops_per_token, nanogpt_fl
 from nanodyno.hardware.cards import Card, find_card
 from nanodyno.hardware.ceilings import Ceilings
 from nanodyno.records.imported import AnyStep, ImportedStep
-from nanodyno.records.types import HistoryRecord, MachineRecord, RunRecord, StartRecord, StepRecord
+from nanodyno.records.store import Run
+from nanodyno.records.types import (
+    HistoryRecord,
+    MachineRecord,
+    RunRecord,
+    SaveRecord,
+    StartRecord,
+    StepRecord,
+)
 
 WARMUP_STEPS = 3
 ENOUGH_STEPS = 8
@@ -281,6 +289,28 @@ def data_wait_share(steady: Sequence[StepRecord]) -> float | None:
     """The part of the time of steady iterations that was spent waiting for a batch."""
     seconds = sum(step.step_seconds for step in steady)
     return sum(step.data_seconds for step in steady) / seconds if seconds else None
+
+
+@dataclass(frozen=True)
+class RunTimes:
+    """Where the time of a run went, in seconds."""
+
+    training: float
+    evaluation: float
+    saving: float
+
+    @classmethod
+    def of(cls, run: Run, saves: Sequence[SaveRecord]) -> Self:
+        return cls(
+            training=sum(step.step_seconds for step in run.own_steps),
+            evaluation=sum(entry.eval_seconds for entry in run.own_evals),
+            saving=sum(save.save_seconds for save in saves),
+        )
+
+    @property
+    def saving_share(self) -> float | None:
+        """Of training, evaluation and saving together; None where nothing was saved."""
+        return self.saving / (self.training + self.evaluation + self.saving) if self.saving else None
 
 
 def evaluations_between(done: int, last: int, eval_interval: int, last_eval: int | None) -> int:

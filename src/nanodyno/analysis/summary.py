@@ -5,12 +5,12 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
 
 from nanodyno.analysis.account import Account, account_of
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.imported import tokens_up_to
 from nanodyno.analysis.metrics import (
+    RunTimes,
     Speed,
     data_wait_share,
     eta_seconds,
@@ -90,28 +90,6 @@ class Summary:
     eta_seconds: float | None
 
 
-@dataclass(frozen=True)
-class _Times:
-    """Where the time of a run went, in seconds."""
-
-    training: float
-    evaluation: float
-    saving: float
-
-    @classmethod
-    def of(cls, run: Run, saves: Sequence[SaveRecord]) -> Self:
-        return cls(
-            training=sum(step.step_seconds for step in run.own_steps),
-            evaluation=sum(entry.eval_seconds for entry in run.own_evals),
-            saving=sum(save.save_seconds for save in saves),
-        )
-
-    @property
-    def saving_share(self) -> float | None:
-        total = self.training + self.evaluation + self.saving
-        return self.saving / total if self.saving else None
-
-
 def summarise(run: Run, ceilings: Ceilings | None = None) -> Summary:
     """Derive a summary from what is on disk; a run without any step has one too, with little in it.
 
@@ -122,7 +100,7 @@ def summarise(run: Run, ceilings: Ceilings | None = None) -> Summary:
     config, steps = run.record.config, run.own_steps
     held = before_decay(steps)
     saves = [entry for entry in run.history if isinstance(entry, SaveRecord)]
-    times = None if imported else _Times.of(run, saves)
+    times = None if imported else RunTimes.of(run, saves)
     newest = latest_stretch(stretches(steps, run.history, run.record.resumed_at_iterations))
     planned = run.settings.get("max_iters")
     return Summary(
