@@ -44,7 +44,7 @@ def main() -> int:
     given, settings = parser.parse_known_args()
     tuned = json.loads(given.tuned.read_text(encoding="utf-8"))
     promise = next(row for row in tuned["candidates"] if row["name"] == tuned["chosen"])
-    promised = promise["tokens_per_second"]["estimate"]
+    promised = promise["speed"]["tokens_per_second"]["value"]
     changes = {"max_iters": given.iterations, "eval_interval": given.iterations // 2, "warmup_iters": 5}
     config = build_config(override(load_settings(given.config), changes | parse_overrides(settings)).values)
     limit = tuned["memory_limit_bytes"]

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.analysis.test_probes import build_setup
 
 from nanodyno.hardware.telemetry import CardReading
 from nanodyno.probe.repetition import Measure, ProbeJob, Repetition
@@ -30,7 +31,7 @@ def test_swings_are_a_disturbance_unless_the_card_is_at_its_power_limit(
 
     child: Any = SimpleNamespace(pid=os.getpid(), stage="measuring", ask=ask)
     card: Any = SimpleNamespace(read=lambda: CardReading(sm_mhz=1500, reasons=reasons))
-    setup: Any = SimpleNamespace(matmul_flops_per_second=None)
+    setup = build_setup(card=None, matmul=None)
     repetition = Repetition(child, job().config, setup, card, lambda *_: None)
     done = repetition.measure(Measure(precision=0.01, limit_seconds=1), 0, 0, [])
     assert isinstance(done, tuple)
