@@ -23,7 +23,9 @@ from nanodyno.config.kinds import (
     Share,
     Switch,
     Text,
+    one_of,
 )
+from nanodyno.config.optimizers import OptimizerSettings
 from nanodyno.config.ramp import Ramp, read_ramp
 from nanodyno.config.shape import OF_THE_BLOCK, OF_THE_START, ModelShape
 
@@ -35,10 +37,8 @@ DEFAULT_EVAL_TOKENS = 1_048_576
 STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 
 
-class RunConfig(BaseModel):
-    """A run under nanoGPT's names. Fields without a default are derived: `build_config` is the door."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+class ModelAndBatch(BaseModel):
+    """The settings that come before those of optimizers: pydantic orders fields by class."""
 
     # model
     n_layer: Count = Field(default=12, description="transformer blocks")
@@ -103,6 +103,12 @@ class RunConfig(BaseModel):
         "the measured noise, to 16 times or noise:524288 that far; the learning rate grows by the root",
     )
 
+
+class RunConfig(OptimizerSettings, ModelAndBatch):
+    """A run under nanoGPT's names. Fields without a default are derived: `build_config` is the door."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
     # optimiser
     learning_rate: Rate = Field(
         default=6e-4,
@@ -123,15 +129,6 @@ class RunConfig(BaseModel):
     wsd_decay_fraction: Share = Field(
         default=0.2, description="share of lr_decay_iters that wsd spends decaying"
     )
-    optimizer: Literal["adamw", "muon"] = Field(
-        default="adamw", description="muon takes the blocks' matrices, and AdamW the rest"
-    )
-    muon_lr: MaybePositive = Field(
-        default=None,
-        description="peak for Muon's matrices, whose step has a root mean square of 0.2 times it, about "
-        "AdamW's (default: learning_rate)",
-    )
-    muon_momentum: BelowOne = Field(default=0.95, description="Muon's momentum (Nesterov's)")
     embedding_lr: MaybePositive = Field(
         default=None,
         description="peak for value embeddings, and for token embeddings that are not the head too "
@@ -171,7 +168,8 @@ class RunConfig(BaseModel):
     )
     compile: Switch = Field(
         default=True,
-        description="compile with torch.compile: the model (kernels=autograd), and Muon's step on a card",
+        description="compile with torch.compile: the model (kernels=autograd), and an optimizer's own step "
+        "on a GPU",
     )
     kernels: Literal["auto", "fused", "autograd"] = Field(
         default="auto",
@@ -200,7 +198,7 @@ class RunConfig(BaseModel):
     )
     cuda_graph: Switch = Field(
         default=True,
-        description="launch a micro-step, and a step of Muon, as one CUDA graph, where kernels=fused",
+        description="launch a micro-step, and an optimizer's own step, as one CUDA graph (kernels=fused)",
     )
     residual_dtype: Literal["float32", "bfloat16"] = Field(
         default="float32",
@@ -290,8 +288,7 @@ def accepted(key: str) -> str:
     """What a field takes, in words that fit after "must be"."""
     info = RunConfig.model_fields[key]
     if get_origin(info.annotation) is Literal:
-        *first, last = [f'"{choice}"' for choice in get_args(info.annotation)]
-        return f"{', '.join(first)} or {last}"
+        return one_of(get_args(info.annotation))
     return next(each.words for each in info.metadata if isinstance(each, Means))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from nanodyno.config.build import tenth
 from nanodyno.config.fields import RunConfig
+from nanodyno.config.optimizers import OPTIMIZERS
 
 _DECAY = ("min_lr", "lr_decay_iters")
 _BY_HAND = ("products", "cuda_graph")
@@ -57,8 +58,9 @@ def _needs(config: RunConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "device=cuda", _BY_HAND
     if not config.untied_head and not config.value_embeddings:
         yield "untied_head=True|value_embeddings=1", ("embedding_lr",)
-    if config.kernels == "fused" and config.optimizer == "adamw":
-        yield "kernels=autograd|optimizer=muon", ("compile",)
+    if config.kernels == "fused" and not OPTIMIZERS[config.optimizer].compiles:
+        compiled = [f"optimizer={name}" for name, entry in OPTIMIZERS.items() if entry.compiles]
+        yield "|".join(["kernels=autograd", *compiled]), ("compile",)
 
 
 def _is_set(config: RunConfig, key: str) -> bool:

@@ -10,10 +10,10 @@ from nanodyno.costs.calibration import calibration_for
 from nanodyno.costs.target import present_target
 from nanodyno.errors import RunFailed
 from nanodyno.hardware.inventory import CardState, take_inventory
-from nanodyno.probe.errand import Errand, NotFound, run_errand
+from nanodyno.probe.checkup import DeviceRequest, check_device
+from nanodyno.probe.process import Failure
 from nanodyno.records.checkup import DeviceRecord
 
-DEVICE_SECONDS = 180.0
 MARGIN_BYTES = 2**29
 """To be left free on a card: about what a desktop with a browser takes, or the allocator's gaps."""
 
@@ -32,10 +32,10 @@ class Place:
 
 def look_around(config: RunConfig, limit_bytes: int | None) -> Place:
     before = take_inventory().cards
-    found = run_errand(Errand(task="device", device=config.device), DeviceRecord, DEVICE_SECONDS)
-    if isinstance(found, NotFound):
+    found = check_device("device", DeviceRequest(device=config.device), DeviceRecord)
+    if isinstance(found, Failure):
         raise RunFailed(f"the device could not be looked at: {found.words}", "`nanodyno doctor` tells more")
-    return place_of(config, limit_bytes, found.value, before)
+    return place_of(config, limit_bytes, found, before)
 
 
 def place_of(

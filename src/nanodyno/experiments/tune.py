@@ -16,7 +16,7 @@ from nanodyno.errors import NanodynoError
 from nanodyno.experiments.course import Course
 from nanodyno.experiments.ground import Place, look_around
 from nanodyno.experiments.stopwatch import BenchStopwatch, Redo, Stopwatch
-from nanodyno.probe.messages import ProbeJob
+from nanodyno.probe.repetition import ProbeJob
 from nanodyno.records.probe import WatchProbe
 from nanodyno.records.tuning import Journal, Question, settings_of
 
