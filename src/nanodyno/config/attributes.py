@@ -74,7 +74,7 @@ def setting(  # noqa: PLR0913 - one parameter per attribute
     *,
     group: Group,
     affects: str,
-    on_resume: OnResume,
+    on_resume: OnResume = "free",
     nanogpt: bool = False,
     amount_affects: str | None = None,
     asked_by: str = "",

@@ -36,221 +36,197 @@ class RunConfig(ModelSettings, frozen=True):
 
     # batch
     batch_size: Count = setting(
-        "sequences per micro-step (the micro-batch)", 12,
-        group="batch", affects="speed memory", on_resume="free", nanogpt=True, tuned=True,
-        asked_by="import compare",
+        "sequences per micro-step (the micro-batch)", 12, group="batch", affects="speed memory", nanogpt=True,
+        tuned=True, asked_by="import compare",
     )  # fmt: skip
     gradient_accumulation_steps: Count = setting(
         f"micro-steps per iteration (default: {DEFAULT_ACCUMULATION}, or from tokens_per_iter)",
-        group="batch", affects="speed memory", on_resume="free", nanogpt=True,
-        derived_from=("tokens_per_iter", *MICRO_BATCH), pair="tokens_per_iter", asked_by="import compare",
+        group="batch", affects="speed memory", nanogpt=True, derived_from=("tokens_per_iter", *MICRO_BATCH),
+        pair="tokens_per_iter", asked_by="import compare",
     )  # fmt: skip
     tokens_per_iter: Count = setting(
         "tokens per iteration, the effective batch (default: batch_size * block_size * "
-        "gradient_accumulation_steps)",
-        group="batch", affects="speed loss", on_resume="free",
+        "gradient_accumulation_steps)", group="batch", affects="speed loss",
         derived_from=("gradient_accumulation_steps", *MICRO_BATCH),
     )  # fmt: skip
     batch_ramp: MaybeText = setting(
         "grows tokens_per_iter: 10M:131072,50M:262144 from so many tokens on; noise: by "
-        "the measured noise, to 16 times or noise:524288 that far; the learning rate grows by the root",
-        None,
-        group="batch", affects="speed loss", on_resume="free", none_means="none",
-        part_of="tokens_per_iter", in_experiment="untimed",
+        "the measured noise, to 16 times or noise:524288 that far; the learning rate grows by the root", None,
+        group="batch", affects="speed loss", none_means="none", part_of="tokens_per_iter",
+        in_experiment="untimed",
     )  # fmt: skip
 
     # learning rate
     learning_rate: Rate = setting(
         "peak learning rate; auto: `train` finds it by short trainings first, and tells", 6e-4,
-        group="schedule", affects="loss", on_resume="free", nanogpt=True, asked_by="import compare",
+        group="schedule", affects="loss", nanogpt=True, asked_by="import compare",
     )  # fmt: skip
     min_lr: NotNegative = setting(
-        "learning rate after the decay (default: learning_rate / 10)",
-        group="schedule", affects="loss", on_resume="free", nanogpt=True, nanogpt_default=6e-5,
-        derived_from=("learning_rate",), part_of="learning_rate",
+        "learning rate after the decay (default: learning_rate / 10)", group="schedule", affects="loss",
+        nanogpt=True, nanogpt_default=6e-5, derived_from=("learning_rate",), part_of="learning_rate",
         idle_unless=("decay_lr=True", "schedule=cosine|linear|wsd"),
     )  # fmt: skip
     warmup_iters: Natural = setting(
-        "iterations of linear warm-up", 2000,
-        group="schedule", affects="loss", on_resume="free", nanogpt=True, idle_unless=("decay_lr=True",),
+        "iterations of linear warm-up", 2000, group="schedule", affects="loss", nanogpt=True,
+        idle_unless=("decay_lr=True",),
     )  # fmt: skip
     lr_decay_iters: Count = setting(
-        "iteration at which min_lr is reached (default: max_iters)",
-        group="schedule", affects="loss", on_resume="free", nanogpt=True, nanogpt_default=600_000,
-        derived_from=("max_iters",), part_of="max_iters",
+        "iteration at which min_lr is reached (default: max_iters)", group="schedule", affects="loss",
+        nanogpt=True, nanogpt_default=600_000, derived_from=("max_iters",), part_of="max_iters",
         idle_unless=("decay_lr=True", "schedule=cosine|linear|wsd"),
     )  # fmt: skip
     max_iters: Count = setting(
-        "iterations of the whole run", 600_000,
-        group="schedule", affects="", on_resume="free", nanogpt=True,
+        "iterations of the whole run", 600_000, group="schedule", affects="", nanogpt=True,
     )  # fmt: skip
     weight_decay: NotNegative = setting(
-        "weight decay, on matrices only", 0.1,
-        group="regularization", affects="loss", on_resume="free", nanogpt=True,
+        "weight decay, on matrices only", 0.1, group="regularization", affects="loss", nanogpt=True,
     )  # fmt: skip
-    beta1: BelowOne = setting(
-        "AdamW's first beta", 0.9, group="optimizer", affects="loss", on_resume="free", nanogpt=True
-    )
-    beta2: BelowOne = setting(
-        "AdamW's second beta", 0.95, group="optimizer", affects="loss", on_resume="free", nanogpt=True
-    )
+    beta1: BelowOne = setting("AdamW's first beta", 0.9, group="optimizer", affects="loss", nanogpt=True)
+    beta2: BelowOne = setting("AdamW's second beta", 0.95, group="optimizer", affects="loss", nanogpt=True)
     grad_clip: NotNegative = setting(
-        "largest norm of the gradient; 0 is no clipping", 1.0,
-        group="regularization", affects="speed memory loss", amount_affects="loss", on_resume="free",
-        nanogpt=True,
+        "largest norm of the gradient; 0 is no clipping", 1.0, group="regularization",
+        affects="speed memory loss", amount_affects="loss", nanogpt=True,
     )  # fmt: skip
     decay_lr: Switch = setting(
-        "follow the schedule; false keeps learning_rate", True,
-        group="schedule", affects="loss", on_resume="free", nanogpt=True,
+        "follow the schedule; false keeps learning_rate", True, group="schedule", affects="loss",
+        nanogpt=True,
     )  # fmt: skip
     schedule: Literal["cosine", "linear", "constant", "wsd"] = setting(
-        "shape after the warm-up; wsd holds the peak and decays at the end", "cosine",
-        group="schedule", affects="loss", on_resume="free", idle_unless=("decay_lr=True",),
+        "shape after the warm-up; wsd holds the peak and decays at the end", "cosine", group="schedule",
+        affects="loss", idle_unless=("decay_lr=True",),
     )  # fmt: skip
     wsd_decay_fraction: Share = setting(
-        "share of lr_decay_iters that wsd spends decaying", 0.2,
-        group="schedule", affects="loss", on_resume="free", requires="schedule=wsd", part_of="schedule",
+        "share of lr_decay_iters that wsd spends decaying", 0.2, group="schedule", affects="loss",
+        requires="schedule=wsd", part_of="schedule",
     )  # fmt: skip
 
     # optimizer
     optimizer: Literal["adamw", "muon"] = setting(
-        "muon takes the blocks' matrices, and AdamW the rest", "adamw",
-        group="optimizer", affects="speed memory loss", on_resume="fixed",
+        "muon takes the blocks' matrices, and AdamW the rest", "adamw", group="optimizer",
+        affects="speed memory loss", on_resume="fixed",
     )  # fmt: skip
     muon_lr: MaybePositive = setting(
         "peak for Muon's matrices, whose step has a root mean square of 0.2 times it, about "
-        "AdamW's (default: learning_rate)", None,
-        group="optimizer", affects="loss", on_resume="free", none_means="learning_rate",
-        requires="optimizer=muon", part_of="optimizer",
+        "AdamW's (default: learning_rate)", None, group="optimizer", affects="loss",
+        none_means="learning_rate", requires="optimizer=muon", part_of="optimizer",
     )  # fmt: skip
     muon_momentum: BelowOne = setting(
-        "Muon's momentum (Nesterov's)", 0.95,
-        group="optimizer", affects="loss", on_resume="free", requires="optimizer=muon", part_of="optimizer",
+        "Muon's momentum (Nesterov's)", 0.95, group="optimizer", affects="loss", requires="optimizer=muon",
+        part_of="optimizer",
     )  # fmt: skip
     embedding_lr: MaybePositive = setting(
         "peak for value embeddings, and for token embeddings that are not the head too "
-        "(default: learning_rate)", None,
-        group="optimizer", affects="loss", on_resume="free", none_means="learning_rate",
+        "(default: learning_rate)", None, group="optimizer", affects="loss", none_means="learning_rate",
         idle_unless=("untied_head=True|value_embeddings=1",),
     )  # fmt: skip
     cautious_decay: Switch = setting(
-        "weight decay only where the update goes the same way", False,
-        group="regularization", affects="speed memory loss", on_resume="free", requires="weight_decay",
+        "weight decay only where the update goes the same way", False, group="regularization",
+        affects="speed memory loss", requires="weight_decay",
     )  # fmt: skip
 
     # data
     dataset: Text = setting(
-        "a name under data/, a path, or python for the embedded corpus", "python",
-        group="data", affects="loss", on_resume="fixed", nanogpt=True, nanogpt_default="openwebtext",
-        asked_by="compare",
+        "a name under data/, a path, or python for the embedded corpus", "python", group="data",
+        affects="loss", on_resume="fixed", nanogpt=True, nanogpt_default="openwebtext", asked_by="compare",
     )  # fmt: skip
     tokenizer: Literal["bytes", "gpt2"] = setting(
-        "tokenizer of the embedded corpus; other datasets have their own", "gpt2",
-        group="data", affects="loss", on_resume="fixed", part_of="dataset", idle_unless=("dataset=python",),
+        "tokenizer of the embedded corpus; other datasets have their own", "gpt2", group="data",
+        affects="loss", on_resume="fixed", part_of="dataset", idle_unless=("dataset=python",),
     )  # fmt: skip
     seed: Natural = setting(
-        "seed of the weights, the data order and dropout", 1337,
-        group="initialization", affects="loss", on_resume="fixed", in_experiment="held",
+        "seed of the weights, the data order and dropout", 1337, group="initialization", affects="loss",
+        on_resume="fixed", in_experiment="held",
     )  # fmt: skip
 
     # evaluation
     eval_interval: Count = setting(
-        "iterations between evaluations", 2000,
-        group="evaluation", affects="", on_resume="free", nanogpt=True,
+        "iterations between evaluations", 2000, group="evaluation", affects="", nanogpt=True,
     )  # fmt: skip
     eval_tokens: Count = setting(
-        f"tokens of each split that an evaluation reads (default: {DEFAULT_EVAL_TOKENS})",
-        group="evaluation", affects="loss", on_resume="free", derived_from=("eval_iters", *MICRO_BATCH),
-        in_experiment="held",
+        f"tokens of each split that an evaluation reads (default: {DEFAULT_EVAL_TOKENS})", group="evaluation",
+        affects="loss", derived_from=("eval_iters", *MICRO_BATCH), in_experiment="held",
     )  # fmt: skip
     eval_iters: MaybeCount = setting(
         "eval_tokens counted in micro-batches, as nanoGPT does; eval_tokens is better, since "
-        "it does not move with batch_size", None,
-        group="evaluation", affects="loss", on_resume="free", nanogpt=True, nanogpt_default=200,
-        pair="eval_tokens", none_means="eval_tokens", in_experiment="held",
+        "it does not move with batch_size", None, group="evaluation", affects="loss", nanogpt=True,
+        nanogpt_default=200, pair="eval_tokens", none_means="eval_tokens", in_experiment="held",
     )  # fmt: skip
     eval_only: Switch = setting(
-        "evaluate once and stop", False, group="evaluation", affects="", on_resume="command", nanogpt=True
-    )
+        "evaluate once and stop", False, group="evaluation", affects="", on_resume="command", nanogpt=True,
+    )  # fmt: skip
     log_interval: Count = setting(
-        "iterations between lines of the log", 1,
-        group="record", affects="", on_resume="command", nanogpt=True,
+        "iterations between lines of the log", 1, group="record", affects="", on_resume="command",
+        nanogpt=True,
     )  # fmt: skip
 
     # system
     device: Device = setting(
-        "auto, cpu, cuda, cuda:N or mps", "auto",
-        group="system", affects="speed memory", on_resume="free", nanogpt=True, in_experiment="place",
+        "auto, cpu, cuda, cuda:N or mps", "auto", group="system", affects="speed memory", nanogpt=True,
+        in_experiment="place",
     )  # fmt: skip
     threads: MaybeCount = setting(
-        "threads on a CPU (default: torch's choice)", None,
-        group="system", affects="speed memory", on_resume="free", none_means="torch's choice", tuned=True,
+        "threads on a CPU (default: torch's choice)", None, group="system", affects="speed memory",
+        none_means="torch's choice", tuned=True,
     )  # fmt: skip
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
-        "precision of the matrix products; auto takes the best the device has", "auto",
-        group="precision", affects="speed memory loss", on_resume="free", nanogpt=True, asked_by="compare",
+        "precision of the matrix products; auto takes the best the device has", "auto", group="precision",
+        affects="speed memory loss", nanogpt=True, asked_by="compare",
     )  # fmt: skip
     compile: Switch = setting(
         "compile with torch.compile: the model (kernels=autograd), and Muon's step on a card", True,
-        group="system", affects="speed memory", on_resume="free", nanogpt=True, tuned=True,
+        group="system", affects="speed memory", nanogpt=True, tuned=True,
         idle_unless=("kernels=autograd|optimizer=muon",), asked_by="compare",
     )  # fmt: skip
     kernels: Literal["auto", "fused", "autograd"] = setting(
         "fused: the micro-step written by hand, on Triton kernels (auto takes it on a GPU with "
-        "bfloat16); autograd: torch's own", "auto",
-        group="system", affects="speed memory", on_resume="free", tuned=True,
+        "bfloat16); autograd: torch's own", "auto", group="system", affects="speed memory", tuned=True,
     )  # fmt: skip
     attention: Literal[
         "auto", "cudnn-packed", "cudnn", "flash", "efficient", "flex", "fa3", "math"
     ] = setting(
         "backend of the attention; auto: the fastest that runs, measured (kernels=fused) or by "
-        "torch's own choice (autograd)", "auto",
-        group="system", affects="speed memory", on_resume="free",
+        "torch's own choice (autograd)", "auto", group="system", affects="speed memory",
     )  # fmt: skip
     products: Literal["auto", "torch"] = setting(
         "algorithms of the matrix products; auto: the fastest of cuBLAS's, measured once per "
-        "card and shape (kernels=fused on CUDA); torch: its own choice", "auto",
-        group="system", affects="speed memory", on_resume="free",
-        idle_unless=("kernels=auto|fused", "device=cuda"),
+        "card and shape (kernels=fused on CUDA); torch: its own choice", "auto", group="system",
+        affects="speed memory", idle_unless=("kernels=auto|fused", "device=cuda"),
     )  # fmt: skip
     loss_rows: MaybeCount = setting(
         "positions whose logits are in memory at once (default: by the card's memory where "
-        "kernels=fused, else all)", None,
-        group="system", affects="speed memory", on_resume="free", none_means="by memory", tuned=True,
+        "kernels=fused, else all)", None, group="system", affects="speed memory", none_means="by memory",
+        tuned=True,
     )  # fmt: skip
     recompute: Literal["auto", "none", "light", "mlp", "full"] = setting(
         "what the backward pass makes again instead of keeping it: light is norms and GELU, mlp "
-        "also its first product, full whole blocks; auto the least that fits", "auto",
-        group="system", affects="speed memory", on_resume="free", tuned=True,
+        "also its first product, full whole blocks; auto the least that fits", "auto", group="system",
+        affects="speed memory", tuned=True,
     )  # fmt: skip
     cuda_graph: Switch = setting(
         "launch a micro-step, and a step of Muon, as one CUDA graph, where kernels=fused", True,
-        group="system", affects="speed memory", on_resume="free", tuned=True,
-        idle_unless=("kernels=auto|fused", "device=cuda"),
+        group="system", affects="speed memory", tuned=True, idle_unless=("kernels=auto|fused", "device=cuda"),
     )  # fmt: skip
     residual_dtype: Literal["float32", "bfloat16"] = setting(
         "precision of the residual stream in training; bfloat16 is other arithmetic, faster and "
-        "smaller (evaluations keep float32)", "float32",
-        group="precision", affects="speed memory loss", on_resume="free", tuned=True,
+        "smaller (evaluations keep float32)", "float32", group="precision", affects="speed memory loss",
+        tuned=True,
     )  # fmt: skip
     moments_dtype: Literal["float32", "bfloat16"] = setting(
         "precision of AdamW's moments; bfloat16 is other arithmetic and halves their memory", "float32",
-        group="precision", affects="speed memory loss", on_resume="free", tuned=True,
-        requires="optimizer=adamw",
+        group="precision", affects="speed memory loss", tuned=True, requires="optimizer=adamw",
     )  # fmt: skip
     fp8: Switch = setting(
         "the large matrix products of training in fp8 (from Ada and Hopper on): other "
-        "arithmetic, faster (evaluations stay in bfloat16)", False,
-        group="precision", affects="speed memory loss", on_resume="free", tuned=True,
+        "arithmetic, faster (evaluations stay in bfloat16)", False, group="precision",
+        affects="speed memory loss", tuned=True,
     )  # fmt: skip
     offload_moments: Switch = setting(
-        "keep AdamW's moments in the host's memory: slower updates, larger models", False,
-        group="system", affects="speed memory", on_resume="free", tuned=True, requires="optimizer=adamw",
+        "keep AdamW's moments in the host's memory: slower updates, larger models", False, group="system",
+        affects="speed memory", tuned=True, requires="optimizer=adamw",
     )  # fmt: skip
     parallel: Literal["ddp", "fsdp"] = setting(
-        "under torchrun: ddp has the whole model in every process, fsdp a share of it", "ddp",
-        group="system", affects="speed memory", on_resume="free", in_experiment="held",
-        idle_unless=("torchrun --nproc_per_node=2",),
+        "under torchrun: ddp has the whole model in every process, fsdp a share of it", "ddp", group="system",
+        affects="speed memory", in_experiment="held", idle_unless=("torchrun --nproc_per_node=2",),
     )  # fmt: skip
     keep_checkpoints: Count = setting(
         "checkpoints kept: this many of the last, and of those saved at an evaluation the best", 2,
@@ -258,22 +234,19 @@ class RunConfig(ModelSettings, frozen=True):
     )  # fmt: skip
     bad_update: Literal["stop", "skip"] = setting(
         "at a loss or gradient that is no number or leaps: stop the run, or skip the update "
-        "(ten in a row stop it)", "stop",
-        group="optimizer", affects="loss", on_resume="free", part_of="spike_zscore",
+        "(ten in a row stop it)", "stop", group="optimizer", affects="loss", part_of="spike_zscore",
     )  # fmt: skip
     spike_zscore: NotNegative = setting(
         "standard deviations above the latest losses or gradient norms that make a leap; 0 looks "
-        "for none", 0.0,
-        group="optimizer", affects="loss", on_resume="free",
+        "for none", 0.0, group="optimizer", affects="loss",
     )  # fmt: skip
     init_from: Literal["scratch", "resume"] = setting(
-        "scratch, or resume to go on with the run in out_dir", "scratch",
-        group="initialization", affects="loss", on_resume="command", nanogpt=True, in_experiment="place",
+        "scratch, or resume to go on with the run in out_dir", "scratch", group="initialization",
+        affects="loss", on_resume="command", nanogpt=True, in_experiment="place",
     )  # fmt: skip
     out_dir: MaybeText = setting(
-        "folder of the run (default: runs/NAME)", None,
-        group="record", affects="", on_resume="command", nanogpt=True, none_means="runs/NAME",
-        in_experiment="place",
+        "folder of the run (default: runs/NAME)", None, group="record", affects="", on_resume="command",
+        nanogpt=True, none_means="runs/NAME", in_experiment="place",
     )  # fmt: skip
 
     @property

@@ -61,82 +61,79 @@ class ModelSettings(Declared, frozen=True):
     """What a model is made of, as far as a run's settings say it."""
 
     n_layer: Count = setting(
-        "transformer blocks", 12,
-        group="model", affects=ALL, on_resume="fixed", nanogpt=True, asked_by="import compare",
+        "transformer blocks", 12, group="model", affects=ALL, on_resume="fixed", nanogpt=True,
+        asked_by="import compare",
     )  # fmt: skip
     n_head: Count = setting(
-        "attention heads (default: n_embd / 64)",
-        group="model", affects=ALL, on_resume="fixed", nanogpt=True, nanogpt_default=12,
-        derived_from=("n_embd",), part_of="n_embd", asked_by="import compare",
+        "attention heads (default: n_embd / 64)", group="model", affects=ALL, on_resume="fixed", nanogpt=True,
+        nanogpt_default=12, derived_from=("n_embd",), part_of="n_embd", asked_by="import compare",
     )  # fmt: skip
     n_embd: Count = setting(
-        "width of the model", 768,
-        group="model", affects=ALL, on_resume="fixed", nanogpt=True, asked_by="import compare",
+        "width of the model", 768, group="model", affects=ALL, on_resume="fixed", nanogpt=True,
+        asked_by="import compare",
     )  # fmt: skip
     block_size: Count = setting(
-        "tokens of context", 1024,
-        group="model", affects=ALL, on_resume="fixed", nanogpt=True, asked_by="import compare",
+        "tokens of context", 1024, group="model", affects=ALL, on_resume="fixed", nanogpt=True,
+        asked_by="import compare",
     )  # fmt: skip
     vocab_size: MaybeCount = setting(
-        "rows of the embedding (default: the dataset's, padded to a multiple of 64)", None,
-        group="model", affects=ALL, on_resume="fixed", none_means="dataset's", part_of="dataset",
-        asked_by="import",
+        "rows of the embedding (default: the dataset's, padded to a multiple of 64)", None, group="model",
+        affects=ALL, on_resume="fixed", none_means="dataset's", part_of="dataset", asked_by="import",
     )  # fmt: skip
     bias: Switch = setting(
-        "biases in the linear layers and the norms", False,
-        group="model", affects=ALL, on_resume="fixed", nanogpt=True, asked_by="import",
+        "biases in the linear layers and the norms", False, group="model", affects=ALL, on_resume="fixed",
+        nanogpt=True, asked_by="import",
     )  # fmt: skip
     dropout: BelowOne = setting(
-        "share of activations dropped; 0 for pretraining", 0.0,
-        group="regularization", affects="speed memory loss", amount_affects="loss", on_resume="free",
-        nanogpt=True,
+        "share of activations dropped; 0 for pretraining", 0.0, group="regularization",
+        affects="speed memory loss", amount_affects="loss", nanogpt=True,
     )  # fmt: skip
     gelu: Literal["exact", "tanh"] = setting(
-        "exact is nanoGPT's, tanh is GPT-2's as published", "exact",
-        group="model", affects=ALL, on_resume="fixed", requires="activation=gelu", part_of="activation",
+        "exact is nanoGPT's, tanh is GPT-2's as published", "exact", group="model", affects=ALL,
+        on_resume="fixed", requires="activation=gelu", part_of="activation",
     )  # fmt: skip
 
     positions: Literal["learned", "rope"] = setting(
-        "rope turns queries and keys by their position, without a table", "learned",
-        group="modern", affects=ALL, on_resume="fixed",
+        "rope turns queries and keys by their position, without a table", "learned", group="modern",
+        affects=ALL, on_resume="fixed",
     )  # fmt: skip
     rope_base: Positive = setting(
-        "how slowly the slowest pair of rope turns", 10_000.0,
-        group="modern", affects="loss", on_resume="fixed", requires="positions=rope", part_of="positions",
+        "how slowly the slowest pair of rope turns", 10_000.0, group="modern", affects="loss",
+        on_resume="fixed", requires="positions=rope", part_of="positions",
     )  # fmt: skip
     norm: Literal["layer", "rms"] = setting(
-        "rms subtracts no mean, has no bias", "layer", group="modern", affects=ALL, on_resume="fixed"
-    )
+        "rms subtracts no mean, has no bias", "layer", group="modern", affects=ALL, on_resume="fixed",
+    )  # fmt: skip
     activation: Literal["gelu", "relu2"] = setting(
-        "relu2 is ReLU squared", "gelu", group="modern", affects=ALL, on_resume="fixed"
-    )
+        "relu2 is ReLU squared", "gelu", group="modern", affects=ALL, on_resume="fixed",
+    )  # fmt: skip
     qk_norm: Switch = setting(
-        "RMS norm of queries and keys, without weights", False,
-        group="modern", affects=ALL, on_resume="fixed",
+        "RMS norm of queries and keys, without weights", False, group="modern", affects=ALL,
+        on_resume="fixed",
     )  # fmt: skip
     n_kv_head: MaybeCount = setting(
-        "heads of keys and values, fewer than n_head to share them (default: n_head)", None,
-        group="modern", affects=ALL, on_resume="fixed", none_means="n_head",
+        "heads of keys and values, fewer than n_head to share them (default: n_head)", None, group="modern",
+        affects=ALL, on_resume="fixed", none_means="n_head",
     )  # fmt: skip
     window: MaybeCount = setting(
-        "positions that attention looks at, itself included (default: all)", None,
-        group="modern", affects=ALL, on_resume="fixed", none_means="none",
+        "positions that attention looks at, itself included (default: all)", None, group="modern",
+        affects=ALL, on_resume="fixed", none_means="none",
     )  # fmt: skip
     window_pattern: Pattern = setting(
-        "blocks with the window (S) and without (L), repeated over the blocks", "SSSL",
-        group="modern", affects=ALL, on_resume="fixed", requires="window", part_of="window",
+        "blocks with the window (S) and without (L), repeated over the blocks", "SSSL", group="modern",
+        affects=ALL, on_resume="fixed", requires="window", part_of="window",
     )  # fmt: skip
     value_embeddings: Natural = setting(
         "tables of token embeddings mixed into attention's values, each shared by one of the "
-        "first and one of the last blocks; at most n_layer / 2", 0,
-        group="modern", affects=ALL, on_resume="fixed",
+        "first and one of the last blocks; at most n_layer / 2", 0, group="modern", affects=ALL,
+        on_resume="fixed",
     )  # fmt: skip
     untied_head: Switch = setting(
-        "an output head of its own", False, group="modern", affects=ALL, on_resume="fixed"
-    )
+        "an output head of its own", False, group="modern", affects=ALL, on_resume="fixed",
+    )  # fmt: skip
     logit_softcap: MaybePositive = setting(
-        "logits become cap * tanh(logits / cap) (default: none)", None,
-        group="modern", affects=ALL, amount_affects="loss", on_resume="fixed", none_means="none",
+        "logits become cap * tanh(logits / cap) (default: none)", None, group="modern", affects=ALL,
+        amount_affects="loss", on_resume="fixed", none_means="none",
     )  # fmt: skip
 
     zero_init: Switch = setting(
@@ -144,8 +141,8 @@ class ModelSettings(Declared, frozen=True):
         group="initialization", affects="loss", on_resume="fixed",
     )  # fmt: skip
     embedding_init: Positive = setting(
-        "standard deviation of the token embedding at the start", 0.02,
-        group="initialization", affects="loss", on_resume="fixed",
+        "standard deviation of the token embedding at the start", 0.02, group="initialization",
+        affects="loss", on_resume="fixed",
     )  # fmt: skip
 
 
