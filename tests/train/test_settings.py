@@ -265,6 +265,7 @@ def _expected(key: str, found: Found) -> dict[str, Any]:
         "none_means": NONE_MEANS.get(key),
         "in_experiment": TOLD_APART.get(key, "varied"),
         "tuned": key in found.tuned,
+        "autograd_only": key in ("n_kv_head", "window"),
         "asked_by": {who for who, keys in ASKED.items() if key in keys.split()},
     }
 
@@ -296,7 +297,7 @@ def _others(name: str, value: Any) -> list[Any]:
             return [value ^ {each} for each in get_args(Effect)]
         case "asked_by":
             return [value ^ {each} for each in get_args(Asker)]
-        case "nanogpt" | "tuned":
+        case "nanogpt" | "tuned" | "autograd_only":
             return [not value]
         case "derived_from" | "idle_unless":
             return [value[1:] if value else ("decay_lr=True",), (*value, "max_iters")]

@@ -52,6 +52,8 @@ class Attributes:
     in_experiment: InExperiment = "varied"
     tuned: bool = False
     """Whether `tune` may change it."""
+    autograd_only: bool = False
+    """Whether the fused engine does not have it, where it is set."""
     asked_by: frozenset[Asker] = frozenset()
     """Who asks for it where the log of another program does not have it."""
     aliases: tuple[str, ...] = ()

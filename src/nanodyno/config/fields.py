@@ -278,10 +278,11 @@ class RunConfig(ModelSettings, frozen=True):
 
     @classmethod
     def beyond_hand_of(cls, values: Mapping[str, object]) -> str | None:
-        if values.get("window") is not None:
-            return f"window={values['window']}"
-        shares = values.get("n_kv_head") not in (None, values.get("n_head"))
-        return f"n_kv_head={values['n_kv_head']}" if shares else None
+        for key, each in cls.attributes().items():
+            usual = cls.model_fields[key].default, values.get(each.none_means or "")
+            if each.autograd_only and key in values and values[key] not in usual:
+                return f"{key}={values[key]}"
+        return None
 
 
 SETTINGS: Mapping[str, Attributes] = RunConfig.attributes()

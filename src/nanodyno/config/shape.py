@@ -113,11 +113,11 @@ class ModelSettings(Declared, frozen=True):
     )  # fmt: skip
     n_kv_head: MaybeCount = setting(
         "heads of keys and values, fewer than n_head to share them (default: n_head)", None, group="modern",
-        affects=ALL, on_resume="fixed", none_means="n_head",
+        affects=ALL, on_resume="fixed", autograd_only=True, none_means="n_head",
     )  # fmt: skip
     window: MaybeCount = setting(
         "positions that attention looks at, itself included (default: all)", None, group="modern",
-        affects=ALL, on_resume="fixed", none_means="none",
+        affects=ALL, on_resume="fixed", autograd_only=True, none_means="none",
     )  # fmt: skip
     window_pattern: Pattern = setting(
         "blocks with the window (S) and without (L), repeated over the blocks", "SSSL", group="modern",
