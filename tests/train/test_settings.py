@@ -12,7 +12,7 @@ import pytest
 
 from nanodyno.analysis.candidates import Ground, Wanted, candidates_for
 from nanodyno.config import SETTINGS, ConfigError, ModelShape, RunConfig, accepts, build_config
-from nanodyno.config.attributes import Asker, Attributes, Effect, Group, InExperiment, OnResume
+from nanodyno.config.attributes import Arithmetic, Asker, Attributes, Effect, Group, InExperiment, OnResume
 from nanodyno.hardware.cards import card_named
 from settings_evidence import AMOUNTS, PLAIN, SAMPLES, Evidence, operations_of
 
@@ -251,6 +251,11 @@ def _expected(key: str, found: Found) -> dict[str, Any]:
     return {
         "group": next(group for group, keys in GROUPS.items() if key in keys.split()),
         "affects": found.affects[key],
+        "arithmetic": "different"
+        if "loss" in found.affects[key]
+        else "exact"
+        if not found.affects[key] or key == "offload_moments"  # the same numbers in another place
+        else "rounding",
         "amount_affects": amounts if amounts != found.affects[key] - {"work"} else None,
         "on_resume": "fixed" if key in FIXED else "command" if key in OF_THE_COMMAND else "free",
         "nanogpt": key in NANOGPT,
@@ -286,13 +291,10 @@ def test_every_attribute_is_looked_at(found: Found) -> None:
 
 def _others(name: str, value: Any) -> list[Any]:
     """Other values of an attribute, each of which is wrong."""
+    choices = {"group": Group, "arithmetic": Arithmetic, "on_resume": OnResume, "in_experiment": InExperiment}
     match name:
-        case "group":
-            return [each for each in get_args(Group) if each != value]
-        case "on_resume":
-            return [each for each in get_args(OnResume) if each != value]
-        case "in_experiment":
-            return [each for each in get_args(InExperiment) if each != value]
+        case "group" | "arithmetic" | "on_resume" | "in_experiment":
+            return [each for each in get_args(choices[name]) if each != value]
         case "affects":
             return [value ^ {each} for each in get_args(Effect)]
         case "asked_by":

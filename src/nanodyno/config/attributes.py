@@ -18,6 +18,8 @@ OnResume = Literal["fixed", "free", "command"]
 InExperiment = Literal["varied", "untimed", "held", "place"]
 """What `attribute` makes of a change: a factor; one only where losses are measured (a probe times the first
 size of a batch); the same in every measurement; or no change at all (where it ran, what it is called)."""
+Arithmetic = Literal["exact", "rounding", "different"]
+"""What may change of the numbers: nothing, the order of sums, the precision or the formula (DESIGN.md)."""
 Asker = Literal["import", "compare"]
 ABSENT = (None, 0, "none")
 
@@ -33,6 +35,7 @@ class Attributes:
     on_resume: OnResume
     nanogpt: bool
     """Whether nanoGPT's train.py has it, by the same name."""
+    arithmetic: Arithmetic
     amount_affects: frozenset[Effect] | None = None
     """What a change from one amount to another affects, where `affects` is of its presence."""
     derived_from: tuple[str, ...] = ()
@@ -59,11 +62,6 @@ class Attributes:
     aliases: tuple[str, ...] = ()
     """Its former names, the oldest first: they are accepted everywhere, and noted."""
 
-    @property
-    def arithmetic(self) -> Literal["exact", "rounding", "different"]:
-        """What it may change of the numbers: nothing, the order of sums, or the formula (DESIGN.md)."""
-        return "different" if "loss" in self.affects else "rounding" if self.affects else "exact"
-
     def affects_between(self, before: object, after: object) -> frozenset[Effect]:
         """What a change from one value to the other can affect."""
         amounts = self.amount_affects is not None and before not in ABSENT and after not in ABSENT
@@ -78,16 +76,20 @@ def setting(  # noqa: PLR0913 - one parameter per attribute
     affects: str,
     on_resume: OnResume = "free",
     nanogpt: bool = False,
+    arithmetic: Arithmetic | None = None,
     amount_affects: str | None = None,
     asked_by: str = "",
     **others: Any,
 ) -> Any:
     """A field of a config with its attributes. Without a default it is derived (see `build.py`)."""
+    if arithmetic is None:
+        arithmetic = "different" if "loss" in affects else "rounding" if affects else "exact"
     attributes = Attributes(
         group=group,
         affects=effects(affects),
         on_resume=on_resume,
         nanogpt=nanogpt,
+        arithmetic=arithmetic,
         amount_affects=None if amount_affects is None else effects(amount_affects),
         asked_by=frozenset(_words(asked_by, Asker)),
         **others,

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Literal, get_args, get_origin
 
-from nanodyno.config.attributes import Attributes, Effect, effects, setting
+from nanodyno.config.attributes import Attributes, effects, setting
 from nanodyno.config.kinds import (
     BelowOne,
     Count,
@@ -222,7 +222,7 @@ class RunConfig(ModelSettings, frozen=True):
     )  # fmt: skip
     offload_moments: Switch = setting(
         "keep AdamW's moments in the host's memory: slower updates, larger models", False, group="system",
-        affects="speed memory", tuned=True, requires="optimizer=adamw",
+        affects="speed memory", arithmetic="exact", tuned=True, requires="optimizer=adamw",
     )  # fmt: skip
     parallel: Literal["ddp", "fsdp"] = setting(
         "under torchrun: ddp has the whole model in every process, fsdp a share of it", "ddp", group="system",
@@ -286,13 +286,12 @@ class RunConfig(ModelSettings, frozen=True):
 
 
 SETTINGS: Mapping[str, Attributes] = RunConfig.attributes()
-_NO_EFFECT: frozenset[Effect] = frozenset()
 IGNORED: Mapping[str, Attributes] = {
-    "always_save_checkpoint": Attributes("record", _NO_EFFECT, "command", True),
-    "backend": Attributes("system", effects("speed memory"), "free", True),
-    "wandb_log": Attributes("record", _NO_EFFECT, "command", True),
-    "wandb_project": Attributes("record", _NO_EFFECT, "command", True),
-    "wandb_run_name": Attributes("record", _NO_EFFECT, "command", True),
+    "backend": Attributes("system", effects("speed memory"), "free", True, "rounding"),
+    **dict.fromkeys(
+        ("always_save_checkpoint", "wandb_log", "wandb_project", "wandb_run_name"),
+        Attributes("record", effects(""), "command", True, "exact"),
+    ),
 }
 """Settings of nanoGPT's that are accepted and have no effect here; logs of other programs have them too."""
 
