@@ -78,7 +78,7 @@ def rows(found: Attribution) -> Iterator[Row]:
         assert own is not None
         summary = known.summary
         rate = summary.tokens_per_second if summary else None
-        spread = "" if rate is None or rate.high is None else f"±{(rate.high / rate.estimate - 1) * 100:.1f}%"
+        spread = "" if rate is None or rate.high is None else f"±{(rate.high / rate.value - 1) * 100:.1f}%"
         words = value_words(own, found.metric), spread, value_words(math.exp(theirs[corner]), found.metric)
         yield Row(settings_words(found.design.settings(corner)), *words)
     steps = found.look.effects.steps
@@ -110,7 +110,7 @@ def _effect_row(found: Attribution, what: str, effect: Effect, theirs: float) ->
     assert high is not None
     return Row(
         what,
-        change_words(found.change(effect.interval.estimate), found.metric),
+        change_words(found.change(effect.interval.value), found.metric),
         interval_words(found.change(low), found.change(high), found.metric),
         change_words(found.change(theirs), found.metric),
     )

@@ -156,7 +156,7 @@ def experiment(
     if truth.small is None:
         tally.nothing.append(any(active))
     else:
-        same_sign = look.effects.parts[truth.small].interval.estimate * truth.parts[truth.small] > 0
+        same_sign = look.effects.parts[truth.small].interval.value * truth.parts[truth.small] > 0
         tally.found.append(active[truth.small] and same_sign)
     tally.rounds.append(look.made)
     tally.seconds.append(bench.spent)
@@ -172,7 +172,7 @@ def pooled(contrast: Contrast, bench: Clockwork, look: Look, level: float) -> In
     rest = values - values.mean(0) - values.mean(1, keepdims=True) + values.mean()
     degrees = (values.shape[0] - 1) * (values.shape[1] - 1)
     variance = float((rest**2).sum()) / degrees * sum(float(w) ** 2 for w in contrast.values())
-    middle = estimate(contrast, list(rows.values()), level).estimate
+    middle = estimate(contrast, list(rows.values()), level).value
     half = t_quantile(degrees, level) * math.sqrt(variance / values.shape[0])
     return Interval(middle, middle - half, middle + half, level, values.shape[0])
 

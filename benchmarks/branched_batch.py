@@ -166,11 +166,11 @@ def show(found: Found, trunk: RunConfig, tokens: int) -> None:
         gaps = [branch.val_loss - least for branch, least in zip(branches, of_each, strict=True)]
         gap = t_interval(gaps)
         assert gap is not None
-        half = "" if gap.high is None else f" +- {gap.high - gap.estimate:.4f}"
+        half = "" if gap.high is None else f" +- {gap.high - gap.value:.4f}"
         rates = "/".join(f"{trunk.learning_rate * b.rate * math.sqrt(size / trunk.tokens_per_iter):.2e}"
                          for b in branches[:1])  # fmt: skip
         mean = statistics.fmean(branch.val_loss for branch in branches)
-        print(f"{size:>11,} | {tokens // size:>10,} | {rates:>13} | {mean:.4f} | +{gap.estimate:.4f}{half}")
+        print(f"{size:>11,} | {tokens // size:>10,} | {rates:>13} | {mean:.4f} | +{gap.value:.4f}{half}")
     for seed, (scale, _) in found.items():
         print(f"seed {seed}: {words(scale)}")
 

@@ -17,7 +17,7 @@ from typing import Any
 from nanodyno.analysis.probes import ProbeSummary, summarise_probe
 from nanodyno.config import RunConfig, build_config
 from nanodyno.probe.bench import Plan
-from nanodyno.probe.messages import ProbeJob
+from nanodyno.probe.repetition import ProbeJob
 from nanodyno.probe.rounds import probe
 from nanodyno.recipes import load_settings, override
 from nanodyno.records.probe import Measured, ProbeResult
@@ -46,9 +46,10 @@ def show(title: str, result: ProbeResult, seconds: float) -> None:
     summary, breakdown = summarise_probe(result), result.breakdown
     precision = "?" if summary.own_precision is None else f"{summary.own_precision:.2%}"
     print(
-        f"{title}: {summary.tokens_per_second.estimate:,.0f} tok/s, {summary.micro_step_seconds * 1e3:.2f} "
-        f"ms/micro-batch, +-{precision} in {len(result.visits[0].samples)} iterations; probe {seconds:.1f} "
-        f"s, of which {result.setup.start_seconds:.1f} s to the first iteration"
+        f"{title}: {summary.tokens_per_second.value:,.0f} tok/s, "
+        f"{summary.micro_step_seconds.value * 1e3:.2f} ms/micro-batch, +-{precision} in "
+        f"{len(result.visits[0].samples)} iterations; probe {seconds:.1f} s, of which "
+        f"{result.setup.start_seconds:.1f} s to the first iteration"
     )
     if summary.time is None or breakdown is None:
         print(f"  no breakdown: {result.breakdown_fault}")

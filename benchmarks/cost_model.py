@@ -34,7 +34,7 @@ LONGEST_SECONDS = 180
 def main() -> None:
     options = _options()
     if options.child:
-        import nanodyno.probe.child  # noqa: F401 - all that it imports
+        import nanodyno.probe.workload  # noqa: F401 - all that it imports
 
         print(json.dumps(asdict(measure(Point(**json.load(sys.stdin))))))
         return
@@ -108,7 +108,7 @@ def measure(point: Point) -> Found:
     """In this process, by the workload of a probe: the trainer's engine and loader on synthetic tokens."""
     import torch
 
-    from nanodyno.probe.messages import ProbeJob
+    from nanodyno.probe.repetition import ProbeJob
     from nanodyno.probe.workload import Workload
     from nanodyno.train.device import peak_memory, reset_peak_memory
 

@@ -38,8 +38,8 @@ from nanodyno.data.loader import Batch, Windows
 from nanodyno.data.shards import Dataset
 from nanodyno.data.tokenizers import BytesTokenizer
 from nanodyno.data.writer import write_dataset
+from nanodyno.model.batched import make_optimizer
 from nanodyno.model.gpt import GPT
-from nanodyno.model.optimizer import make_optimizer
 from nanodyno.recipes import load_settings
 from nanodyno.records.events import Watch
 from nanodyno.report.progress import make_display

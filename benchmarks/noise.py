@@ -21,7 +21,7 @@ from nanodyno.analysis.budget import Budget
 from nanodyno.analysis.probes import reading_of, summarise_probe
 from nanodyno.config import RunConfig, build_config
 from nanodyno.probe.bench import Bench, Plan
-from nanodyno.probe.messages import ProbeJob
+from nanodyno.probe.repetition import ProbeJob
 from nanodyno.probe.rounds import measure_against
 from nanodyno.recipes import load_settings, override, parse_overrides
 from nanodyno.records.probe import Measured
@@ -56,7 +56,7 @@ def measure_pair(config: RunConfig, plan: Plan, budget: Budget) -> Pair | None:
         return None
     (found,) = comparisons
     return Pair(
-        ratio=found.ratio.estimate,
+        ratio=found.ratio.value,
         low=found.ratio.low,
         high=found.ratio.high,
         call=found.call,
@@ -65,7 +65,7 @@ def measure_pair(config: RunConfig, plan: Plan, budget: Budget) -> Pair | None:
         disturbances=sorted(
             {each.code for result in measured for visit in result.visits for each in visit.disturbances}
         ),
-        tokens_per_second=summarise_probe(measured[0]).tokens_per_second.estimate,
+        tokens_per_second=summarise_probe(measured[0]).tokens_per_second.value,
         seconds=time.monotonic() - began,
     )
 

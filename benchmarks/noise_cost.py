@@ -94,11 +94,11 @@ def measured(case: str, device: str, seconds: float, clock: str) -> list[str]:
     base = sum(quad[0] + quad[3] for quad, _ in quads) / 2 / len(quads)
     assert cost.low is not None
     assert cost.high is not None
-    shares = [(each - 1) / every for each in (cost.estimate, cost.low, cost.high)]
+    shares = [(each - 1) / every for each in (cost.value, cost.low, cost.high)]
     return [
         case, way, f"{config.tokens_per_iter:,} x {trainer.batches.steps}", f"{base * 1000:.1f}",
-        shown([control.estimate - 1, (control.low or 1) - 1, (control.high or 1) - 1]),
-        shown([cost.estimate - 1, cost.low - 1, cost.high - 1]), str(every), shown(shares),
+        shown([control.value - 1, (control.low or 1) - 1, (control.high or 1) - 1]),
+        shown([cost.value - 1, cost.low - 1, cost.high - 1]), str(every), shown(shares),
     ]  # fmt: skip
 
 

@@ -78,7 +78,7 @@ class Score:
         return cls(
             covers=min(covers, key=lambda share: share.hits),
             called_different=Share.among([each.call == "different" for each in equal]),
-            found=Share.among([each.call == "different" and each.ratio.estimate > 1 for each in apart]),
+            found=Share.among([each.call == "different" and each.ratio.value > 1 for each in apart]),
             tied_wrong=Share.among([each.call == "tied" for each in margin]),
             tied=Share.among([each.call == "tied" for each in equal]),
             rounds=statistics.fmean(rounds) if rounds else None,

@@ -32,7 +32,7 @@ from nanodyno.experiments.course import answer_of
 from nanodyno.experiments.ground import look_around, vocabulary_of
 from nanodyno.experiments.stopwatch import BenchStopwatch, Redo, Stopwatch
 from nanodyno.experiments.tune import allocator_limit
-from nanodyno.probe.messages import ProbeJob
+from nanodyno.probe.repetition import ProbeJob
 from nanodyno.recipes import load_settings, override, parse_overrides
 from nanodyno.records.files import GrowingFile
 

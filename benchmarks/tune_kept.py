@@ -10,6 +10,7 @@ that of the last ten over it, in case the card slows down as it warms; and what 
 
 import argparse
 import json
+import statistics
 import sys
 import tempfile
 from pathlib import Path
@@ -17,7 +18,6 @@ from pathlib import Path
 import torch
 
 from nanodyno.analysis.summary import summarise
-from nanodyno.analysis.throughput import pace_seconds
 from nanodyno.config import build_config
 from nanodyno.probe.limits import limit_memory
 from nanodyno.recipes import load_settings, override, parse_overrides
@@ -44,7 +44,7 @@ def main() -> int:
     given, settings = parser.parse_known_args()
     tuned = json.loads(given.tuned.read_text(encoding="utf-8"))
     promise = next(row for row in tuned["candidates"] if row["name"] == tuned["chosen"])
-    promised = promise["tokens_per_second"]["estimate"]
+    promised = promise["speed"]["tokens_per_second"]["value"]
     changes = {"max_iters": given.iterations, "eval_interval": given.iterations // 2, "warmup_iters": 5}
     config = build_config(override(load_settings(given.config), changes | parse_overrides(settings)).values)
     limit = tuned["memory_limit_bytes"]
@@ -55,15 +55,15 @@ def main() -> int:
         run_training(Job(config, "kept", place), lambda _: None)
         run = read_run(place)
     summary = summarise(run)
-    assert summary.tokens_per_second is not None
-    rate = summary.tokens_per_second
-    last = pace_seconds(run.own_steps[-LAST:])
+    assert summary.speed.tokens_per_second is not None
+    rate = summary.speed.tokens_per_second
+    last = statistics.median(step.step_seconds for step in run.own_steps[-LAST:])
     assert last is not None
     splits = [entry for entry in run.history if isinstance(entry, SplitRecord)]
     print(
-        f"{tuned['chosen']}: promised {promised:,.0f} tok/s, trained {rate.estimate:,.0f} "
+        f"{tuned['chosen']}: promised {promised:,.0f} tok/s, trained {rate.value:,.0f} "
         f"[{rate.low:,.0f}, {rate.high:,.0f}] in {summary.iterations_done} iterations: "
-        f"{rate.estimate / promised - 1:+.2%}; the last {LAST}: "
+        f"{rate.value / promised - 1:+.2%}; the last {LAST}: "
         f"{config.tokens_per_iter / last / promised - 1:+.2%}"
     )
     print(

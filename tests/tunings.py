@@ -16,7 +16,7 @@ from nanodyno.experiments.ground import Place
 from nanodyno.experiments.stopwatch import Redo
 from nanodyno.experiments.tune import Bench
 from nanodyno.hardware.cards import card_named
-from nanodyno.probe.messages import ProbeJob
+from nanodyno.probe.repetition import ProbeJob
 from nanodyno.records.probe import (
     BreakdownRecord,
     Failed,

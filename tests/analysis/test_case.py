@@ -76,7 +76,7 @@ def test_who_is_ahead_is_told_of_speed_and_not_of_losses_without_noise(runs: tup
     assert compare(runs).winners == {
         "iteration_seconds": "train2",
         "tokens_per_second": "train2",
-        "flops_per_second": "train1",
+        "achieved_flops_per_second": "train1",
     }
 
 

@@ -192,7 +192,7 @@ def test_a_setting_that_is_changed_in_proportion_to_its_leader_is_no_change_of_i
 
 def test_a_told_run_without_times_has_no_rate_and_no_guess() -> None:
     silent = replace(AFTER, steps=())
-    assert silent.tokens_per_second is None
+    assert silent.speed.tokens_per_second is None
     assert with_found_shape(silent).shape is None
 
 
@@ -244,8 +244,11 @@ def test_two_cards_are_held_against_both_their_peaks_and_each_prints_its_own_mfu
     eight = account("a", card=card, processes=8)
     assert "share-of-card" in codes([eight, account("b")])
     alone = account("b")
-    assert eight.nanogpt_mfu == pytest.approx((alone.nanogpt_mfu or 0) / 8)
-    printed = account("a", processes=8, steps=steps(1.0, eight.nanogpt_mfu))
+    one, each = alone.speed.nanogpt_mfu, eight.speed.nanogpt_mfu
+    assert one is not None
+    assert each is not None
+    assert each.value == pytest.approx(one.value / 8)
+    printed = account("a", processes=8, steps=steps(1.0, each.value))
     assert "mfu-of-another-peak" not in codes([printed, alone])
 
 

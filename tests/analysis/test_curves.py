@@ -138,8 +138,9 @@ def test_a_batch_that_grew_is_held_against_others_by_the_tokens_it_saw(
     assert tokens is not None
     assert tokens.at == 12 * 2**19
     assert {name: at.loss for name, at in tokens.losses.items()} == {one.name: 6.0, "grown": 7.5}
-    assert other.iteration_seconds is not None
-    assert other.iteration_seconds.estimate == 4.0  # of an iteration of 524,288
+    seconds = other.speed.iteration_seconds
+    assert seconds is not None
+    assert (seconds.value, other.in_tokens_per_iter(seconds.value)) == (8.0, 4.0)
     iterations = losses_at_equal((one, other), "iterations")
     assert iterations is not None
     assert iterations.at == 8

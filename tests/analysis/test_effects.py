@@ -32,14 +32,14 @@ def test_effects_and_their_intervals_by_hand() -> None:
     """
     found = effects(TABLE, Rules(2, 0.02, 0.01), 0.8)
     part = found.parts[0].interval
-    assert part.estimate == pytest.approx(2.65)
+    assert part.value == pytest.approx(2.65)
     assert half_width(part) == pytest.approx(0.15 * 6.3138, rel=1e-4)
     assert found.total is not None
-    assert found.total.interval.estimate == pytest.approx(6.2)
-    assert sum(each.interval.estimate for each in found.parts) == pytest.approx(6.2)
-    assert found.steps[0, 0].interval.estimate == pytest.approx(1.1)
-    assert found.steps[2, 0].interval.estimate == pytest.approx(4.2)
-    assert found.pairs[((0, 1),)].interval.estimate == pytest.approx(3.1)
+    assert found.total.interval.value == pytest.approx(6.2)
+    assert sum(each.interval.value for each in found.parts) == pytest.approx(6.2)
+    assert found.steps[0, 0].interval.value == pytest.approx(1.1)
+    assert found.steps[2, 0].interval.value == pytest.approx(4.2)
+    assert found.pairs[((0, 1),)].interval.value == pytest.approx(3.1)
     assert found.means == pytest.approx({0: 5.0, 1: 6.1, 2: 7.0, 3: 11.2})
 
 
@@ -65,11 +65,11 @@ def test_of_many_changes_a_screening_tells_what_its_parts_leave_over() -> None:
 
     row = {corner: at(corner) for corner in corners_of(6)}
     found = effects([row, row], Rules(6, 0.02, 0.01), 0.95)
-    parts = [each.interval.estimate for each in found.parts]
+    parts = [each.interval.value for each in found.parts]
     assert found.screened
     assert found.steps == {}
     assert found.left_over is not None
-    assert sum(parts) + found.left_over.interval.estimate == pytest.approx(22.0)
+    assert sum(parts) + found.left_over.interval.value == pytest.approx(22.0)
     assert [part - size for part, size in zip(parts, sizes, strict=True)] == pytest.approx(
         [0.25, 0.25, 0.0, 0.0, 0.0, 0.25]
     )

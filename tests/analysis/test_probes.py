@@ -1,14 +1,15 @@
+# pyright: reportOptionalMemberAccess=false
 from typing import Any
 
 import pytest
 
 from nanodyno.analysis.budget import Budget
 from nanodyno.analysis.probes import (
-    ceiling_share,
     iteration_seconds,
     reading_of,
     summarise_probe,
     time_shares,
+    visit_speed,
     visits_of,
 )
 from nanodyno.config import build_config
@@ -92,7 +93,7 @@ def test_what_failed_has_no_visits() -> None:
 
 def test_a_single_process_has_a_rate_without_bounds() -> None:
     summary = summarise_probe(build_measured(1.0))
-    assert summary.tokens_per_second.estimate == pytest.approx(524_288)
+    assert summary.tokens_per_second.value == pytest.approx(524_288)
     assert (summary.tokens_per_second.low, summary.processes) == (None, 1)
 
 
@@ -100,37 +101,39 @@ def test_the_rate_lies_within_its_bounds_in_the_right_order() -> None:
     rate = summarise_probe(build_measured(1.0, 1.02, 0.98, 1.01)).tokens_per_second
     assert rate.low is not None
     assert rate.high is not None
-    assert rate.low < rate.estimate < rate.high
+    assert rate.low < rate.value < rate.high
 
 
 def test_a_round_that_was_set_aside_has_no_part_in_the_rate() -> None:
     summary = summarise_probe(build_measured(1.0, 1.0, 9.0), left_out={2})
-    assert summary.tokens_per_second.estimate == pytest.approx(524_288)
+    assert summary.tokens_per_second.value == pytest.approx(524_288)
     assert summary.processes == 2
 
 
 def test_the_share_of_the_ceiling_is_work_over_what_matrix_products_reached() -> None:
     """6 x (12 x 12 x 768^2 + 50257 x 768) + 6 x 12 x 768 x 1025 = 797,870,592 FLOP a token."""
-    assert ceiling_share(1.0, CONFIG, build_setup()) == pytest.approx(797_870_592 * 524_288 / 800e12)
+    speed = visit_speed(build_measured(1.0).visits[0], CONFIG, build_setup())
+    assert speed.ceiling_fraction.value == pytest.approx(797_870_592 * 524_288 / 800e12)
 
 
 def test_the_datasheet_of_a_known_card_is_the_other_peak() -> None:
     summary = summarise_probe(build_measured(1.0))
-    assert summary.card_name is not None
-    assert summary.card_share == pytest.approx(summary.flops_per_second / 989e12, rel=1e-2)
+    assert summary.speed.reference.gpu_name == "H200"
+    reached = summary.achieved_flops_per_second.value
+    assert summary.speed.mfu.value == pytest.approx(reached / 989e12, rel=1e-2)
 
 
 def test_a_cpu_has_its_measured_ceiling_alone() -> None:
     summary = summarise_probe(build_measured(1.0, setup=build_setup(card=None)))
-    assert (summary.card_name, summary.card_share) == (None, None)
-    assert summary.ceiling_share is not None
+    assert (summary.speed.reference.gpu_name, summary.speed.mfu) == (None, None)
+    assert summary.speed.ceiling_fraction is not None
 
 
 def test_a_measurement_cut_short_between_looks_is_read_all_the_same() -> None:
     results = {"a": build_measured(1.0, 1.01, 0.99), "b": build_measured(1.2, 1.21, 1.19)}
     (found,) = reading_of(results, Budget(), "a", 0.01).comparisons
     assert (found.config, found.reference, found.ratio.n) == ("b", "a", 3)
-    assert found.ratio.estimate == pytest.approx(1.2, rel=1e-2)
+    assert found.ratio.value == pytest.approx(1.2, rel=1e-2)
 
 
 def build_breakdown(**changes: Any) -> BreakdownRecord:

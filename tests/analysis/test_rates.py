@@ -135,7 +135,7 @@ def test_a_rate_that_falls_with_the_length_falls_on_to_the_runs_and_is_not_carri
     assert chosen.in_long == pytest.approx(long, rel=1e-6)
     assert chosen.learning_rate == pytest.approx(expected, rel=0.05)
     assert chosen.carried is (long < 1.6e-3)
-    assert chosen.interval.estimate == pytest.approx(expected, rel=1e-6)
+    assert chosen.interval.value == pytest.approx(expected, rel=1e-6)
     # A repeat's bottom is as far off at both lengths: all say the same fall, and the interval is of bottoms.
     assert chosen.interval.high == pytest.approx(expected * 2 ** (0.1 * 4.303 / math.sqrt(3)), rel=1e-3)
 
@@ -183,7 +183,7 @@ def test_repeats_that_disagree_on_the_fall_make_the_interval_wide() -> None:
         chosen = disagreeing(whole, 0.1)
         assert chosen.carried
         assert chosen.interval.high is not None
-        return math.log2(chosen.interval.high / chosen.interval.estimate)
+        return math.log2(chosen.interval.high / chosen.interval.value)
 
     assert upwards(12_800) == pytest.approx(3 * upwards(800), rel=1e-6)
 
@@ -192,7 +192,7 @@ def test_a_fall_that_the_repeats_do_not_agree_on_is_not_carried_on_and_is_in_the
     """Falls of 0.215, 0.415 and 0.615 octaves, whose interval 4.303 * 0.2 / sqrt(3) holds 0."""
     chosen = disagreeing(12_800, 0.2)
     assert not chosen.carried
-    assert chosen.interval.estimate == pytest.approx(1.2e-3, rel=1e-6) == chosen.in_long
+    assert chosen.interval.value == pytest.approx(1.2e-3, rel=1e-6) == chosen.in_long
     carried, half = math.log2(1.2e-3) + 2 * math.log2(1.2 / 1.6), 3 * 4.303 * 0.2 / math.sqrt(3)
     assert chosen.interval.low == pytest.approx(2 ** (carried - half), rel=1e-3)
     assert chosen.interval.high == pytest.approx(2 ** (carried + half), rel=1e-3)
@@ -203,7 +203,7 @@ def test_an_interval_holds_the_rate_that_is_taken_as_it_is() -> None:
     chosen = disagreeing(200_000, 0.8, mean=1.6e-3 * 2**-1.2)
     assert not chosen.carried
     assert chosen.interval.low is not None
-    assert chosen.interval.low < chosen.interval.estimate == chosen.interval.high
+    assert chosen.interval.low < chosen.interval.value == chosen.interval.high
 
 
 def test_a_fall_that_is_read_off_cliffs_is_not_carried_on() -> None:
@@ -219,7 +219,7 @@ def test_a_fall_that_is_read_off_cliffs_is_not_carried_on() -> None:
     assert chosen.in_long == pytest.approx(chosen.in_short * 2**-FINE)
     assert not chosen.carried
     assert chosen.interval.low is not None
-    assert chosen.interval.low < chosen.interval.estimate == pytest.approx(chosen.in_long)
+    assert chosen.interval.low < chosen.interval.value == pytest.approx(chosen.in_long)
 
 
 def test_of_one_repeat_nothing_is_carried_on() -> None:

@@ -19,7 +19,7 @@ def test_a_configs_seconds_are_the_geometric_mean_over_processes():
     interval = config_interval(visits, "A")
     assert interval is not None
     assert interval.n == 3
-    assert interval.estimate == pytest.approx(math.exp(0.1))
+    assert interval.value == pytest.approx(math.exp(0.1))
     # Logarithms 0, 0.1, 0.2: deviation 0.1, t of 2 degrees 4.303.
     assert interval.high == pytest.approx(math.exp(0.1 + 4.303 * 0.1 / math.sqrt(3)), rel=1e-4)
 
@@ -29,13 +29,13 @@ def test_a_config_never_measured_has_no_interval_and_one_process_no_bounds():
     assert config_interval(visits, "B") is None
     interval = config_interval(visits, "A")
     assert interval is not None
-    assert (interval.estimate, interval.low, interval.n) == (pytest.approx(4.0), None, 1)
+    assert (interval.value, interval.low, interval.n) == (pytest.approx(4.0), None, 1)
 
 
 def test_a_machine_that_slows_down_for_both_does_not_touch_their_ratio():
     ratio = ratio_interval(rounds_of((1.1, 1.0), (2.2, 2.0), (4.4, 4.0), (8.8, 8.0)), "A", "B")
     assert ratio is not None
-    assert (ratio.low, ratio.estimate, ratio.high) == (pytest.approx(1.1),) * 3
+    assert (ratio.low, ratio.value, ratio.high) == (pytest.approx(1.1),) * 3
 
 
 def test_rounds_of_the_same_processes_count_once():
@@ -44,7 +44,7 @@ def test_rounds_of_the_same_processes_count_once():
     assert ratio is not None
     assert ratio.n == 2
     # Processes 0.1 and 0.4: mean 0.25, deviation 0.2121, t of 1 degree 12.706.
-    assert ratio.estimate == pytest.approx(math.exp(0.25))
+    assert ratio.value == pytest.approx(math.exp(0.25))
     assert ratio.high == pytest.approx(math.exp(0.25 + 12.706 * 0.2121 / math.sqrt(2)), rel=1e-3)
 
 
@@ -66,7 +66,7 @@ def test_a_round_that_lacks_one_of_the_two_is_left_out():
     ]
     ratio = ratio_interval(visits, "A", "B")
     assert ratio is not None
-    assert (ratio.estimate, ratio.n) == (pytest.approx(2.0), 2)
+    assert (ratio.value, ratio.n) == (pytest.approx(2.0), 2)
     assert ratio_interval([Visit("A", 0, 0, 1.0), Visit("B", 0, 1, 1.0)], "A", "B") is None
 
 

@@ -61,7 +61,7 @@ def test_the_interval_of_a_skewed_sample_covers_the_median_as_often_as_it_says()
 def test_a_long_run_is_quick_and_narrow():
     interval = median_interval([float(i) for i in range(100_001)])
     assert interval is not None
-    assert interval.estimate == 50_000
+    assert interval.value == 50_000
     # The normal approximation puts the ends 1.96 x sqrt(n) / 2 = 310 away.
     assert interval.low == pytest.approx(50_000 - 310, abs=2)
     assert interval.high == pytest.approx(50_000 + 310, abs=2)

@@ -19,7 +19,7 @@ def test_three_values_have_the_interval_worked_out_by_hand():
     # Mean 2, deviation 1, t of 2 degrees 4.303: half-width 4.303 / sqrt(3) = 2.484.
     interval = t_interval([1.0, 2.0, 3.0])
     assert interval is not None
-    assert interval.estimate == 2.0
+    assert interval.value == 2.0
     assert interval.low == pytest.approx(2 - 2.484, abs=1e-3)
     assert interval.high == pytest.approx(2 + 2.484, abs=1e-3)
 
@@ -31,7 +31,7 @@ def test_one_value_has_no_bounds_and_none_has_no_interval():
 
 def test_an_interval_of_logarithms_becomes_one_of_values():
     interval = exponential(Interval(0.0, -math.log(2), math.log(3), 0.9, 4))
-    assert (interval.estimate, interval.low, interval.high) == (1.0, pytest.approx(0.5), pytest.approx(3.0))
+    assert (interval.value, interval.low, interval.high) == (1.0, pytest.approx(0.5), pytest.approx(3.0))
     assert (interval.level, interval.n) == (0.9, 4)
     assert exponential(Interval(0.0, None, None, 0.95, 1)) == Interval(1.0, None, None, 0.95, 1)
 

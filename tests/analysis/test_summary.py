@@ -1,3 +1,4 @@
+# pyright: reportOptionalMemberAccess=false
 import math
 
 import pytest
@@ -17,15 +18,18 @@ def test_the_cases_wide_run_summarised(run, step, evaluation):
     assert summary.parameters.nanogpt == 123_587_328
     assert (summary.iterations_done, summary.iterations_planned, summary.finished) == (801, 19_073, False)
     assert summary.tokens_seen == 801 * 524_288
-    assert summary.step_seconds is not None
-    assert (summary.step_seconds.estimate, summary.step_seconds.n) == (9.34, 798)
-    assert summary.micro_step_seconds == pytest.approx(0.1459, abs=0.0001)
-    assert summary.tokens_per_second is not None
-    assert summary.tokens_per_second.estimate == pytest.approx(56_134, abs=1)
-    assert summary.flops_per_second == pytest.approx(44.787e12, rel=1e-4)
-    assert (summary.card_name, summary.peak_flops) == ("RTX 4070", pytest.approx(58.3e12))
-    assert summary.card_share == pytest.approx(0.768, abs=0.0005)
-    assert summary.nanogpt_mfu == pytest.approx(0.154, abs=0.0005)
+    assert summary.speed.iteration_seconds is not None
+    assert (summary.speed.iteration_seconds.value, summary.speed.iteration_seconds.n) == (9.34, 798)
+    assert summary.speed.micro_step_seconds.value == pytest.approx(0.1459, abs=0.0001)
+    assert summary.speed.tokens_per_second is not None
+    assert summary.speed.tokens_per_second.value == pytest.approx(56_134, abs=1)
+    assert summary.speed.achieved_flops_per_second.value == pytest.approx(44.787e12, rel=1e-4)
+    assert (summary.speed.reference.gpu_name, summary.speed.reference.peak_flops) == (
+        "RTX 4070",
+        pytest.approx(58.3e12),
+    )
+    assert summary.speed.mfu.value == pytest.approx(0.768, abs=0.0005)
+    assert summary.speed.nanogpt_mfu.value == pytest.approx(0.154, abs=0.0005)
     assert summary.data_wait_share == pytest.approx(0.005)
     assert summary.training_seconds == pytest.approx(150 + 798 * 9.34)
     assert summary.evaluation_seconds == 20.0
@@ -40,12 +44,12 @@ def test_an_empty_run_knows_its_model_and_nothing_else(run):
     assert (summary.iterations_done, summary.tokens_seen, summary.finished) == (0, 0, False)
     assert summary.training_seconds == summary.evaluation_seconds == 0
     unknown = (
-        summary.step_seconds,
-        summary.micro_step_seconds,
-        summary.tokens_per_second,
-        summary.flops_per_second,
-        summary.card_share,
-        summary.nanogpt_mfu,
+        summary.speed.iteration_seconds,
+        summary.speed.micro_step_seconds,
+        summary.speed.tokens_per_second,
+        summary.speed.achieved_flops_per_second,
+        summary.speed.mfu,
+        summary.speed.nanogpt_mfu,
         summary.data_wait_share,
         summary.peak_allocated_bytes,
         summary.last_train_loss,
@@ -58,8 +62,12 @@ def test_an_empty_run_knows_its_model_and_nothing_else(run):
 
 def test_a_run_on_a_cpu_has_nanogpts_figure_and_no_share_of_a_card(run, step, record):
     summary = summarise(run([step(i) for i in range(12)], record=record(card=None, dtype="float32")))
-    assert (summary.card_name, summary.peak_flops, summary.card_share) == (None, None, None)
-    assert summary.nanogpt_mfu == pytest.approx(131_072 * 854_770_176 / 312e12)
+    assert (summary.speed.reference.gpu_name, summary.speed.reference.peak_flops, summary.speed.mfu) == (
+        None,
+        None,
+        None,
+    )
+    assert summary.speed.nanogpt_mfu.value == pytest.approx(131_072 * 854_770_176 / 312e12)
 
 
 def test_a_run_whose_loss_became_nan_says_so_and_keeps_its_best(run, step, evaluation):
@@ -73,8 +81,8 @@ def test_a_run_whose_loss_became_nan_says_so_and_keeps_its_best(run, step, evalu
     assert summary.last_val is not None
     assert math.isnan(summary.last_val.loss)
     assert math.isnan(summary.last_val.perplexity)
-    assert summary.tokens_per_second is not None
-    assert summary.tokens_per_second.estimate == 131_072
+    assert summary.speed.tokens_per_second is not None
+    assert summary.speed.tokens_per_second.value == 131_072
 
 
 def test_a_run_with_nothing_but_nan_has_no_best(run, evaluation):
@@ -96,7 +104,7 @@ def test_the_last_train_loss_is_the_mean_of_the_last_ten(run, step):
     assert summary.last_train_loss == 5.5
 
 
-def test_peaks_are_the_highest_of_the_whole_run_and_none_where_not_measured(run, step):
+def test_peaks_are_the_highest_of_the_latest_stretch_and_none_where_not_measured(run, step):
     steps = [
         step(0, peak_allocated_bytes=7 * GIB, peak_reserved_bytes=9 * GIB),
         step(1, peak_allocated_bytes=8 * GIB, peak_reserved_bytes=9 * GIB),
@@ -119,8 +127,8 @@ def test_a_finished_run_has_zero_seconds_to_go(run, step, evaluation, record, st
 def test_steps_after_a_resume_are_warmed_up_again(run, step, record):
     steps = [step(i, step_seconds=30.0 if i in (10, 11, 12) else 4.0) for i in range(20)]
     summary = summarise(run(steps, record=record(resumed_at=(10,))))
-    assert summary.step_seconds is not None
-    assert (summary.step_seconds.high, summary.step_seconds.n) == (4.0, 14)
+    assert summary.speed.iteration_seconds is not None
+    assert (summary.speed.iteration_seconds.high, summary.speed.iteration_seconds.n) == (4.0, 14)
 
 
 def test_a_perplexity_of_22_is_a_loss_of_3_09():
@@ -167,9 +175,9 @@ def test_after_a_split_a_micro_batch_is_of_the_new_size(run, step):
     after = [step(i, step_seconds=60.0, micro_steps=128) for i in range(20, 23)]
     steady = [step(i, step_seconds=7.68, micro_steps=128) for i in range(23, 30)]
     summary = summarise(run([*before, *after, *steady]))
-    assert summary.micro_step_seconds == pytest.approx(0.06)  # 7.68 s / 128, not 6.4 s / 64
-    assert summary.step_seconds is not None
-    assert (summary.step_seconds.estimate, summary.step_seconds.n) == (6.4, 17 + 7)
+    assert summary.speed.micro_step_seconds.value == pytest.approx(0.06)  # 7.68 s / 128, not 6.4 s / 64
+    assert summary.speed.iteration_seconds is not None
+    assert (summary.speed.iteration_seconds.value, summary.speed_from) == (7.68, 20)
 
 
 def test_after_a_split_the_time_left_is_at_the_new_speed(run, step, evaluation, record):
@@ -183,11 +191,14 @@ def test_two_cards_are_held_against_twice_the_peak_and_each_by_nanogpt(run, step
     # As on one card, with twice the tokens a second: 112,268 tokens/s.
     steps = [step(i, step_seconds=4.67, micro_steps=32) for i in range(20)]
     summary = summarise(run(steps, record=record(processes=2)))
-    assert summary.processes == 2
-    assert (summary.card_name, summary.peak_flops) == ("RTX 4070", pytest.approx(2 * 58.3e12))
-    assert summary.card_share == pytest.approx(0.768, abs=0.0005)
-    assert summary.nanogpt_mfu == pytest.approx(0.154, abs=0.0005)
-    assert summary.micro_step_seconds == pytest.approx(4.67 / 32)
+    assert summary.speed.reference.processes == 2
+    assert (summary.speed.reference.gpu_name, summary.speed.reference.peak_flops) == (
+        "RTX 4070",
+        pytest.approx(2 * 58.3e12),
+    )
+    assert summary.speed.mfu.value == pytest.approx(0.768, abs=0.0005)
+    assert summary.speed.nanogpt_mfu.value == pytest.approx(0.154, abs=0.0005)
+    assert summary.speed.micro_step_seconds.value == pytest.approx(4.67 / 32)
 
 
 def test_rates_are_of_the_stretches_with_as_many_processes_as_the_last(run, step, record, start):
@@ -195,7 +206,7 @@ def test_rates_are_of_the_stretches_with_as_many_processes_as_the_last(run, step
     two = [step(i, step_seconds=4.0, micro_steps=32) for i in range(20, 32)]
     history = [start(), start(20, processes=2)]
     summary = summarise(run([*alone, *two], record=record(processes=2, resumed_at=(20,)), history=history))
-    assert summary.rated_from == 20
-    assert summary.tokens_per_second is not None
-    assert (summary.tokens_per_second.estimate, summary.tokens_per_second.n) == (131_072, 9)
+    assert summary.speed_from == 20
+    assert summary.speed.tokens_per_second is not None
+    assert (summary.speed.tokens_per_second.value, summary.speed.tokens_per_second.n) == (131_072, 9)
     assert summary.training_seconds == 20 * 8.0 + 12 * 4.0

@@ -108,7 +108,7 @@ def test_the_ablation_of_the_recipe_is_told_as_it_was_measured(
     told = (ROOT / "docs" / "modern.md").read_text(encoding="utf-8")
     for effect in (*found.look.effects.parts, found.look.effects.total):
         low, high = effect.interval.low, effect.interval.high
-        assert f"{effect.interval.estimate:+.4f}" in told
+        assert f"{effect.interval.value:+.4f}" in told
         assert f"{low:+.4f} to {high:+.4f}" in told
     names = ["--names", "plain", "speedrun-124m"]
     monkeypatch.setattr("sys.argv", ["attribute_pages.py", str(kept), *names, "--svg", str(picture)])

@@ -54,9 +54,9 @@ def test_the_two_recipes_of_the_case_on_a_page_and_as_a_document(faked: Any, nan
     assert "learning_rate 0.001 to 0.0003" in told
     document = json.loads(nanodyno("attribute", "gpt2-384", "gpt2-768", "--json").stdout)
     assert len(faked.asked) == 4  # the second time all is remembered
-    sizes = {name: part["estimate"] for name, part in document["parts"].items()}
+    sizes = {name: part["value"] for name, part in document["parts"].items()}
     assert sizes == pytest.approx({"n_embd": -0.34657, "batch_size": -0.09531}, abs=1e-4)
-    assert sum(sizes.values()) == pytest.approx(document["difference"]["estimate"])
+    assert sum(sizes.values()) == pytest.approx(document["difference"]["value"])
     assert [len(path) for path in document["paths"]] == [2, 2]
     assert len(document["corners"]) == 4
 
@@ -147,7 +147,7 @@ def test_a_loss_is_attributed_by_training_every_corner(
     losses = [corner["val_losses"] for corner in document["corners"]]
     assert [len(each) for each in losses] == [1, 1]
     difference = losses[1][0] - losses[0][0]
-    assert document["parts"]["learning_rate"]["estimate"] == pytest.approx(difference)
+    assert document["parts"]["learning_rate"]["value"] == pytest.approx(difference)
     assert difference != 0
     found = {each["code"]: each["numbers"] for each in document["findings"]}
     assert found["short-training"]["steps"] == 3

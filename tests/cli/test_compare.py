@@ -30,7 +30,7 @@ def test_two_runs_are_compared_on_a_page_in_markdown_and_as_a_document(trained: 
     first, follower = document["changes"]
     assert first == {"run": "b|<b>", "key": "learning_rate", "before": 0.01, "after": 0.02}
     assert (follower["key"], follower["before"], follower["after"]) == ("min_lr", 0.001, 0.002)
-    assert set(document["metrics"]["tokens_per_second"]["a"]) == {"value", "low", "high"}
+    assert set(document["metrics"]["tokens_per_second"]["a"]) == {"value", "low", "high", "n"}
     assert {"code", "numbers", "severity"} <= set(document["findings"][0])
 
 

@@ -66,7 +66,7 @@ def test_asked_to_it_also_measures_which_change_does_what(
     monkeypatch.setattr("nanodyno.cli.attribute.bench", lambda: bench)
     command = ("demo", "--max-iters", "1", "--device", "cpu", "--no-tune", "--attribute", "--json")
     parts = json.loads(nanodyno(*command).stdout)["attribution"]["parts"]
-    assert {name: round(part["estimate"], 3) for name, part in parts.items()} == {
+    assert {name: round(part["value"], 3) for name, part in parts.items()} == {
         "n_embd": -1.386,  # ln 4
         "batch_size": 0.0,
     }

@@ -48,7 +48,7 @@ def test_a_run_is_foretold_on_a_page_and_as_a_document(imported: Nanodyno) -> No
     assert "at iteration 10,000 (tokens: 5.24B)" in flat(page.output)
     assert "a takes 40 min" in page.output  # 4,900 iterations of half a second
     document = json.loads(imported("forecast", "a", "--json").output)
-    assert document["final_val_loss"]["low"] < document["final_val_loss"]["median"]
+    assert document["final_val_loss"]["low"] < document["final_val_loss"]["value"]
     assert document["tokens"] == 10_000 * 524_288
     assert document["eta_seconds"] == pytest.approx(4900 * 0.5, rel=0.01)
 

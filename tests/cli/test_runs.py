@@ -172,7 +172,7 @@ def test_the_leaderboard_as_a_document(case: Nanodyno) -> None:
     boards = {board["metric"]: board["entries"] for board in document["boards"]}
     speed = [(entry["run"], entry["place"]) for entry in boards["tokens_per_second"]]
     assert speed == [("train2", 1), ("train1", 2)]
-    assert set(boards["card_share"][0]["value"]) == {"value", "low", "high"}
+    assert set(boards["mfu"][0]["value"]) == {"value", "low", "high", "n"}
     assert {each["reason"] for each in document["unranked"]} == {"noise-unknown"}
     alone = json.loads(case("runs", "train1", "--leaderboard", "--json").stdout)
     assert alone["boards"] == []

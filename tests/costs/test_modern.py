@@ -13,15 +13,15 @@ from nanodyno.costs.calibration import calibration_for
 from nanodyno.costs.flops import flops_per_sequence, flops_per_token, nanogpt_flops_per_token
 from nanodyno.costs.memory import memory_of
 from nanodyno.costs.memory_autograd import autograd_peak, evaluation_bytes
-from nanodyno.costs.memory_fused import fused_peak, update_bytes
+from nanodyno.costs.memory_fused import fused_peak
 from nanodyno.costs.parameters import parameters
 from nanodyno.costs.plan import Wishes, make_plan
 from nanodyno.costs.setup import Setup, settle
 from nanodyno.costs.target import Target, named_target
 from nanodyno.costs.work import micro_step, per_iteration
 from nanodyno.errors import NanodynoError
+from nanodyno.model.batched import make_optimizer
 from nanodyno.model.modern import make_model
-from nanodyno.model.optimizer import make_optimizer
 
 H200 = named_target("H200", None)
 
@@ -159,18 +159,18 @@ def test_an_evaluation_of_a_modern_model_peaks_where_torch_does(
 
 def test_muons_step_takes_memory_beside_a_graph_as_an_evaluation_does_and_else_of_the_micro_step() -> None:
     by_muon = Setup(gpt(12, 12, 1024, 50304), 8, 8, optimizer="muon", loss_rows=1024)
-    assert update_bytes(replace(by_muon, optimizer="adamw")) == 0
+    assert replace(by_muon, optimizer="adamw").step_cost.temporary_bytes == 0
     # Six bytes of each of 12 matrices of 3072 x 768
-    assert update_bytes(by_muon) == 6 * 12 * 3072 * 768 == 169_869_312
+    assert by_muon.step_cost.temporary_bytes == 6 * 12 * 3072 * 768 == 169_869_312
     tiny = replace(by_muon, shape=by_muon.shape.replaced(block_size=8), batch_size=1, cuda_graph=False)
     peak = fused_peak(tiny, 4)
     assert peak.activations == 0
-    assert peak.largest_temporary > update_bytes(tiny)
+    assert peak.largest_temporary > tiny.step_cost.temporary_bytes
     assert fused_peak(by_muon, 4).activations > 0
     card = calibration_for(None)
     with_graph, without = (memory_of(replace(by_muon, cuda_graph=each), card) for each in (True, False))
     beside = with_graph.fragmentation - without.fragmentation
-    assert beside == max(evaluation_bytes(by_muon), update_bytes(by_muon))
+    assert beside == max(evaluation_bytes(by_muon), by_muon.step_cost.temporary_bytes)
 
 
 def test_an_update_by_muon_takes_products_of_about_three_percent_of_65536_tokens() -> None:

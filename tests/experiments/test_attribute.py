@@ -11,8 +11,14 @@ from nanodyno.analysis.attribution_findings import attribution_findings
 from nanodyno.analysis.attribution_reading import read_attribution
 from nanodyno.analysis.factors import with_length
 from nanodyno.errors import NanodynoError
-from nanodyno.experiments.lesson import Learnt, LessonJob, Spoilt
-from nanodyno.experiments.schooling import Schooling, shortened, tokens_of_each
+from nanodyno.experiments.short_training import (
+    ShortTraining,
+    ShortTrainings,
+    Trained,
+    shortened,
+    tokens_of_each,
+)
+from nanodyno.probe.process import Failure
 from nanodyno.records.attribution import attributions_of
 from nanodyno.report.attribute_document import attribution_document
 from nanodyno.report.attribute_words import words
@@ -25,10 +31,10 @@ def codes(found: Any) -> set[str]:
 def test_the_case_comes_out_with_both_orders_and_the_parts_add_up(attributions: Any, tmp_path: Path) -> None:
     """+39% then -7%, or -44% then +130%; the part of the width is the mean of its steps' logarithms."""
     found, _ = attributions.measure(attributions.inquiry(), tmp_path)
-    width, batch = (each.interval.estimate for each in found.look.effects.parts)
+    width, batch = (each.interval.value for each in found.look.effects.parts)
     assert math.expm1(width) == pytest.approx(math.sqrt(427 / 308 * 396 / 172) - 1, abs=0.01)
     assert found.look.effects.total is not None
-    assert width + batch == pytest.approx(found.look.effects.total.interval.estimate, abs=1e-12)
+    assert width + batch == pytest.approx(found.look.effects.total.interval.value, abs=1e-12)
     (orders,) = [each for each in attribution_findings(found) if each.code == "paths-disagree"]
     expected = {"one_first": 0.39, "other_then": -0.07, "other_first": -0.44, "one_then": 1.30}
     assert {key: orders.numbers[key] for key in expected} == pytest.approx(expected, abs=0.01)
@@ -53,9 +59,9 @@ def test_the_same_command_measures_nothing_twice_and_another_metric_reads_the_sa
     again, bench = attributions.measure(attributions.inquiry(metric="flops_per_second"), tmp_path)
     assert bench.asked == []
     assert again.reused == 16
-    rate, work = (each.look.effects.parts[1].interval.estimate for each in (first, again))
+    rate, work = (each.look.effects.parts[1].interval.value for each in (first, again))
     assert work == pytest.approx(rate)  # a micro-batch has no part in the work of a token
-    assert again.look.effects.parts[0].interval.estimate > first.look.effects.parts[0].interval.estimate
+    assert again.look.effects.parts[0].interval.value > first.look.effects.parts[0].interval.value
 
 
 def test_ctrl_c_keeps_what_is_known_and_the_same_command_goes_on(attributions: Any, tmp_path: Path) -> None:
@@ -97,8 +103,8 @@ def test_a_corner_that_does_not_fit_is_a_result_and_no_part_is_claimed(
     assert found.look.effects.parts == ()
     assert found.look.effects.paths() == [(1, 0)]
     steps = found.look.effects.steps
-    assert math.exp(steps[0, 1].interval.estimate) == pytest.approx(172 / 308, rel=0.01)
-    assert math.exp(steps[2, 0].interval.estimate) == pytest.approx(396 / 172, rel=0.01)
+    assert math.exp(steps[0, 1].interval.value) == pytest.approx(172 / 308, rel=0.01)
+    assert math.exp(steps[2, 0].interval.value) == pytest.approx(396 / 172, rel=0.01)
     assert {"corner-too-large", "path", "no-parts", "next-make-fit"} <= codes(found)
     (large,) = [each for each in attribution_findings(found) if each.code == "corner-too-large"]
     assert large.numbers["corner"] == {"n_embd": 256, "batch_size": 4}
@@ -317,19 +323,17 @@ def test_equal_tokens_are_fewer_steps_of_a_larger_batch_and_equal_time_is_by_pac
 
 
 def test_corners_share_the_seed_of_a_round_and_a_failure_is_a_result(tunings: Any) -> None:
-    seen: list[LessonJob] = []
+    seen: list[ShortTraining] = []
 
-    def teach(job: LessonJob, _: Any) -> Learnt | Spoilt:
-        seen.append(job)
-        return (
-            Spoilt(words="diverged")
-            if job.config.n_embd == 256
-            else Learnt(val_loss=3.0, training_seconds=1.0)
-        )
+    def train(request: ShortTraining, _: object) -> Trained | Failure:
+        seen.append(request)
+        if request.config.n_embd == 256:
+            return Failure(reason="refused", words="diverged")
+        return Trained(val_loss=3.0, training_seconds=1.0)
 
     configs = {0: tunings.config(seed=5), 1: tunings.config(seed=5, n_embd=256)}
-    schooling = Schooling(configs, {0: "a", 1: "b"}, None, lambda _: None, lambda: 0.0, teach)
-    lines = [*schooling.round(0, [0, 1]), *schooling.round(1, [0])]
-    assert [job.config.seed for job in seen] == [5, 5, 6]
+    trainings = ShortTrainings(configs, {0: "a", 1: "b"}, None, lambda _: None, lambda: 0.0, train)
+    lines = [*trainings.round(0, [0, 1]), *trainings.round(1, [0])]
+    assert [request.config.seed for request in seen] == [5, 5, 6]
     assert [line.val_loss for line in lines] == [3.0, None, 3.0]
     assert lines[1].words == "diverged"

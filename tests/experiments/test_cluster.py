@@ -14,11 +14,11 @@ from nanodyno.analysis.asking import Ask
 from nanodyno.config import build_config
 from nanodyno.errors import NanodynoError, RunFailed
 from nanodyno.experiments.cluster import GRACE_SECONDS, Cluster, RayStopwatch, Slot, ray_bench, slots_of
-from nanodyno.experiments.node import Errand
+from nanodyno.experiments.node import NodeRequest
 from nanodyno.experiments.stopwatch import Redo
 from nanodyno.experiments.tune import tune
 from nanodyno.experiments.wish import Wish
-from nanodyno.probe.messages import ProbeJob
+from nanodyno.probe.repetition import ProbeJob
 from nanodyno.records.probe import Measured
 
 TINY = {
@@ -86,10 +86,10 @@ class FakeRay:
         self.lost: set[str] = set()
         self.busy: list[Slot] = []
 
-    def begin(self, slot: Slot, _: object, errand: Errand) -> tuple[Slot, tuple[str, ...]]:
+    def begin(self, slot: Slot, _: object, request: NodeRequest) -> tuple[Slot, tuple[str, ...]]:
         assert slot not in self.busy, "two on one device"
         self.busy.append(slot)
-        return slot, tuple(errand.jobs)
+        return slot, tuple(request.jobs)
 
     def wait(self, tasks: list[Any], **_: object) -> tuple[list[Any], list[Any]]:
         return tasks[-1:], tasks[:-1]

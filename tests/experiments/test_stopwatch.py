@@ -10,7 +10,7 @@ from nanodyno.config import build_config
 from nanodyno.experiments.stopwatch import BenchStopwatch, Redo, visit_limit, visit_of
 from nanodyno.experiments.tune import REDO
 from nanodyno.probe.bench import Bench, Plan
-from nanodyno.probe.messages import ProbeJob
+from nanodyno.probe.repetition import ProbeJob
 from nanodyno.records.probe import Failed, Measured
 
 TINY = {

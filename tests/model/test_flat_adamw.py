@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 from nanodyno.config import ModelShape, build_config
 from nanodyno.errors import NanodynoError
+from nanodyno.model.batched import make_optimizer
 from nanodyno.model.flat import Flat, flatten
 from nanodyno.model.flat_adamw import FlatAdamW, clip_coefficient, gradient_norm
 from nanodyno.model.gpt import GPT
-from nanodyno.model.optimizer import Optimizer, make_optimizer, set_learning_rate
+from nanodyno.model.optimizer import Optimizer, set_learning_rate
 from nanodyno.train import checkpoint
 from nanodyno.train.checkpoint import Checkpoint, Progress
 

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from nanodyno.config import ModelShape, build_config
+from nanodyno.model.batched import BatchedOptimizer, make_optimizer, shapes_of_moments
 from nanodyno.model.flat import flatten
 from nanodyno.model.flat_adamw import FlatAdamW
 from nanodyno.model.flat_update import FlatUpdate, make_flat_optimizer, takes_over_moments
 from nanodyno.model.gpt import GPT
 from nanodyno.model.modern import ModernGPT
-from nanodyno.model.muon import Muon
-from nanodyno.model.optimizer import make_optimizer, set_learning_rate, shapes_of_moments
+from nanodyno.model.optimizer import set_learning_rate
 
 Shapes = Callable[..., ModelShape]
 PARTS: dict[str, Any] = {"n_layer": 2, "value_embeddings": 1, "untied_head": True, "norm": "rms"}
@@ -35,12 +35,12 @@ def tensors_of(model: GPT, optimizer: FlatUpdate) -> list[Tensor]:
     return [tensor.detach().clone() for tensor in (*model.parameters(), *kept)]
 
 
-def with_muon(shape: Shapes) -> tuple[GPT, FlatUpdate, Muon]:
+def with_muon(shape: Shapes) -> tuple[GPT, FlatUpdate, BatchedOptimizer]:
     model = ModernGPT(shape(**PARTS))
     optimizer = make_flat_optimizer(model, flatten(model, torch.bfloat16), build_config(MUON))
     assert isinstance(optimizer, FlatUpdate)
-    assert optimizer.muon is not None
-    return model, optimizer, optimizer.muon
+    assert optimizer.own is not None
+    return model, optimizer, optimizer.own
 
 
 @pytest.mark.parametrize(

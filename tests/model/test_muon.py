@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from nanodyno.config import ModelShape, RunConfig, build_config
+from nanodyno.model.batched import WithAdamW, make_optimizer, shapes_of_moments
 from nanodyno.model.gpt import GPT
 from nanodyno.model.modern import ModernGPT
-from nanodyno.model.muon import CautiousAdamW, Muon, MuonAndAdamW, orthogonalised, scale_of
-from nanodyno.model.optimizer import make_optimizer, set_learning_rate, shapes_of_moments
+from nanodyno.model.muon import Muon, orthogonalised, scale_of
+from nanodyno.model.optimizer import CautiousAdamW, set_learning_rate
 
 
 def by_singular_values(matrix: Tensor) -> Tensor:
@@ -43,8 +44,9 @@ def test_a_matrix_of_zeros_stays_one() -> None:
 
 def one_matrix(rows: int, columns: int, cautious: bool = False, decay: float = 0.0, rate: float = 0.1) -> Any:
     weights = torch.nn.Parameter(draw(rows, columns, seed=9))
-    group = {"params": [weights], "parts": (), "weight_decay": decay, "lr": rate}
-    return weights, Muon([group], momentum=0.8, cautious=cautious, compiles=False)
+    settings = {"optimizer": "muon", "muon_lr": rate, "muon_momentum": 0.8, "weight_decay": decay}
+    config = build_config(settings | {"cautious_decay": cautious})
+    return weights, Muon({"blocks.0.mlp.up.weight": weights}, config, compiles=False)
 
 
 @pytest.mark.parametrize("cautious", [False, True])
@@ -150,7 +152,7 @@ def test_q_k_and_v_are_three_matrices(shape: Callable[..., ModelShape]) -> None:
 def test_muon_refuses_what_is_no_matrix() -> None:
     vector = torch.nn.Parameter(torch.ones(3))
     with pytest.raises(ValueError, match="2D"):
-        Muon([{"params": [vector], "parts": (), "weight_decay": 0.0, "lr": 0.1}], 0.9, False, False)
+        Muon({"norm.weight": vector}, build_config({"optimizer": "muon"}), compiles=False)
 
 
 def test_cautious_adamw_decays_only_where_the_update_shrinks_a_weight() -> None:
@@ -173,7 +175,7 @@ def test_cautious_adamw_decays_only_where_the_update_shrinks_a_weight() -> None:
 
 def test_all_of_it_is_cautious_where_it_is_asked_for(shape: Callable[..., ModelShape]) -> None:
     _, _, optimizer = modern(shape, cautious_decay=True)
-    assert isinstance(optimizer, MuonAndAdamW)
+    assert isinstance(optimizer, WithAdamW)
     assert isinstance(optimizer.adamw, CautiousAdamW)
     own = [group for group in optimizer.adamw.param_groups if group["params"]]
     assert {group["weight_decay"] for group in own} == {0.0}

@@ -6,8 +6,9 @@ from collections.abc import Callable
 import torch
 
 from nanodyno.config import ModelShape, build_config
+from nanodyno.model.batched import make_optimizer
 from nanodyno.model.gpt import GPT
-from nanodyno.model.optimizer import make_optimizer, set_learning_rate
+from nanodyno.model.optimizer import set_learning_rate
 
 CONFIG = build_config({"learning_rate": 0.01, "beta1": 0.8, "beta2": 0.9, "weight_decay": 0.3})
 

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from nanodyno.config import build_config
-from nanodyno.probe.messages import ProbeJob
+from nanodyno.probe.repetition import ProbeJob
 
 TINY: dict[str, Any] = {
     "n_layer": 1,

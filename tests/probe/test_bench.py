@@ -18,7 +18,7 @@ from nanodyno.analysis.budget import Budget
 from nanodyno.errors import NanodynoError
 from nanodyno.hardware.telemetry import WatchedCard
 from nanodyno.probe.bench import Bench, Plan
-from nanodyno.probe.messages import ProbeJob
+from nanodyno.probe.repetition import PATIENCE, ProbeJob
 from nanodyno.probe.rounds import measure_against, probe
 from nanodyno.records.probe import Failed, Measured, OutOfMemory, Part, ProbeProgress, ProbeResult, Throttled
 
@@ -155,10 +155,13 @@ def hot_session(job: Job, nvml: Any) -> HotSession:
         cooling_seconds=0.0,
         rounds_per_process=9,
         breakdown=False,
-        patience_seconds=3.0,
     )
     jobs = {"hot": job(), "huge": job(vocab_size=HUGE)}
-    with Bench(jobs, plan, watch, lambda *_: WatchedCard(nvml(reasons=0x20), None)) as bench:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        Bench(jobs, plan, watch, lambda *_: WatchedCard(nvml(reasons=0x20), None)) as bench,
+    ):
+        patch.setitem(PATIENCE, "measuring", 3.0)
         bench.round(0, ["hot", "huge"])
         before = bench.results()
         bench.round(1, ["hot"])
@@ -249,7 +252,7 @@ def test_a_parent_that_is_killed_leaves_no_child_behind(job: Job) -> None:
         "import sys\n"
         "from nanodyno.probe.bench import Plan\n"
         "from nanodyno.probe.rounds import probe\n"
-        "from nanodyno.probe.messages import ProbeJob\n"
+        "from nanodyno.probe.repetition import ProbeJob\n"
         "plan = Plan(precision=1e-9, visit_seconds=100, redo=0)\n"
         "tell = lambda progress: progress.samples and print(progress.samples, flush=True)\n"
         "probe(ProbeJob.model_validate_json(sys.argv[1]), plan, tell)\n"

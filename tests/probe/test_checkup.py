@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from nanodyno.hardware.telemetry import CardReading
 from nanodyno.probe import checkup
-from nanodyno.probe.checkup import Wanted, check_up
-from nanodyno.probe.errand import Errand, Found, NotFound
+from nanodyno.probe.checkup import DeviceRequest, Wanted, check_up
+from nanodyno.probe.process import Failure, Watch
 from nanodyno.records.ceilings import recall_ceilings, remember_ceilings
 from nanodyno.records.checkup import CheckupRecord, CompileRecord
 from nanodyno.records.types import MachineRecord
@@ -18,24 +18,25 @@ Builder = Callable[..., Any]
 
 
 class Children:
-    """Answers by task; NotFound where none is given."""
+    """Answers by task; a Failure where none is given."""
 
     def __init__(self, answers: dict[str, Any], reading: CardReading | None = None) -> None:
         self.answers = answers
-        self.asked: list[Errand] = []
+        self.asked: list[tuple[str, DeviceRequest]] = []
+        self.pid = 4242
         self._reading = reading
 
-    def __call__(self, errand: Errand, kind: Any, limit: float, *watchers: Callable[..., None]) -> Any:
+    def __call__(self, name: str, request: DeviceRequest, kind: Any, watch: Watch, limit: float) -> Any:
         del kind
         assert limit > 0
-        self.asked.append(errand)
-        for tick in watchers[1:]:
-            tick(4242)
-        answer = self.answers.get(errand.task)
-        return NotFound("it died") if answer is None else Found(answer, 4242)
+        task = name.removeprefix("nanodyno.probe.device_checks:")
+        self.asked.append((task, request))
+        watch(cast(Any, self), None)
+        answer = self.answers.get(task)
+        return Failure(reason="died", words="it died") if answer is None else answer
 
     def tasks(self) -> list[str]:
-        return [errand.task for errand in self.asked]
+        return [task for task, _ in self.asked]
 
     def card(self, *_: object) -> Any:
         return self if self._reading else None
@@ -62,12 +63,12 @@ def look(
     ) -> tuple[CheckupRecord, Children]:
         answers = {
             "device": device(gpu),
-            "compile": CompileRecord(works=True, seconds=1.0),
+            "compiler": CompileRecord(works=True, seconds=1.0),
             "ceilings": ceilings(gpu),
         }
         answers.pop(without, None)
         children = Children(answers, reading)
-        monkeypatch.setattr(checkup, "run_errand", children)
+        monkeypatch.setattr(checkup, "run_task", children)
         return check_up(Wanted(**wanted), tmp_path, lambda _: None, children.card), children
 
     return look
@@ -80,8 +81,8 @@ def test_everything_is_asked_once_and_the_ceilings_are_remembered(
     look: Look, gpu: MachineRecord, ceilings: Builder
 ) -> None:
     found, children = look()
-    assert children.tasks() == ["device", "compile", "ceilings"]
-    assert children.asked[-1].widths == (384, 768)
+    assert children.tasks() == ["device", "compiler", "ceilings"]
+    assert children.asked[-1][1].widths == (384, 768)
     assert (found.ceilings, found.remembered) == (ceilings(gpu), False)
     assert recall_ceilings(gpu) == ceilings(gpu)
 
@@ -103,9 +104,9 @@ def test_ceilings_that_are_remembered_are_not_measured_again(
     products = ceilings(gpu).gpt[768]
     remember_ceilings(ceilings(gpu, gpt={384: products, 768: products}))
     found, children = look()
-    assert children.tasks() == ["device", "compile"]
+    assert children.tasks() == ["device", "compiler"]
     assert found.remembered
-    assert look(again=True)[1].tasks() == ["device", "compile", "ceilings"]
+    assert look(again=True)[1].tasks() == ["device", "compiler", "ceilings"]
 
 
 def test_a_width_that_is_not_remembered_is_measured_with_those_that_are(
@@ -114,7 +115,7 @@ def test_a_width_that_is_not_remembered_is_measured_with_those_that_are(
     products = ceilings(gpu).gpt[768]
     remember_ceilings(ceilings(gpu, gpt={384: products, 768: products, 2048: products}))
     _, children = look(width=1024)
-    assert children.asked[-1].widths == (384, 768, 1024, 2048)
+    assert children.asked[-1][1].widths == (384, 768, 1024, 2048)
 
 
 def test_a_quick_look_neither_compiles_nor_measures_and_shows_what_is_remembered(
@@ -135,7 +136,7 @@ def test_without_a_torch_that_runs_nothing_more_is_asked(look: Look) -> None:
 
 
 def test_a_compiler_whose_process_dies_does_not_work(look: Look) -> None:
-    found, _ = look(without="compile")
+    found, _ = look(without="compiler")
     assert found.compiling is not None
     assert (found.compiling.works, found.compiling.words) == (False, "it died")
     assert found.ceilings is not None

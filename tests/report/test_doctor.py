@@ -137,6 +137,6 @@ def test_an_unknown_card_has_neither_a_row_nor_a_column_of_the_datasheet(
 def test_without_a_compiler_everything_that_is_compiled_is_named_as_slower() -> None:
     """As the setting says it, and as both engines do it."""
     _, hint = WORDS["compile-fails"]
-    for compiled in ("kernels=autograd", "Muon's step on a card"):
+    for compiled in ("kernels=autograd", "an optimizer's own step on a GPU"):
         assert compiled in str(RunConfig.model_fields["compile"].description)
         assert compiled in str(hint)

@@ -102,7 +102,7 @@ def test_a_picture_keeps_to_its_width_and_shows_the_public_run(width: int) -> No
 def test_a_document_has_the_promised_keys() -> None:
     made = forecast(RUN, Question(), PACE)
     document = forecast_document(Foretold((RUN,), (made,), findings_of(made, RUN)))
-    assert set(document["final_val_loss"]) == {"median", "low", "high"}
+    assert set(document["final_val_loss"]) == {"value", "low", "high", "n"}
     assert document["eta_seconds"] == pytest.approx(5000 * 2.05)
     assert document["tokens"] == 10_000 * 524_288
     assert len(document["band"]["median"]) == len(document["band"]["updates"])

@@ -118,7 +118,7 @@ def test_what_the_rounds_leave_open_is_neither_a_rise_nor_a_fall(tunings: Any, t
     )
     tuning = tune(wish, bench=tunings.stopwatch(answer).bench(tmp_path, tunings.host_place()))
     seconds = {
-        row.candidate.batch_size: row.summary.iteration_seconds
+        row.candidate.batch_size: row.summary.iteration_seconds.value
         for row in rows_of(tuning)
         if row.is_final and row.summary is not None
     }
@@ -216,10 +216,8 @@ def test_the_document_has_every_candidate_and_the_settings_to_train_with(tuning:
     assert document["chosen"].startswith("8 x 2")
     assert document["settings"] == {"batch_size": 8}
     assert document["measured_afresh"] is True
-    rates = {
-        each["batch_size"]: each["tokens_per_second"] for each in document["candidates"] if each["measured"]
-    }
-    assert rates[4]["estimate"] == pytest.approx(16_384 / 1.1)
+    speeds = {each["batch_size"]: each["speed"] for each in document["candidates"] if each["measured"]}
+    assert speeds[4]["tokens_per_second"]["value"] == pytest.approx(16_384 / 1.1)
     assert {each["fits"] for each in document["candidates"]} >= {"yes", "no"}
 
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from nanodyno.model.batched import BatchedOptimizer
 from nanodyno.model.cublaslt import CublasError
-from nanodyno.model.muon import Muon
 from nanodyno.model.products import Units, by_torch
 from nanodyno.records.types import SplitRecord, StepRecord
 from nanodyno.train.device import choose
@@ -90,14 +90,14 @@ def test_an_error_that_is_not_memorys_is_raised(fused: Trainers) -> None:
 def test_muons_step_is_to_fit_beside_the_micro_step(fused: Trainers, monkeypatch: pytest.MonkeyPatch) -> None:
     undisturbed = losses_of(fused(optimizer="muon"))
     ours = fused(optimizer="muon")
-    muon, rehearsals = engine_of(ours)._muon, []
+    muon, rehearsals = engine_of(ours)._own, []
     assert muon is not None
 
     def refuse() -> None:
         rehearsals.append(engine_of(ours)._recompute)
         if len(rehearsals) == 2:  # the first is alone in memory
             raise torch.OutOfMemoryError(OUT_OF_MEMORY)
-        Muon.rehearse(muon)
+        BatchedOptimizer.rehearse(muon)
 
     monkeypatch.setattr(muon, "rehearse", refuse)
     assert ours.warm_up().recompute == "light"
@@ -129,13 +129,13 @@ def test_a_muon_that_does_not_compile_goes_without_in_every_process(
     undisturbed = losses_of(fused(optimizer="muon"))
     ours = fused(optimizer="muon")
     engine = engine_of(ours)
-    assert engine._muon is not None
+    assert engine._own is not None
 
     def broken(*_: object) -> None:
         raise RuntimeError("no compiler")
 
     if here:
-        monkeypatch.setattr(engine._muon, "_step_", broken)
+        monkeypatch.setattr(engine._own, "_step_", broken)
     else:
         failures = chain([1], repeat(0))
         monkeypatch.setattr(engine.processes, "largest", lambda *_: next(failures))

@@ -11,8 +11,8 @@ import torch
 from nanodyno.config import RunConfig
 from nanodyno.errors import NanodynoError
 from nanodyno.model import loss
+from nanodyno.model.batched import WithAdamW
 from nanodyno.model.modern import ModernGPT
-from nanodyno.model.muon import MuonAndAdamW
 from nanodyno.records.types import EvalRecord, StepRecord
 from nanodyno.train import autograd, checkpoint, kernels
 from nanodyno.train.attention import Fastest
@@ -204,8 +204,8 @@ def test_a_micro_step_is_one_graph_for_a_compiler_and_gives_the_same_gradients(
 def test_muon_warms_up_without_a_trace(trainer: Trainers) -> None:
     ours = trainer(**ALL)
     optimizer = ours.engine.optimizer
-    assert isinstance(optimizer, MuonAndAdamW)
+    assert isinstance(optimizer, WithAdamW)
     weights = [p.detach().clone() for p in ours.engine.model.parameters()]
-    optimizer.muon.warm_up()
+    optimizer.own.warm_up()
     assert all(p.equal(before) for p, before in zip(ours.engine.model.parameters(), weights, strict=True))
     assert not optimizer.state

@@ -8,7 +8,7 @@ import sys
 import time
 
 from nanodyno.config import build_config
-from nanodyno.probe.messages import ProbeJob
+from nanodyno.probe.repetition import ProbeJob
 from nanodyno.probe.workload import Workload
 
 settings = {

@@ -3,21 +3,31 @@
 A foreign log tells little. What it does not tell is None, or missing from `settings`, and never assumed.
 """
 
+import itertools
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from nanodyno.analysis.growth import Growth, growth_of
 from nanodyno.analysis.imported import imported_card, known_shape, whole
-from nanodyno.analysis.peaks import card_of
-from nanodyno.analysis.statistics import Interval, median_interval
-from nanodyno.analysis.throughput import mfu, steady_steps
+from nanodyno.analysis.metrics import (
+    RECENT_STEPS,
+    Reference,
+    Speed,
+    Stretch,
+    gpu_of,
+    highest,
+    latest_stretch,
+    stretches,
+)
+from nanodyno.analysis.statistics import median_interval
 from nanodyno.config import SETTINGS, ModelShape, RunConfig
-from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, flops_per_token, nanogpt_flops_per_token
 from nanodyno.costs.parameters import parameters
 from nanodyno.hardware.cards import Card
+from nanodyno.hardware.ceilings import Ceilings
 from nanodyno.records.imported import AnyStep, ImportedRecord, ImportedStep, Setting
 from nanodyno.records.store import Run
 from nanodyno.records.types import DataRecord
@@ -33,19 +43,22 @@ OF_GPT2 = (GPT2_VOCABULARY, NANOGPT_VOCABULARY)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One iteration as it was told."""
+    """One iteration as it was recorded."""
 
     iteration: int
     loss: float | None = None
     seconds: float | None = None
-    """Of an iteration of tokens_per_iter: those of a batch that grew are told in proportion."""
     steady: bool = True
     """Whether its time is training's alone: no evaluation, checkpoint or compilation in it."""
     printed_mfu: float | None = None
     """A fraction, as the program itself gave it."""
     learning_rate: float | None = None
     tokens: int | None = None
-    """Of a log only where it tells of a batch that grows: a wrong tokens_per_iter would look like one."""
+    """Of a log only where it reports a batch that grows: a wrong tokens_per_iter would look like one."""
+    micro_steps: int | None = None
+    """Of each process; None where it is not recorded."""
+    stretch: int = 0
+    """Iterations of one stretch have one batch size, micro-batch and setup (`metrics.stretches`)."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +87,13 @@ class Account:
     told_parameters: float | None = None
     card: Card | None = None
     processes: int = 1
-    """Each on a card of its own; a log that tells of none is held against one."""
+    """Each on a GPU of its own; a log that reports none is compared with one."""
     dtype: str = "bfloat16"
+    ceiling_flops: float | None = None
+    """Of one device, measured in large matmuls of this dtype; None where that was never measured."""
     peak_allocated_bytes: int | None = None
     peak_reserved_bytes: int | None = None
+    peak_host_bytes: int | None = None
     told_tokens_per_iter: int | None = None
     """As printed; `tokens_per_iter` follows from the settings."""
     restarts: tuple[int, ...] = ()
@@ -108,39 +124,90 @@ class Account:
             return self.evals
         return tuple(replace(each, iteration=int(growth.even(each.iteration))) for each in self.evals)
 
-    @property
-    def tokens_per_micro_step(self) -> int | None:
-        return self._product("batch_size", "block_size")
+    @cached_property
+    def _steady(self) -> dict[int, list[Step]]:
+        """The iterations whose time counts, by stretch and in order."""
+        found: dict[int, list[Step]] = {}
+        for step in self.steps:
+            if step.steady and step.seconds:
+                found.setdefault(step.stretch, []).append(step)
+        return found
 
     @cached_property
-    def iteration_seconds(self) -> Interval | None:
-        """Median over the iterations that hold training only."""
-        return median_interval([step.seconds for step in self.steps if step.steady and step.seconds])
+    def speeds(self) -> dict[int, Speed]:
+        """Of each stretch that has a steady iteration."""
+        return {number: self._speed(steady) for number, steady in self._steady.items()}
 
     @property
-    def micro_step_seconds(self) -> float | None:
-        tokens, micro, seconds = self.tokens_per_iter, self.tokens_per_micro_step, self.iteration_seconds
-        return None if not (tokens and micro and seconds) else seconds.estimate * micro / tokens
+    def speed(self) -> Speed:
+        """Of the latest stretch: what is reported of the run."""
+        return self.speeds[max(self.speeds)] if self.speeds else Speed(reference=self.reference)
+
+    def _speed(self, steady: Sequence[Step]) -> Speed:
+        tokens = steady[-1].tokens or self.tokens_per_iter
+        return Speed(
+            median_interval([step.seconds for step in steady if step.seconds]),
+            tokens,
+            steady[-1].micro_steps or self._micro_steps(tokens),
+            self.reference,
+        )
+
+    def _micro_steps(self, tokens: int | None) -> int | None:
+        """Of each process, by the settings: nanoGPT divides the accumulation among them."""
+        micro = self._product("batch_size", "block_size")
+        steps = tokens // micro if tokens and micro else self._product("gradient_accumulation_steps")
+        return steps and (steps // self.processes or None)
+
+    @cached_property
+    def reference(self) -> Reference:
+        return Reference.of(
+            self.shape, self.data_vocab_size, self.card, self.dtype, self.processes, self.ceiling_flops
+        )
 
     @property
-    def tokens_per_second(self) -> Interval | None:
-        seconds, tokens = self.iteration_seconds, self.tokens_per_iter
-        if seconds is None or tokens is None:
+    def pace_seconds(self) -> float | None:
+        """The time of an iteration of the latest batch size now, for what is still to come."""
+        if not self.speeds:
             return None
-        return seconds.inverse(tokens)
+        recent = self._steady[max(self._steady)][-RECENT_STEPS:]
+        return statistics.median([step.seconds for step in recent if step.seconds])
+
+    def in_tokens_per_iter(self, seconds: float) -> float:
+        """What an iteration of tokens_per_iter takes where one of the latest batch size takes so long."""
+        tokens, latest = self.tokens_per_iter, self.speed.tokens_per_iter
+        return seconds * tokens / latest if tokens and latest else seconds
+
+    def seconds_after(self, iterations: float) -> float | None:
+        """Of training, at the steady pace of each stretch; None where no time is known."""
+        if not self.speeds:
+            return None
+        at = max(0, bisect_right(self._spans, iterations, key=lambda span: span[0]) - 1)
+        first, before, seconds = self._spans[at]
+        return before + (iterations - first) * seconds
+
+    @cached_property
+    def _spans(self) -> list[tuple[int, float, float]]:
+        """Of each stretch: its first iteration, the seconds before it, and those of an iteration in it.
+
+        A stretch without a steady iteration is taken to be as fast as the nearest that has one.
+        """
+        timed = {
+            number: speed.iteration_seconds.value
+            for number, speed in self.speeds.items()
+            if speed.iteration_seconds
+        }
+        spans: list[tuple[int, float, float]] = []
+        for number, members in itertools.groupby(self.steps, key=lambda step: step.stretch):
+            first = next(members).iteration
+            seconds = timed[min(timed, key=lambda other: abs(other - number))]
+            last = spans[-1] if spans else (0, 0.0, seconds)
+            spans.append((first, last[1] + (first - last[0]) * last[2], seconds))
+        return spans
 
     @property
     def parameters(self) -> int | None:
         """As nanoGPT counts them: without the position embedding."""
         return None if self.shape is None else parameters(self.shape).nanogpt
-
-    @property
-    def flops_per_token(self) -> int | None:
-        return None if self.shape is None else flops_per_token(self.shape, self.data_vocab_size)
-
-    @property
-    def nanogpt_flops_per_token(self) -> int | None:
-        return None if self.shape is None else nanogpt_flops_per_token(self.shape)
 
     @property
     def vocabulary(self) -> int | None:
@@ -155,20 +222,6 @@ class Account:
             each.val_loss for each in self.evals if each.iteration > 0 and math.isfinite(each.val_loss)
         ]
         return bool(trained) and min(trained) > math.log(self.vocabulary or GPT2_VOCABULARY)
-
-    @property
-    def peak_flops(self) -> float | None:
-        """Of all its cards."""
-        peak = None if self.card is None else self.card.peak_flops(self.dtype)
-        return None if peak is None else peak * self.processes
-
-    @property
-    def nanogpt_mfu(self) -> float | None:
-        """What nanoGPT prints for such a rate: each process its own, against an A100 whatever the card."""
-        rate, work = self.tokens_per_second, self.nanogpt_flops_per_token
-        if rate is None or work is None:
-            return None
-        return mfu(rate.estimate / self.processes, work, NANOGPT_PEAK_FLOPS)
 
     @property
     def printed_mfu(self) -> float | None:
@@ -192,36 +245,48 @@ class Account:
         return product
 
 
-def account_of(run: Run) -> Account:
-    """What its record tells: of our own runs everything, of a log what it says."""
-    return _imported(run, run.record) if isinstance(run.record, ImportedRecord) else _own(run)
+def account_of(run: Run, ceilings: Ceilings | None = None) -> Account:
+    """What its record holds: of our own runs everything, of a log what it reports."""
+    if isinstance(run.record, ImportedRecord):
+        return _imported(run, run.record)
+    return _own(run, ceilings)
 
 
-def _own(run: Run) -> Account:
-    record = run.own
-    resumed = record.resumed_at_iterations
-    steady = {step.iteration for step in steady_steps(run.steps, resumed)}
-    steps = run.own_steps
+def _own(run: Run, ceilings: Ceilings | None) -> Account:
+    record, steps = run.own, run.own_steps
+    found = stretches(steps, run.history, record.resumed_at_iterations)
+    last = latest_stretch(found)
+    newest = steps if last is None else last.steps
+    ceiling = None if ceilings is None else ceilings.matmul_flops(record.arithmetic.dtype)
     return Account(
         name=run.name,
         settings=_known_settings(record.config),
-        steps=tuple(
-            Step(
-                step.iteration, step.loss, _even_seconds(step, record.config.tokens_per_iter),
-                step.iteration in steady, learning_rate=step.learning_rate, tokens=step.tokens,
-            )
-            for step in steps
-        ),
+        steps=_steps(found),
         evals=tuple(Eval(each.iteration, each.val_loss, each.train_loss) for each in run.own_evals),
         shape=record.config.model_shape(record.vocab_size),
         data_vocab_size=record.data.vocab_size,
         data=record.data,
-        card=card_of(record.machine),
+        card=gpu_of(record.machine),
         processes=record.arithmetic.processes,
         dtype=record.arithmetic.dtype,
-        peak_allocated_bytes=_highest(step.peak_allocated_bytes for step in steps),
-        peak_reserved_bytes=_highest(step.peak_reserved_bytes for step in steps),
-        restarts=resumed,
+        ceiling_flops=ceiling,
+        peak_allocated_bytes=highest(step.peak_allocated_bytes for step in newest),
+        peak_reserved_bytes=highest(step.peak_reserved_bytes for step in newest),
+        peak_host_bytes=highest(step.peak_host_bytes for step in newest),
+        restarts=record.resumed_at_iterations,
+    )
+
+
+def _steps(found: Sequence[Stretch[AnyStep]], with_tokens: bool = True) -> tuple[Step, ...]:
+    return tuple(
+        Step(
+            step.iteration, step.loss, step.step_seconds, step.iteration in steady,
+            step.printed_mfu if isinstance(step, ImportedStep) else None, step.learning_rate,
+            step.tokens if with_tokens else None, step.micro_steps, number,
+        )
+        for number, stretch in enumerate(found)
+        for steady in [{step.iteration for step in stretch.steady}]
+        for step in stretch.steps
     )  # fmt: skip
 
 
@@ -236,28 +301,14 @@ def _known_settings(config: RunConfig) -> dict[str, Setting]:
     return means | given
 
 
-def _even_seconds(step: AnyStep, tokens_per_iter: int | None) -> float | None:
-    if step.step_seconds is None or step.tokens is None or tokens_per_iter is None:
-        return step.step_seconds
-    return step.step_seconds * tokens_per_iter / step.tokens
-
-
 def _imported(run: Run, record: ImportedRecord) -> Account:
     dtype = record.arithmetic.dtype if record.arithmetic else record.settings.get("dtype")
-    logged = [step for step in run.steps if isinstance(step, ImportedStep)]
     grows = record.settings.get("batch_ramp") is not None
-    steady = {step.iteration for step in steady_steps(logged, record.resumed_at_iterations)}
+    found = stretches(run.steps, resumed_at_iterations=record.resumed_at_iterations, by_tokens=grows)
     return Account(
         name=run.name,
         settings=record.settings,
-        steps=tuple(
-            Step(
-                step.iteration, step.loss, _even_seconds(step, run.tokens_per_iter if grows else None),
-                step.iteration in steady, step.printed_mfu, step.learning_rate,
-                step.tokens if grows else None,
-            )
-            for step in logged
-        ),
+        steps=_steps(found, with_tokens=grows),
         evals=tuple(Eval(each.iteration, each.val_loss, each.train_loss) for each in run.evals),
         shape=known_shape(record.settings),
         data_vocab_size=record.data.vocab_size if record.data else None,
@@ -268,12 +319,9 @@ def _imported(run: Run, record: ImportedRecord) -> Account:
         dtype=dtype if isinstance(dtype, str) else "float16",
         peak_allocated_bytes=record.peak_allocated_bytes,
         peak_reserved_bytes=record.peak_reserved_bytes,
+        peak_host_bytes=record.peak_host_bytes,
         told_tokens_per_iter=record.tokens_per_iter,
         restarts=record.resumed_at_iterations,
         foreign=record.machine is None,
         mfu_is_nanogpts=record.origin.program == NANOGPT,
-    )  # fmt: skip
-
-
-def _highest(values: Iterable[int | None]) -> int | None:
-    return max((value for value in values if value is not None), default=None)
+    )

@@ -7,10 +7,9 @@ from typing import Literal
 
 from nanodyno.analysis.effects import Look, Observed, Rules
 from nanodyno.analysis.factors import Design, Infeasible, Metric
-from nanodyno.analysis.probes import ProbeSummary, summarise_probe, visit_summary
+from nanodyno.analysis.probes import ProbeSummary, summarise_probe, visit_speed
 from nanodyno.analysis.shapley import Corner, corners_of
 from nanodyno.config import RunConfig
-from nanodyno.costs.flops import flops_per_token
 from nanodyno.records.attribution import AttributionLine, TrainedRecord, VisitedRecord
 from nanodyno.records.probe import Failed, Measured, OutOfMemory, ProbeProgress, ProbeResult
 from nanodyno.records.types import MachineRecord
@@ -152,11 +151,9 @@ def _value(line: AttributionLine, metric: Metric) -> float | None:
     result = line.result
     if not isinstance(result, Measured) or not result.visits:
         return None
-    config, setup = result.config, result.setup
-    seconds = visit_summary(result.visits[-1], config).seconds / config.tokens_per_iter
-    if metric == "tokens_per_second":
-        return -math.log(seconds)
-    return math.log(flops_per_token(config.model_shape(setup.vocab_size), setup.data_vocab_size) / seconds)
+    speed = visit_speed(result.visits[-1], result.config, result.setup)
+    found = speed.tokens_per_second if metric == "tokens_per_second" else speed.achieved_flops_per_second
+    return None if found is None else math.log(found.value)
 
 
 def _is_final(line: AttributionLine) -> bool:

@@ -80,7 +80,7 @@ def _of_pairs(found: Attribution) -> Iterator[Finding]:
                 "one_first": steps[0, one], "other_then": steps[1 << one, other],
                 "other_first": steps[0, other], "one_then": steps[1 << other, one],
             }  # fmt: skip
-            changes = {key: found.change(each.interval.estimate) for key, each in orders.items()}
+            changes = {key: found.change(each.interval.value) for key, each in orders.items()}
             yield _of(
                 found, "paths-disagree", "fact", one=names[0][0], other_change=names[0][1], **changes, **size
             )
@@ -194,7 +194,7 @@ def _corner(found: Attribution, corner: Corner) -> dict[str, Number]:
 def _size(found: Attribution, effect: Effect) -> dict[str, Number]:
     interval = effect.interval
     return {
-        "size": found.change(interval.estimate),
+        "size": found.change(interval.value),
         "low": None if interval.low is None else found.change(interval.low),
         "high": None if interval.high is None else found.change(interval.high),
     }

@@ -50,10 +50,10 @@ def audit(account: Account) -> tuple[Finding, ...]:
 
 def flops_told(account: Account) -> float | None:
     """FLOPs per token that the printed MFU stands for, with the time and the tokens of an iteration."""
-    rate, printed = account.tokens_per_second, account.printed_mfu
+    rate, printed = account.speed.tokens_per_second, account.printed_mfu
     if rate is None or printed is None or not account.mfu_is_nanogpts:
         return None
-    return printed * NANOGPT_PEAK_FLOPS * account.processes / rate.estimate
+    return printed * NANOGPT_PEAK_FLOPS * account.processes / rate.value
 
 
 def fitting_shapes(account: Account) -> list[Fit]:
@@ -128,20 +128,20 @@ def _of_model(account: Account) -> Iterator[Finding]:
 
 
 def _of_rate(account: Account) -> Iterator[Finding]:
-    rate, work, printed = account.tokens_per_second, account.flops_per_token, account.printed_mfu
+    speed, printed = account.speed, account.printed_mfu
     if printed is not None and printed > 1:
         yield _finding(account, "mfu-above-one", "wrong", mfu=printed)
-    card, peak = account.card, account.peak_flops
-    if rate is not None and work is not None:
-        reached = rate.estimate * work
-        if card is not None and peak is not None:
-            share = reached / peak
+    card, reached = account.card, speed.achieved_flops_per_second
+    if reached is not None:
+        if card is not None and speed.mfu is not None:
+            share = speed.mfu.value
             code, severity = ("rate-impossible", "wrong") if share > BOOST else ("share-of-card", "fact")
             yield _finding(
-                account, code, severity, card=card.name, share=share, flops_per_second=reached, peak=peak
-            )
+                account, code, severity, card=card.name, share=share, flops_per_second=reached.value,
+                peak=account.reference.peak_flops,
+            )  # fmt: skip
         elif card is None and account.foreign:
-            yield _cards_by_rate(account, reached)
+            yield _cards_by_rate(account, reached.value)
     if printed is not None and account.mfu_is_nanogpts and not (card and card.name.startswith("A100")):
         yield _finding(
             account, "mfu-against-a100", "caution", mfu=printed, card=None if card is None else card.name
@@ -179,15 +179,15 @@ def _poisoned(account: Account) -> Iterator[Finding]:
     """nanoGPT's running average takes iterations in whose time an evaluation or a checkpoint is."""
     timed = [step for step in account.steps if step.seconds]
     odd = [step for step in timed if not step.steady and step.iteration > 0]
-    seconds = account.iteration_seconds
+    seconds = account.speed.iteration_seconds
     if not odd or seconds is None or not account.mfu_is_nanogpts:
         return
     longest = max(step.seconds or 0.0 for step in odd)
-    pulled = 0.1 * (1 - seconds.estimate / longest)  # a tenth of the average is the newest one's
+    pulled = 0.1 * (1 - seconds.value / longest)  # a tenth of the average is the newest one's
     if pulled > POISONED and any(step.printed_mfu for step in odd):
         yield _finding(
             account, "mfu-poisoned", "caution",
-            iterations=len(odd), longest_seconds=longest, seconds=seconds.estimate, lowered_by=pulled,
+            iterations=len(odd), longest_seconds=longest, seconds=seconds.value, lowered_by=pulled,
         )  # fmt: skip
 
 

@@ -211,7 +211,7 @@ class _Card:
             sides = self._shape.n_embd % FP8_MULTIPLE or self._shape.vocab_size % FP8_MULTIPLE
             for flip in DIFFERENT:
                 possible = "fp8" not in flip or (ground.has_fp8 and not sides)
-                given = setup.offload_moments or setup.optimizer == "muon"  # what the moments are
+                given = setup.offload_moments or setup.optimizer != "adamw"  # what the moments are
                 if possible and not ("moments_dtype" in flip and given):
                     yield dict(flip)
 

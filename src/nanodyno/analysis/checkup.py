@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from nanodyno.analysis.findings import Finding, Number, Severity
-from nanodyno.analysis.peaks import card_of
+from nanodyno.analysis.metrics import gpu_of
 from nanodyno.hardware.inventory import CardState
 from nanodyno.records.checkup import CheckupRecord, DeviceRecord, DiskRecord, HostRecord
 
@@ -83,7 +83,7 @@ def _of_device(device: DeviceRecord, found: CheckupRecord) -> Iterator[Finding]:
     if len(set(device.visible)) > 1:
         listed = ", ".join(f"cuda:{number} {name}" for number, name in enumerate(device.visible))
         yield Finding("different-cards", "note", numbers={"cards": listed, "meant": machine.device_name})
-    if card_of(machine) is None:
+    if gpu_of(machine) is None:
         yield Finding("unknown-card", "note", numbers={"card": machine.device_name})
     if not device.bfloat16:
         yield Finding("no-bfloat16", "note", numbers={"card": machine.device_name})
@@ -147,7 +147,7 @@ def ceiling_share(found: CheckupRecord) -> float | None:
     """Large products as measured, of what the datasheet promises."""
     if found.ceilings is None or found.device is None:
         return None
-    card, dtype = card_of(found.device.machine), found.device.dtype
+    card, dtype = gpu_of(found.device.machine), found.device.dtype
     peak = card.peak_flops(dtype) if card else None
     reached = found.ceilings.matmul_flops(dtype)
     return reached / peak if peak and reached else None

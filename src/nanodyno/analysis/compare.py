@@ -15,25 +15,11 @@ CLOSE = 0.01
 
 
 @dataclass(frozen=True)
-class Value:
-    """A figure with the interval of its own run's iterations, where there is one."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-    @classmethod
-    def of(cls, interval: Interval, times: float = 1.0) -> "Value":
-        bounds = (None if bound is None else bound * times for bound in (interval.low, interval.high))
-        return cls(interval.estimate * times, *bounds)
-
-
-@dataclass(frozen=True)
 class Metric:
     name: str
     better: Better
     """None where neither is: a larger model is no better one."""
-    values: dict[str, Value]
+    values: dict[str, Interval]
 
 
 @dataclass(frozen=True)
@@ -74,22 +60,18 @@ def names_apart(names: Sequence[str]) -> list[str]:
 
 
 def _facts(accounts: Sequence[Account]) -> list[Metric]:
-    same_batch = len({account.tokens_per_iter for account in accounts}) == 1
-    rows: list[tuple[str, Better, Callable[[Account], Value | None]]] = [
-        ("parameters", None, lambda a: _plain(a.parameters)),
-        ("tokens_per_iter", None, lambda a: _plain(a.tokens_per_iter)),
-        ("iteration_seconds", "lower" if same_batch else None, lambda a: _interval(a.iteration_seconds)),
-        ("micro_step_seconds", None, lambda a: _plain(a.micro_step_seconds)),
-        ("tokens_per_second", "higher", lambda a: _interval(a.tokens_per_second)),
-        ("flops_per_second", "higher", lambda a: _interval(a.tokens_per_second, a.flops_per_token)),
-        (
-            "nanogpt_flops_per_second",
-            None,
-            lambda a: _interval(a.tokens_per_second, a.nanogpt_flops_per_token),
-        ),
-        ("card_share", "higher", card_share),
-        ("nanogpt_mfu", None, lambda a: _plain(a.nanogpt_mfu)),
-        ("peak_allocated_bytes", "lower", lambda a: _plain(a.peak_allocated_bytes)),
+    same_batch = len({account.speed.tokens_per_iter for account in accounts}) == 1
+    rows: list[tuple[str, Better, Callable[[Account], Interval | None]]] = [
+        ("parameters", None, lambda a: _known(a.parameters)),
+        ("tokens_per_iter", None, lambda a: _known(a.tokens_per_iter)),
+        ("iteration_seconds", "lower" if same_batch else None, lambda a: a.speed.iteration_seconds),
+        ("micro_step_seconds", None, lambda a: a.speed.micro_step_seconds),
+        ("tokens_per_second", "higher", lambda a: a.speed.tokens_per_second),
+        ("achieved_flops_per_second", "higher", lambda a: a.speed.achieved_flops_per_second),
+        ("nanogpt_flops_per_second", None, lambda a: a.speed.nanogpt_flops_per_second),
+        ("mfu", "higher", lambda a: a.speed.mfu),
+        ("nanogpt_mfu", None, lambda a: a.speed.nanogpt_mfu),
+        ("peak_allocated_bytes", "lower", lambda a: _known(a.peak_allocated_bytes)),
     ]
     found = [
         Metric(name, better, {a.name: value for a in accounts if (value := get(a)) is not None})
@@ -106,10 +88,11 @@ def _of_losses(found: LossesAt) -> Metric:
     )
 
 
-def loss_value(loss: LossAt) -> Value:
-    if loss.noise is None:
-        return Value(loss.loss)
-    return Value(loss.loss, loss.loss - WIDE * loss.noise, loss.loss + WIDE * loss.noise)
+def loss_value(loss: LossAt) -> Interval:
+    """With the interval that the noise of an evaluation gives it, where that can be judged."""
+    wide = None if loss.noise is None else WIDE * loss.noise
+    low, high = (None, None) if wide is None else (loss.loss - wide, loss.loss + wide)
+    return Interval(loss.loss, low, high, 0.95, 1)
 
 
 def _winner(metric: Metric) -> str | None:
@@ -124,7 +107,7 @@ def _winner(metric: Metric) -> str | None:
     return name if is_ahead(metric.name, metric.better, best, second) else None
 
 
-def is_ahead(name: str, better: Literal["higher", "lower"], best: Value, second: Value) -> bool:
+def is_ahead(name: str, better: Literal["higher", "lower"], best: Interval, second: Interval) -> bool:
     """By more than the intervals, and of rates by more than another start of the same run would differ."""
     sign = 1 if better == "higher" else -1
     near, far = (best.low, second.high) if sign > 0 else (best.high, second.low)
@@ -133,14 +116,6 @@ def is_ahead(name: str, better: Literal["higher", "lower"], best: Value, second:
     return name.startswith("val_loss") or abs(best.value / second.value - 1) > CLOSE
 
 
-def _plain(value: float | None) -> Value | None:
-    return None if value is None else Value(value)
-
-
-def _interval(interval: Interval | None, times: float | None = 1.0) -> Value | None:
-    return None if interval is None or times is None else Value.of(interval, times)
-
-
-def card_share(account: Account) -> Value | None:
-    work, peak = account.flops_per_token, account.peak_flops
-    return None if work is None or peak is None else _interval(account.tokens_per_second, work / peak)
+def _known(value: float | None) -> Interval | None:
+    """A fact, which has no interval."""
+    return None if value is None else Interval(value, None, None, 0.95, 1)

@@ -50,12 +50,12 @@ def _as_one(findings: Sequence[Finding]) -> list[Finding]:
 def _alone(account: Account) -> Iterator[Finding]:
     yield from audit(account)
     yield from _public(account)
-    growth, seconds = account.growth, account.iteration_seconds
+    growth, seconds = account.growth, account.speed.iteration_seconds
     if growth is not None and seconds is not None:
         iterations = growth.iterations(TOKENS_TO_REACH)
         yield _of(
             (account,), "hours-to-tokens", "fact", tokens=TOKENS_TO_REACH, iterations=iterations,
-            hours=growth.even(iterations) * seconds.estimate / 3600,
+            hours=growth.even(iterations) * account.in_tokens_per_iter(seconds.value) / 3600,
         )  # fmt: skip
 
 
@@ -122,13 +122,13 @@ def _grows(account: Account) -> bool:
 
 def _of_speed(one: Account, other: Account) -> Iterator[Finding]:
     rates, work = (
-        (one.tokens_per_second, other.tokens_per_second),
-        (one.flops_per_token, other.flops_per_token),
+        (one.speed.tokens_per_second, other.speed.tokens_per_second),
+        (one.reference.flops_per_token, other.reference.flops_per_token),
     )
     if rates[0] is None or rates[1] is None:
         return
-    speed = rates[1].estimate / rates[0].estimate
-    seen = [rates[0].estimate, rates[1].estimate]
+    speed = rates[1].value / rates[0].value
+    seen = [rates[0].value, rates[1].value]
     same_work = work[0] == work[1] or work[0] is None or work[1] is None
     if same_work and abs(speed - 1) > CLOSE and _overlap(rates[0], rates[1]):
         yield _of((one, other), "speed-within-noise", "fact", tokens_per_second=seen)
@@ -144,7 +144,7 @@ def _of_speed(one: Account, other: Account) -> Iterator[Finding]:
         "work_ratio": work[1] / work[0],
         "parameters_ratio": (other.parameters or 0) / (one.parameters or 1),
         "tokens_per_second": seen,
-        "flops_per_second": [rates[0].estimate * work[0], rates[1].estimate * work[1]],
+        "flops_per_second": [rates[0].value * work[0], rates[1].value * work[1]],
     }
     if abs(speed - 1) <= CLOSE and abs(rate - 1) <= CLOSE:
         yield _of((one, other), "same-speed", "fact", **numbers)

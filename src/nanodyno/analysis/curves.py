@@ -36,14 +36,15 @@ class LossesAt:
 
 
 def per_iteration(account: Account, axis: Axis) -> float | None:
-    """How far an iteration of tokens_per_iter moves on this axis: time at the run's own steady pace."""
-    tokens, seconds, work = account.tokens_per_iter, account.iteration_seconds, account.flops_per_token
+    """How far an iteration of tokens_per_iter moves on this axis: time at the latest steady pace."""
+    tokens, work = account.tokens_per_iter, account.reference.flops_per_token
+    seconds = account.speed.iteration_seconds
     if axis == "iterations":
         return 1.0
     if axis == "tokens":
         return tokens
     if axis == "seconds":
-        return None if seconds is None else seconds.estimate
+        return None if seconds is None else account.in_tokens_per_iter(seconds.value)
     return None if tokens is None or work is None else float(tokens) * work
 
 
@@ -57,8 +58,8 @@ def losses_at_equal(accounts: Sequence[Account], axis: Axis) -> LossesAt | None:
         (account, curve, pace)
         for account in accounts
         if not account.tells_perplexity
-        if (curve := _curve(account.evals if axis == "iterations" else account.even_evals))
         if (pace := per_iteration(account, axis)) is not None
+        if (curve := _curve_on(account, axis, pace))
     ]
     if len(moved) < 2:
         return None
@@ -75,6 +76,16 @@ def losses_at_equal(accounts: Sequence[Account], axis: Axis) -> LossesAt | None:
         if len(losses) == len(moved):
             return LossesAt(axis, at, losses)
     return None
+
+
+def _curve_on(account: Account, axis: Axis, pace: float) -> list[tuple[float, float]]:
+    """By iterations, as if each were one of tokens_per_iter at the latest pace."""
+    if axis == "iterations":
+        return _curve(account.evals)
+    if axis != "seconds" or len(account.speeds) < 2:
+        return _curve(account.even_evals)
+    places = ((account.seconds_after(at) or 0.0, loss) for at, loss in _curve(account.evals))
+    return [(seconds / pace, loss) for seconds, loss in places]
 
 
 def loss_at(evals: Sequence[Eval], iteration: float) -> LossAt | None:

@@ -216,12 +216,9 @@ def _end(
 
 
 def _reached_in(seconds: float, account: Account, pace: Pace) -> int:
-    """Iterations done by then; as many as those of the first size would be, where the batch does not grow."""
+    """Iterations done by then."""
     done, growth = account.iterations, account.growth
-    most = done + int(seconds / pace.seconds_per_iteration)
-    if growth is None or not growth.stages:
-        return most
-    longer = range(done, most + 1)
+    longer = range(done, done + int(seconds / pace.iteration_seconds) + 1)
     taken = bisect_right(longer, seconds, key=lambda end: pace.seconds_between(done, end, growth))
     return done + taken - 1
 

@@ -9,10 +9,10 @@ from functools import lru_cache
 import numpy as np
 
 from nanodyno.analysis.account import Account
-from nanodyno.analysis.eta import evaluation_seconds
 from nanodyno.analysis.forecast_law import Array, Schedule
 from nanodyno.analysis.forecast_points import Curve
 from nanodyno.analysis.growth import Growth
+from nanodyno.analysis.metrics import evaluation_seconds, evaluations_between
 from nanodyno.config import accepts
 from nanodyno.errors import NanodynoError
 from nanodyno.records.imported import Setting
@@ -186,34 +186,39 @@ class Pace:
     iteration_seconds: float
     """Of tokens_per_iter."""
     eval_seconds: float | None
-    """None where no record tells; then times are of training alone."""
+    """None where no record has it; then times are of training alone."""
     eval_interval: int | None
-
-    @property
-    def seconds_per_iteration(self) -> float:
-        if self.eval_seconds is None or not self.eval_interval:
-            return self.iteration_seconds
-        return self.iteration_seconds + self.eval_seconds / self.eval_interval
+    last_eval: int | None = None
+    """The iteration of the latest evaluation; None takes the one that is counted from."""
 
     def seconds_between(self, done: int, end: int, growth: Growth | None) -> float:
         """From one number of iterations to another; a batch that has grown takes its share longer."""
-        more = max(0, end - done)
-        if growth is None or not growth.stages or not more:
-            return more * self.seconds_per_iteration
-        beside = self.seconds_per_iteration - self.iteration_seconds
-        return (growth.even(end) - growth.even(done)) * self.iteration_seconds + more * beside
+        if end <= done:
+            return 0.0
+        even = end - done if growth is None else growth.even(end) - growth.even(done)
+        training = even * self.iteration_seconds
+        if self.eval_seconds is None or not self.eval_interval:
+            return training
+        last_eval = done if self.last_eval is None else self.last_eval
+        evaluations = evaluations_between(done, end, self.eval_interval, last_eval)
+        return training + evaluations * self.eval_seconds
 
 
 def pace_of(account: Account, eval_seconds: float | None = None) -> Pace | None:
     """By the run's own times; a log's evaluations are in the time of the iteration they follow."""
-    seconds, interval = account.iteration_seconds, account.settings.get("eval_interval")
+    seconds, interval = account.pace_seconds, account.settings.get("eval_interval")
     if seconds is None:
         return None
     if eval_seconds is None and account.foreign:
         odd = [step.seconds for step in account.steps if step.seconds and not step.steady and step.iteration]
-        extra = [each - seconds.estimate for each in odd if each > seconds.estimate]
+        extra = [each - seconds for each in odd if each > seconds]
         eval_seconds = statistics.median(extra) if extra else None
-    return Pace(seconds.estimate, eval_seconds, int(interval) if isinstance(interval, int | float) else None)
+    return Pace(
+        account.in_tokens_per_iter(seconds),
+        eval_seconds,
+        int(interval) if isinstance(interval, int | float) else None,
+        max((each.iteration for each in account.evals), default=None),
+    )
 
 
 def pace_of_run(run: Run, account: Account) -> Pace | None:

@@ -3,10 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
-from nanodyno.analysis.peaks import card_of
-from nanodyno.analysis.throughput import Yardstick
+from nanodyno.analysis.metrics import gpu_of
 from nanodyno.config import SIZE_KEYS, ConfigError, ModelShape, build_config, keys_where
-from nanodyno.costs.flops import flops_per_token, nanogpt_flops_per_token
 from nanodyno.hardware.cards import Card, find_card
 from nanodyno.records.imported import AnyStep, ImportedRecord, Setting
 
@@ -68,44 +66,10 @@ def whole(value: Setting) -> int | None:
 
 def imported_card(record: ImportedRecord) -> Card | None:
     if record.machine is not None:
-        return card_of(record.machine)
+        return gpu_of(record.machine)
     if record.device_name is None:
         return None
     return find_card(record.device_name, record.device_memory_bytes)
-
-
-def imported_yardstick(record: ImportedRecord) -> Yardstick | None:
-    """None where the model is not known. The peak is the card's for bf16 and fp16, unless it says float32.
-
-    A run that does not tell its number of processes is held against one card.
-    """
-    shape = known_shape(record.settings)
-    if shape is None:
-        return None
-    card, processes = imported_card(record), record.processes or 1
-    peak = card.peak_flops(_dtype(record)) if card else None
-    return Yardstick(
-        flops_per_token=flops_per_token(shape, record.data.vocab_size if record.data else None),
-        nanogpt_flops_per_token=nanogpt_flops_per_token(shape),
-        micro_steps=imported_micro_steps(record) or 1,
-        processes=processes,
-        card_name=card.label if card and peak else None,
-        peak_flops=peak * processes if peak else None,
-    )
-
-
-def _dtype(record: ImportedRecord) -> str:
-    if record.arithmetic is not None:
-        return record.arithmetic.dtype
-    return "float32" if record.settings.get("dtype") == "float32" else "float16"
-
-
-def imported_micro_steps(record: ImportedRecord) -> int | None:
-    """Of each process in an iteration: nanoGPT divides the accumulation among them."""
-    accumulation = record.settings.get("gradient_accumulation_steps")
-    if not is_count(accumulation):
-        return None
-    return accumulation // (record.processes or 1) or None
 
 
 def tokens_up_to(steps: Sequence[AnyStep], iterations: int, tokens_per_iter: int | None) -> int | None:

@@ -10,12 +10,13 @@ from typing import Literal
 
 from nanodyno.analysis.account import OF_GPT2, Account, Eval
 from nanodyno.analysis.audit import audit
-from nanodyno.analysis.compare import Value, card_share, is_ahead, loss_value, names_apart
+from nanodyno.analysis.compare import is_ahead, loss_value, names_apart
 from nanodyno.analysis.curves import last_of_stretches, loss_at
+from nanodyno.analysis.statistics import Interval
 from nanodyno.costs.parameters import parameters
 
-Metric = Literal["val_loss_at_equal_tokens", "tokens_per_second", "card_share"]
-LOSS, SPEED, SHARE = METRICS = ("val_loss_at_equal_tokens", "tokens_per_second", "card_share")
+Metric = Literal["val_loss_at_equal_tokens", "tokens_per_second", "mfu"]
+LOSS, SPEED, SHARE = METRICS = ("val_loss_at_equal_tokens", "tokens_per_second", "mfu")
 BETTER: dict[Metric, Literal["higher", "lower"]] = {LOSS: "lower", SPEED: "higher", SHARE: "higher"}
 Reason = Literal[
     "no-evaluation",
@@ -53,8 +54,8 @@ class Standing:
     parameters: float | None
     """All of them; by the log's own count where that is all there is."""
     card: str | None
-    speed: Value | None
-    share: Value | None
+    speed: Interval | None
+    share: Interval | None
     tokens_per_iter: int | None
     evals: tuple[Eval, ...]
     """By iterations of so many tokens."""
@@ -73,7 +74,7 @@ class Entry:
     run: str
     place: int | None
     """None where its interval is not known, so that nothing can be said about its place."""
-    value: Value
+    value: Interval
     parameters: float | None
     card: str | None
 
@@ -103,13 +104,13 @@ class Leaderboard:
 
 
 def standing_of(account: Account) -> Standing:
-    rate, shape = account.tokens_per_second, account.shape
+    shape = account.shape
     return Standing(
         run=account.name,
         parameters=account.told_parameters if shape is None else parameters(shape).total,
         card=None if account.card is None else account.card.label,
-        speed=None if rate is None else Value.of(rate),
-        share=card_share(account),
+        speed=account.speed.tokens_per_second,
+        share=account.speed.mfu,
         tokens_per_iter=account.tokens_per_iter,
         evals=account.even_evals,
         text=text_of(account),
@@ -238,7 +239,9 @@ def _no_rate(standing: Standing, metric: Metric) -> Reason | None:
     )
 
 
-def _entries(metric: Metric, values: Mapping[str, Value], standings: Sequence[Standing]) -> tuple[Entry, ...]:
+def _entries(
+    metric: Metric, values: Mapping[str, Interval], standings: Sequence[Standing]
+) -> tuple[Entry, ...]:
     better = BETTER[metric]
     sign = 1 if better == "lower" else -1
     ranked = sorted(values, key=lambda name: (values[name].low is None, sign * values[name].value))

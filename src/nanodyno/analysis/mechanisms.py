@@ -41,7 +41,7 @@ def _largest_step(found: Attribution, factor: int) -> Corner | None:
         for (corner, each), effect in found.look.effects.steps.items()
         if each == factor and effect.call == "different"
     }
-    return max(own, key=lambda corner: abs(own[corner].interval.estimate), default=None)
+    return max(own, key=lambda corner: abs(own[corner].interval.value), default=None)
 
 
 def _of_corner(found: Attribution, corner: Corner, known: Known) -> Iterator[Finding]:
@@ -86,7 +86,7 @@ def _of_step(found: Attribution, before: Corner, after: Corner) -> Iterator[Find
 def _moved(found: Attribution, before: Corner, after: Corner) -> dict[str, Number]:
     """How much longer the same takes, and in which parts of the time, all as shares of the time before."""
     factor = (before ^ after).bit_length() - 1
-    longer = math.exp(-found.look.effects.steps[before, factor].interval.estimate)
+    longer = math.exp(-found.look.effects.steps[before, factor].interval.value)
     parts = _every_part(found.corners[before]), _every_part(found.corners[after])
     moved = {name: longer * parts[1].get(name, 0.0) - parts[0].get(name, 0.0) for name in parts[0] | parts[1]}
     told = sorted(moved, key=lambda name: -abs(moved[name]))
@@ -116,7 +116,7 @@ def _product_rate(known: Known) -> float | None:
     share = summary.time.parts.get("matrix products", 0.0)
     if not share or measured.setup.arithmetic.recompute not in ("none", "light"):
         return None
-    return _product_flops(measured) * summary.tokens_per_second.estimate / share
+    return summary.tokens_per_second.times(_product_flops(measured)).value / share
 
 
 def _product_flops(measured: Measured) -> float:

@@ -5,13 +5,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from nanodyno.analysis.budget import Budget, Reading, read, read_cut_short
-from nanodyno.analysis.peaks import card_of
+from nanodyno.analysis.metrics import Reference, Speed, gpu_of
 from nanodyno.analysis.repeats import Visit, config_interval
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.steady import ProcessSummary, summarise
-from nanodyno.analysis.throughput import mfu
 from nanodyno.config import RunConfig
-from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, flops_per_token, nanogpt_flops_per_token
 from nanodyno.records.probe import (
     BreakdownRecord,
     Measured,
@@ -66,21 +64,35 @@ def reading_of(results: Mapping[str, ProbeResult], budget: Budget, reference: st
     return reading or read_cut_short(visits, budget, reference=reference, margin=margin)
 
 
-def ceiling_share(seconds: float, config: RunConfig, setup: SetupRecord) -> float | None:
-    """The exact rate of work as a fraction of what the device reached in large matrix products."""
-    if setup.matmul_flops_per_second is None:
-        return None
-    return mfu(config.tokens_per_iter / seconds, _flops(config, setup), setup.matmul_flops_per_second)
+def probe_speed(seconds: Interval, config: RunConfig, setup: SetupRecord) -> Speed:
+    """Of a config of which an iteration takes so long."""
+    return Speed(
+        seconds,
+        config.tokens_per_iter,
+        config.gradient_accumulation_steps,
+        Reference.of(
+            config.model_shape(setup.vocab_size),
+            setup.data_vocab_size,
+            gpu_of(setup.machine),
+            setup.arithmetic.dtype,
+            ceiling_flops=setup.matmul_flops_per_second,
+        ),
+    )
+
+
+def visit_speed(visit: VisitRecord, config: RunConfig, setup: SetupRecord) -> Speed:
+    """Of one process alone, which has no interval."""
+    seconds = visit_summary(visit, config).seconds
+    return probe_speed(Interval(seconds, None, None, 0.95, 1), config, setup)
 
 
 @dataclass(frozen=True)
 class ProbeSummary:
     """Everything derived from one measured config; None means not measured or not known."""
 
-    tokens_per_second: Interval
-    """Over processes, with Student's t; without bounds from a single one."""
-    iteration_seconds: float
-    micro_step_seconds: float
+    speed: Speed
+    """Over processes, with Student's t; without bounds from a single one. The ceiling is of matmuls measured
+    in the same process."""
     own_precision: float | None
     """To which the least precise process knew its own mean: says nothing about the next process."""
     processes: int
@@ -88,52 +100,46 @@ class ProbeSummary:
     """That count."""
     warmup: int
     spikes: int
-    flops_per_second: float
-    """By exact causal FLOPs."""
-    card_name: str | None
-    card_share: float | None
-    """Of the datasheet's dense peak."""
-    ceiling_share: float | None
-    """Of the matrix products measured in the same process."""
-    nanogpt_mfu: float
     time: "TimeShares | None"
+
+    @property
+    def iteration_seconds(self) -> Interval:
+        return _measured(self.speed.iteration_seconds)
+
+    @property
+    def micro_step_seconds(self) -> Interval:
+        return _measured(self.speed.micro_step_seconds)
+
+    @property
+    def tokens_per_second(self) -> Interval:
+        return _measured(self.speed.tokens_per_second)
+
+    @property
+    def achieved_flops_per_second(self) -> Interval:
+        return _measured(self.speed.achieved_flops_per_second)
+
+
+def _measured(figure: Interval | None) -> Interval:
+    assert figure is not None, "a probe knows its tokens and its model"
+    return figure
 
 
 def summarise_probe(measured: Measured, left_out: Collection[int] = ()) -> ProbeSummary:
     """left_out: rounds that a reading has set aside."""
-    config, setup = measured.config, measured.setup
+    config = measured.config
     counted = [visit for visit in measured.visits if visit.round not in left_out] or measured.visits
     measured = measured.model_copy(update={"visits": tuple(counted)})
-    visits = visits_of({"": measured})
-    per_token = config_interval(visits, "")
+    per_token = config_interval(visits_of({"": measured}), "")
     assert per_token is not None, "a measured config has visits"
-    rate = _inverse(per_token)
     each = [visit_summary(visit, config) for visit in measured.visits]
-    steps = [
-        seconds
-        for visit, summary in zip(measured.visits, each, strict=True)
-        for sample in visit.samples[summary.warmup :]
-        for seconds in sample.micro_step_seconds or [sample.seconds / sample.micro_steps]
-    ]
     precisions = [summary.precision for summary in each if summary.precision is not None]
-    card, peak = _peak(setup)
-    seconds = config.tokens_per_iter / rate.estimate
     return ProbeSummary(
-        tokens_per_second=rate,
-        iteration_seconds=seconds,
-        micro_step_seconds=statistics.median(steps),
+        speed=probe_speed(per_token.times(config.tokens_per_iter), config, measured.setup),
         own_precision=max(precisions, default=None),
-        processes=rate.n,
+        processes=per_token.n,
         iterations=sum(summary.counted for summary in each),
         warmup=sum(summary.warmup for summary in each),
         spikes=sum(summary.spikes for summary in each),
-        flops_per_second=rate.estimate * _flops(config, setup),
-        card_name=card,
-        card_share=None if peak is None else mfu(rate.estimate, _flops(config, setup), peak),
-        ceiling_share=ceiling_share(seconds, config, setup),
-        nanogpt_mfu=mfu(
-            rate.estimate, nanogpt_flops_per_token(config.model_shape(setup.vocab_size)), NANOGPT_PEAK_FLOPS
-        ),
         time=None
         if measured.breakdown is None
         else time_shares(measured.breakdown, config.gradient_accumulation_steps),
@@ -178,26 +184,4 @@ def time_shares(breakdown: BreakdownRecord, accumulation: int) -> TimeShares:
         kernels_per_micro_step=breakdown.kernels / breakdown.micro_steps,
         launches_per_micro_step=None if launches is None else launches / breakdown.micro_steps,
         adds_up=max(busy, breakdown.profiled_seconds) / breakdown.wall_seconds,
-    )
-
-
-def _flops(config: RunConfig, setup: SetupRecord) -> int:
-    return flops_per_token(config.model_shape(setup.vocab_size), setup.data_vocab_size)
-
-
-def _peak(setup: SetupRecord) -> tuple[str | None, float | None]:
-    card = card_of(setup.machine)
-    peak = card.peak_flops(setup.arithmetic.dtype) if card else None
-    return (card.name, peak) if card and peak else (None, None)
-
-
-def _inverse(interval: Interval) -> Interval:
-    """Of seconds per token to tokens per second: the bounds change places."""
-    low, high = interval.low, interval.high
-    return Interval(
-        1 / interval.estimate,
-        None if high is None else 1 / high,
-        None if low is None else 1 / low,
-        interval.level,
-        interval.n,
     )

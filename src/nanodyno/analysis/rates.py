@@ -174,7 +174,7 @@ def choose(trials: Sequence[Trial], lengths: Lengths) -> Chosen | None:
     assert found is not None
     cliff = _beside_cliff(short) or (bool(long) and _beside_cliff(long))
     carried = in_long is not None and not cliff and _known_to_fall(in_short, in_long)
-    rate = found.estimate if in_long is None or carried else fmean(in_long)
+    rate = found.value if in_long is None or carried else fmean(in_long)
     interval = Interval(
         2**rate,
         None if found.low is None else 2**found.low,
@@ -183,7 +183,7 @@ def choose(trials: Sequence[Trial], lengths: Lengths) -> Chosen | None:
         found.n,
     )
     return Chosen(
-        learning_rate=float(f"{interval.estimate:.2g}"),
+        learning_rate=float(f"{interval.value:.2g}"),
         interval=interval,
         in_short=2 ** fmean(in_short),
         in_long=None if in_long is None else 2 ** fmean(in_long),

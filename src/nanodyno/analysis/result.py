@@ -10,8 +10,8 @@ from pathlib import PureWindowsPath
 from typing import Any, TypeVar
 
 from nanodyno.analysis.curves import RECENT
+from nanodyno.analysis.metrics import latest_stretch, stretches
 from nanodyno.analysis.summary import LAST_STEPS, Summary
-from nanodyno.analysis.throughput import steady_steps
 from nanodyno.config import RunConfig, keys_where
 from nanodyno.records.imported import AnyEval, AnyStep, ImportedEval, ImportedRecord, ImportedStep, Setting
 from nanodyno.records.result import ResultRecord
@@ -25,9 +25,8 @@ MOST_EVALS = 200
 PLACE = re.compile(r"^[~./\\]|[^\w.-][~/\\]")
 NOT_TOLD = {"out_dir", *keys_where(lambda each: each.group == "record" and not each.nanogpt)}
 TELLING = (
-    "iterations_done", "tokens_seen", "step_seconds", "tokens_per_second", "flops_per_token",
-    "flops_per_second", "card_name", "peak_flops", "card_share", "nanogpt_mfu", "peak_allocated_bytes",
-    "peak_reserved_bytes", "peak_host_bytes", "last_train_loss", "best_val", "last_val", "training_seconds",
+    "iterations_done", "tokens_seen", "peak_allocated_bytes", "peak_reserved_bytes", "peak_host_bytes",
+    "last_train_loss", "best_val", "last_val", "training_seconds",
 )  # fmt: skip
 """Of a summary."""
 
@@ -120,7 +119,12 @@ def _telling(summary: Summary) -> dict[str, Any]:
     whole = asdict(summary)
     sizes = summary.parameters
     count = summary.counted_parameters if sizes is None else sizes.total
-    told = {"parameters": count, **{name: whole[name] for name in TELLING}, "noise_scale": _noise(summary)}
+    told = {
+        "parameters": count,
+        **{name: whole[name] for name in TELLING},
+        "speed": summary.speed.document(),
+        "noise_scale": _noise(summary),
+    }
     return {name: value for name, value in told.items() if value is not None}
 
 
@@ -135,10 +139,10 @@ def _noise(summary: Summary) -> dict[str, Any] | None:
 def _thinned_steps(run: Run) -> tuple[ImportedStep, ...]:
     """A sample of the steady ones, so that their median and scatter stay; others and the end are kept longer.
 
-    Steps that are in no rate are marked, as those of a log are.
+    Steps that are in no rate are marked, as those of a log are: also those of earlier stretches.
     """
-    resumed = run.record.resumed_at_iterations
-    steady = {step.iteration for step in steady_steps(run.own_steps, resumed)}
+    newest = latest_stretch(stretches(run.own_steps, run.history, run.record.resumed_at_iterations))
+    steady = {step.iteration for step in newest.steady} if newest else set[int]()
     steps = [_step(step, steady) for step in run.steps]
     last = steps[-LAST_STEPS:]
     plain = [step for step in steps[:-LAST_STEPS] if step.overhead is None and _is_finite(step.loss)]

@@ -54,7 +54,7 @@ def exponential(interval: Interval) -> Interval:
     """An interval of logarithms as one of the values themselves."""
     low, high = interval.low, interval.high
     return Interval(
-        math.exp(interval.estimate),
+        math.exp(interval.value),
         None if low is None else math.exp(low),
         None if high is None else math.exp(high),
         interval.level,

@@ -92,7 +92,7 @@ def _of_choice(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
     chosen, fastest = by_name[pick.chosen], by_name[pick.fastest]
     saved = (fastest.peak_bytes or 0) - (chosen.peak_bytes or 0)
     if saved > 0 and chosen.tokens_per_second and fastest.tokens_per_second:
-        slower = 1 - chosen.tokens_per_second.estimate / fastest.tokens_per_second.estimate
+        slower = 1 - chosen.tokens_per_second.value / fastest.tokens_per_second.value
         yield Finding(
             "smaller-for-free", numbers={"fastest": pick.fastest, "slower": slower, "saved_bytes": saved}
         )
@@ -175,7 +175,7 @@ def _of_switches(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
         if base is None or base.summary is None or row.summary is None:
             continue
         setting = "=".join(row.candidate.switches[-1])
-        gain = base.summary.iteration_seconds / row.summary.iteration_seconds - 1
+        gain = base.summary.iteration_seconds.value / row.summary.iteration_seconds.value - 1
         saved = (base.peak_bytes or 0) - (row.peak_bytes or 0)
         numbers: dict[str, Number] = {"size": row.candidate.batch_size, "setting": setting}
         code: Code = "switch-afresh" if base.is_final and row.is_final else "switch"
@@ -250,4 +250,4 @@ def _of_divisors(tuning: Tuning) -> Iterator[Finding]:
 
 def _rate(row: Row) -> float:
     assert row.tokens_per_second is not None
-    return row.tokens_per_second.estimate
+    return row.tokens_per_second.value

@@ -1,10 +1,11 @@
 """What a search came to, read: a row for each candidate, who won, and why each other one did not."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nanodyno.analysis.asking import Ask, Entrant, Pick, Reason, Stage
 from nanodyno.analysis.candidates import Candidate, Ground
+from nanodyno.analysis.metrics import Speed
 from nanodyno.analysis.probes import ProbeSummary, summarise_probe
 from nanodyno.analysis.repeats import config_interval
 from nanodyno.analysis.statistics import Interval
@@ -75,7 +76,7 @@ class Row:
 
     candidate: Candidate
     summary: ProbeSummary | None
-    tokens_per_second: Interval | None
+    speed: Speed | None
     """Of the final; of a candidate that did not come so far, without bounds."""
     is_final: bool
     peak_bytes: int | None
@@ -88,6 +89,15 @@ class Row:
     @property
     def name(self) -> str:
         return self.candidate.name
+
+    @property
+    def tokens_per_second(self) -> Interval | None:
+        return None if self.speed is None else self.speed.tokens_per_second
+
+    @property
+    def iteration_seconds(self) -> float | None:
+        seconds = None if self.speed is None else self.speed.iteration_seconds
+        return None if seconds is None else seconds.value
 
 
 def entrants_of(candidates: Sequence[Candidate], asked: int) -> tuple[Entrant, ...]:
@@ -124,8 +134,12 @@ def is_tight(needs_bytes: int | None, ground: Ground) -> bool:
 
 
 def rows_of(tuning: Tuning) -> list[Row]:
-    """By micro-batch, the fastest first."""
+    """By micro-batch, the fastest first. Their ceiling is one and the same: the fastest large matmul that any
+    of the processes saw."""
     rows = [_row(tuning, each) for each in tuning.candidates if _is_told(tuning, each)]
+    seen = [row.speed.reference.ceiling_flops for row in rows if row.speed is not None]
+    ceiling = max((each for each in seen if each is not None), default=None)
+    rows = [row if row.speed is None else replace(row, speed=row.speed.with_ceiling(ceiling)) for row in rows]
     return sorted(rows, key=lambda row: (row.candidate.batch_size, _seconds(row)))
 
 
@@ -135,7 +149,7 @@ def _is_told(tuning: Tuning, candidate: Candidate) -> bool:
 
 
 def _seconds(row: Row) -> float:
-    return float("inf") if row.summary is None else row.summary.iteration_seconds
+    return row.iteration_seconds or float("inf")
 
 
 def _row(tuning: Tuning, candidate: Candidate) -> Row:
@@ -148,13 +162,13 @@ def _row(tuning: Tuning, candidate: Candidate) -> Row:
         return Row(candidate, None, None, False, None, None, reason, result)
     left_out = _odd_rounds(tuning) if is_final else set[int]()
     summary = summarise_probe(result, left_out)
-    rate = final_rate(tuning, name) if is_final else None
-    single = Interval(summary.tokens_per_second.estimate, None, None, 0.95, summary.processes)
+    alone = replace(summary.iteration_seconds, low=None, high=None)
+    seconds = (final_seconds(tuning, candidate) if is_final else None) or alone
     memory = result.memory
     return Row(
         candidate=candidate,
         summary=summary,
-        tokens_per_second=rate or single,
+        speed=replace(summary.speed, iteration_seconds=seconds),
         is_final=is_final,
         peak_bytes=memory.peak_allocated_bytes or memory.peak_host_bytes,
         needs_bytes=run_bytes(memory, candidate, tuning.ground),
@@ -170,17 +184,14 @@ def _with_breakdown(final: Measured, first: ProbeResult | None) -> Measured:
     return final.model_copy(update={"breakdown": first.breakdown, "breakdown_fault": first.breakdown_fault})
 
 
-def final_rate(tuning: Tuning, name: str) -> Interval | None:
-    """Tokens per second; the intervals of all finalists hold together in 95 of 100, so that whichever was
+def final_seconds(tuning: Tuning, candidate: Candidate) -> Interval | None:
+    """Of an iteration; the intervals of all finalists together cover in 95 of 100, so that whichever was
     picked may be read."""
     if tuning.pick is None or tuning.pick.reading is None:
         return None
     level = 1 - 0.05 / max(1, len(tuning.final))
-    per_token = config_interval(tuning.pick.reading.kept, name, level)
-    if per_token is None:
-        return None
-    low, high = (None if bound is None else 1 / bound for bound in (per_token.high, per_token.low))
-    return Interval(1 / per_token.estimate, low, high, level, per_token.n)
+    per_token = config_interval(tuning.pick.reading.kept, candidate.name, level)
+    return None if per_token is None else per_token.times(candidate.config.tokens_per_iter)
 
 
 def against_chosen(tuning: Tuning) -> list[Comparison]:

@@ -17,7 +17,7 @@ from nanodyno.cli.demo import demo
 from nanodyno.cli.doctor import doctor
 from nanodyno.cli.forecast import forecast
 from nanodyno.cli.importing import import_log
-from nanodyno.cli.options import INTERRUPTED
+from nanodyno.cli.options import INTERRUPTED, OLD_OPTIONS, renamed_options
 from nanodyno.cli.plan import plan
 from nanodyno.cli.prepare import prepare
 from nanodyno.cli.probe import probe
@@ -31,6 +31,11 @@ from nanodyno.errors import NanodynoError
 
 class Commands(TyperGroup):
     """Exit codes: 0 done, 1 it ran and failed, 2 the user's mistake, 130 Ctrl-C; our own bugs traceback."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return the command and its arguments, an option's old name replaced by the one that it has now."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command, list(renamed_options(rest, OLD_OPTIONS.get(name or "", {})))
 
     def invoke(self, ctx: Any) -> object:
         try:

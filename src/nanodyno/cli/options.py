@@ -12,6 +12,8 @@ import typer
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from rich.console import Console, RenderableType
 
     from nanodyno.report.language import Language
@@ -39,6 +41,35 @@ Lang = Annotated[
 RunName = Annotated[
     str, typer.Argument(metavar="RUN", help="A name under runs/, or the path of a run folder.")
 ]
+
+OLD_OPTIONS: dict[str, dict[str, str]] = {}
+"""By command: options that were renamed, and values as `--option value`, with what each is called now."""
+
+
+def renamed_options(arguments: "Sequence[str]", old: "Mapping[str, str]") -> "Iterator[str]":
+    """Return the arguments under today's names, with a note on stderr for each that was renamed."""
+    before = ""
+    for number, argument in enumerate(arguments):
+        if argument == "--":
+            yield from arguments[number:]
+            return
+        option, equals, value = argument.partition("=")
+        if argument in old:
+            _note_renamed(argument, old[argument])
+            argument = old[argument]
+        elif equals and option in old:
+            _note_renamed(option, old[option])
+            argument = f"{old[option]}={value}"
+        elif (pair := f"{option} {value}" if equals else f"{before} {argument}") in old:
+            _note_renamed(pair, old[pair])
+            now = old[pair].rpartition(" ")[2]
+            argument = f"{option}={now}" if equals else now
+        before = argument
+        yield argument
+
+
+def _note_renamed(old: str, new: str) -> None:
+    typer.echo(f"note: {old} is now {new}", err=True)
 
 
 def console_for(json: bool) -> "Console":

@@ -12,7 +12,7 @@ from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
     from nanodyno.analysis.budget import Reading
-    from nanodyno.probe.messages import ProbeJob
+    from nanodyno.probe.repetition import ProbeJob
     from nanodyno.records.probe import ProbeResult
     from nanodyno.report.language import Language
 
@@ -82,7 +82,8 @@ def probe(  # noqa: PLR0913 - one parameter per option
     from nanodyno.analysis.budget import DEFAULT_BUDGET, Budget
     from nanodyno.analysis.probes import reading_of
     from nanodyno.probe.bench import Bench, Plan
-    from nanodyno.probe.rounds import heard, measure_against
+    from nanodyno.probe.process import unless_refused
+    from nanodyno.probe.rounds import measure_against
     from nanodyno.report.probing import make_probe_display
 
     alone = 1 if len(jobs) == 1 else None
@@ -106,7 +107,7 @@ def probe(  # noqa: PLR0913 - one parameter per option
             display.close()
         results = bench.results()
     if len(results) == 1:
-        heard(*results.values())
+        unless_refused(*results.values())
     _show(results, reading_of(results, budget, next(iter(results)), margin), language, json)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
@@ -132,7 +133,7 @@ def _jobs(
 ) -> "dict[str, ProbeJob]":
     """By the name under which each is shown: what was typed, numbered where it was typed twice."""
     from nanodyno.config import build_config
-    from nanodyno.probe.messages import ProbeJob
+    from nanodyno.probe.repetition import ProbeJob
     from nanodyno.recipes import at_any_rate, parse_overrides
 
     first_option = next((number for number, word in enumerate(words) if word.startswith("-")), len(words))

@@ -20,7 +20,9 @@ from nanodyno.config.kinds import (
     Share,
     Switch,
     Text,
+    one_of,
 )
+from nanodyno.config.optimizers import COMPILED, OptimizerSettings
 from nanodyno.config.ramp import Ramp, read_ramp
 from nanodyno.config.shape import ModelSettings, ModelShape
 
@@ -31,7 +33,7 @@ DEFAULT_EVAL_TOKENS = 1_048_576
 MICRO_BATCH = ("batch_size", "block_size")
 
 
-class RunConfig(ModelSettings, frozen=True):
+class RunConfig(OptimizerSettings, ModelSettings, frozen=True):
     """A run under nanoGPT's names. Fields without a default are derived: `build_config` is the door."""
 
     # batch
@@ -99,21 +101,6 @@ class RunConfig(ModelSettings, frozen=True):
         "share of lr_decay_iters that wsd spends decaying", 0.2, group="schedule", affects="loss",
         requires="schedule=wsd", part_of="schedule",
     )  # fmt: skip
-
-    # optimizer
-    optimizer: Literal["adamw", "muon"] = setting(
-        "muon takes the blocks' matrices, and AdamW the rest", "adamw", group="optimizer",
-        affects="speed memory loss", on_resume="fixed",
-    )  # fmt: skip
-    muon_lr: MaybePositive = setting(
-        "peak for Muon's matrices, whose step has a root mean square of 0.2 times it, about "
-        "AdamW's (default: learning_rate)", None, group="optimizer", affects="loss",
-        none_means="learning_rate", requires="optimizer=muon", part_of="optimizer",
-    )  # fmt: skip
-    muon_momentum: BelowOne = setting(
-        "Muon's momentum (Nesterov's)", 0.95, group="optimizer", affects="loss", requires="optimizer=muon",
-        part_of="optimizer",
-    )  # fmt: skip
     embedding_lr: MaybePositive = setting(
         "peak for value embeddings, and for token embeddings that are not the head too "
         "(default: learning_rate)", None, group="optimizer", affects="loss", none_means="learning_rate",
@@ -173,9 +160,9 @@ class RunConfig(ModelSettings, frozen=True):
         affects="speed memory loss", nanogpt=True, asked_by="compare",
     )  # fmt: skip
     compile: Switch = setting(
-        "compile with torch.compile: the model (kernels=autograd), and Muon's step on a card", True,
-        group="system", affects="speed memory", nanogpt=True, tuned=True,
-        idle_unless=("kernels=autograd|optimizer=muon",), asked_by="compare",
+        "compile with torch.compile: the model (kernels=autograd), and an optimizer's own step on a GPU",
+        True, group="system", affects="speed memory", nanogpt=True, tuned=True, idle_unless=(COMPILED,),
+        asked_by="compare",
     )  # fmt: skip
     kernels: Literal["auto", "fused", "autograd"] = setting(
         "fused: the micro-step written by hand, on Triton kernels (auto takes it on a GPU with "
@@ -203,7 +190,7 @@ class RunConfig(ModelSettings, frozen=True):
         affects="speed memory", tuned=True,
     )  # fmt: skip
     cuda_graph: Switch = setting(
-        "launch a micro-step, and a step of Muon, as one CUDA graph, where kernels=fused", True,
+        "launch a micro-step, and an optimizer's own step, as one CUDA graph (kernels=fused)", True,
         group="system", affects="speed memory", tuned=True, idle_unless=("kernels=auto|fused", "device=cuda"),
     )  # fmt: skip
     residual_dtype: Literal["float32", "bfloat16"] = setting(
@@ -300,8 +287,7 @@ def accepted(key: str) -> str:
     """What a field takes, in words that fit after "must be"."""
     info = RunConfig.model_fields[key]
     if get_origin(info.annotation) is Literal:
-        *first, last = [f'"{choice}"' for choice in get_args(info.annotation)]
-        return f"{', '.join(first)} or {last}"
+        return one_of(get_args(info.annotation))
     return next(each.words for each in info.metadata if isinstance(each, Means))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from nanodyno.config.build import derived_value
 from nanodyno.config.fields import RunConfig, keys_where
+from nanodyno.config.optimizers import COMPILED, OPTIMIZERS
 
 EMBEDDED = "python"
 SEVERAL = "torchrun --nproc_per_node=2"
@@ -44,7 +45,7 @@ def _idle(config: RunConfig, unchosen: Collection[str], processes: int) -> Itera
 
 def _unmet(config: RunConfig, processes: int) -> list[str]:
     """The conditions of `idle_unless` that this config does not meet; of two for one setting the first."""
-    fused, adamw = config.kernels == "fused", config.optimizer == "adamw"
+    needs_no_compiler = config.kernels == "fused" and not OPTIMIZERS[config.optimizer].compiles
     unmet = {
         "decay_lr=True": not config.decay_lr,
         "schedule=cosine|linear|wsd": config.decay_lr and config.schedule == "constant",
@@ -52,7 +53,7 @@ def _unmet(config: RunConfig, processes: int) -> list[str]:
         "kernels=auto|fused": config.kernels == "autograd",
         "device=cuda": config.kernels != "autograd" and config.device in ("cpu", "mps"),
         "untied_head=True|value_embeddings=1": not (config.untied_head or config.value_embeddings),
-        "kernels=autograd|optimizer=muon": fused and adamw,
+        COMPILED: needs_no_compiler,
         SEVERAL: processes == 1,
     }
     return [condition for condition, is_unmet in unmet.items() if is_unmet]

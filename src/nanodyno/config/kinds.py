@@ -1,6 +1,7 @@
 # pyright: strict
 """What a setting may be: types with their ranges, and the words in which a refusal tells them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -15,6 +16,11 @@ class Means:
     """What a field accepts, in a user's words."""
 
     words: str
+
+
+def one_of(choices: Iterable[str]) -> str:
+    *first, last = [f'"{choice}"' for choice in choices]
+    return f"{', '.join(first)} or {last}"
 
 
 def _whole(value: object) -> object:

@@ -83,7 +83,7 @@ def _switches(setup: Setup, can_offload: bool) -> Iterator[Change]:
         return
     for level in RECOMPUTE[RECOMPUTE.index(setup.recompute) + 1 :]:
         yield {"recompute": level}, replace(setup, recompute=level)
-    adamw = setup.optimizer == "adamw"  # Muon's moments are as they are
+    adamw = setup.optimizer == "adamw"  # the states of others are as they are
     if can_offload and adamw and not setup.offload_moments:
         yield {"offload_moments": "True"}, replace(setup, offload_moments=True)
     if adamw and setup.moments_dtype == "float32" and not setup.offload_moments:

@@ -9,7 +9,7 @@ from math import ceil
 
 from nanodyno.costs.calibration import Calibration
 from nanodyno.costs.memory_autograd import autograd_peak, evaluation_bytes, idle_bytes
-from nanodyno.costs.memory_fused import fused_peak, update_bytes
+from nanodyno.costs.memory_fused import fused_peak
 from nanodyno.costs.parts import Peak
 from nanodyno.costs.setup import Setup
 
@@ -73,7 +73,7 @@ def memory_of(setup: Setup, calibration: Calibration) -> Memory:
 
 def _fragmentation(setup: Setup, peak: Peak, calibration: Calibration) -> int:
     """A CUDA graph keeps its memory to itself, so that an evaluation or an update needs its own beside it."""
-    beside = max(evaluation_bytes(setup), update_bytes(setup)) if setup.cuda_graph else 0
+    beside = max(evaluation_bytes(setup), setup.step_cost.temporary_bytes) if setup.cuda_graph else 0
     idle = idle_bytes(setup, peak) if setup.kernels == "autograd" else 0
     return beside + idle + ceil(calibration.fragmentation_share * peak.total)
 

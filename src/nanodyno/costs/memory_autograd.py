@@ -25,23 +25,14 @@ def autograd_peak(setup: Setup) -> Peak:
     moments = [replace(with_blocks, logits_and_loss=loss, largest_temporary=last) for loss in _losses(setup)]
     in_block = replace(with_blocks, largest_temporary=_in_block(setup))
     at_the_end = replace(held, largest_temporary=_at_the_end(setup))
-    updating = replace(held, largest_temporary=_in_muon(setup))
+    updating = replace(held, largest_temporary=setup.step_cost.temporary_bytes)
     return highest([*moments, in_block, at_the_end, updating])
 
 
 def _held(setup: Setup) -> Peak:
     count = parameters(setup.shape)
-    by_muon = count.block_matrices if setup.optimizer == "muon" else 0
-    moments = FLOAT * (2 * count.total - by_muon)
+    moments = 2 * FLOAT * (count.total - setup.taken) + setup.state_bytes * setup.taken
     return Peak(weights=FLOAT * count.total, grads=FLOAT * count.total, optimiser=moments)
-
-
-def _in_muon(setup: Setup) -> int:
-    """All matrices of one shape together (model/muon.py), of which the MLP's are the most: weights, gradients
-    and momentum stacked, both anew, and three of them in half precision."""
-    if setup.optimizer != "muon":
-        return 0
-    return 4 * setup.shape.n_layer * setup.shape.n_embd**2 * (5 * FLOAT + 3 * 2)
 
 
 def _casts(setup: Setup) -> int:

@@ -6,7 +6,6 @@ backward pass has what all blocks kept, and its own temporaries; the loss has th
 
 from dataclasses import replace
 
-from nanodyno.costs.parameters import parameters
 from nanodyno.costs.parts import Peak, highest
 from nanodyno.costs.setup import Setup
 
@@ -14,8 +13,6 @@ ALIGNED = 128
 """Elements to which a parameter's place is rounded up (model/flat.py)."""
 SHARES = 2
 """Of a block that mixes a value embedding in."""
-BY_MUON = 6
-"""Bytes of a number that Newton-Schulz works on, of the largest matrices: before, after and squared."""
 NOTED_BYTES = 4096 * 4
 """Of the largest values of one tensor in fp8 (model/fp8.py)."""
 LANES = {4: 8192, 2: 12288}
@@ -39,13 +36,9 @@ def fused_peak(setup: Setup, multiprocessors: int) -> Peak:
             largest_temporary=held.largest_temporary + beside,
         )
     )
-    moments.append(replace(held, largest_temporary=held.largest_temporary + update_bytes(setup)))
+    updating = held.largest_temporary + setup.step_cost.temporary_bytes
+    moments.append(replace(held, largest_temporary=updating))
     return highest(moments)
-
-
-def update_bytes(setup: Setup) -> int:
-    """What Muon's step takes for a moment; AdamW's takes nothing."""
-    return BY_MUON * setup.shape.n_layer * 4 * setup.shape.n_embd**2 if setup.optimizer == "muon" else 0
 
 
 def _held(setup: Setup, multiprocessors: int) -> Peak:
@@ -61,11 +54,10 @@ def _held(setup: Setup, multiprocessors: int) -> Peak:
         (2 * shape.n_layer + 1) * rows * shape.n_embd * 4 * (2 if shape.bias and shape.norm == "layer" else 1)
     )
     angles = 4 * shape.block_size * shape.head_size if shape.positions == "rope" else 0
-    by_muon = parameters(shape).block_matrices if setup.optimizer == "muon" else 0
     return Peak(
         weights=4 * elements,
         grads=4 * elements,
-        optimiser=moments * elements - (moments - 4) * by_muon,
+        optimiser=moments * elements - (moments - setup.state_bytes) * setup.taken,
         casts=setup.half * elements + fp8,
         largest_temporary=partials + angles,
     )

@@ -18,7 +18,7 @@ class ParameterCount:
     matmul_weights: int
     """Weights that enter a matrix product: those of attention, mlp and the head, without biases."""
     block_matrices: int
-    """Of those, the ones of the blocks: what Muon takes."""
+    """Of those, the ones of the blocks."""
     head: int = 0
     """Of its own; 0 where it is the token embedding."""
     value_embeddings: int = 0

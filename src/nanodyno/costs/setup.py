@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nanodyno.config import ModelShape, RunConfig
+from nanodyno.config.optimizers import OPTIMIZERS, StepCost
 from nanodyno.config.ramp import whole_micro_batches
+from nanodyno.costs.parameters import parameters
 from nanodyno.errors import NanodynoError
 
 Dtype = Literal["float32", "bfloat16", "float16"]
@@ -37,7 +39,7 @@ class Setup:
     fp8: bool = False
     offload_moments: bool = False
     cuda_graph: bool = True
-    optimizer: Literal["adamw", "muon"] = "adamw"
+    optimizer: str = "adamw"
     divided: int | None = None
     """Sequences that a micro-batch has to divide where a batch grows; None is those of an iteration."""
     fewest_steps: int = 1
@@ -48,9 +50,25 @@ class Setup:
         return self.shape.is_gpt2 and self.optimizer == "adamw"
 
     @property
+    def taken(self) -> int:
+        """Parameters that the optimizer takes from AdamW."""
+        takes = OPTIMIZERS[self.optimizer].takes
+        return 0 if takes is None else getattr(parameters(self.shape), takes)
+
+    @property
+    def state_bytes(self) -> int:
+        """Of each parameter that is taken."""
+        return OPTIMIZERS[self.optimizer].state_bytes
+
+    @property
+    def step_cost(self) -> StepCost:
+        """Of the optimizer's own step, besides AdamW's."""
+        return OPTIMIZERS[self.optimizer].step_cost(self.shape, self.kernels == "fused")
+
+    @property
     def was_measured(self) -> bool:
         """On the card that the calibration is of: plain either way, what came after GPT-2 by hand alone."""
-        return self.is_plain or self.kernels == "fused"
+        return self.is_plain or (self.kernels == "fused" and OPTIMIZERS[self.optimizer].measured)
 
     @property
     def known_by_hand(self) -> bool:

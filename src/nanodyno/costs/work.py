@@ -15,9 +15,6 @@ from nanodyno.costs.setup import Setup
 FLOAT = 4
 TILE = 128
 """Attention computes whole tiles on the diagonal: on average half of one more than causality asks for."""
-NEWTON_SCHULZ_STEPS = 5
-MUON_LAUNCHES = 120
-"""Of inductor's code: five kernels, 15 products and ten copies for each of four shapes (LOG.md)."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +56,20 @@ def micro_step(setup: Setup) -> Work:
 
 def per_iteration(setup: Setup) -> Work:
     """Once for all micro-steps: the update, the gradient's norm, and the fused way's casts."""
-    counted = parameters(setup.shape)
-    count = counted.total
-    by_adamw = count - (counted.block_matrices if setup.optimizer == "muon" else 0)
+    count = parameters(setup.shape).total
+    by_adamw = count - setup.taken
     moments = 2 * (2 if setup.moments_dtype == "bfloat16" else FLOAT)
     update = by_adamw * 4 * FLOAT  # weights and gradients, read and written
     norm = count * FLOAT
-    muon = _by_muon(setup) if setup.optimizer == "muon" else Work()
+    cost = setup.step_cost
+    own = Work(
+        product_flops=cost.matmul_flops,
+        product_bytes=cost.matmul_bytes,
+        moved_bytes=cost.moved_bytes,
+        kernels=cost.kernels,
+    )
     if setup.kernels == "autograd":
-        return Work(moved_bytes=update + norm + by_adamw * 2 * moments, kernels=20) + muon
+        return Work(moved_bytes=update + norm + by_adamw * 2 * moments, kernels=20) + own
     on_card = 0 if setup.offload_moments else by_adamw * 2 * moments
     casts = Work(moved_bytes=count * (FLOAT + setup.half)) + _fp8_weights(setup)
     adamw = Work(
@@ -75,7 +77,7 @@ def per_iteration(setup: Setup) -> Work:
         host_bytes=by_adamw * 2 * moments - on_card,
         kernels=20 + 4 * setup.shape.n_layer,
     )
-    return adamw + casts + muon
+    return adamw + casts + own
 
 
 def _fp8_weights(setup: Setup) -> Work:
@@ -86,28 +88,6 @@ def _fp8_weights(setup: Setup) -> Work:
     shape = setup.shape
     weights = 11 * shape.n_layer * shape.n_embd**2 + shape.vocab_size * shape.n_embd
     return Work(moved_bytes=11 * weights, kernels=64)
-
-
-def _by_muon(setup: Setup) -> Work:
-    """The matrices of the blocks, those of a shape together (model/muon.py).
-
-    Bytes of a matrix's number: momentum and update 14, divided by its norm 6, the step 10. By hand gradients
-    are set to zero apart (4); by autograd they are clipped apart (8), and three tensors are stacked and two
-    of them put back (40). A step of Newton-Schulz makes a square of the short side (`grams`), one of that,
-    and their product with the matrix; to the latter two it adds what was there, which is copied first.
-    """
-    C, W, layers = setup.shape.n_embd, setup.shape.kv_width, setup.shape.n_layer
-    sides = [(C, C), (C, C), (W, C), (W, C), (C, 4 * C), (C, 4 * C)]
-    flops = sum(4 * short**2 * long + 2 * short**3 for short, long in sides)
-    numbers = sum(short * long for short, long in sides)
-    grams = sum(short**2 for short, _ in sides)
-    apart = 4 if setup.kernels == "fused" else 48
-    return Work(
-        product_flops=layers * NEWTON_SCHULZ_STEPS * flops,
-        product_bytes=layers * NEWTON_SCHULZ_STEPS * (10 * numbers + 12 * grams),
-        moved_bytes=layers * (numbers * (30 + apart) + NEWTON_SCHULZ_STEPS * 4 * (numbers + grams)),
-        kernels=MUON_LAUNCHES,
-    )
 
 
 def _block_weights(setup: Setup) -> int:

@@ -26,10 +26,15 @@ from nanodyno.config import RunConfig
 from nanodyno.errors import NanodynoError
 from nanodyno.experiments.fitting import fitting_switches
 from nanodyno.experiments.ground import Place, vocabulary_of
-from nanodyno.experiments.schooling import Schooling, refuse_without_data, shortened, tokens_of_each
+from nanodyno.experiments.short_training import (
+    ShortTrainings,
+    refuse_without_data,
+    shortened,
+    tokens_of_each,
+)
 from nanodyno.experiments.stopwatch import Stopwatch
 from nanodyno.experiments.tune import REDO, Bench, allocator_limit
-from nanodyno.probe.messages import ProbeJob
+from nanodyno.probe.repetition import ProbeJob
 from nanodyno.records.attribution import (
     AttributionJournal,
     AttributionLine,
@@ -101,7 +106,7 @@ def attribute(
         with bench.make(jobs, watch, REDO[place.ground.device_type]) as stopwatch:
             course = _Course(inquiry, design, journal, stopwatch, watch, bench, names)
             if inquiry.metric == "val_loss":
-                course.school(sound, limit)
+                course.train(sound, limit)
             course.run()
     finally:
         journal.close()
@@ -153,7 +158,7 @@ class _Course:
     spent: float = 0.0
     reused: int = 0
     interrupted: bool = False
-    schooling: Schooling | None = None
+    trainings: ShortTrainings | None = None
     costs: list[float] = field(default_factory=list[float])
     """Of each round."""
     lines: list[AttributionLine] = field(default_factory=list[AttributionLine])
@@ -167,11 +172,11 @@ class _Course:
         except KeyboardInterrupt:
             self.interrupted = True
 
-    def school(self, configs: dict[Corner, RunConfig], limit: int | None) -> None:
+    def train(self, configs: dict[Corner, RunConfig], limit: int | None) -> None:
         paces = self._paces() if self.inquiry.equal == "time" else None
         tokens = tokens_of_each(configs, self.inquiry.steps, paces)
         short = {corner: shortened(config, tokens[corner]) for corner, config in configs.items()}
-        self.schooling = Schooling(short, self.names, limit, self.watch, self.bench.clock)
+        self.trainings = ShortTrainings(short, self.names, limit, self.watch, self.bench.clock)
 
     def refuse_too_short(self, found: Attribution) -> None:
         """Without a whole round nothing can be said, unless it is that nothing fits."""
@@ -227,13 +232,13 @@ class _Course:
             return
         order = list(corners)
         random.Random(f"{self.journal.path.stem} {number}").shuffle(order)
-        for line in self._trained(number, order) if self.schooling else self._measured(number, order):
+        for line in self._trained(number, order) if self.trainings else self._measured(number, order):
             self.journal.append(line)
             self._take(line, reused=False)
 
     def _trained(self, number: int, corners: list[Corner]) -> Iterable[TrainedRecord]:
         """Those that an interrupted round has trained already are not trained again."""
-        assert self.schooling is not None
+        assert self.trainings is not None
         kept = self.journal.at(number)
         for corner in corners:
             line = kept.get(corner)
@@ -241,7 +246,7 @@ class _Course:
                 self._take(line, reused=True)
                 self.spent += line.cost_seconds
                 continue
-            for made in self.schooling.round(number, [corner]):
+            for made in self.trainings.round(number, [corner]):
                 self.spent += made.cost_seconds
                 yield made
 

@@ -16,10 +16,10 @@ from nanodyno.config import RunConfig
 from nanodyno.data.prepare.ray import connected
 from nanodyno.errors import NanodynoError, RunFailed
 from nanodyno.experiments.ground import Place
-from nanodyno.experiments.node import Errand, look_on_node, measure_on_node
+from nanodyno.experiments.node import NodeRequest, look_on_node, measure_on_node
 from nanodyno.experiments.stopwatch import Redo
 from nanodyno.experiments.tune import Bench
-from nanodyno.probe.messages import ProbeJob
+from nanodyno.probe.repetition import ProbeJob
 from nanodyno.records.probe import ProbeProgress, ProbeResult, WatchProbe
 
 LOOK_SECONDS = 120.0
@@ -139,14 +139,14 @@ class RayStopwatch:
         return self._latest
 
     def _begin(self, slot: Slot, names: list[str], ask: Ask, seconds_left: float) -> None:
-        errand = Errand(
+        request = NodeRequest(
             {name: self._jobs[name] for name in names},
             replace(ask, names=tuple(names)),
             seconds_left,
             self._redo,
         )
         self.placed |= dict.fromkeys(names, slot)
-        self._running[begin(self._ray, slot, measure_on_node, errand)] = slot, names
+        self._running[begin(self._ray, slot, measure_on_node, request)] = slot, names
         for name in names:
             self._watch(ProbeProgress(name, ask.round, "measuring"))
 

@@ -197,7 +197,7 @@ class Course:
             budget_seconds=self.wish.budget_seconds,
             chosen=row.name,
             config=row.candidate.config,
-            tokens_per_second=row.tokens_per_second.estimate,
+            tokens_per_second=row.tokens_per_second.value,
             measured_afresh=row.is_final,
         )
         self.journal.conclude(concluded)

@@ -12,11 +12,11 @@ from nanodyno.data.resolve import EMBEDDED, resolve_dataset, why_unopened
 from nanodyno.data.tokenizers import VOCABULARIES
 from nanodyno.errors import NanodynoError, RunFailed
 from nanodyno.hardware.inventory import CardState, take_inventory
-from nanodyno.probe.errand import Errand, NotFound, run_errand
+from nanodyno.probe.checkup import DeviceRequest, check_device
+from nanodyno.probe.process import Failure
 from nanodyno.records.checkup import DeviceRecord
 from nanodyno.train.job import DATA_FOLDER
 
-DEVICE_SECONDS = 180.0
 MARGIN_BYTES = 2**29
 """To be left free on a card: about what a desktop with a browser takes, or the allocator's gaps."""
 
@@ -35,10 +35,10 @@ class Place:
 
 def look_around(config: RunConfig, limit_bytes: int | None) -> Place:
     before = take_inventory().cards
-    found = run_errand(Errand(task="device", device=config.device), DeviceRecord, DEVICE_SECONDS)
-    if isinstance(found, NotFound):
+    found = check_device("device", DeviceRequest(device=config.device), DeviceRecord)
+    if isinstance(found, Failure):
         raise RunFailed(f"the device could not be looked at: {found.words}", "`nanodyno doctor` tells more")
-    return place_of(config, limit_bytes, found.value, before)
+    return place_of(config, limit_bytes, found, before)
 
 
 def place_of(

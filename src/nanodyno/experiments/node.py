@@ -6,12 +6,12 @@ from nanodyno.analysis.asking import Ask
 from nanodyno.config import RunConfig
 from nanodyno.experiments.ground import Place, look_around
 from nanodyno.experiments.stopwatch import BenchStopwatch, Redo
-from nanodyno.probe.messages import ProbeJob
+from nanodyno.probe.repetition import ProbeJob
 from nanodyno.records.probe import ProbeResult
 
 
 @dataclass(frozen=True)
-class Errand:
+class NodeRequest:
     """One visit of each of these, one after the other, on one device."""
 
     jobs: dict[str, ProbeJob]
@@ -24,6 +24,6 @@ def look_on_node(config: RunConfig, limit_bytes: int | None) -> Place:
     return look_around(config, limit_bytes)
 
 
-def measure_on_node(errand: Errand) -> dict[str, ProbeResult]:
-    with BenchStopwatch(errand.jobs, lambda _: None, errand.redo, len(errand.jobs)) as stopwatch:
-        return stopwatch.measure(errand.ask, list(errand.jobs), errand.seconds_left)
+def measure_on_node(request: NodeRequest) -> dict[str, ProbeResult]:
+    with BenchStopwatch(request.jobs, lambda _: None, request.redo, len(request.jobs)) as stopwatch:
+        return stopwatch.measure(request.ask, list(request.jobs), request.seconds_left)

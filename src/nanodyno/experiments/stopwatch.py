@@ -7,7 +7,7 @@ from typing import Protocol, Self
 
 from nanodyno.analysis.asking import Ask
 from nanodyno.probe.bench import Bench, Plan, TimeUp
-from nanodyno.probe.messages import ProbeJob
+from nanodyno.probe.repetition import ProbeJob
 from nanodyno.records.probe import Failed, Measured, ProbeProgress, ProbeResult, WatchProbe
 
 PRECISION = 0.01

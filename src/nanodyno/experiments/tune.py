@@ -16,7 +16,7 @@ from nanodyno.experiments.course import Course
 from nanodyno.experiments.ground import Place, look_around, vocabulary_of
 from nanodyno.experiments.stopwatch import BenchStopwatch, Redo, Stopwatch
 from nanodyno.experiments.wish import Wish, applied, question_of
-from nanodyno.probe.messages import ProbeJob
+from nanodyno.probe.repetition import ProbeJob
 from nanodyno.records.probe import WatchProbe
 from nanodyno.records.tuning import Journal
 

@@ -10,7 +10,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor, nn
 
-from nanodyno.model.optimizer import is_embedding, is_for_muon
+from nanodyno.model.optimizer import is_block_matrix, is_embedding
 
 PARTS = ("attention.qkv", "attention.out", "mlp.up", "mlp.down")
 ALIGNED = 128
@@ -73,12 +73,12 @@ def flatten(model: nn.Module, half: torch.dtype) -> Flat:
 
 
 def _kind(named: tuple[str, Tensor]) -> tuple[int, int]:
-    """What is updated together lies together, for Muon those of one shape: it takes q, k and v apart, each of
-    which is as large as what comes after attention."""
+    """What is updated together lies together, and of the blocks' matrices those of one shape. Where q, k and
+    v are updated apart, each is as large as what comes after attention."""
     name, parameter = named
     if parameter.ndim < 2:
         return 3, 0
-    if is_for_muon(name, parameter):
+    if is_block_matrix(name, parameter):
         return 2, next((place for place, part in enumerate(PARTS) if part in name), len(PARTS))
     return (0 if is_embedding(name) else 1), 0
 

@@ -1,16 +1,12 @@
-"""AdamW as GPT-2 recipes use it: weight decay on matrices and embeddings, none on norms and biases.
+"""AdamW as GPT-2 recipes use it: weight decay on matrices and embeddings, none on norms and biases."""
 
-Where a run asks for it, Muon for the matrices of the blocks.
-"""
-
-from collections.abc import Collection, Iterable, Mapping, MutableMapping
+from collections.abc import Collection, Iterable, MutableMapping
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nanodyno.config import RunConfig
-from nanodyno.model.muon import CautiousAdamW, Muon, MuonAndAdamW
 
 EPS = 1e-8
 EMBEDDINGS = ("tokens.", "values.")
@@ -28,15 +24,7 @@ class Optimizer(Protocol):
     def step(self) -> Any: ...
 
 
-def make_optimizer(model: nn.Module, config: RunConfig) -> torch.optim.Optimizer:
-    """One fused kernel per parameter group; MPS runs it too, so no device needs the slower loop."""
-    if config.optimizer == "adamw":
-        return _adamw(_by_rate(model.named_parameters(), config), config)
-    rest = [(name, each) for name, each in model.named_parameters() if not is_for_muon(name, each)]
-    return MuonAndAdamW(make_muon(model, config), _adamw(_by_rate(rest, config), config))
-
-
-def is_for_muon(name: str, parameter: Tensor) -> bool:
+def is_block_matrix(name: str, parameter: Tensor) -> bool:
     """The matrices that turn a stream of activations; not embeddings, the head, norms, biases or shares."""
     return name.startswith("blocks.") and parameter.ndim == 2
 
@@ -51,28 +39,34 @@ def only_looked_up(names: Collection[str]) -> set[str]:
     return {name for name in names if is_embedding(name) and not (tied and name.startswith("tokens."))}
 
 
-def make_muon(model: nn.Module, config: RunConfig) -> Muon:
-    matrices = {
-        name: parameter for name, parameter in model.named_parameters() if is_for_muon(name, parameter)
-    }
-    compiles = config.compile and next(model.parameters()).device.type == "cuda"
-    return Muon(_muon_groups(matrices, config), config.muon_momentum, config.cautious_decay, compiles)
+def cautiously_decayed(weights: Tensor, update: Tensor, share: Tensor | float) -> Tensor:
+    """Less a share of itself where the update, which is subtracted, shrinks it too (Chen and others 2025)."""
+    return weights - share * weights * (weights * update > 0)
 
 
-def _muon_groups(matrices: Mapping[str, Tensor], config: RunConfig) -> list[dict[str, Any]]:
-    """q, k and v are three matrices that lie together."""
-    of_qkv = [parameter for name, parameter in matrices.items() if name.endswith("qkv.weight")]
-    others = [parameter for name, parameter in matrices.items() if not name.endswith("qkv.weight")]
-    width = of_qkv[0].shape[1]
-    shared = (of_qkv[0].shape[0] - width) // 2
-    common = {"weight_decay": config.weight_decay, **rate_of(config.muon_lr, config)}
-    return [
-        {"params": of_qkv, "parts": (width, shared, shared), **common},
-        {"params": others, "parts": (), **common},
-    ]
+class CautiousAdamW(torch.optim.AdamW):
+    """Decays only where the coming update goes the same way; `cautious_decay` of a group is how much."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._step_supports_amp_scaling = False  # fp16's overflows are to be seen before anything decays
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        assert closure is None
+        for group in self.param_groups:
+            for parameter in group["params"] if group["cautious_decay"] else ():
+                if parameter.grad is not None:
+                    self._decay(parameter, parameter.grad, group)
+        super().step()
+
+    def _decay(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        before = self.state.get(parameter, {}).get("exp_avg")
+        update = gradient if before is None else before.lerp(gradient, 1 - group["betas"][0])
+        parameter.copy_(cautiously_decayed(parameter, update, group["lr"] * group["cautious_decay"]))
 
 
-def _adamw(parameter_groups: list[dict[str, Any]], config: RunConfig) -> torch.optim.AdamW:
+def make_adamw(parameter_groups: list[dict[str, Any]], config: RunConfig) -> torch.optim.AdamW:
     common: dict[str, Any] = {"lr": config.learning_rate, "betas": (config.beta1, config.beta2), "eps": EPS}
     if not config.cautious_decay:
         return torch.optim.AdamW(parameter_groups, fused=True, **common)
@@ -81,7 +75,7 @@ def _adamw(parameter_groups: list[dict[str, Any]], config: RunConfig) -> torch.o
     return CautiousAdamW(parameter_groups, fused=True, **common)
 
 
-def _by_rate(named: Iterable[tuple[str, Tensor]], config: RunConfig) -> list[dict[str, Any]]:
+def by_rate(named: Iterable[tuple[str, Tensor]], config: RunConfig) -> list[dict[str, Any]]:
     """Groups by weight decay; embeddings apart where they have a learning rate of their own."""
     every = dict(named)
     apart = only_looked_up(every)
@@ -116,11 +110,3 @@ def groups(parameters: Iterable[Tensor], config: RunConfig) -> list[dict[str, An
 def set_learning_rate(optimizer: Optimizer, learning_rate: float) -> None:
     for group in optimizer.param_groups:
         group["lr"] = learning_rate * group.get("rate_share", 1.0)
-
-
-def shapes_of_moments(optimizer: Optimizer, parameter: Tensor) -> dict[str, torch.Size]:
-    """What an optimiser keeps of a parameter: Muon one matrix, AdamW two and a count."""
-    muon = getattr(optimizer, "muon", None)
-    if isinstance(muon, Muon) and muon.takes(parameter):
-        return {"momentum_buffer": parameter.shape}
-    return {"step": torch.Size(), "exp_avg": parameter.shape, "exp_avg_sq": parameter.shape}

@@ -8,14 +8,12 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 from nanodyno.hardware.telemetry import WatchCard, WatchedCard, watch_card
 from nanodyno.probe import disturbance
-from nanodyno.probe.messages import Measure, ProbeJob
-from nanodyno.probe.visiting import Tell, Visiting
-from nanodyno.probe.worker import Ended, Worker
+from nanodyno.probe.process import Child, Failure, Watch
+from nanodyno.probe.repetition import BreakDown, Measure, ProbeJob, Repetition, Tell, start_child
 from nanodyno.records.probe import (
     BreakdownRecord,
     Failed,
@@ -31,6 +29,9 @@ from nanodyno.records.probe import (
     VisitRecord,
     WatchProbe,
 )
+
+IMPORT_SECONDS = 60.0
+"""A spare process that takes longer for its imports is given up."""
 
 
 class TimeUp(Exception):
@@ -54,8 +55,6 @@ class Plan:
     most_processes: int = 1
     """Of all configs together. While more may come, the next one imports as the one before it starts."""
     breakdown: bool = True
-    patience_seconds: float | None = None
-    """Of silence between two iterations before a child counts as hung; None goes by the slowest so far."""
 
 
 @dataclass
@@ -64,7 +63,7 @@ class _Entry:
 
     name: str
     job: ProbeJob
-    worker: Worker | None = None
+    child: Child | None = None
     setup: SetupRecord | None = None
     card: WatchedCard | None = None
     stage: Stage = "starting"
@@ -77,7 +76,7 @@ class _Entry:
     memory: MemoryRecord = field(default_factory=MemoryRecord)
     breakdown: BreakdownRecord | None = None
     breakdown_fault: str | None = None
-    ended: Ended | None = None
+    ended: OutOfMemory | Failed | None = None
 
     def result(self) -> ProbeResult:
         if self.setup is not None and self.visits:
@@ -102,7 +101,7 @@ class _Entry:
         )
 
     def settle(self, again: bool = False) -> None:
-        """Puts the pending visit where it belongs; again: the round is made once more."""
+        """Put the pending repetition where it belongs; again: the round is made once more."""
         if self.pending is not None:
             refused = again or disturbance.is_refused(self.pending)
             (self.redone if refused else self.visits).append(self.pending)
@@ -114,9 +113,9 @@ class _Entry:
             self.ended = None
 
     def end_process(self) -> None:
-        if self.worker is not None:
-            self.worker.end()
-            self.worker = None
+        if self.child is not None:
+            self.child.end()
+            self.child = None
         self.rounds_in_process = 0
 
 
@@ -134,23 +133,21 @@ class Bench:
         self._watch = watch
         self._watch_card = watch_card
         self._entries = {name: _Entry(name, job) for name, job in jobs.items()}
-        self._spare: Worker | None = None
+        self._spare: Child | None = None
         self._breaks_down = plan.breakdown
         self.limit_seconds = math.inf
-        """Of a visit with its process, compiling included."""
+        """Of a repetition with its process, compiling included."""
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for entry in self._entries.values():
             entry.end_process()
         self._end_spare()
 
     def round(self, number: int, names: Sequence[str], breakdown: bool = True) -> None:
-        """Visits these configs once in this order; disturbed, all again, so that pairs stay neighbours.
+        """Measure these configs once in this order; disturbed, all again, so that pairs stay neighbours.
 
         A config that has ended (out of memory, failed) is passed over. breakdown: also where its time goes,
         once per config, if the plan has it.
@@ -160,12 +157,12 @@ class Bench:
             entry.revive()
         self._breaks_down = self._plan.breakdown and breakdown
         try:
-            self._visit_all(entries, number)
+            self._measure_all(entries, number)
             for _ in range(self._plan.redo):
                 if not self._to_make_again(entries, number):
                     break
-                self._visit_all(entries, number)
-        finally:  # Ctrl-C and the end of the time leave what was visited before
+                self._measure_all(entries, number)
+        finally:  # Ctrl-C and the end of the time leave what was measured before
             for entry in entries:
                 entry.settle()
 
@@ -176,10 +173,10 @@ class Bench:
         """The configs that have not ended."""
         return [name for name, entry in self._entries.items() if entry.ended is None]
 
-    def _visit_all(self, entries: Sequence[_Entry], number: int) -> None:
+    def _measure_all(self, entries: Sequence[_Entry], number: int) -> None:
         for entry in entries:
             if entry.ended is None:
-                entry.pending = self._visit(entry, number)
+                entry.pending = self._measure(entry, number)
 
     def _to_make_again(self, entries: Sequence[_Entry], number: int) -> bool:
         """Sets a disturbed round aside, tells why, and lets a hot card cool; False for one to be kept."""
@@ -196,102 +193,108 @@ class Bench:
             time.sleep(self._plan.cooling_seconds)
         return True
 
-    def _visit(self, entry: _Entry, number: int) -> VisitRecord | None:
-        """One visit, in the process that stands or in a new one; None when the config ended in it."""
-        if entry.worker is None:
+    def _measure(self, entry: _Entry, number: int) -> VisitRecord | None:
+        """One repetition, in the process that stands or in a new one; None when the config ended in it."""
+        if entry.child is None:
             self._start(entry, number)
         else:
-            entry.worker.limit(self.limit_seconds)
-        if entry.worker is None or entry.setup is None:
+            entry.child.limit(self.limit_seconds)
+        if entry.child is None or entry.setup is None:
             return None
         tell = self._teller(entry, number)
-        command = Measure(precision=self._plan.precision, limit_seconds=self._plan.visit_seconds)
-        visiting = Visiting(entry.worker, entry.setup, entry.card, tell)
+        request = Measure(precision=self._plan.precision, limit_seconds=self._plan.visit_seconds)
+        repetition = Repetition(entry.child, entry.job.config, entry.setup, entry.card, tell)
         try:
-            done = visiting.measure(command, entry.processes - 1, number, self._pids())
+            done = repetition.measure(request, entry.processes - 1, number, self._pids())
         except (KeyboardInterrupt, TimeUp):
-            entry.pending = visiting.cut_short(entry.processes - 1, number)
+            entry.pending = repetition.cut_short(entry.processes - 1, number)
             raise
-        if isinstance(done, OutOfMemory | Failed):
+        if isinstance(done, Failure):
             self._end(entry, done)
             return None
         visit, entry.memory = done
-        self._break_down(entry, tell)
+        self._break_down(entry, entry.child, lambda child, _: tell(child.stage, repetition.samples))
         entry.rounds_in_process += 1
         if entry.rounds_in_process >= self._plan.rounds_per_process:
             entry.end_process()
         return visit
 
     def _start(self, entry: _Entry, number: int) -> None:
-        """A new process for the config, alone on the card if it finds no room beside the others."""
+        """A new process for the config, alone on the GPU if it finds no room beside the others."""
         tell = self._teller(entry, number)
         tell("starting", ())
         setup = self._new_process(entry, tell)
-        if isinstance(setup, OutOfMemory) and self._pids():
+        if isinstance(setup, Failure) and setup.reason == "out-of-memory" and self._pids():
             for other in self._entries.values():
                 other.end_process()
             setup = self._new_process(entry, tell)
-        if isinstance(setup, OutOfMemory | Failed):
+        if isinstance(setup, Failure):
             self._end(entry, setup)
             return
         entry.setup = setup
         entry.card = entry.card or self._watch_card(setup.arithmetic.device, setup.device_uuid)
 
-    def _new_process(self, entry: _Entry, tell: Tell) -> SetupRecord | Ended:
-        entry.worker = self._next_worker()
-        entry.worker.limit(self.limit_seconds)
+    def _new_process(self, entry: _Entry, tell: Tell) -> SetupRecord | Failure:
+        entry.child = self._next_child()
+        entry.child.limit(self.limit_seconds)
         entry.processes += 1
         begun = sum(each.processes for each in self._entries.values())
         if begun < self._plan.most_processes:
-            self._spare = Worker(self._plan.patience_seconds)
-        setup = entry.worker.start(entry.job, tell)
-        if not isinstance(setup, SetupRecord):
-            entry.worker = None
-        if self._spare is not None and not self._spare.has_imported():
+            self._spare = start_child()
+        setup = entry.child.ask(entry.job, SetupRecord, lambda child, _: tell(child.stage, ()))
+        if isinstance(setup, Failure):
+            entry.child = None
+        if self._spare is not None and not self._spare.has_started(IMPORT_SECONDS):
             self._end_spare()
         return setup
 
-    def _next_worker(self) -> Worker:
+    def _next_child(self) -> Child:
         """The spare, unless something has ended it while it waited, which says nothing about the config."""
         if self._spare is not None and self._spare.is_alive():
             spare, self._spare = self._spare, None
             return spare
         self._end_spare()
-        return Worker(self._plan.patience_seconds)
+        return start_child()
 
     def _end_spare(self) -> None:
         if self._spare is not None:
             self._spare.end()
             self._spare = None
 
-    def _break_down(self, entry: _Entry, tell: Tell) -> None:
+    def _break_down(self, entry: _Entry, child: Child, watch: Watch) -> None:
         """Once per config. A child that dies of it takes nothing of what was measured along."""
         known = entry.breakdown is not None or entry.breakdown_fault is not None
-        if known or not self._breaks_down or entry.worker is None:
+        if known or not self._breaks_down:
             return
-        answer = entry.worker.break_down(tell)
-        if isinstance(answer, OutOfMemory | Failed):
+        answer = child.ask(BreakDown(), tuple[BreakdownRecord | None, str | None], watch)
+        if isinstance(answer, Failure):
             entry.breakdown_fault = f"the profiler ended the process: {answer.words}"
-            entry.worker = None
+            entry.child = None
         else:
-            entry.breakdown, entry.breakdown_fault = answer.breakdown, answer.fault
+            entry.breakdown, entry.breakdown_fault = answer
 
-    def _end(self, entry: _Entry, ended: Ended) -> None:
-        if isinstance(ended, OutOfMemory):
-            card = entry.card or self._watch_card(entry.job.config.device, None)
+    def _end(self, entry: _Entry, failure: Failure) -> None:
+        """The config's result is why its process has none."""
+        config, stage, words = entry.job.config, cast(Stage, failure.stage), failure.words
+        if failure.reason == "out-of-memory":
+            card = entry.card or self._watch_card(config.device, None)
             holders = card.holders() if card else ()
             others = tuple(holder for holder in holders if holder.process not in self._pids())
-            ended = ended.model_copy(update={"holders": others})
-        entry.ended = ended
+            memory = failure.memory or MemoryRecord()
+            entry.ended = OutOfMemory(config=config, stage=stage, memory=memory, words=words, holders=others)
+        else:
+            entry.ended = Failed(
+                config=config, reason=failure.reason, stage=stage, words=words, hint=failure.hint
+            )
         entry.end_process()
 
     def _pids(self) -> set[int]:
-        return {entry.worker.pid for entry in self._entries.values() if entry.worker is not None}
+        return {entry.child.pid for entry in self._entries.values() if entry.child is not None}
 
     def _teller(self, entry: _Entry, number: int) -> Tell:
-        def tell(stage: Stage, samples: Sequence[SampleRecord]) -> None:
+        def tell(stage: str, samples: Sequence[SampleRecord]) -> None:
             seconds = samples[-1].seconds if samples else None
-            entry.stage = stage
-            self._watch(ProbeProgress(entry.name, number, stage, len(samples), seconds))
+            entry.stage = cast(Stage, stage)
+            self._watch(ProbeProgress(entry.name, number, entry.stage, len(samples), seconds))
 
         return tell

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 
@@ -24,20 +25,20 @@ from nanodyno.hardware.telemetry import (
 )
 from nanodyno.probe import disturbance
 from nanodyno.probe.disk import try_disk
-from nanodyno.probe.errand import Errand, Found, NotFound, run_errand
+from nanodyno.probe.process import Child, Failure, Watch, run_task, unless_refused
 from nanodyno.records.ceilings import recall_ceilings, remember_ceilings
 from nanodyno.records.checkup import CheckupRecord, CompileRecord, DeviceRecord, HostRecord
 from nanodyno.records.probe import Disturbance
-from nanodyno.records.types import utc_now
+from nanodyno.records.types import Record, utc_now
 
-DEVICE_SECONDS = 180.0
-COMPILE_SECONDS = 120.0
-CEILINGS_SECONDS = 300.0
+LIMIT_SECONDS = {"device": 180.0, "compiler": 120.0, "ceilings": 300.0}
+"""By task of device_checks.py."""
 READ_SECONDS = 0.5
 CARD_WIDTHS, HOST_WIDTHS = (384, 768), (128,)
 """Of the recipes."""
 
 Tell = Callable[[str], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -51,21 +52,37 @@ class Wanted:
     """Neither compile nor measure; what is remembered is shown."""
 
 
+class DeviceRequest(Record):
+    """What each of the device checks is asked."""
+
+    device: str
+    widths: tuple[int, ...] = ()
+
+
+def check_device(
+    task: str, request: DeviceRequest, kind: type[T], watch: Watch = lambda *_: None
+) -> T | Failure:
+    """Return what a check finds, from a child of its own. A device that is not here is a user's mistake."""
+    name = f"nanodyno.probe.device_checks:{task}"
+    return unless_refused(run_task(name, request, kind, watch, LIMIT_SECONDS[task]))
+
+
 def check_up(wanted: Wanted, folder: Path, tell: Tell, watch: WatchCard = watch_card) -> CheckupRecord:
     """A device that is not there is refused before anything else is done."""
     if re.fullmatch(DEVICES, wanted.device) is None:
         raise NanodynoError(f"--device={wanted.device} is no device", "auto, cpu, cuda, cuda:N or mps")
     inventory = take_inventory()  # before torch takes some of the card's memory
-    device = run_errand(Errand(task="device", device=wanted.device), DeviceRecord, DEVICE_SECONDS, tell)
+    request = DeviceRequest(device=wanted.device)
+    device = check_device("device", request, DeviceRecord, lambda _, words: words and tell(words))
     tell("the host and its disk")
     found = CheckupRecord(at=utc_now(), host=describe_host(), disk=try_disk(folder), inventory=inventory)
-    if isinstance(device, NotFound):
+    if isinstance(device, Failure):
         return found.model_copy(update={"device_fault": device.words})
-    found = found.model_copy(update={"device": device.value})
+    found = found.model_copy(update={"device": device})
     if not wanted.quick:
         tell("a small compilation")
-        found = found.model_copy(update={"compiling": _compiled(wanted.device)})
-    return found.model_copy(update=_ceilings(wanted, device.value, tell, watch))
+        found = found.model_copy(update={"compiling": _compiled(request)})
+    return found.model_copy(update=_ceilings(wanted, device, tell, watch))
 
 
 def describe_host() -> HostRecord:
@@ -81,12 +98,12 @@ def describe_host() -> HostRecord:
     )
 
 
-def _compiled(device: str) -> CompileRecord:
+def _compiled(request: DeviceRequest) -> CompileRecord:
     began = time.monotonic()
-    done = run_errand(Errand(task="compile", device=device), CompileRecord, COMPILE_SECONDS)
-    if isinstance(done, Found):
-        return done.value
-    return CompileRecord(works=False, seconds=time.monotonic() - began, words=done.words)
+    done = check_device("compiler", request, CompileRecord)
+    if isinstance(done, Failure):
+        return CompileRecord(works=False, seconds=time.monotonic() - began, words=done.words)
+    return done
 
 
 def _ceilings(wanted: Wanted, device: DeviceRecord, tell: Tell, watch: WatchCard) -> dict[str, object]:
@@ -98,13 +115,13 @@ def _ceilings(wanted: Wanted, device: DeviceRecord, tell: Tell, watch: WatchCard
     if wanted.quick:
         return {}
     on_card = device.machine.device_type == "cuda"
-    watching = _Watching(watch(wanted.device, device.uuid) if on_card else None)
-    errand = Errand(task="ceilings", device=wanted.device, widths=widths)
-    done = run_errand(errand, Ceilings, CEILINGS_SECONDS, lambda words: tell(f"ceilings: {words}"), watching)
-    if isinstance(done, NotFound):
+    watching = _Watching(watch(wanted.device, device.uuid) if on_card else None, tell)
+    request = DeviceRequest(device=wanted.device, widths=widths)
+    done = check_device("ceilings", request, Ceilings, watching)
+    if isinstance(done, Failure):
         return {"ceilings_fault": done.words}
     disturbances = watching.disturbances()
-    measured = replace(done.value, disturbed=tuple(each.code for each in disturbances))
+    measured = replace(done, disturbed=tuple(each.code for each in disturbances))
     spoilt = disturbance.REFUSED if on_card else {*disturbance.REFUSED, "cpu-contention"}
     kept = not any(each.code in spoilt for each in disturbances)
     cache_fault = remember_ceilings(measured) if kept else None
@@ -119,22 +136,25 @@ def _widths(wanted: Wanted, device: DeviceRecord, known: Ceilings | None) -> tup
 
 
 class _Watching:
-    """The card and the host while the child measures."""
+    """The GPU and the host while the child measures."""
 
-    def __init__(self, card: WatchedCard | None) -> None:
+    def __init__(self, card: WatchedCard | None, tell: Tell) -> None:
         self._card = card
+        self._tell = tell
         self._readings: list[CardReading] = []
         self._read_at = 0.0
         self._first: HostReading | None = None
         self._last: HostReading | None = None
         self._pid = os.getpid()
 
-    def __call__(self, pid: int) -> None:
+    def __call__(self, child: Child, words: str | None) -> None:
+        if words is not None:
+            self._tell(f"ceilings: {words}")
         now = time.monotonic()
         if now - self._read_at < READ_SECONDS:
             return
-        self._read_at, self._pid = now, pid
-        self._last = read_host(pid)
+        self._read_at, self._pid = now, child.pid
+        self._last = read_host(child.pid)
         self._first = self._first or self._last
         if self._card is not None:
             self._readings.append(self._card.read())

@@ -1,4 +1,4 @@
-"""How much memory a probe may take: a smaller card emulated, and a host that is not brought down."""
+"""How much memory a child may take and has taken: a smaller GPU emulated, a host that is not brought down."""
 
 import sys
 
@@ -6,6 +6,8 @@ import psutil
 import torch
 
 from nanodyno.errors import NanodynoError
+from nanodyno.records.probe import MemoryRecord
+from nanodyno.train.device import peak_memory
 
 
 def limit_memory(device: torch.device, limit_bytes: int | None) -> None:
@@ -35,3 +37,21 @@ def limit_memory(device: torch.device, limit_bytes: int | None) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     within = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (within, hard))
+
+
+def memory_reached(graph_bytes: int = 0) -> MemoryRecord:
+    """Return this process's peaks, and what its GPU has left."""
+    if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+        return MemoryRecord(peak_host_bytes=peak_memory(torch.device("cpu")).host)
+    device = torch.device("cuda", torch.cuda.current_device())
+    peak, stats = peak_memory(device, graph_bytes), torch.cuda.memory_stats(device)
+    free, total = torch.cuda.mem_get_info(device)
+    return MemoryRecord(
+        peak_allocated_bytes=peak.allocated,
+        peak_reserved_bytes=peak.reserved,
+        peak_host_bytes=peak.host,
+        device_memory_bytes=total,
+        device_free_bytes=free,
+        alloc_retries=stats.get("num_alloc_retries"),
+        inactive_split_bytes=stats.get("inactive_split_bytes.all.peak"),
+    )

@@ -6,11 +6,14 @@ what was fused; a library's name its kind; a kernel that says nothing about itse
 
 import re
 
+from nanodyno.config.optimizers import OPTIMIZERS
 from nanodyno.records.probe import Part
 
 # In this order: a flash-attention kernel is built with cutlass, and is no plain matrix product.
 KERNELS: dict[Part, re.Pattern[str]] = {
-    "optimiser": re.compile(r"multi_tensor_apply|adam|lpnorm|unscale|clip_grad|muon", re.I),
+    "optimiser": re.compile(
+        "|".join(["multi_tensor_apply", "adam", "lpnorm", "unscale", "clip_grad", *OPTIMIZERS]), re.I
+    ),
     "attention": re.compile(r"flash|fmha|attention|attn|sdpa|dot_product|cudnn::fusion", re.I),
     "loss": re.compile(
         r"log_?softmax|softmax_online|cunn_softmax|softmax_warp|nll|cross_?entropy|_loss", re.I

@@ -5,24 +5,17 @@ from collections.abc import Iterator
 from nanodyno.analysis.budget import Budget, readings
 from nanodyno.analysis.probes import visits_of
 from nanodyno.analysis.repeats import Visit
-from nanodyno.errors import NanodynoError
 from nanodyno.probe.bench import Bench, Plan
-from nanodyno.probe.messages import ProbeJob
-from nanodyno.records.probe import Failed, ProbeResult, WatchProbe
+from nanodyno.probe.process import unless_refused
+from nanodyno.probe.repetition import ProbeJob
+from nanodyno.records.probe import ProbeResult, WatchProbe
 
 
 def probe(job: ProbeJob, plan: Plan | None = None, watch: WatchProbe = lambda _: None) -> ProbeResult:
-    """One config in one process."""
+    """Measure one config in one process; raise where its settings cannot be had here."""
     with Bench({"": job}, plan or Plan(), watch) as bench:
         bench.round(0, [""])
-        return heard(bench.results()[""])
-
-
-def heard(result: ProbeResult) -> ProbeResult:
-    """Of a config that is alone: one that cannot be had here is its user's mistake."""
-    if isinstance(result, Failed) and result.reason == "refused":
-        raise NanodynoError(result.words, result.hint)
-    return result
+        return unless_refused(bench.results()[""])
 
 
 def measure_against(bench: Bench, reference: str, budget: Budget, margin: float) -> None:

@@ -1,4 +1,4 @@
-"""What a child runs: the trainer's own engine and loader, an iteration at a time, with marks for the clock.
+"""The task of a probe: the trainer's own engine and loader, an iteration at a time, with marks for the clock.
 
 The one place of probes that knows how training computes.
 """
@@ -7,12 +7,16 @@ import itertools
 import math
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
+import psutil
 import torch
+from pydantic import TypeAdapter
 
 from nanodyno import __version__
+from nanodyno.analysis.probes import iteration_seconds
+from nanodyno.analysis.steady import is_enough
 from nanodyno.config import RunConfig, padded_vocab_size
 from nanodyno.data.loader import Loader, Windows
 from nanodyno.data.resolve import EMBEDDED, resolve_dataset, why_unopened
@@ -20,8 +24,10 @@ from nanodyno.data.shards import TokenFiles
 from nanodyno.data.tokenizers import VOCABULARIES
 from nanodyno.errors import NanodynoError
 from nanodyno.probe.ceilings import large_product, unless_full
-from nanodyno.probe.limits import limit_memory
-from nanodyno.probe.messages import ProbeJob
+from nanodyno.probe.child import Report
+from nanodyno.probe.limits import limit_memory, memory_reached
+from nanodyno.probe.profile import profile_iterations
+from nanodyno.probe.repetition import BreakDown, Measure, ProbeJob
 from nanodyno.probe.timing import Pace
 from nanodyno.records.probe import SampleRecord, SetupRecord, Stage
 from nanodyno.records.types import VersionsRecord
@@ -38,6 +44,47 @@ LEAST_MICRO_STEPS = 3
 """A first, one between and a last: what a longer iteration repeats is the one between."""
 SAMPLE_SECONDS = 0.1
 """An iteration is cut down to about this long, so that many of them fit a short probe."""
+FIRST_LOOK = 16
+"""Iterations after which a process first asks whether it has enough; then after twice as many, and so on."""
+
+
+def probe(requests: Iterator[bytes], report: Report) -> Iterator[object]:
+    """Yield a SetupRecord for the job, a MemoryRecord for a Measure, a breakdown or a fault for a BreakDown.
+
+    Each iteration of a Measure is reported as a SampleRecord.
+    """
+    import_seconds = time.time() - psutil.Process().create_time()
+    job = ProbeJob.model_validate_json(next(requests))
+    workload = Workload(job, time.time() - import_seconds, report)
+    yield workload.setup
+    accumulation = job.config.gradient_accumulation_steps
+    samples: list[SampleRecord] = []
+    kinds: TypeAdapter[Measure | BreakDown] = TypeAdapter(Measure | BreakDown)
+    for line in requests:
+        request = kinds.validate_json(line)
+        if isinstance(request, Measure):
+            report("measuring")
+            samples = _measure(workload, request, report)
+            yield memory_reached(workload.engine.graph_bytes)
+        else:
+            report("profiling")
+            yield profile_iterations(workload.iteration, workload.device, samples, accumulation)
+
+
+def _measure(workload: "Workload", request: Measure, report: Report) -> list[SampleRecord]:
+    accumulation = workload.config.gradient_accumulation_steps
+    samples: list[SampleRecord] = []
+    reset_peak_memory(workload.device)
+    end = time.perf_counter() + request.limit_seconds
+    look = FIRST_LOOK
+    while not samples or time.perf_counter() < end:
+        samples.append(workload.iteration())
+        report("measuring", samples[-1])
+        if len(samples) == look:
+            if is_enough([iteration_seconds(sample, accumulation) for sample in samples], request.precision):
+                break
+            look *= 2
+    return samples
 
 
 class Workload:

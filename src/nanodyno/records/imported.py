@@ -16,13 +16,13 @@ from nanodyno.records.types import (
     MachineRecord,
     Record,
     RunRecord,
+    Setting,
     StepRecord,
     VersionsRecord,
 )
 
 Overhead = Literal["start", "evaluation", "unknown"]
 """start: the first iteration of a process, where compiling happens; unknown: a save, or whatever it was."""
-Setting = bool | int | float | str | None
 LoggedSettings = Annotated[dict[str, Setting], AfterValidator(RunConfig.renamed)]
 """By present names: an older nanodyno wrote its own."""
 

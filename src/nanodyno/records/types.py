@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from nanodyno.config import RunConfig
 
+Setting = bool | int | float | str | None
 FORMAT = "nanodyno-run"
 FORMAT_VERSION = 2
 
@@ -93,6 +94,9 @@ class StartRecord(Record):
     host: str
     processes: int = 1
     """That train together."""
+    setup: dict[str, Setting] | None = None
+    """What the speed from here on depends on and a resume may change: the device, the arithmetic, settings.
+    None in runs of before it was recorded."""
     wall_time: float
 
 

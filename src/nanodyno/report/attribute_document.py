@@ -1,11 +1,10 @@
 """An attribution as a document for programs."""
 
-import dataclasses
-
 from nanodyno.analysis.attribution import Attribution, Known
 from nanodyno.analysis.attribution_findings import attribution_findings
 from nanodyno.analysis.effects import Effect, is_precise
 from nanodyno.analysis.shapley import Corner, along
+from nanodyno.report.document import as_document
 
 
 def attribution_document(found: Attribution) -> dict[str, object]:
@@ -37,7 +36,7 @@ def attribution_document(found: Attribution) -> dict[str, object]:
         ],
         "paths": [
             [
-                {"change": names[factor], "effect": effects.steps[at, factor].interval.estimate}
+                {"change": names[factor], "effect": effects.steps[at, factor].interval.value}
                 for at, factor in zip(along(path), path, strict=False)
             ]
             for path in effects.paths()
@@ -45,7 +44,7 @@ def attribution_document(found: Attribution) -> dict[str, object]:
         "level": found.look.level,
         "rounds": len(found.look.kept),
         "precise": is_precise(effects, found.rules.precision),
-        "findings": [dataclasses.asdict(each) for each in attribution_findings(found)],
+        "findings": [as_document(each) for each in attribution_findings(found)],
         "spent_seconds": found.spent_seconds,
         "budget_seconds": found.budget_seconds,
         "interrupted": found.interrupted,
@@ -54,7 +53,7 @@ def attribution_document(found: Attribution) -> dict[str, object]:
 
 
 def _effect_document(effect: Effect | None) -> dict[str, object] | None:
-    return None if effect is None else {**dataclasses.asdict(effect.interval), "verdict": effect.call}
+    return None if effect is None else {**effect.interval.document(), "verdict": effect.call}
 
 
 def _corner_document(found: Attribution, corner: Corner, known: Known) -> dict[str, object]:
@@ -62,8 +61,8 @@ def _corner_document(found: Attribution, corner: Corner, known: Known) -> dict[s
     return {
         "settings": found.design.settings(corner),
         "value": found.value(corner),
-        "missing": None if known.missing is None else dataclasses.asdict(known.missing),
-        "summary": None if summary is None else dataclasses.asdict(summary),
+        "missing": None if known.missing is None else as_document(known.missing),
+        "summary": None if summary is None else as_document(summary),
         "memory": None if known.measured is None else known.measured.memory.model_dump(mode="json"),
         "val_losses": list(known.losses),
     }

@@ -49,7 +49,7 @@ def waterfall_bars(found: Attribution, language: Language = ENGLISH) -> list[Bar
     if effects.left_over is not None:
         parts.append((language.say("three or more together"), effects.left_over))
     for name, part in parts:
-        size = part.interval.estimate
+        size = part.interval.value
         low, high = part.interval.low, part.interval.high
         bounds = None
         if low is not None and high is not None:

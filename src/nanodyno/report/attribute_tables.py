@@ -154,10 +154,10 @@ def _speed_cells(known: Known, language: Language) -> dict[str, str]:
     assert measured is not None
     time = summary.time
     return {
-        "tok/s": quantities.rate(summary.tokens_per_second.estimate, language),
+        "tok/s": quantities.rate(summary.tokens_per_second.value, language),
         "±": spread_words(summary.tokens_per_second, language),
-        "ms/micro-batch": language.number(summary.micro_step_seconds * 1000, ",.2f"),
-        "rate of work": quantities.flop_rate(summary.flops_per_second, language),
+        "ms/micro-batch": language.number(summary.micro_step_seconds.value * 1000, ",.2f"),
+        "rate of work": quantities.flop_rate(summary.achieved_flops_per_second.value, language),
         "idle": UNKNOWN if time is None else quantities.share(time.idle, ".0f", language),
         "memory": _memory(measured.memory, language),
     }
@@ -193,7 +193,7 @@ def parts_table(found: Attribution, language: Language = ENGLISH) -> Table:
 
 
 def size_words(found: Attribution, effect: Effect, language: Language) -> str:
-    return change_words(found.change(effect.interval.estimate), found.metric, language)
+    return change_words(found.change(effect.interval.value), found.metric, language)
 
 
 def factor_words(factor: Factor, language: Language) -> str:

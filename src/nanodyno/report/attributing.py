@@ -97,7 +97,7 @@ def _told(line: AttributionLine, language: Language) -> str:
         return language.say("val loss {loss}", loss=language.number(line.val_loss, ".4f"))
     result = line.result
     if isinstance(result, Measured):
-        return value_words(summarise_probe(result).tokens_per_second.estimate, "tokens_per_second", language)
+        return value_words(summarise_probe(result).tokens_per_second.value, "tokens_per_second", language)
     if isinstance(result, OutOfMemory):
         return language.say("does not fit")
     return result.words if isinstance(result, Failed) else language.say("disturbed")

@@ -48,18 +48,19 @@ def derivations(accounts: Sequence[Account], language: Language) -> Folded | Non
 
 
 def _steps(account: Account, language: Language) -> Iterator[tuple[str, str, str]]:
-    seconds, tokens, rate = account.iteration_seconds, account.tokens_per_iter, account.tokens_per_second
+    speed, known = account.speed, account.reference
+    seconds, tokens, rate = speed.iteration_seconds, speed.tokens_per_iter, speed.tokens_per_second
     if seconds is None or tokens is None or rate is None:
         return
-    per_second = q.rate(rate.estimate, language)
-    took = language.number(seconds.estimate, ",.4g")
+    per_second = q.rate(rate.value, language)
+    took = language.number(seconds.value, ",.4g")
     yield (
         account.name,
         language.say("tokens per second"),
         f"{language.number(tokens)} / {took} s = {per_second}",
     )
-    work, shape = account.flops_per_token, account.shape
-    if work is None or shape is None:
+    work, shape, achieved = known.flops_per_token, account.shape, speed.achieved_flops_per_second
+    if work is None or shape is None or achieved is None:
         return
     mega = language.number(work / 1e6, ",.1f")
     yield (
@@ -74,18 +75,18 @@ def _steps(account: Account, language: Language) -> Iterator[tuple[str, str, str
             work=mega,
         ),
     )
-    reached = q.flop_rate(rate.estimate * work, language)
+    reached = q.flop_rate(achieved.value, language)
     yield account.name, language.say("rate of work, exact causal"), f"{per_second} x {mega} MFLOP = {reached}"
-    if account.peak_flops is not None:
-        share = q.percent(rate.estimate * work / account.peak_flops, language)
-        peak = q.flop_rate(account.peak_flops, language)
+    if speed.mfu is not None and known.peak_flops is not None:
+        share = q.percent(speed.mfu.value, language)
+        peak = q.flop_rate(known.peak_flops, language)
         yield account.name, language.say("share of the card's peak"), f"{reached} / {peak} = {share}"
-    theirs, mfu = account.nanogpt_flops_per_token, account.nanogpt_mfu
+    theirs, mfu = known.nanogpt_flops_per_token, speed.nanogpt_mfu
     if theirs is not None and mfu is not None:
         whole = f"{per_second} x {language.number(theirs / 1e6, ',.1f')} MFLOP"
         peak = q.flop_rate(NANOGPT_PEAK_FLOPS, language)
         yield (
             account.name,
             language.say("nanoGPT's MFU (A100)"),
-            f"{whole} / {peak} = {q.percent(mfu, language)}",
+            f"{whole} / {peak} = {q.percent(mfu.value, language)}",
         )

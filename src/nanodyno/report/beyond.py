@@ -1,19 +1,19 @@
 """What of a run is not plain GPT-2 with AdamW, in words."""
 
 from nanodyno.config import RunConfig
+from nanodyno.config.optimizers import OPTIMIZERS
 from nanodyno.report.language import ENGLISH, Language
 
 EMBEDDING_INIT = RunConfig.model_fields["embedding_init"].default
 
 
 def beyond_words(config: RunConfig, language: Language = ENGLISH, has_rate: bool = True) -> str:
-    """`RoPE, RMSNorm, 4 heads of keys and values, Muon at 2.00e-03`; empty for plain GPT-2 with AdamW.
+    """`RoPE, RMSNorm, 4 heads of keys and values, cautious decay`; empty for plain GPT-2 with AdamW.
 
     `has_rate` is False where the learning rate is still to be found.
     """
-    rate = config.muon_lr or (config.learning_rate if has_rate else None)
     words = [*_of_the_block(config, language), *_of_the_start(config, language)]
-    return language.joined([*words, *_of_the_update(config, rate, language)])
+    return language.joined([*words, *_of_the_update(config, language, has_rate)])
 
 
 def _of_the_block(config: RunConfig, language: Language) -> list[str]:
@@ -49,13 +49,16 @@ def _of_the_start(config: RunConfig, language: Language) -> list[str]:
     return words
 
 
-def _of_the_update(config: RunConfig, muon_lr: float | None, language: Language) -> list[str]:
+def _of_the_update(config: RunConfig, language: Language, has_rate: bool) -> list[str]:
     words: list[str] = []
-    if config.optimizer == "muon":
-        if muon_lr is None:
-            words.append("Muon")
+    if config.optimizer != "adamw":
+        entry = OPTIMIZERS[config.optimizer]
+        peak = entry.peak_of(config) or (config.learning_rate if has_rate else None)
+        if peak is None:
+            words.append(entry.label)
         else:
-            words.append(language.say("Muon at {rate}", rate=language.number(muon_lr, ".2e")))
+            rate = language.number(peak, ".2e")
+            words.append(language.say("{optimizer} at {rate}", optimizer=entry.label, rate=rate))
     if config.embedding_lr is not None and (config.untied_head or config.value_embeddings):
         words.append(language.say("embeddings at {rate}", rate=language.number(config.embedding_lr, ".2e")))
     return [*words, *([language.say("cautious decay")] if config.cautious_decay else [])]

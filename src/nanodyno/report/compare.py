@@ -1,15 +1,16 @@
 """A comparison on one page: the answer first, then changes, figures, why, and what cannot be said."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 
 from nanodyno.analysis.changes import Changes
-from nanodyno.analysis.compare import Comparison, Metric, Value
+from nanodyno.analysis.compare import Comparison, Metric
 from nanodyno.analysis.findings import Finding, Severity
 from nanodyno.analysis.moves import Kind
+from nanodyno.analysis.statistics import Interval
 from nanodyno.records.imported import Setting
 from nanodyno.report import quantities as q
 from nanodyno.report.behind import numbers_table
+from nanodyno.report.document import as_document
 from nanodyno.report.finding_numbers import place
 from nanodyno.report.finding_words import words
 from nanodyno.report.forecast_words import ENDS
@@ -54,9 +55,9 @@ TITLES: dict[str, str] = {
     "iteration_seconds": message("time per iteration"),
     "micro_step_seconds": message("time per micro-batch"),
     "tokens_per_second": message("tokens per second"),
-    "flops_per_second": message("rate of work, exact causal"),
+    "achieved_flops_per_second": message("rate of work, exact causal"),
     "nanogpt_flops_per_second": message("rate of work, nanoGPT's formula"),
-    "card_share": message("share of the card's peak"),
+    "mfu": message("share of the card's peak"),
     "nanogpt_mfu": message("nanoGPT's MFU (A100)"),
     "peak_allocated_bytes": message("peak memory allocated"),
     "val_loss_at_equal_iterations": message("val loss at equal iterations"),
@@ -76,9 +77,9 @@ _SHOWN: dict[str, Callable[[float, Language], str]] = {
     "iteration_seconds": q.milliseconds,
     "micro_step_seconds": q.milliseconds,
     "tokens_per_second": q.rate,
-    "flops_per_second": q.flop_rate,
+    "achieved_flops_per_second": q.flop_rate,
     "nanogpt_flops_per_second": q.flop_rate,
-    "card_share": q.percent,
+    "mfu": q.percent,
     "nanogpt_mfu": q.percent,
     "peak_allocated_bytes": lambda value, language: q.gib(int(value), language),
 }
@@ -193,7 +194,7 @@ def _no_winner(metric: Metric, language: Language) -> str:
     return language.say("noise not known")
 
 
-def _cell(metric: Metric, value: Value | None, language: Language) -> str:
+def _cell(metric: Metric, value: Interval | None, language: Language) -> str:
     if value is None:
         return "-"
     if metric.name.startswith("val_loss"):
@@ -212,9 +213,9 @@ def comparison_document(comparison: Comparison, findings: Sequence[Finding]) -> 
         ],
         "unknown": {name: changes.unknown for name, changes in comparison.changes.items()},
         "metrics": {
-            metric.name: {name: asdict(value) for name, value in metric.values.items()}
+            metric.name: {name: value.document() for name, value in metric.values.items()}
             for metric in comparison.metrics
         },
         "winners": comparison.winners,
-        "findings": [asdict(finding) for finding in findings],
+        "findings": [as_document(finding) for finding in findings],
     }

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from nanodyno.analysis.checkup import can_train, findings, free_memory, state_of_card
 from nanodyno.analysis.findings import Finding
-from nanodyno.analysis.peaks import card_of
+from nanodyno.analysis.metrics import gpu_of
 from nanodyno.hardware.cards import Card
 from nanodyno.hardware.inventory import CardState
 from nanodyno.records.checkup import CheckupRecord, DeviceRecord, DiskRecord, HostRecord
@@ -120,7 +120,7 @@ def _card_rows(found: CheckupRecord, device: DeviceRecord, language: Language) -
         parts.append(language.say("power limit {watts} W", watts=language.number(limit, ".0f")))
     yield language.say("card"), language.joined(parts)
     yield language.say("memory"), _memory_words(device, state, language)
-    card = card_of(machine)
+    card = gpu_of(machine)
     words = (
         language.say("not in the table") if card is None else _datasheet_words(card, device.dtype, language)
     )
@@ -227,7 +227,7 @@ def _disk_words(disk: DiskRecord, language: Language) -> str:
 
 
 def _card(found: CheckupRecord) -> Card | None:
-    return None if found.device is None else card_of(found.device.machine)
+    return None if found.device is None else gpu_of(found.device.machine)
 
 
 def _to_fix(told: Sequence[Finding], language: Language) -> Iterator[RenderableType]:

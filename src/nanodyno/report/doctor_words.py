@@ -59,8 +59,9 @@ WORDS: dict[Code, tuple[str | Plural, str | None]] = {
     "compile-fails": (
         message("torch.compile does not work: {words}"),
         message(
-            "on a CPU it needs a C++ compiler and Python's headers, on a card Triton; without it "
-            "training runs uncompiled, and kernels=autograd is slower for it, as is Muon's step on a card"
+            "on a CPU it needs a C++ compiler and Python's headers, on a GPU Triton; without it "
+            "training runs uncompiled, and kernels=autograd is slower for it, as is an optimizer's own step "
+            "on a GPU"
         ),
     ),
     "not-measured": (

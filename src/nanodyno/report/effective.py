@@ -1,6 +1,5 @@
 """What effective batch the gradient noise calls for, for a terminal and as a document."""
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -12,6 +11,7 @@ from rich.text import Text
 from nanodyno.analysis.effective import Advice, Lack, Verdict
 from nanodyno.analysis.noise_scale import FEWEST_POINTS
 from nanodyno.report import quantities as q
+from nanodyno.report.document import as_document
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.noise import decay_words, noise_scale_words, unmeasured_words, unsettled_words
 from nanodyno.report.prose import Prose
@@ -150,7 +150,7 @@ def course_table(advice: Advice, language: Language) -> Table:
 
 def effective_document(asked: Asked, advice: Advice) -> dict[str, object]:
     return {
-        "of": dataclasses.asdict(asked),
+        "of": as_document(asked),
         "settled": advice.scale is not None and advice.scale.settled,
-        **dataclasses.asdict(advice),
+        **as_document(advice),
     }

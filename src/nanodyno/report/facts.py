@@ -131,13 +131,13 @@ def _skipped(summary: Summary, language: Language) -> Rows:
 
 
 def _speed(summary: Summary, language: Language) -> Rows:
-    speed, seconds, micro = summary.tokens_per_second, summary.step_seconds, summary.micro_step_seconds
-    if speed is None or seconds is None or micro is None or summary.flops_per_second is None:
+    speed = summary.speed
+    if speed.tokens_per_second is None or speed.achieved_flops_per_second is None:
         words = language.say("not known yet: it takes a few iterations after the first ones")
         return [(message("speed"), words)]
-    rate = interval_words(speed, 1, TOKENS_A_SECOND, language)
-    if summary.rated_from:
-        since = language.number(summary.rated_from, ",")
+    rate = interval_words(speed.tokens_per_second, 1, TOKENS_A_SECOND, language)
+    if summary.speed_from:
+        since = language.number(summary.speed_from, ",")
         rate = language.say("{rate} since iteration {iteration}", rate=rate, iteration=since)
     times = language.say(
         "training {training}, evaluation {evaluation}",
@@ -146,8 +146,8 @@ def _speed(summary: Summary, language: Language) -> Rows:
     )
     rows = [
         (message("speed"), rate),
-        (message("time"), language.clauses([iteration_time(seconds, micro, language), times])),
-        (message("work"), work_words(summary, language)),
+        (message("time"), language.clauses([iteration_time(speed, language), times])),
+        (message("work"), work_words(speed, language)),
         (message("memory"), _memory(summary, language)),
     ]
     if summary.data_wait_share is not None and summary.data_wait_share >= 0.01:
@@ -164,7 +164,7 @@ def _noise(run: Run, summary: Summary, language: Language) -> Rows:
         if summary.noise_until is not None:
             clauses.append(decay_words(summary.noise_until, language))
         return [(message("noise scale"), language.clauses(clauses))]
-    if config.gradient_accumulation_steps // summary.processes > 1 or not run.steps:
+    if config.gradient_accumulation_steps // summary.speed.reference.processes > 1 or not run.steps:
         return []
     return [(message("noise scale"), unmeasured_words(language))]
 

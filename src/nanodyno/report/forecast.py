@@ -1,7 +1,6 @@
 """A forecast on one page: the answer, what it rests on, what stands against it, and the picture."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -13,6 +12,7 @@ from nanodyno.analysis.findings import Code, Finding
 from nanodyno.analysis.forecast import Forecast
 from nanodyno.analysis.forecast_findings import Foretold
 from nanodyno.report.behind import numbers_table
+from nanodyno.report.document import as_document
 from nanodyno.report.figures import Point, finite
 from nanodyno.report.forecast_words import sentence, words
 from nanodyno.report.language import ENGLISH, Language
@@ -106,12 +106,12 @@ def public_beside(made: Forecast, account: Account) -> dict[str, tuple[Point, ..
 
 def forecast_document(made: Foretold) -> Mapping[str, Any]:
     """Of one run its own numbers on the top level; of two, under `runs`."""
-    runs = [_document(each) for each in made.forecasts]
-    found = [asdict(each) for each in made.findings]
+    runs = [_document(*each) for each in zip(made.forecasts, made.accounts, strict=True)]
+    found = [as_document(each) for each in made.findings]
     return {**runs[0], "findings": found} if len(runs) == 1 else {"runs": runs, "findings": found}
 
 
-def _document(made: Forecast) -> dict[str, Any]:
+def _document(made: Forecast, account: Account) -> dict[str, Any]:
     reached, band = made.reached, made.band
     return {
         "run": made.name,
@@ -119,11 +119,17 @@ def _document(made: Forecast) -> dict[str, Any]:
         "iterations_done": made.iterations_done,
         "iterations": made.iterations,
         "tokens": made.tokens,
-        "final_val_loss": {"median": made.final.median, "low": made.final.low, "high": made.final.high},
+        "final_val_loss": {
+            "value": made.final.median,
+            "low": made.final.low,
+            "high": made.final.high,
+            "n": made.points,
+        },
+        "speed": account.speed.document(),
         "is_train_loss": made.of_train,
         "eta_seconds": made.seconds,
-        "schedule": None if made.plan is None else asdict(made.plan),
-        "target": None if reached is None else asdict(reached),
+        "schedule": None if made.plan is None else as_document(made.plan),
+        "target": None if reached is None else as_document(reached),
         "band": None
         if band is None
         else {name: [float(x) for x in getattr(band, name)] for name in ("updates", "median", "low", "high")},

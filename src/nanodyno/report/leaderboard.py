@@ -1,16 +1,16 @@
 """A leaderboard on one page: what is ranked, and why the rest is not."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from nanodyno.analysis.leaderboard import Board, Entry, Leaderboard, Metric, Reason, Unranked
 from nanodyno.report import quantities as q
+from nanodyno.report.document import as_document
 from nanodyno.report.page import Points, Section, Table
 
 TITLES: dict[Metric, str] = {
     "val_loss_at_equal_tokens": "val loss",
     "tokens_per_second": "tokens per second",
-    "card_share": "share of the card's peak",
+    "mfu": "share of the card's peak",
 }
 REASONS: dict[Reason, str] = {
     "no-evaluation": "no evaluation of a trained model",
@@ -45,7 +45,7 @@ def leaderboard_page(found: Leaderboard) -> list[Section]:
 
 
 def leaderboard_document(found: Leaderboard) -> dict[str, object]:
-    return asdict(found)
+    return as_document(found)
 
 
 def _title(board: Board) -> str:

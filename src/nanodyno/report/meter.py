@@ -3,24 +3,30 @@
 from collections import deque
 from dataclasses import dataclass
 
-from nanodyno.analysis.eta import eta_seconds, evaluation_seconds
+from nanodyno.analysis.metrics import (
+    RECENT_STEPS,
+    WARMUP_STEPS,
+    Reference,
+    Speed,
+    eta_seconds,
+    evaluation_seconds,
+    recent_speed,
+)
 from nanodyno.analysis.noise_scale import measured
-from nanodyno.analysis.throughput import WARMUP_STEPS, Rates, Yardstick, rates
 from nanodyno.hardware.ceilings import Ceilings
 from nanodyno.noise import KEPT, NoiseScale, Sample, noise_scale, recent
 from nanodyno.records.events import Started
 from nanodyno.records.types import EvalRecord, SaveRecord, SplitRecord, StepRecord
 
-WINDOW = 20
 RENEWED = 10
 """Measured iterations between two looks at the noise: each takes a fraction of a millisecond."""
 
 
 @dataclass(frozen=True)
-class Speed:
-    """The rates of the latest steps and the time left."""
+class Progress:
+    """The speed of the latest steps and the time left."""
 
-    rates: Rates
+    speed: Speed
     eta_seconds: float | None
     noise: NoiseScale | None = None
     """None where it is not measured."""
@@ -33,11 +39,12 @@ class Meter:
 
     def __init__(self, started: Started, ceilings: Ceilings | None = None) -> None:
         self.config = started.record.config
-        self.yardstick = Yardstick.of(started.record, ceilings)
+        self._reference = Reference.of_run(started.record, ceilings)
+        self._micro_steps = self.config.gradient_accumulation_steps // self._reference.processes
         self.saved_iteration: int | None = started.iteration or None
         """Of the newest checkpoint."""
         self._first = started.iteration
-        self._steps: deque[StepRecord] = deque(maxlen=WINDOW)
+        self._steps: deque[StepRecord] = deque(maxlen=RECENT_STEPS)
         self._tokens: int | None = None
         self._eval_seconds: list[float] = []
         self._save_seconds: list[float] = []
@@ -59,18 +66,21 @@ class Meter:
         self._steps.clear()
         self._first = split.iteration
 
-    def add_step(self, step: StepRecord) -> Speed:
+    def add_step(self, step: StepRecord) -> Progress:
         before, self._tokens = self._tokens, step.tokens
         grew_from = before if before not in (None, step.tokens) else None
-        if step.iteration == self._first + WARMUP_STEPS or grew_from is not None:
+        if grew_from is not None:
+            self._first = step.iteration
+        if step.iteration in (self._first, self._first + WARMUP_STEPS):
             self._steps.clear()
         self._steps.append(step)
-        speed = rates(self._steps, self.yardstick)
-        assert speed is not None
+        speed = recent_speed(self._steps, self._micro_steps, self._reference)
+        assert speed.iteration_seconds is not None
         # A resumed run has not evaluated yet; until it does, the time left is that of its iterations.
         eval_seconds = evaluation_seconds(self._eval_seconds, self._save_seconds) or 0.0
-        eta = eta_seconds(self.config, step.iteration + 1, self._last_eval, speed.step_seconds, eval_seconds)
-        return Speed(speed, eta, self._noise_with(step), grew_from)
+        seconds = speed.iteration_seconds.value
+        eta = eta_seconds(self.config, step.iteration + 1, self._last_eval, seconds, eval_seconds)
+        return Progress(speed, eta, self._noise_with(step), grew_from)
 
     def _noise_with(self, step: StepRecord) -> NoiseScale | None:
         for _, sample in measured([step]):

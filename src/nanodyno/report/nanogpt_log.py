@@ -1,6 +1,6 @@
 """nanoGPT's own log lines, so that scripts which read them go on working."""
 
-from nanodyno.analysis.throughput import Yardstick
+from nanodyno.analysis.metrics import Reference, recent_speed
 from nanodyno.costs.parameters import parameters
 from nanodyno.records.types import EvalRecord, RunRecord, StepRecord
 
@@ -12,7 +12,7 @@ class NanogptLog:
 
     def __init__(self, record: RunRecord) -> None:
         self._log_interval = record.config.log_interval
-        self._yardstick = Yardstick.of(record)
+        self._reference = Reference.of_run(record)
         self._local_iteration = 0
         self._mfu = -1.0  # nanoGPT's sign for "not yet": it prints -100.00%
 
@@ -28,7 +28,9 @@ class NanogptLog:
         return f"iter {step.iteration}: loss {step.loss:.4f}, time {time}, mfu {mfu}"
 
     def _average(self, step: StepRecord) -> None:
-        current = self._yardstick.nanogpt_mfu(step.tokens / step.step_seconds)
+        found = recent_speed([step], 1, self._reference).nanogpt_mfu
+        assert found is not None, "the model of a run of ours is known"
+        current = found.value
         self._mfu = current if self._mfu == -1.0 else 0.9 * self._mfu + 0.1 * current
 
 

@@ -1,6 +1,5 @@
 """Probes as a table with intervals, bars of where the time went, and sentences for what is no number."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
@@ -14,6 +13,7 @@ from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.verdict import Comparison
 from nanodyno.records.probe import Measured, MemoryRecord, Part, ProbeResult
 from nanodyno.report import quantities
+from nanodyno.report.document import as_document
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.probe_notes import probe_notes
 from nanodyno.report.prose import Prose
@@ -84,7 +84,7 @@ def rates_table(
     language: Language = ENGLISH,
 ) -> Table:
     """One config a row; narrow windows lose the columns that are least asked for."""
-    on_card = any(summary.card_share is not None for summary in summaries.values())
+    on_card = any(summary.speed.mfu is not None for summary in summaries.values())
     table = Table(box=None, pad_edge=False, header_style="bold")
     name_width = min(max(map(len, summaries)), LONGEST_NAME)
     table.add_column(language.say("config"), overflow="fold", min_width=name_width)
@@ -101,17 +101,17 @@ def rates_table(
     for title in titles:
         table.add_column(language.say(title), justify="right", no_wrap=True)
     for name, summary in summaries.items():
-        share = summary.card_share if on_card else summary.ceiling_share
+        share = summary.speed.mfu if on_card else summary.speed.ceiling_fraction
         cells = [
-            quantities.rate(summary.tokens_per_second.estimate, language),
+            quantities.rate(summary.tokens_per_second.value, language),
             _bounds(summary.tokens_per_second, language),
-            language.number(summary.micro_step_seconds * 1000, ",.2f"),
-            UNKNOWN if share is None else quantities.percent(share, language),
+            language.number(summary.micro_step_seconds.value * 1000, ",.2f"),
+            UNKNOWN if share is None else quantities.percent(share.value, language),
             _peak_memory(measured[name].memory, language),
         ]
         if wide:
-            iteration = language.number(summary.iteration_seconds * 1000, ",.1f")
-            work = quantities.flop_rate(summary.flops_per_second, language)
+            iteration = language.number(summary.iteration_seconds.value * 1000, ",.1f")
+            work = quantities.flop_rate(summary.achieved_flops_per_second.value, language)
             cells += [iteration, work, str(summary.processes)]
         table.add_row(name, *cells)
     return table
@@ -132,9 +132,7 @@ def comparison_table(comparisons: Sequence[Comparison], language: Language = ENG
         interval = UNKNOWN
         if low is not None and high is not None:
             interval = _range_words(_change(low, language), _change(high, language), language)
-        table.add_row(
-            each.config, _change(1 / ratio.estimate, language), interval, call_words(each, language)
-        )
+        table.add_row(each.config, _change(1 / ratio.value, language), interval, call_words(each, language))
     return table
 
 
@@ -143,7 +141,7 @@ def call_words(comparison: Comparison, language: Language = ENGLISH) -> str:
         margin = quantities.percent(comparison.margin, language)
         return language.say("tied within {margin}", margin=margin)
     if comparison.call == "different":
-        return language.say("faster") if comparison.ratio.estimate < 1 else language.say("slower")
+        return language.say("faster") if comparison.ratio.value < 1 else language.say("slower")
     return language.say("no difference shown")
 
 
@@ -235,7 +233,7 @@ def _comparison_document(comparison: Comparison) -> dict[str, object]:
     return {
         "config": comparison.config,
         "reference": comparison.reference,
-        "seconds_ratio": dataclasses.asdict(comparison.ratio),
+        "seconds_ratio": comparison.ratio.document(),
         "margin": comparison.margin,
         "verdict": "tied" if comparison.call == "tied" else call_words(comparison),
     }
@@ -248,7 +246,7 @@ def probes_document(results: Mapping[str, ProbeResult], reading: Reading) -> dic
         "results": {
             name: {
                 **result.model_dump(mode="json"),
-                "summary": dataclasses.asdict(summaries[name]) if name in summaries else None,
+                "summary": as_document(summaries[name]) if name in summaries else None,
             }
             for name, result in results.items()
         },

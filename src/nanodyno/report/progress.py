@@ -13,7 +13,7 @@ from rich.text import Text
 from nanodyno.hardware.ceilings import Ceilings
 from nanodyno.records.events import Event, Message, Started
 from nanodyno.records.types import EvalRecord, MachineRecord, SaveRecord, SplitRecord, StepRecord, StopRecord
-from nanodyno.report.meter import Meter, Speed
+from nanodyno.report.meter import Meter, Progress
 from nanodyno.report.nanogpt_log import NanogptLog, eval_line, nanogpt_header
 from nanodyno.report.outlook import Outlook
 from nanodyno.report.words import (
@@ -102,13 +102,13 @@ class PlainDisplay:
                 return stop_words(event, meter)
 
     def _step_line(self, step: StepRecord, meter: Meter) -> str | None:
-        speed = meter.add_step(step)
+        progress = meter.add_step(step)
         assert self._outlook is not None
         self._outlook.add_step(step)
         done = step.iteration + 1
         is_logged = done == 1 or done % meter.config.log_interval == 0
-        line = " | ".join(step_parts(step, speed, meter)) if is_logged else skip_words(step)
-        return "\n".join(filter(None, (grown_words(step, speed.grew_from), line))) or None
+        line = " | ".join(step_parts(step, progress, meter)) if is_logged else skip_words(step)
+        return "\n".join(filter(None, (grown_words(step, progress.grew_from), line))) or None
 
     def _print(self, line: str | None) -> None:
         say(self._console, line)
@@ -153,9 +153,9 @@ class LiveDisplay:
         match event:
             case StepRecord():
                 outlook.add_step(event)
-                speed = meter.add_step(event)
-                live.update(_lines(event, speed, meter, self._console.width))
-                self._print(grown_words(event, speed.grew_from))
+                progress = meter.add_step(event)
+                live.update(_lines(event, progress, meter, self._console.width))
+                self._print(grown_words(event, progress.grew_from))
                 self._print(skip_words(event), "yellow")
             case EvalRecord():
                 meter.add_eval(event)
@@ -176,8 +176,8 @@ class LiveDisplay:
         say(self._console, line, style, soft_wrap=False)
 
 
-def _lines(step: StepRecord, speed: Speed, meter: Meter, width: int) -> Group:
-    where, *numbers = step_parts(step, speed, meter)
+def _lines(step: StepRecord, progress: Progress, meter: Meter, width: int) -> Group:
+    where, *numbers = step_parts(step, progress, meter)
     bar = Table.grid(padding=(0, 1))
     done, planned = step.iteration + 1, meter.config.max_iters
     bar.add_row(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from nanodyno.analysis.metrics import Speed
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.summary import LAST_STEPS, Summary
 from nanodyno.records.imported import ImportedRecord
@@ -35,7 +36,7 @@ def imported_rows(run: Run, record: ImportedRecord, summary: Summary, language: 
         (message("model"), _size(summary, language)),
         (message("settings"), settings or unknown),
         (message("batch"), batch),
-        (message("machine"), unknown if device is None else times(summary.processes, device)),
+        (message("machine"), unknown if device is None else times(summary.speed.reference.processes, device)),
         (message("progress"), progress_fact(summary, language)),
         *resumed_rows(record.resumed_at_iterations, language),
         *_logged_speed(record, summary, language),
@@ -70,7 +71,7 @@ def _size(summary: Summary, language: Language) -> str:
 
 
 def _logged_speed(record: ImportedRecord, summary: Summary, language: Language) -> Rows:
-    seconds, speed = summary.step_seconds, summary.tokens_per_second
+    seconds, speed = summary.speed.iteration_seconds, summary.speed.tokens_per_second
     if seconds is None:
         words = (
             message("not known: too few times to tell")
@@ -78,18 +79,19 @@ def _logged_speed(record: ImportedRecord, summary: Summary, language: Language) 
             else message("not known: the log tells no times")
         )
         return [(message("speed"), language.say(words))]
-    rows = [(message("time"), iteration_time(seconds, summary.micro_step_seconds, language))]
+    rows = [(message("time"), iteration_time(summary.speed, language))]
     if speed is not None:
         rows.insert(0, (message("speed"), interval_words(speed, 1, TOKENS_A_SECOND, language)))
-    if summary.flops_per_second is not None:
-        rows.append((message("work"), work_words(summary, language)))
+    if summary.speed.achieved_flops_per_second is not None:
+        rows.append((message("work"), work_words(summary.speed, language)))
     return rows
 
 
-def iteration_time(seconds: Interval, micro: float | None, language: Language) -> str:
-    parts = [interval_words(seconds, 1000, MILLISECONDS_AN_ITERATION, language)]
-    if micro is not None:
-        time = quantities.milliseconds(micro, language)
+def iteration_time(speed: Speed, language: Language) -> str:
+    assert speed.iteration_seconds is not None
+    parts = [interval_words(speed.iteration_seconds, 1000, MILLISECONDS_AN_ITERATION, language)]
+    if speed.micro_step_seconds is not None:
+        time = quantities.milliseconds(speed.micro_step_seconds.value, language)
         parts.append(language.say("{time}/micro-batch", time=time))
     return language.joined(parts)
 
@@ -108,36 +110,38 @@ def resumed_rows(iterations: Sequence[int], language: Language) -> Rows:
     return [(message("resumed"), words)]
 
 
-def work_words(summary: Summary, language: Language) -> str:
-    assert summary.flops_per_second is not None
-    assert summary.flops_per_token is not None
+def work_words(speed: Speed, language: Language) -> str:
+    reached, flops = speed.achieved_flops_per_second, speed.reference.flops_per_token
+    assert reached is not None
+    assert flops is not None
     words = language.say(
         "{rate} (exact causal FLOPs, {work} MFLOP/token)",
-        rate=quantities.flop_rate(summary.flops_per_second, language),
-        work=language.number(summary.flops_per_token / 1e6, ",.1f"),
+        rate=quantities.flop_rate(reached.value, language),
+        work=language.number(flops / 1e6, ",.1f"),
     )
-    if shares := list(_shares(summary, language)):
+    if shares := list(_shares(speed, language)):
         words = f"{words} = {language.joined(shares)}"
-    if summary.nanogpt_mfu is None:
+    if speed.nanogpt_mfu is None:
         return words
-    share = quantities.percent(summary.nanogpt_mfu, language)
+    share = quantities.percent(speed.nanogpt_mfu.value, language)
     return language.clauses([words, language.say("nanoGPT's MFU (A100): {share}", share=share)])
 
 
-def _shares(summary: Summary, language: Language) -> Iterator[str]:
-    """Of what the work is held against, as far as it is known."""
-    if summary.card_share is not None and summary.card_name and summary.peak_flops is not None:
+def _shares(speed: Speed, language: Language) -> Iterator[str]:
+    """Of what the speed is compared with, as far as it is known."""
+    known = speed.reference
+    if speed.mfu is not None and known.gpu_name and known.peak_flops is not None:
         yield language.say(
             "{share} of {card}'s datasheet peak of {peak} (dense)",
-            share=quantities.percent(summary.card_share, language),
-            card=times(summary.processes, summary.card_name),
-            peak=quantities.flop_rate(summary.peak_flops, language),
+            share=quantities.percent(speed.mfu.value, language),
+            card=times(known.processes, known.gpu_name),
+            peak=quantities.flop_rate(known.peak_flops, language),
         )
-    if summary.ceiling_share is not None and summary.ceiling_flops is not None:
+    if speed.ceiling_fraction is not None and known.ceiling_flops is not None:
         yield language.say(
             "{share} of the measured ceiling of {ceiling}",
-            share=quantities.percent(summary.ceiling_share, language),
-            ceiling=quantities.flop_rate(summary.ceiling_flops, language),
+            share=quantities.percent(speed.ceiling_fraction.value, language),
+            ceiling=quantities.flop_rate(known.ceiling_flops, language),
         )
 
 
@@ -184,9 +188,9 @@ def _val_loss(run: Run, summary: Summary, language: Language) -> str:
 
 def interval_words(interval: Interval, scale: float, unit: str, language: Language) -> str:
     """The median with its 95% interval, where there are samples enough for one."""
-    digits = 0 if interval.estimate * scale >= 1000 else 1 if interval.estimate * scale >= 10 else 2
+    digits = 0 if interval.value * scale >= 1000 else 1 if interval.value * scale >= 10 else 2
     how = f",.{digits}f"
-    value = quantities.of_unit(language.number(interval.estimate * scale, how), unit, language)
+    value = quantities.of_unit(language.number(interval.value * scale, how), unit, language)
     if interval.low is None or interval.high is None:
         return language.say_plural(
             "{value} (median of {n})", "{value} (median of {n})", interval.n, value=value

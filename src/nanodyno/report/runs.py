@@ -136,17 +136,18 @@ def _time_cell(_: Run, summary: Summary, language: Language) -> str:
 
 
 def _speed_cell(_: Run, summary: Summary, language: Language) -> str:
-    rate = summary.tokens_per_second
-    return quantities.rate(rate.estimate, language) if rate else UNKNOWN
+    rate = summary.speed.tokens_per_second
+    return quantities.rate(rate.value, language) if rate else UNKNOWN
 
 
 def _iteration_cell(_: Run, summary: Summary, language: Language) -> str:
-    seconds = summary.step_seconds
-    return language.number(seconds.estimate * 1000, ",.1f") if seconds else UNKNOWN
+    seconds = summary.speed.iteration_seconds
+    return language.number(seconds.value * 1000, ",.1f") if seconds else UNKNOWN
 
 
 def _share_cell(_: Run, summary: Summary, language: Language) -> str:
-    return UNKNOWN if summary.card_share is None else quantities.percent(summary.card_share, language)
+    mfu = summary.speed.mfu
+    return UNKNOWN if mfu is None else quantities.percent(mfu.value, language)
 
 
 def _peak_cell(_: Run, summary: Summary, language: Language) -> str:
@@ -176,7 +177,7 @@ COLUMNS = (
     Column(message("val loss"), _val_cell),
     Column(message("tok/s"), _speed_cell),
     Column(message("ms/iter"), _iteration_cell, rank=5),
-    Column(message("% of peak"), _share_cell, rank=4, wanted=lambda summary: summary.card_share is not None),
+    Column(message("% of peak"), _share_cell, rank=4, wanted=lambda summary: summary.speed.mfu is not None),
     Column(message("peak mem"), _peak_cell, rank=3),
     Column(message("time"), _time_cell, rank=6),
     Column(

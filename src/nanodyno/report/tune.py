@@ -1,6 +1,5 @@
 """A tuning as a page for people and as a document for programs."""
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
@@ -11,7 +10,6 @@ from rich.text import Text
 from nanodyno.analysis.candidates import Candidate
 from nanodyno.analysis.tune_findings import tune_findings
 from nanodyno.analysis.tuning import Row, Tuning, against_chosen, curve_of, rows_of
-from nanodyno.records.probe import Measured
 from nanodyno.report import quantities
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.probes import call_words
@@ -90,8 +88,7 @@ def title_words(tuning: Tuning, name: str, language: Language = ENGLISH) -> str:
 
 def tune_table(rows: Sequence[Row], chosen: str | None, width: int, language: Language = ENGLISH) -> Table:
     """Rates without ± are of the search, those with it were measured afresh in the final."""
-    on_card = any(row.summary is not None and row.summary.card_share is not None for row in rows)
-    ceiling = None if on_card else matmul_ceiling(rows)
+    on_card = any(row.summary is not None and row.summary.speed.mfu is not None for row in rows)
     narrow = width < WIDE
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0 if narrow else 1))
     table.add_column("", no_wrap=True)
@@ -103,33 +100,26 @@ def tune_table(rows: Sequence[Row], chosen: str | None, width: int, language: La
     table.add_column(language.say("fits"), no_wrap=True)
     for row in rows:
         style = "bold" if row.name == chosen else "dim" if row.reason else ""
-        table.add_row(MARK if row.name == chosen else "", *_cells(row, ceiling, language), style=style)
+        table.add_row(MARK if row.name == chosen else "", *_cells(row, on_card, language), style=style)
     return table
 
 
-def matmul_ceiling(rows: Sequence[Row]) -> float | None:
-    """The fastest large products that any of the processes saw: one and the same for all rows."""
-    results = [row.result for row in rows if isinstance(row.result, Measured)]
-    rates = [each.setup.matmul_flops_per_second for each in results]
-    return max((rate for rate in rates if rate is not None), default=None)
-
-
-def _cells(row: Row, ceiling: float | None, language: Language) -> list[str]:
-    """ceiling: what shares are of where there is no datasheet."""
-    config, summary, rate = row.candidate.config, row.summary, row.tokens_per_second
+def _cells(row: Row, on_card: bool, language: Language) -> list[str]:
+    """Shares are of the datasheet's peak, or of the measured ceiling where there is none."""
+    config, speed, rate = row.candidate.config, row.speed, row.tokens_per_second
     split = f"{config.batch_size} x {config.gradient_accumulation_steps}"
     switches, fits = switch_words(row.candidate, language), fits_words(row, language)
-    if summary is None or rate is None:
+    if speed is None or rate is None or row.iteration_seconds is None:
         return [split, switches, _predicted(row.candidate, language), *[UNKNOWN] * 4, fits]
-    share = summary.card_share if ceiling is None else summary.flops_per_second / ceiling
+    share = speed.mfu if on_card else speed.ceiling_fraction
     return [
         split,
         switches,
         memory_words(row, language),
-        language.number(summary.iteration_seconds * 1000, ",.1f"),
-        quantities.rate(rate.estimate, language),
+        language.number(row.iteration_seconds * 1000, ",.1f"),
+        quantities.rate(rate.value, language),
         spread_words(rate, language),
-        UNKNOWN if share is None else quantities.percent(share, language),
+        UNKNOWN if share is None else quantities.percent(share.value, language),
         fits,
     ]
 
@@ -167,7 +157,7 @@ def verdict_lines(
     if asked is not None and (gained := _gain_words(asked, chosen, language)):
         yield f"  {gained}", ""
     for each in against_chosen(tuning):
-        change = quantities.share(1 / each.ratio.estimate - 1, "+.1f", language)
+        change = quantities.share(1 / each.ratio.value - 1, "+.1f", language)
         call = call_words(each, language)
         said = language.say("{config}: {change}, {verdict}", config=each.config, change=change, verdict=call)
         yield f"  {said}", ""
@@ -176,7 +166,7 @@ def verdict_lines(
 def _gain_words(asked: Row, chosen: Row, language: Language) -> str | None:
     if asked.name == chosen.name or not asked.tokens_per_second or not chosen.tokens_per_second:
         return None
-    gain = chosen.tokens_per_second.estimate / asked.tokens_per_second.estimate - 1
+    gain = chosen.tokens_per_second.value / asked.tokens_per_second.value - 1
     words = (
         message("{change} against {name}, as it was asked for")
         if asked.is_final and chosen.is_final
@@ -234,7 +224,7 @@ def tune_document(tuning: Tuning, settings: Mapping[str, object]) -> dict[str, o
         "against_chosen": [
             {
                 "name": each.config,
-                "seconds_ratio": dataclasses.asdict(each.ratio),
+                "seconds_ratio": each.ratio.document(),
                 "verdict": call_words(each),
             }
             for each in against_chosen(tuning)
@@ -248,21 +238,16 @@ def tune_document(tuning: Tuning, settings: Mapping[str, object]) -> dict[str, o
 
 
 def _candidate_document(row: Row) -> dict[str, object]:
-    config, summary = row.candidate.config, row.summary
+    config = row.candidate.config
     return {
         "name": row.name,
         "batch_size": config.batch_size,
         "gradient_accumulation_steps": config.gradient_accumulation_steps,
         "switches": dict(row.candidate.switches),
         "arithmetic": "different" if row.candidate.other_arithmetic else "rounding",
-        "measured": summary is not None,
+        "measured": row.speed is not None,
         "measured_afresh": row.is_final,
-        "tokens_per_second": None
-        if row.tokens_per_second is None
-        else dataclasses.asdict(row.tokens_per_second),
-        "iteration_seconds": None if summary is None else summary.iteration_seconds,
-        "share_of_peak": None if summary is None else summary.card_share,
-        "share_of_matmul": None if summary is None else summary.ceiling_share,
+        "speed": None if row.speed is None else row.speed.document(),
         "peak_bytes": row.peak_bytes,
         "run_bytes": row.needs_bytes,
         "predicted_bytes": None if row.candidate.memory is None else row.candidate.memory.total,

@@ -51,10 +51,10 @@ class _Scale:
 
 def _range(curve: Sequence[Row]) -> tuple[float, float]:
     rates = [row.tokens_per_second for row in curve if row.tokens_per_second is not None]
-    slowest = min((rate.estimate for rate in rates), default=0.0)
-    fastest = max((rate.estimate for rate in rates), default=1.0)
-    low = max(min((rate.low or rate.estimate for rate in rates), default=0.0), slowest * (1 - BEYOND))
-    high = min(max((rate.high or rate.estimate for rate in rates), default=1.0), fastest * (1 + BEYOND))
+    slowest = min((rate.value for rate in rates), default=0.0)
+    fastest = max((rate.value for rate in rates), default=1.0)
+    low = max(min((rate.low or rate.value for rate in rates), default=0.0), slowest * (1 - BEYOND))
+    high = min(max((rate.high or rate.value for rate in rates), default=1.0), fastest * (1 + BEYOND))
     return (low, high) if high > low else (0.99 * low, 1.01 * high)
 
 
@@ -73,9 +73,9 @@ def _draw(text: Text, row: Row, chosen: bool, pen: _Pen) -> None:
     style = "bold green" if chosen else "dim" if row.reason else "cyan"
     text.append(f"{row.candidate.batch_size:>{LABEL_WIDTH - 1}} ", style="bold" if chosen else "")
     text.append("│", style="dim")
-    text.append(_whisker(rate.estimate, rate.low, rate.high, pen.scale, mark), style=style)
+    text.append(_whisker(rate.value, rate.low, rate.high, pen.scale, mark), style=style)
     text.append(
-        f"{quantities.rate(rate.estimate, pen.language):>{RATE_WIDTH}}  ", style="bold" if chosen else ""
+        f"{quantities.rate(rate.value, pen.language):>{RATE_WIDTH}}  ", style="bold" if chosen else ""
     )
     peak = row.peak_bytes or 0
     bar = BAR * max(1 if peak else 0, round(MEMORY_WIDTH * peak / pen.most)) if pen.most else ""

@@ -217,8 +217,8 @@ def fits_words(row: Row, language: Language = ENGLISH) -> str:
 
 def rate_words(row: Row, language: Language = ENGLISH) -> str:
     """607,553 tok/s (±0.4%), 862.9 ms per iteration."""
-    rate, summary = row.tokens_per_second, row.summary
-    if rate is None or summary is None:
+    rate, seconds = row.tokens_per_second, row.iteration_seconds
+    if rate is None or seconds is None:
         return UNKNOWN
     spread = spread_words(rate, language)
     words = (
@@ -228,9 +228,9 @@ def rate_words(row: Row, language: Language = ENGLISH) -> str:
     )
     return language.say(
         words,
-        rate=quantities.rate(rate.estimate, language),
+        rate=quantities.rate(rate.value, language),
         spread=spread,
-        milliseconds=quantities.milliseconds(summary.iteration_seconds, language),
+        milliseconds=quantities.milliseconds(seconds, language),
     )
 
 

@@ -93,7 +93,7 @@ def heard_words(heard: Heard, language: Language) -> str:
 
 def _result_words(result: ProbeResult, language: Language) -> str:
     if isinstance(result, Measured):
-        rate = summarise_probe(result).tokens_per_second.estimate
+        rate = summarise_probe(result).tokens_per_second.value
         peak = result.memory.peak_allocated_bytes or result.memory.peak_host_bytes
         speed = quantities.of_unit(quantities.rate(rate, language), message("tok/s"), language)
         return language.joined([speed] if peak is None else [speed, quantities.gib(peak, language)])

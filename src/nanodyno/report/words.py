@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from nanodyno.analysis.metrics import Reference, Speed
 from nanodyno.analysis.summary import perplexity
-from nanodyno.analysis.throughput import Rates, Yardstick
 from nanodyno.config import RunConfig
 from nanodyno.config.ramp import Ramp
 from nanodyno.costs.parameters import parameters
@@ -24,7 +24,7 @@ from nanodyno.records.types import (
 from nanodyno.report import quantities
 from nanodyno.report.beyond import beyond_words
 from nanodyno.report.language import ENGLISH, Language, message
-from nanodyno.report.meter import Meter, Speed
+from nanodyno.report.meter import Meter, Progress
 
 SKIPPED: Mapping[Skipped, str] = {
     "overflow": message("fp16 overflow"),
@@ -59,9 +59,9 @@ def header(started: Started, ceilings: Ceilings | None = None) -> list[str]:
 
 
 def known_words(record: RunRecord, ceilings: Ceilings | None) -> str:
-    """What the speed will be held against."""
-    yardstick = Yardstick.of(record, ceilings)
-    peak, ceiling = yardstick.peak_flops, yardstick.ceiling_flops
+    """What the speed will be compared with."""
+    reference = Reference.of_run(record, ceilings)
+    peak, ceiling = reference.peak_flops, reference.ceiling_flops
     known = f"datasheet peak {quantities.flop_rate(peak)} dense" if peak else "no datasheet peak known"
     return known if ceiling is None else f"{known}, measured ceiling {quantities.flop_rate(ceiling)}"
 
@@ -172,25 +172,28 @@ def evaluation_words(record: RunRecord) -> str:
     return f"evaluated on {val:,} val and {train:,} train tokens"
 
 
-def step_parts(step: StepRecord, speed: Speed, meter: Meter) -> list[str]:
+def step_parts(step: StepRecord, progress: Progress, meter: Meter) -> list[str]:
     """One iteration in words, the most wanted first."""
-    now = speed.rates
+    now = progress.speed
+    assert now.iteration_seconds is not None
     width = len(str(meter.config.max_iters))
     return [
         f"iter {step.iteration + 1:>{width}}/{meter.config.max_iters}",
         f"loss {step.loss:.4f}",
         f"lr {step.learning_rate:.2e}",
         *([] if meter.config.batch_ramp is None else [f"{step.tokens:,} tokens/iter"]),
-        f"{quantities.milliseconds(now.step_seconds)}/iter",
-        f"{quantities.milliseconds(now.micro_step_seconds)}/micro-batch",
-        f"{quantities.rate(now.tokens_per_second)} tok/s",
-        peak_words(now),
-        *ceiling_words(now),
-        f"nanoGPT's MFU (A100) {quantities.percent(now.nanogpt_mfu)}",
-        *noise_words(speed.noise),
+        f"{quantities.milliseconds(now.iteration_seconds.value)}/iter",
+        *(
+            []
+            if not (each := now.micro_step_seconds)
+            else [f"{quantities.milliseconds(each.value)}/micro-batch"]
+        ),
+        *([] if not (each := now.tokens_per_second) else [f"{quantities.rate(each.value)} tok/s"]),
+        *speed_words(now),
+        *noise_words(progress.noise),
         *memory_words(step),
         *([f"update not applied ({SKIPPED[step.skipped]})"] if step.skipped else []),
-        f"ETA {quantities.clock(speed.eta_seconds)}",
+        f"ETA {quantities.clock(progress.eta_seconds)}",
     ]
 
 
@@ -203,15 +206,19 @@ def noise_words(scale: NoiseScale | None) -> list[str]:
     return [f"noise scale {quantities.count(scale.tokens)}"]
 
 
-def peak_words(now: Rates) -> str:
-    if now.card_share is None or now.card_name is None:
-        return quantities.flop_rate(now.flops_per_second)
-    return f"{quantities.percent(now.card_share)} of {times(now.processes, now.card_name)}'s peak"
-
-
-def ceiling_words(now: Rates) -> list[str]:
-    share = now.ceiling_share
-    return [] if share is None else [f"{quantities.percent(share)} of the measured ceiling"]
+def speed_words(now: Speed) -> list[str]:
+    """The achieved FLOP/s, or its shares of what is known, and nanoGPT's MFU."""
+    name, processes = now.reference.gpu_name, now.reference.processes
+    words: list[str] = []
+    if now.mfu is not None and name is not None:
+        words.append(f"{quantities.percent(now.mfu.value)} of {times(processes, name)}'s peak")
+    elif now.achieved_flops_per_second is not None:
+        words.append(quantities.flop_rate(now.achieved_flops_per_second.value))
+    if now.ceiling_fraction is not None:
+        words.append(f"{quantities.percent(now.ceiling_fraction.value)} of the measured ceiling")
+    if now.nanogpt_mfu is not None:
+        words.append(f"nanoGPT's MFU (A100) {quantities.percent(now.nanogpt_mfu.value)}")
+    return words
 
 
 def memory_words(step: StepRecord) -> list[str]:

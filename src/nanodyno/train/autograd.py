@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from nanodyno.config import ModelShape, RunConfig
+from nanodyno.model.batched import WithAdamW, make_optimizer
 from nanodyno.model.modern import ModernGPT
-from nanodyno.model.muon import MuonAndAdamW
-from nanodyno.model.optimizer import make_optimizer, set_learning_rate
+from nanodyno.model.optimizer import set_learning_rate
 from nanodyno.train.attention import fastest_attention
 from nanodyno.train.device import DTYPES, Choice, Clock, is_out_of_memory
 from nanodyno.train.engine import DeviceBatch, Engine, Gradients, Prepared, first_half, last_words
@@ -58,11 +58,11 @@ class AutogradEngine(Engine):
         if reason is not None or self.processes.count > 1:
             self._trial(self.loss, batch)
         notes = () if reason is None else (_told(reason),)
-        if isinstance(self._torch_optimizer, MuonAndAdamW):
-            muon = self._torch_optimizer.muon
+        if isinstance(self._torch_optimizer, WithAdamW):
+            own = self._torch_optimizer.own
             if reason is not None:
-                muon.do_not_compile()
-            notes += self.compile_muon(muon, muon.warm_up)
+                own.do_not_compile()
+            notes += self.compile_own(own, own.warm_up)
         return Prepared(
             clock.seconds() - began, reason is None, self._attention, self._attention_seconds, notes=notes
         )

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from nanodyno.config import ModelShape
 from nanodyno.costs.parameters import parameters
 from nanodyno.errors import NanodynoError, RunFailed
+from nanodyno.model.batched import shapes_of_moments
 from nanodyno.model.flat_update import takes_over_moments
-from nanodyno.model.optimizer import Optimizer, shapes_of_moments
+from nanodyno.model.optimizer import Optimizer
 from nanodyno.records.files import ASIDE, flush_folder, write_new
 from nanodyno.train.effective import Growth
 from nanodyno.train.parallel import laid_out_like, whole

@@ -9,7 +9,7 @@ from nanodyno import __version__
 from nanodyno.config import RunConfig
 from nanodyno.data.shards import Dataset
 from nanodyno.data.stamp import stamp
-from nanodyno.records.types import ArithmeticRecord, DataRecord, RunRecord, VersionsRecord, utc_now
+from nanodyno.records.types import ArithmeticRecord, DataRecord, RunRecord, Setting, VersionsRecord, utc_now
 from nanodyno.schedule import learning_rate_at
 from nanodyno.train.device import Choice, describe_machine
 from nanodyno.train.engine import Prepared
@@ -68,6 +68,17 @@ def as_prepared(before: ArithmeticRecord, prepared: Prepared) -> ArithmeticRecor
             "products": prepared.products,
         }
     )
+
+
+def speed_setup(record: RunRecord) -> dict[str, Setting]:
+    """What the speed of the next iterations depends on and a resume may change."""
+    keys = (
+        "compile", "attention", "recompute", "cuda_graph", "fp8", "residual_dtype", "moments_dtype",
+        "offload_moments", "threads", "grad_clip", "dropout", "parallel",
+    )  # fmt: skip
+    settings = record.config.model_dump(mode="json", include=set(keys))
+    used = record.arithmetic
+    return {**settings, "device": record.machine.device_name, "dtype": used.dtype, "kernels": used.kernels}
 
 
 def _schedule_notes(config: RunConfig) -> list[str]:

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from nanodyno.config import ModelShape, RunConfig
+from nanodyno.config.optimizers import OPTIMIZERS
 from nanodyno.data.loader import Windows
+from nanodyno.model.batched import BatchedOptimizer
 from nanodyno.model.modern import make_model
-from nanodyno.model.muon import Muon
 from nanodyno.model.optimizer import Optimizer
 from nanodyno.train.device import DTYPES, Choice, Clock, is_out_of_memory
 from nanodyno.train.evaluate import summed_loss
@@ -135,8 +136,9 @@ class Engine(ABC):
             self.device.type, self.dtype, self.dtype != torch.float32, cache_enabled=cache_enabled
         )
 
-    def compile_muon(self, muon: Muon, trial: Callable[[], None]) -> tuple[str, ...]:
-        """By a trial that leaves no trace; without a compiler that works, a step goes without. Told."""
+    def compile_own(self, own: BatchedOptimizer, trial: Callable[[], None]) -> tuple[str, ...]:
+        """Compiles the step of an optimizer beside AdamW by a trial that leaves no trace. Without a compiler
+        that works it runs uncompiled, and a note says so."""
         reason = None
         try:
             trial()
@@ -146,9 +148,9 @@ class Engine(ABC):
             reason = last_words(error)
         if not self.processes.largest(int(reason is not None), self.device):
             return ()
-        muon.do_not_compile()  # in all of them: replicas must round alike
+        own.do_not_compile()  # in all of them: replicas must round alike
         reason = reason or "it failed in another process"
-        return (f"Muon runs without torch.compile, slower: {reason}",)
+        return (f"{OPTIMIZERS[self.config.optimizer].label} runs without torch.compile, slower: {reason}",)
 
     def weights_are_finite(self) -> bool:
         mine = all(bool(local(parameter).isfinite().all()) for parameter in self.model.parameters())

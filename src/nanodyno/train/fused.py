@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from nanodyno.config import ModelShape, RunConfig
+from nanodyno.config.optimizers import OPTIMIZERS
 from nanodyno.model.attention import packed
 from nanodyno.model.cublaslt import CublasError
 from nanodyno.model.flat_adamw import clip_coefficient, gradient_norm
@@ -59,7 +60,7 @@ class FusedEngine(Engine):
         self.optimizer = self._update = make_flat_optimizer(
             self.model, self.step.flat, config, self._kernels()
         )
-        self._muon = self._update.muon if isinstance(self._update, FlatUpdate) else None
+        self._own = self._update.own if isinstance(self._update, FlatUpdate) else None
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=False)
         self._given_scales = False
         """Whether fp8's factors are those of a run under way, and not to be found anew."""
@@ -73,8 +74,8 @@ class FusedEngine(Engine):
         self.let_go()
         self._update.adopt()  # the moments' memory is not there for activations
         fastest = self._choose_attention(batch[0])
-        if self._muon is not None:
-            self._notes += self.compile_muon(self._muon, self._muon.rehearse)
+        if self._own is not None:
+            self._notes += self.compile_own(self._own, self._own.rehearse)
         self._fit(batch)
         if self.processes.largest(int(not self._triton), self.device) and self._triton:
             self._leave_triton("it failed in another process")  # replicas must round alike
@@ -197,7 +198,7 @@ class FusedEngine(Engine):
         return self.config.recompute == "auto" and self._recompute != RECOMPUTE[-1]
 
     def _fits(self, batch: DeviceBatch) -> bool:
-        """A micro-step and Muon's step, the graphs of both, and beside what they hold an evaluation."""
+        """A micro-step and an optimizer's own step, the graphs of both, and beside those an evaluation."""
         try:
             self._trial(batch)
             self._capture(batch)
@@ -277,12 +278,12 @@ class FusedEngine(Engine):
         self.step.drop()
 
     def _capture_update(self) -> None:
-        """Of Muon, which else is a hundred launches while the card waits for the next iteration."""
-        if self._muon is None:
+        """Of an optimizer's own step, else many launches while the GPU waits for the next iteration."""
+        if self._own is None:
             return
         before = allocated_memory(self.device)
         reset_peak_memory(self.device)
-        self._muon.rehearse()  # takes its memory, and nothing is compiled while a graph is captured
+        self._own.rehearse()  # takes its memory, and nothing is compiled while a graph is captured
         if self._graph is None:
             return
         assert isinstance(self._update, FlatUpdate)
@@ -294,7 +295,8 @@ class FusedEngine(Engine):
             if is_out_of_memory(error) and self._can_climb:
                 raise
             free_cached_memory(self.device)
-            self._notes.append(f"no CUDA graph of Muon's step, slower: {last_words(error)}")
+            label = OPTIMIZERS[self.config.optimizer].label
+            self._notes.append(f"no CUDA graph of {label}'s step, slower: {last_words(error)}")
 
     @torch.no_grad()
     def _evaluate(self, batch: DeviceBatch) -> None:

@@ -20,7 +20,7 @@ from nanodyno.records.types import RunRecord, SaveRecord, StartRecord, StopReaso
 from nanodyno.records.writer import RunWriter, disk_is_full
 from nanodyno.train import checkpoint, continuing
 from nanodyno.train.continuing import Earlier
-from nanodyno.train.describe import as_prepared, describe
+from nanodyno.train.describe import as_prepared, describe, speed_setup
 from nanodyno.train.device import Choice, choose, is_out_of_memory, take_threads
 from nanodyno.train.fitting import refuse_what_cannot_fit
 from nanodyno.train.job import Job
@@ -133,7 +133,7 @@ class _Recording:
 
     def _train(self, record: RunRecord, writer: RunWriter) -> StopReason:
         trainer, watch = self.trainer, self.watch
-        writer.append(_start(trainer))
+        writer.append(_start(trainer, record))
         _keep_tokenizer(trainer.dataset, self.job.folder)
         if words := self.job.limits.words():
             watch(Message(words))
@@ -236,9 +236,9 @@ def refuse_together(config: RunConfig, choice: Choice, processes: int) -> None:
         )
     if config.parallel == "fsdp" and choice.dtype == "float16":
         raise NanodynoError("parallel=fsdp has no loss scaler for float16", "use --parallel=ddp")
-    if config.parallel == "fsdp" and config.optimizer == "muon":
+    if config.parallel == "fsdp" and config.optimizer != "adamw":
         raise NanodynoError(
-            "parallel=fsdp divides matrices, and optimizer=muon needs them whole",
+            f"parallel=fsdp divides matrices, and optimizer={config.optimizer} needs them whole",
             "use --parallel=ddp, or --optimizer=adamw",
         )
     if ":" in config.device:
@@ -272,12 +272,13 @@ def _writer(folder: Path, record: RunRecord, earlier: Earlier | None) -> RunWrit
     return RunWriter.resume(folder, record, earlier.iteration, earlier.evaluated, earlier.lock)
 
 
-def _start(trainer: Trainer) -> StartRecord:
+def _start(trainer: Trainer, record: RunRecord) -> StartRecord:
     return StartRecord(
         iteration=trainer.iteration,
         process=os.getpid(),
         host=socket.gethostname(),
         processes=trainer.processes.count,
+        setup=speed_setup(record),
         wall_time=time.time(),
     )
 

@@ -22,7 +22,7 @@ RATES: tuple[tuple[str, str, str, Callable[[float, Language], str]], ...] = (
         q.rate,
     ),
     (
-        "flops_per_second",
+        "achieved_flops_per_second",
         message("rate of work, exact causal"),
         message("The rate of work is not known of any of them: a model's shape or the times are missing."),
         q.flop_rate,

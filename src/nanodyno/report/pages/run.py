@@ -38,14 +38,14 @@ def _tiles(summary: Summary, language: Language) -> tuple[Part, ...]:
     tiles: list[Tile] = []
     if summary.last_val is not None:
         tiles.append(Tile(language.say("val loss"), language.number(summary.last_val.loss, ".4f")))
-    if (rate := summary.tokens_per_second) is not None:
-        tiles.append(Tile(language.say("tokens per second"), q.rate(rate.estimate, language)))
-    if summary.card_share is not None:
+    if (rate := summary.speed.tokens_per_second) is not None:
+        tiles.append(Tile(language.say("tokens per second"), q.rate(rate.value, language)))
+    if (mfu := summary.speed.mfu) is not None:
         tiles.append(
             Tile(
                 language.say("share of the card's peak"),
-                q.percent(summary.card_share, language),
-                summary.card_name or "",
+                q.percent(mfu.value, language),
+                summary.speed.reference.gpu_name or "",
             )
         )
     peak = summary.peak_allocated_bytes or summary.peak_host_bytes

@@ -74,7 +74,7 @@ def _tiles(tuning: Tuning, rows: Sequence[Row], language: Language) -> tuple[Par
     split = f"{config.batch_size} x {config.gradient_accumulation_steps}"
     tiles = (
         Tile(language.say("micro-batch x accumulation"), split),
-        Tile(language.say("tokens per second"), q.rate(row.tokens_per_second.estimate, language)),
+        Tile(language.say("tokens per second"), q.rate(row.tokens_per_second.value, language)),
         Tile(language.say("memory"), memory_words(row, language)),
     )
     return (Tiles(tiles),)
@@ -84,8 +84,8 @@ def _curve(curve: Sequence[Row], chosen: str | None, language: Language) -> Part
     rows = tuple(
         Estimate(
             str(row.candidate.batch_size),
-            rate.estimate,
-            q.rate(rate.estimate, language),
+            rate.value,
+            q.rate(rate.value, language),
             rate.low,
             rate.high,
             chosen=row.name == chosen,

@@ -1,4 +1,4 @@
-"""A visit with a made-up worker and a made-up card: what is found beside the times."""
+"""A repetition with a made-up child and a made-up GPU: what is found beside the times."""
 
 import os
 from collections.abc import Callable
@@ -6,11 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.analysis.test_probes import build_setup
 
 from nanodyno.hardware.telemetry import CardReading
-from nanodyno.probe.messages import Measure, ProbeJob
-from nanodyno.probe.visiting import Visiting
-from nanodyno.probe.worker import Measurements
+from nanodyno.probe.repetition import Measure, ProbeJob, Repetition
 from nanodyno.records.probe import MemoryRecord, SampleRecord
 
 POWER_CAP = 0x4
@@ -24,15 +23,17 @@ def test_swings_are_a_disturbance_unless_the_card_is_at_its_power_limit(
 ) -> None:
     samples = tuple(SampleRecord(seconds=each, micro_steps=2) for each in SWINGING)
 
-    def measure(_: Measure, tick: Any) -> Measurements:
-        tick("measuring", samples)
-        return Measurements(samples, MemoryRecord())
+    def ask(_: Measure, __: object, watch: Any) -> MemoryRecord:
+        for sample in samples:
+            watch(child, sample.model_dump(mode="json"))
+            watch(child, None)
+        return MemoryRecord()
 
-    worker: Any = SimpleNamespace(pid=os.getpid(), config=job().config, samples=samples, measure=measure)
+    child: Any = SimpleNamespace(pid=os.getpid(), stage="measuring", ask=ask)
     card: Any = SimpleNamespace(read=lambda: CardReading(sm_mhz=1500, reasons=reasons))
-    setup: Any = SimpleNamespace(matmul_flops_per_second=None)
-    done = Visiting(worker, setup, card, lambda *_: None).measure(
-        Measure(precision=0.01, limit_seconds=1), 0, 0, []
-    )
+    setup = build_setup(card=None, matmul=None)
+    repetition = Repetition(child, job().config, setup, card, lambda *_: None)
+    done = repetition.measure(Measure(precision=0.01, limit_seconds=1), 0, 0, [])
     assert isinstance(done, tuple)
+    assert done[0].samples == samples
     assert [each.code for each in done[0].disturbances if each.code != "cpu-contention"] == told

@@ -4,18 +4,21 @@ import pytest
 import torch
 
 from nanodyno.errors import NanodynoError
-from nanodyno.probe import errand
-from nanodyno.probe.errand import Errand, Found, NotFound, run_errand
-from nanodyno.probe.examine import try_compile
+from nanodyno.probe import checkup
+from nanodyno.probe.checkup import DeviceRequest, check_device
+from nanodyno.probe.device_checks import try_compile
+from nanodyno.probe.process import Failure
 from nanodyno.records.checkup import CompileRecord, DeviceRecord
 
 CPU = torch.device("cpu")
 
 
 def test_a_child_tells_what_the_device_is_and_what_runs_on_it() -> None:
-    found = run_errand(Errand(task="device", device="cpu"), DeviceRecord, 120)
-    assert isinstance(found, Found)
-    device = found.value
+    told: list[str] = []
+    request = DeviceRequest(device="cpu")
+    device = check_device("device", request, DeviceRecord, lambda _, words: words and told.append(words))
+    assert isinstance(device, DeviceRecord)
+    assert told == ["torch and the device"]
     assert device.machine.device_type == "cpu"
     assert device.torch == torch.__version__
     assert device.attention_seconds.keys() == {"torch", "math"}
@@ -25,22 +28,14 @@ def test_a_child_tells_what_the_device_is_and_what_runs_on_it() -> None:
 def test_a_device_that_is_not_here_is_the_users_mistake() -> None:
     missing = f"cuda:{torch.cuda.device_count() + 7}"
     with pytest.raises(NanodynoError, match=rf"device={missing}, but"):
-        run_errand(Errand(task="device", device=missing), DeviceRecord, 120)
+        check_device("device", DeviceRequest(device=missing), DeviceRecord)
 
 
-def test_a_child_that_takes_too_long_is_ended() -> None:
-    pids: list[int] = []
-    found = run_errand(Errand(task="compile", device="cpu"), CompileRecord, 0.1, tick=pids.append)
-    assert found == NotFound("it was not done after 0 s")
-    assert not _is_there(pids[0])
-
-
-def test_a_child_that_cannot_even_start_leaves_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(errand, "MODULE", "nanodyno.no_such_module")
-    found = run_errand(Errand(task="device"), DeviceRecord, 60)
-    assert isinstance(found, NotFound)
-    assert found.words.startswith("its process ended with exit code 1: ")
-    assert "No module named nanodyno.no_such_module" in found.words
+def test_a_check_that_takes_too_long_is_hung(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(checkup.LIMIT_SECONDS, "compiler", 0.1)
+    failure = check_device("compiler", DeviceRequest(device="cpu"), CompileRecord)
+    assert isinstance(failure, Failure)
+    assert (failure.reason, failure.words) == ("hung", "not done after 0.1 s, still starting")
 
 
 def test_a_compiler_that_fails_is_told_by_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,9 +56,3 @@ def test_a_compiler_that_computes_something_else_does_not_work(monkeypatch: pyte
 def test_a_compiler_that_computes_what_was_asked_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
     assert try_compile(CPU).works
-
-
-def _is_there(pid: int) -> bool:
-    import psutil
-
-    return psutil.pid_exists(pid)

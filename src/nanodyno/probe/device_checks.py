@@ -1,24 +1,18 @@
-"""The process of an errand: looks at the device through torch and tries what works on it.
-
-Started as `python -m nanodyno.probe.examine`; the errand comes on stdin, replies go to stdout.
-"""
+"""Device checks, each a task: what torch finds of the device, whether it compiles, what its ceilings are."""
 
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
-from pydantic import TypeAdapter
 from torch import Tensor
 
 from nanodyno.config import build_config
-from nanodyno.errors import NanodynoError
 from nanodyno.hardware.ceilings import Ceilings
 from nanodyno.probe.ceilings import measure_ceilings
-from nanodyno.probe.channel import Channel
-from nanodyno.probe.errand import Answer, Doing, Errand, Refused, Unanswered
+from nanodyno.probe.checkup import DeviceRequest
+from nanodyno.probe.child import Report
 from nanodyno.records.checkup import CompileRecord, DeviceRecord
 from nanodyno.train.attention import try_attention
 from nanodyno.train.device import DTYPES, Choice, Clock, choose, describe_machine
@@ -30,37 +24,30 @@ CARD_SHAPE, HOST_SHAPE = (8, 12, 1024, 64), (1, 2, 128, 64)
 OLDEST_FLOAT16 = (5, 3)
 
 
-def main() -> None:
-    channel = Channel()
-    errand = Errand.model_validate_json(channel.line())
-    try:
-        choice = choose(build_config({"device": errand.device, "compile": False}))
-        if choice.device.type == "cuda":
-            torch.cuda.set_device(choice.device)
-        channel.tell(Answer(value=_answer(errand, choice, channel)))
-    except NanodynoError as error:
-        channel.tell(Refused(message=error.message, hint=error.hint))
-    except (MemoryError, RuntimeError, OSError) as error:
-        channel.tell(Unanswered(words=last_words(error)))
-    channel.line()  # until the parent ends this process
+def device(requests: Iterator[bytes], report: Report) -> Iterator[DeviceRecord]:
+    choice, _ = _chosen(requests)
+    report("checking", "torch and the device")  # which is there: `choose` would have refused another
+    yield describe_device(choice)
 
 
-def _answer(errand: Errand, choice: Choice, channel: Channel) -> Any:
-    def tell(words: str) -> None:
-        channel.tell(Doing(words=words))
-
-    match errand.task:
-        case "device":
-            tell("torch and the device")  # which is there: `choose` would have refused another
-            return examine_device(choice).model_dump(mode="json")
-        case "compile":
-            return try_compile(choice.device).model_dump(mode="json")
-        case "ceilings":
-            measured = measure_ceilings(choice.device, choice.dtype, errand.widths, tell)
-            return TypeAdapter(Ceilings).dump_python(measured, mode="json")
+def compiler(requests: Iterator[bytes], _: Report) -> Iterator[CompileRecord]:
+    yield try_compile(_chosen(requests)[0].device)
 
 
-def examine_device(choice: Choice) -> DeviceRecord:
+def ceilings(requests: Iterator[bytes], report: Report) -> Iterator[Ceilings]:
+    choice, widths = _chosen(requests)
+    yield measure_ceilings(choice.device, choice.dtype, widths, lambda words: report("measuring", words))
+
+
+def _chosen(requests: Iterator[bytes]) -> tuple[Choice, tuple[int, ...]]:
+    request = DeviceRequest.model_validate_json(next(requests))
+    choice = choose(build_config({"device": request.device, "compile": False}))
+    if choice.device.type == "cuda":
+        torch.cuda.set_device(choice.device)
+    return choice, request.widths
+
+
+def describe_device(choice: Choice) -> DeviceRecord:
     device = choice.device
     on_card = device.type == "cuda"
     properties = torch.cuda.get_device_properties(device) if on_card else None
@@ -123,7 +110,3 @@ def try_compile(device: torch.device) -> CompileRecord:
     right = torch.allclose(x.grad, _expected(x.detach()))
     words = None if right else "what it compiled computes something else"
     return CompileRecord(works=right, seconds=clock.seconds() - began, words=words)
-
-
-if __name__ == "__main__":
-    main()
