@@ -11,7 +11,17 @@ from nanodyno.analysis.account import account_of
 from nanodyno.analysis.attribution import Untold
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.sizing import Choice, choose_size, fitted_batch
-from nanodyno.config import ConfigError, RunConfig, build_config, tenth
+from nanodyno.config import (
+    COUNTED_IN_MICRO_BATCHES,
+    PLACES,
+    SETTINGS,
+    SIZE_KEYS,
+    RunConfig,
+    build_config,
+    derived_value,
+    keys_led_by,
+    tenth,
+)
 from nanodyno.costs.target import Target, named_target, present_target
 from nanodyno.data.resolve import Vocabulary, vocabulary_of
 from nanodyno.errors import NanodynoError
@@ -36,15 +46,6 @@ from nanodyno.records.store import (
     read_run_record,
     run_folders,
 )
-
-OF_THE_SHAPE = ("n_layer", "n_embd", "block_size")
-NEEDED = (*OF_THE_SHAPE, "batch_size", "tokens_per_iter")
-"""Without these the config of a log would be another model or another batch."""
-OF_THE_START = ("device", "out_dir", "init_from", "eval_only", "eval_iters", "gradient_accumulation_steps")
-"""Where and how a run was started, and what its tokens tell."""
-FOLLOWING = ("n_head", "min_lr", "lr_decay_iters")
-"""Each follows another setting where it is left out."""
-OF_DATA = ("dataset", "tokenizer", "vocab_size", "device")
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,8 @@ class Request:
     @cached_property
     def _of_data(self) -> RunConfig:
         values = self.given.values
-        return build_config({key: values[key] for key in OF_DATA if key in values})
+        keys = (*keys_led_by("dataset"), "device")
+        return build_config({key: values[key] for key in keys if key in values})
 
     @cached_property
     def choice(self) -> Choice | None:
@@ -119,7 +121,8 @@ class Request:
     def config(self) -> RunConfig:
         """The validated config, where a learning rate that is to be found has its default. Refuses a log that
         does not say what makes the model and its batch."""
-        lacking = [key for key in NEEDED if key not in self.own.values and key not in self.given.values]
+        needed = (*SIZE_KEYS, "batch_size", "tokens_per_iter")  # or it would be another model or batch
+        lacking = [key for key in needed if key not in self.own.values and key not in self.given.values]
         if lacking and self.is_log:
             raise NanodynoError(
                 f"the log of {self.name} does not tell {', '.join(lacking)}",
@@ -178,14 +181,14 @@ def resolve_resumed(run: str, source: str | None, arguments: Sequence[str], runs
         )
     values = read_run_record(folder).config.model_dump() if file is None else file.values
     changes = parse_overrides(arguments)
-    if refused := {"out_dir", "init_from"} & changes.keys():
+    if refused := PLACES & changes.keys() - {"device"}:
         raise NanodynoError(f"--resume says where a run is, and --{min(refused)} too", "give one of them")
     if wants_found_rate(override(Settings(folder.name, values), changes)):
         raise NanodynoError(
             "learning_rate=auto finds a rate to begin with, and this run has begun", "give a number"
         )
     # These follow from what stays: with another micro-batch the effective batch is the same.
-    stale = {"gradient_accumulation_steps", "eval_iters", "eval_only"} if file is None else set[str]()
+    stale = {"eval_only", *COUNTED_IN_MICRO_BATCHES} if file is None else set[str]()
     if file is None and "learning_rate" in changes and values["min_lr"] == tenth(values["learning_rate"]):
         stale.add("min_lr")
     derived = file is None and values["lr_decay_iters"] == values["max_iters"]
@@ -234,14 +237,14 @@ def _of_own_run(source: str, name: str, config: RunConfig) -> Request:
 def _of_log(run: Run, record: ImportedRecord) -> Request:
     """What is a setting of ours and says how it trained, not where."""
     account = with_found_shape(account_of(run))
-    places = {"device", "out_dir", "init_from", "eval_iters", "parallel"}
+    places = {"eval_iters", "parallel", *PLACES}
     values: dict[str, Any] = {
         key: value
         for key, value in account.settings.items()
         if key in RunConfig.model_fields and key not in places and value is not None
     }
     if account.shape is not None:
-        values = {key: getattr(account.shape, key) for key in OF_THE_SHAPE} | values
+        values = account.shape.model_dump(include=set(SIZE_KEYS)) | values
     if account.tokens_per_iter is not None:
         values["tokens_per_iter"] = account.tokens_per_iter
         values.pop("gradient_accumulation_steps", None)
@@ -252,22 +255,14 @@ def _of_log(run: Run, record: ImportedRecord) -> Request:
 def _fewest(config: RunConfig) -> dict[str, object]:
     """The settings that make this config: what follows from others is left out, to follow them if they are
     changed."""
-    values: dict[str, object] = {
+    left_out = {"eval_only", *COUNTED_IN_MICRO_BATCHES, *PLACES}
+    return {
         key: value
-        for key, value in config.model_dump().items()
-        if key not in OF_THE_START and value != RunConfig.model_fields[key].default
+        for key, value in config
+        if key not in left_out
+        and value != RunConfig.model_fields[key].default
+        and not (len(SETTINGS[key].derived_from) == 1 and value == derived_value(config, key))
     }
-    for key in FOLLOWING:
-        if _derived(key, values) == values[key]:
-            del values[key]
-    return values
-
-
-def _derived(key: str, values: Mapping[str, object]) -> object:
-    try:
-        return getattr(build_config({**values, key: None}), key)
-    except ConfigError:  # a width that is not made of heads of 64
-        return None
 
 
 def _completed(settings: Settings, values: Mapping[str, object]) -> Settings:

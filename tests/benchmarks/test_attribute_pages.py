@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from nanodyno.analysis.factors import ALIKE, PLACES, VOCABULARY, design_of
+from nanodyno.analysis.factors import ALIKE, VOCABULARY, design_of
 from nanodyno.analysis.moves import moves_speed
-from nanodyno.config import RunConfig
+from nanodyno.config import PLACES, RunConfig
 from nanodyno.data.resolve import vocabulary_of
 from nanodyno.experiments.attribute import Inquiry, attribute
 from nanodyno.inputs import Pair, pair_of_runs, resolve_pair

@@ -24,7 +24,7 @@ from nanodyno.analysis.metrics import (
     stretches,
 )
 from nanodyno.analysis.statistics import median_interval
-from nanodyno.config import ModelShape, RunConfig
+from nanodyno.config import SETTINGS, ModelShape, RunConfig
 from nanodyno.costs.parameters import parameters
 from nanodyno.hardware.cards import Card
 from nanodyno.hardware.ceilings import Ceilings
@@ -293,12 +293,9 @@ def _steps(found: Sequence[Stretch[AnyStep]], with_tokens: bool = True) -> tuple
 def _known_settings(config: RunConfig) -> dict[str, Setting]:
     """With what a setting that was left out means, where that is another setting or a part left out."""
     means: dict[str, Setting] = {
-        "n_kv_head": "n_head",
-        "window": "none",
-        "logit_softcap": "none",
-        "muon_lr": "learning_rate",
-        "embedding_lr": "learning_rate",
-        "batch_ramp": "none",
+        key: each.none_means
+        for key, each in SETTINGS.items()
+        if each.none_means == "none" or (each.none_means in SETTINGS and not each.pair)
     }
     given = {key: value for key, value in config.model_dump().items() if value is not None}
     return means | given

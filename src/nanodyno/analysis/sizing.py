@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from nanodyno.analysis.account import OF_GPT2
 from nanodyno.analysis.forecast_size import SizeLaw, law_for
 from nanodyno.analysis.sizing_rules import batch_for, course_for, ramp_for, training_flops
-from nanodyno.config import ConfigError, RunConfig, build_config
+from nanodyno.config import ConfigError, RunConfig, build_config, keys_led_by
 from nanodyno.costs.plan import Candidate, Costs
 from nanodyno.costs.target import GIB, Target
 from nanodyno.costs.time import IterationTime
@@ -28,8 +28,8 @@ FIRST_BATCH = 131_072
 FEWEST_TOKENS = 100_000_000
 """That a loss is told for: with fewer the law, fitted to more, comes to expect more than a guess has."""
 SHORTEST_BLOCK = 64
-OF_THE_SIZE = {"n_layer", "n_embd", "n_head"}
-OF_THE_BATCH = {"tokens_per_iter", "batch_ramp"}
+OF_THE_SIZE = ("n_layer", *keys_led_by("n_embd"))
+OF_THE_BATCH = {*keys_led_by("tokens_per_iter")}
 
 Values = Mapping[str, object]
 
@@ -229,7 +229,7 @@ def _nearest(search: _Search, count: int) -> str:
 
     Where there is none, one without value embeddings.
     """
-    kept = {key: search.values[key] for key in search.values.keys() - OF_THE_SIZE}
+    kept = {key: search.values[key] for key in search.values.keys() - {*OF_THE_SIZE}}
     for given in ({}, {"value_embeddings": 0}):
         free = replace(search, values={**kept, **given})
         for chosen in reversed(_shapes({})):
@@ -237,8 +237,7 @@ def _nearest(search: _Search, count: int) -> str:
                 config = free.config({**chosen, "batch_size": 1})
                 costs = free.costs(config)
                 if costs.params.total < count and costs.candidate(costs.setup(config)).fits:
-                    shape = costs.shape
-                    keys = {"n_layer": shape.n_layer, "n_embd": shape.n_embd, "n_head": shape.n_head, **given}
+                    keys = {**{key: getattr(costs.shape, key) for key in OF_THE_SIZE}, **given}
                     total = costs.params.total / 1e6
                     return f"the nearest that fits: {_options(keys)}, {total:.1f}M parameters"
     return "no smaller size of it fits either: a card with more memory is what it takes"

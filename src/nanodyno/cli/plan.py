@@ -150,9 +150,12 @@ def plan(  # noqa: PLR0913 - one parameter per option
 
 def _without_effect(request: "Request", language: "Language") -> "Iterator[str]":
     from nanodyno.config.idle import idle_settings
-    from nanodyno.report.idle import idle_notes
+    from nanodyno.recipes import former_names
+    from nanodyno.report.idle import idle_notes, renamed_notes
 
-    return idle_notes(idle_settings(request.config, request.settings.assumed), language)
+    renamed = (*request.settings.renamed, *former_names(request.arguments))
+    yield from renamed_notes(renamed, language)
+    yield from idle_notes(idle_settings(request.config, request.settings.assumed), language)
 
 
 def _of_data(request: "Request", told_for: int | None, language: "Language") -> "Iterator[str]":

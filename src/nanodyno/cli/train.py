@@ -134,10 +134,12 @@ def train(  # noqa: PLR0913 - one parameter per option
 
 def _without_effect(request: "Request") -> "Iterator[str]":
     from nanodyno.config.idle import idle_settings
-    from nanodyno.report.idle import idle_notes
+    from nanodyno.recipes import former_names
+    from nanodyno.report.idle import idle_notes, renamed_notes
     from nanodyno.train.processes import launched_count
 
     yield from (f"accepted and ignored: {key}" for key in request.settings.ignored)
+    yield from renamed_notes((*request.settings.renamed, *former_names(request.arguments)))
     yield from idle_notes(idle_settings(request.config, request.settings.assumed, launched_count()))
 
 

@@ -1,10 +1,12 @@
 """What would make a config fit: each switch alone, what it saves and what it costs in speed."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import product
-from typing import Literal
+from typing import get_args
 
+from nanodyno.config import SETTINGS
+from nanodyno.config.attributes import Arithmetic
 from nanodyno.costs.calibration import Calibration
 from nanodyno.costs.memory import memory_of
 from nanodyno.costs.setup import FEWEST_ROWS, RECOMPUTE, Setup
@@ -14,7 +16,6 @@ WORTH_TELLING = 0.01
 """Of the memory needed."""
 LARGEST_TRIED = 4096
 """Sequences of a micro-batch."""
-ArithmeticClass = Literal["exact", "rounding", "different"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Advice:
     """`settings` as they are typed; `slower` is the share of time that comes on top, below 0 if faster."""
 
     settings: tuple[tuple[str, str], ...]
-    arithmetic: ArithmeticClass
+    arithmetic: Arithmetic
     saved_bytes: int
     slower: float
     fits: bool
@@ -43,13 +44,13 @@ def advise(
     moments = offloaded_bytes(replace(setup, offload_moments=True), calibration)
     can_offload = host_bytes is None or moments <= host_bytes
 
-    def judged(settings: dict[str, str], arithmetic: ArithmeticClass, changed: Setup) -> Advice:
+    def judged(settings: dict[str, str], changed: Setup) -> Advice:
         after = memory_of(changed, calibration).total
         slower = iteration_time(changed, calibration).seconds / seconds - 1
         moved = moments if "offload_moments" in settings else 0
-        return Advice(
-            tuple(settings.items()), arithmetic, before - after, slower, after <= limit_bytes, moved
-        )
+        classes: list[Arithmetic] = ["exact", *(SETTINGS[key].arithmetic for key in settings)]
+        most = max(classes, key=get_args(Arithmetic).index)
+        return Advice(tuple(settings.items()), most, before - after, slower, after <= limit_bytes, moved)
 
     single = [
         *(judged(*each) for each in _switches(setup, can_offload)),
@@ -69,26 +70,26 @@ def offloaded_bytes(setup: Setup, calibration: Calibration) -> int:
     return memory_of(replace(setup, offload_moments=False), calibration).optimiser
 
 
-Change = tuple[dict[str, str], ArithmeticClass, Setup]
+Change = tuple[dict[str, str], Setup]
 
 
 def _switches(setup: Setup, can_offload: bool) -> Iterator[Change]:
     rows = FEWEST_ROWS
     if setup.rows > rows:
-        yield {"loss_rows": str(rows)}, "rounding", replace(setup, loss_rows=rows)
+        yield {"loss_rows": str(rows)}, replace(setup, loss_rows=rows)
     if setup.kernels == "autograd":
         if setup.dtype == "bfloat16" and not setup.shape.dropout and setup.known_by_hand:
-            yield {"kernels": "fused"}, "rounding", _as_fused(setup)
+            yield {"kernels": "fused"}, _as_fused(setup)
         return
     for level in RECOMPUTE[RECOMPUTE.index(setup.recompute) + 1 :]:
-        yield {"recompute": level}, "rounding", replace(setup, recompute=level)
+        yield {"recompute": level}, replace(setup, recompute=level)
     adamw = setup.optimizer == "adamw"  # the states of others are as they are
     if can_offload and adamw and not setup.offload_moments:
-        yield {"offload_moments": "True"}, "exact", replace(setup, offload_moments=True)
+        yield {"offload_moments": "True"}, replace(setup, offload_moments=True)
     if adamw and setup.moments_dtype == "float32" and not setup.offload_moments:
-        yield {"moments_dtype": "bfloat16"}, "different", replace(setup, moments_dtype="bfloat16")
+        yield {"moments_dtype": "bfloat16"}, replace(setup, moments_dtype="bfloat16")
     if setup.residual_dtype == "float32":
-        yield {"residual_dtype": "bfloat16"}, "different", replace(setup, residual_dtype="bfloat16")
+        yield {"residual_dtype": "bfloat16"}, replace(setup, residual_dtype="bfloat16")
 
 
 def _as_fused(setup: Setup) -> Setup:
@@ -101,7 +102,7 @@ def _as_fused(setup: Setup) -> Setup:
 def _smaller(setup: Setup, limit_bytes: int, calibration: Calibration) -> Change:
     """The largest micro-batch of the same effective batch that fits; 1 where none does."""
     found = _largest_that_fits(setup, setup.batch_size - 1, limit_bytes, calibration)
-    return {"batch_size": str(found.batch_size)}, "rounding", found
+    return {"batch_size": str(found.batch_size)}, found
 
 
 def _largest_that_fits(setup: Setup, largest: int, limit_bytes: int, calibration: Calibration) -> Setup:
@@ -133,9 +134,9 @@ def _together(setup: Setup, limit_bytes: int, calibration: Calibration, can_offl
         found = min(fitting, key=lambda trial: iteration_time(trial, calibration).seconds)
     else:
         found = min(trials, key=lambda trial: memory_of(trial, calibration).total)
-    return _changes(setup, found), "rounding", found
+    return _changes(setup, found), found
 
 
 def _changes(before: Setup, after: Setup) -> dict[str, str]:
-    keys = ("batch_size", "loss_rows", "recompute", "offload_moments")
+    keys = [each.name for each in fields(Setup) if each.name in SETTINGS and SETTINGS[each.name].tuned]
     return {key: str(getattr(after, key)) for key in keys if getattr(after, key) != getattr(before, key)}

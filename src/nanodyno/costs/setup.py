@@ -73,7 +73,7 @@ class Setup:
     @property
     def known_by_hand(self) -> bool:
         """Whether the fused way has this model; see RunConfig.beyond_hand."""
-        return self.shape.window is None and self.shape.kv_heads == self.shape.n_head
+        return RunConfig.beyond_hand_of(dict(self.shape)) is None
 
     @property
     def positions(self) -> int:

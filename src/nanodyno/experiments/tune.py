@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nanodyno import __version__
-from nanodyno.analysis.candidates import Candidate, TuneRequest, candidates_for, changed
+from nanodyno.analysis.candidates import Candidate, TuneRequest, candidates_for
 from nanodyno.analysis.tuning import Tuning, WatchTune
-from nanodyno.config import RunConfig
+from nanodyno.config import RunConfig, changed, keys_where
 from nanodyno.costs.advice import advise
 from nanodyno.costs.calibration import calibration_for
 from nanodyno.errors import NanodynoError
@@ -21,10 +21,7 @@ from nanodyno.records.probe import WatchProbe
 from nanodyno.records.tuning import Journal, Question, settings_of
 
 GIB = 2**30
-TUNED = (
-    "batch_size", "recompute", "loss_rows", "cuda_graph", "offload_moments", "kernels", "compile", "threads",
-    "residual_dtype", "moments_dtype", "fp8",
-)  # fmt: skip
+TUNED = keys_where(lambda each: each.tuned)
 """Settings that a search may change."""
 REDO = {"cuda": Redo(1, 1), "mps": Redo(1, 1), "cpu": Redo(1, 0)}
 """A candidate is given up for one bad first look. Of the final, on a CPU, where most are disturbed, another
@@ -76,7 +73,7 @@ def recall(request: TuneRequest, bench: Bench | None = None) -> RunConfig | None
 
 def applied(config: RunConfig, tuned: RunConfig) -> RunConfig:
     """The run as it is, with the tuned settings."""
-    return changed(config, tuned_settings(config, tuned))
+    return changed(config, **tuned_settings(config, tuned))
 
 
 def tuned_settings(config: RunConfig, tuned: RunConfig) -> dict[str, object]:

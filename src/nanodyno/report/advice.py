@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from nanodyno.costs.advice import Advice, ArithmeticClass
+from nanodyno.config.attributes import Arithmetic
+from nanodyno.costs.advice import Advice
 from nanodyno.report import quantities
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.prose import Prose
@@ -13,7 +14,7 @@ from nanodyno.report.prose import Prose
 NOTHING_FITS = message(
     "no switch is enough for this model on this card: make it smaller (--n_layer, --n_embd)"
 )
-ARITHMETIC: dict[ArithmeticClass, str] = {
+ARITHMETIC: dict[Arithmetic, str] = {
     "exact": message("exact"),
     "rounding": message("rounding"),
     "different": message("different"),

@@ -6,7 +6,7 @@ import subprocess
 import torch
 
 from nanodyno import __version__
-from nanodyno.config import RunConfig
+from nanodyno.config import RunConfig, keys_where
 from nanodyno.data.shards import Dataset
 from nanodyno.data.stamp import stamp
 from nanodyno.records.types import ArithmeticRecord, DataRecord, RunRecord, Setting, VersionsRecord, utc_now
@@ -72,10 +72,9 @@ def as_prepared(before: ArithmeticRecord, prepared: Prepared) -> ArithmeticRecor
 
 def speed_setup(record: RunRecord) -> dict[str, Setting]:
     """What the speed of the next iterations depends on and a resume may change."""
-    keys = (
-        "compile", "attention", "recompute", "cuda_graph", "fp8", "residual_dtype", "moments_dtype",
-        "offload_moments", "threads", "grad_clip", "dropout", "parallel",
-    )  # fmt: skip
+    keys = keys_where(
+        lambda each: "speed" in each.affects and each.on_resume == "free" and each.group != "batch"
+    )
     settings = record.config.model_dump(mode="json", include=set(keys))
     used = record.arithmetic
     return {**settings, "device": record.machine.device_name, "dtype": used.dtype, "kernels": used.kernels}
