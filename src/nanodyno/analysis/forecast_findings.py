@@ -181,7 +181,7 @@ def _ground(made: Forecast) -> Iterator[Finding]:
 def _size(made: Forecast, account: Account) -> Iterator[Finding]:
     shape = without_biases(account)
     if shape is not None and made.basis != "ended":
-        more = parameters(replace(shape, bias=True)).nanogpt / parameters(shape).nanogpt - 1
+        more = parameters(shape.replaced(bias=True)).nanogpt / parameters(shape).nanogpt - 1
         yield _of(made, "forecast-without-biases", "caution", more=more)
 
 

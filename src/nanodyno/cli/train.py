@@ -181,7 +181,7 @@ def _tuned(settings: "Settings", resume: str | None, arguments: list[str], json:
 
 def _resumed(run: str, source: str | None, arguments: list[str]) -> "tuple[Settings, Path]":
     """The settings a run began with, and what is changed; typer takes a first --key=value for a recipe."""
-    from nanodyno.config import tenth
+    from nanodyno.config import COUNTED_IN_MICRO_BATCHES, tenth
     from nanodyno.recipes import Settings, load_settings, override, parse_overrides, wants_found_rate
     from nanodyno.records.store import find_run, read_run_record
 
@@ -195,7 +195,7 @@ def _resumed(run: str, source: str | None, arguments: list[str]) -> "tuple[Setti
         )
     values = read_run_record(folder).config.model_dump() if given is None else given.values
     # These follow from what stays: with another micro-batch the effective batch is the same.
-    stale = {"gradient_accumulation_steps", "eval_iters", "eval_only"} if source is None else set()
+    stale = {"eval_only", *COUNTED_IN_MICRO_BATCHES} if source is None else set()
     changes = parse_overrides(arguments)
     if refused := {"out_dir", "init_from"} & changes.keys():
         raise NanodynoError(f"--resume says where a run is, and --{min(refused)} too", "give one of them")

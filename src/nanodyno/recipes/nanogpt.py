@@ -3,19 +3,15 @@
 import ast
 from collections.abc import Iterator
 
-from nanodyno.config import ConfigError, RunConfig, is_ignored
+from nanodyno.config import SETTINGS, ConfigError, RunConfig, is_ignored
 from nanodyno.errors import NanodynoError
 from nanodyno.recipes.arithmetic import Unreadable, Value, evaluate
 from nanodyno.recipes.settings import Settings
 
-# What a nanoGPT file means by leaving a key out, where our own default or derivation would differ.
-NANOGPT_DEFAULTS: dict[str, object] = {
-    "n_head": 12,
-    "min_lr": 6e-5,
-    "lr_decay_iters": 600_000,
-    "eval_iters": 200,
-    "dataset": "openwebtext",
+NANOGPT_DEFAULTS = {
+    key: each.nanogpt_default for key, each in SETTINGS.items() if each.nanogpt_default is not None
 }
+"""What a nanoGPT file means by leaving a key out, where our own default or derivation would differ."""
 
 HINT = "the file is read, never run: write a plain value or simple arithmetic there"
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from nanodyno.config import ConfigError, RunConfig, is_ignored
+from nanodyno.config import SETTINGS, ConfigError, RunConfig, is_ignored
 
 _NOTHING = object()
 HOURS, FITTED = "hours", "fitted"
@@ -13,7 +13,7 @@ MOST_HOURS = 10_000
 FOUND = "auto"
 """A learning rate that `nanodyno train` finds before it trains."""
 # Either member gives the other, so that overriding one makes the other stale.
-PAIRS = (("tokens_per_iter", "gradient_accumulation_steps"), ("eval_tokens", "eval_iters"))
+PAIRS = tuple((each.pair, key) for key, each in SETTINGS.items() if each.pair is not None)
 
 
 @dataclass(frozen=True)

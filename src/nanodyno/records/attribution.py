@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from nanodyno.config import RunConfig
+from nanodyno.config import PLACES, RunConfig
 from nanodyno.records.journal import QuestionFile, split_lines
 from nanodyno.records.probe import ProbeResult
 from nanodyno.records.remembered import cache_file
@@ -97,7 +97,7 @@ def pair_folder(before: RunConfig, after: RunConfig, folder: Path | None = None)
 
 def settings_of(config: RunConfig) -> Mapping[str, Any]:
     """Where a run lies and what it ran on is no part of it."""
-    return config.model_dump(mode="json", exclude={"out_dir", "device", "init_from"})
+    return config.model_dump(mode="json", exclude=set(PLACES))
 
 
 def attributions_of(
