@@ -172,6 +172,7 @@ def test_a_plan_counts_its_memory_and_its_time(
     # AdamW reads and writes a weight, its gradient and two moments, each of 4 bytes
     assert ours.moved_bytes - theirs.moved_bytes == 20 * 768 - 32 * taken
     assert iteration_time(setup, card).seconds < iteration_time(adamw, card).seconds
+    assert (setup.was_measured, adamw.was_measured) == (False, True)
 
 
 def test_it_is_named_in_a_report_and_others_are_refused() -> None:

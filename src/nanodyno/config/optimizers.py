@@ -28,10 +28,6 @@ class StepCost:
     """Allocated during the step and free after it."""
 
 
-def _no_cost(_shape: ModelShape, _fused: bool) -> StepCost:
-    return StepCost()
-
-
 @dataclass(frozen=True)
 class OptimizerEntry:
     """What is known of an optimizer without torch."""
@@ -46,8 +42,10 @@ class OptimizerEntry:
     """The setting that is its peak learning rate, if it has one, which follows learning_rate's schedule."""
     state_bytes: int = 0
     """Of each parameter that it takes."""
-    step_cost: Callable[[ModelShape, bool], StepCost] = _no_cost
+    step_cost: Callable[[ModelShape, bool], StepCost] = lambda *_: StepCost()
     """Of a model's shape, by the fused engine or by autograd's."""
+    measured: bool = False
+    """Whether predictions with it were compared with trainings on the GPU that calibration.json is of."""
     compiles: bool = False
     """Whether torch.compile makes its step on a GPU: worth it for up to eight shapes of tensors."""
     needs_whole_matrices: bool = False
@@ -86,7 +84,7 @@ def _muon_cost(shape: ModelShape, fused: bool) -> StepCost:
 
 
 OPTIMIZERS: dict[str, OptimizerEntry] = {
-    "adamw": OptimizerEntry("AdamW"),
+    "adamw": OptimizerEntry("AdamW", measured=True),
     "muon": OptimizerEntry(
         "Muon",
         implementation="nanodyno.model.muon:Muon",
@@ -94,6 +92,7 @@ OPTIMIZERS: dict[str, OptimizerEntry] = {
         peak="muon_lr",
         state_bytes=4,
         step_cost=_muon_cost,
+        measured=True,
         compiles=True,
         needs_whole_matrices=True,
     ),

@@ -68,7 +68,7 @@ class Setup:
     @property
     def was_measured(self) -> bool:
         """On the card that the calibration is of: plain either way, what came after GPT-2 by hand alone."""
-        return self.is_plain or self.kernels == "fused"
+        return self.is_plain or (self.kernels == "fused" and OPTIMIZERS[self.optimizer].measured)
 
     @property
     def known_by_hand(self) -> bool:
