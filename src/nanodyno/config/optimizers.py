@@ -28,6 +28,10 @@ class StepCost:
     """Allocated during the step and free after it."""
 
 
+def _no_cost(_shape: ModelShape, _fused: bool) -> StepCost:
+    return StepCost()
+
+
 @dataclass(frozen=True)
 class OptimizerEntry:
     """What is known of an optimizer without torch."""
@@ -42,7 +46,7 @@ class OptimizerEntry:
     """The setting that is its peak learning rate, if it has one, which follows learning_rate's schedule."""
     state_bytes: int = 0
     """Of each parameter that it takes."""
-    step_cost: Callable[[ModelShape, bool], StepCost] = lambda *_: StepCost()
+    step_cost: Callable[[ModelShape, bool], StepCost] = _no_cost
     """Of a model's shape, by the fused engine or by autograd's."""
     measured: bool = False
     """Whether predictions with it were compared with trainings on the GPU that calibration.json is of."""

@@ -119,7 +119,7 @@ class BatchedOptimizer(torch.optim.Optimizer):
         self._cautious = config.cautious_decay
         self._step_ = _compiled(self.update_) if compiles else self.update_
 
-    def rates_of(self, group: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[float, ...]:
+    def rates_of(self, group: Mapping[str, Any], shape: tuple[int, ...], /) -> tuple[float, ...]:
         """Return what `update_` reads for tensors of this shape. The last is what it multiplies gradients
         with: 1.0, where the fused engine puts its clipping."""
         raise NotImplementedError
