@@ -52,8 +52,6 @@ class OptimizerEntry:
     """Whether predictions with it were compared with trainings on the GPU that calibration.json is of."""
     compiles: bool = False
     """Whether torch.compile makes its step on a GPU: worth it for up to eight shapes of tensors."""
-    needs_whole_matrices: bool = False
-    """Whether it cannot update a part of a matrix, which is all that a process has under parallel=fsdp."""
 
     def peak_of(self, config: "OptimizerSettings") -> float | None:
         """Return the peak learning rate that a run sets for it, or None where learning_rate is its peak."""
@@ -98,7 +96,6 @@ OPTIMIZERS: dict[str, OptimizerEntry] = {
         step_cost=_muon_cost,
         measured=True,
         compiles=True,
-        needs_whole_matrices=True,
     ),
 }
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from nanodyno.config import RunConfig, padded_vocab_size
-from nanodyno.config.optimizers import OPTIMIZERS
 from nanodyno.data.resolve import resolve_dataset
 from nanodyno.data.shards import Dataset
 from nanodyno.data.tokenizers import TRAINED_FILE
@@ -237,7 +236,7 @@ def refuse_together(config: RunConfig, choice: Choice, processes: int) -> None:
         )
     if config.parallel == "fsdp" and choice.dtype == "float16":
         raise NanodynoError("parallel=fsdp has no loss scaler for float16", "use --parallel=ddp")
-    if config.parallel == "fsdp" and OPTIMIZERS[config.optimizer].needs_whole_matrices:
+    if config.parallel == "fsdp" and config.optimizer != "adamw":
         raise NanodynoError(
             f"parallel=fsdp divides matrices, and optimizer={config.optimizer} needs them whole",
             "use --parallel=ddp, or --optimizer=adamw",
