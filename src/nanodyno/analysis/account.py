@@ -230,7 +230,7 @@ def _known_settings(config: RunConfig) -> dict[str, Setting]:
     means: dict[str, Setting] = {
         key: each.none_means
         for key, each in SETTINGS.items()
-        if each.none_means == "none" or each.none_means in SETTINGS
+        if each.none_means == "none" or (each.none_means in SETTINGS and not each.pair)
     }
     given = {key: value for key, value in config.model_dump().items() if value is not None}
     return means | given

@@ -6,7 +6,7 @@ from typing import Literal
 
 from nanodyno.analysis.account import Account
 from nanodyno.analysis.moves import Kind, kind_of, moves_loss, moves_speed, order_of
-from nanodyno.config import SETTINGS, keys_where, padded_vocab_size
+from nanodyno.config import SETTINGS, SIZE_KEYS, keys_where, padded_vocab_size
 from nanodyno.records.imported import Setting
 
 FOLLOWERS = {
@@ -97,7 +97,7 @@ def _known(account: Account) -> dict[str, Setting]:
     if account.tokens_per_iter is not None:
         known["tokens_per_iter"] = account.tokens_per_iter
     if account.shape is not None and account.shape_found:
-        known |= account.shape.model_dump(include={"n_layer", "n_embd"})
+        known |= account.shape.model_dump(include={*SIZE_KEYS})
     return known
 
 

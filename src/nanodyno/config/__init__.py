@@ -18,11 +18,13 @@ from nanodyno.config.fields import (
     SPLIT_KEYS,
     TEXT_KEYS,
     RunConfig,
+    first_name,
     is_ignored,
     keys_led_by,
     keys_where,
     other_value,
     padded_vocab_size,
+    present_name,
 )
 from nanodyno.config.kinds import DEVICES
 from nanodyno.config.shape import ModelShape
@@ -43,11 +45,13 @@ __all__ = [
     "build_config",
     "changed",
     "derived_value",
+    "first_name",
     "is_ignored",
     "keys_led_by",
     "keys_where",
     "nearest_setting",
     "other_value",
     "padded_vocab_size",
+    "present_name",
     "tenth",
 ]

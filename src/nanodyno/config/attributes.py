@@ -55,7 +55,7 @@ class Attributes:
     asked_by: frozenset[Asker] = frozenset()
     """Who asks for it where the log of another program does not have it."""
     aliases: tuple[str, ...] = ()
-    """Its former names, which are accepted everywhere and noted."""
+    """Its former names, the oldest first: they are accepted everywhere, and noted."""
 
     @property
     def arithmetic(self) -> Literal["exact", "rounding", "different"]:

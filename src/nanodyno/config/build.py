@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from types import MappingProxyType
 from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
@@ -41,13 +42,13 @@ class ConfigError(NanodynoError):
         super().__init__(heading + "\n".join(self.faults), hint)
 
 
-def build_config(settings: Mapping[str, object]) -> RunConfig:
+def build_config(settings: Mapping[str, object] = MappingProxyType({}), /, **more: object) -> RunConfig:
     """The run that these settings describe, or one ConfigError that tells everything wrong with them.
 
     A derived key set to None counts as left out. The dumped values of a config build that config again.
     """
     draft = _Draft()
-    for key, value in RunConfig.renamed(settings).items():
+    for key, value in RunConfig.renamed({**settings, **more}).items():
         draft.take(key, value)
     for key, info in RunConfig.model_fields.items():
         if not info.is_required() and key not in draft.faulty:

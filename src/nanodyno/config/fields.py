@@ -155,7 +155,7 @@ class RunConfig(OptimizerSettings, ModelSettings, frozen=True):
         "eval_tokens counted in micro-batches, as nanoGPT does; eval_tokens is better, since "
         "it does not move with batch_size", None,
         group="evaluation", affects="loss", on_resume="free", nanogpt=True, nanogpt_default=200,
-        pair="eval_tokens", none_means="eval_tokens says it", in_experiment="held",
+        pair="eval_tokens", none_means="eval_tokens", in_experiment="held",
     )  # fmt: skip
     eval_only: Switch = setting(
         "evaluate once and stop", False, group="evaluation", affects="", on_resume="command", nanogpt=True
@@ -294,11 +294,10 @@ class RunConfig(OptimizerSettings, ModelSettings, frozen=True):
 
     @classmethod
     def beyond_hand_of(cls, values: Mapping[str, object]) -> str | None:
-        there = {
-            "window": values.get("window") is not None,
-            "n_kv_head": values.get("n_kv_head") not in (None, values.get("n_head")),
-        }
-        return next((f"{key}={values[key]}" for key, is_there in there.items() if is_there), None)
+        if values.get("window") is not None:
+            return f"window={values['window']}"
+        shares = values.get("n_kv_head") not in (None, values.get("n_head"))
+        return f"n_kv_head={values['n_kv_head']}" if shares else None
 
 
 SETTINGS: Mapping[str, Attributes] = RunConfig.attributes()
@@ -324,6 +323,16 @@ def accepted(key: str) -> str:
 def is_ignored(key: str) -> bool:
     """Whether nanoGPT has this key and we accept it without effect."""
     return key in IGNORED or key.startswith("wandb_")
+
+
+def present_name(key: str) -> str:
+    """The name of a setting that was given by a former one; any other key is itself."""
+    return RunConfig.present_names().get(key, key)
+
+
+def first_name(key: str) -> str:
+    """The oldest name of a setting: what is found again by its settings outlives a new name."""
+    return next((old for old, now in RunConfig.present_names().items() if now == key), key)
 
 
 def keys_where(test: Callable[[Attributes], object]) -> tuple[str, ...]:
@@ -357,5 +366,7 @@ SPLIT_KEYS = keys_where(lambda each: each.group == "batch" and "loss" not in eac
 """How an iteration's tokens are cut into micro-steps, which changes no sum but by rounding."""
 TEXT_KEYS = keys_where(lambda each: each.group == "data")
 """Which text, in which tokens."""
-SIZE_KEYS = ("n_layer", "n_embd", "block_size")
+SIZE_KEYS = keys_where(
+    lambda each: each.group == "model" and "compare" in each.asked_by and not each.derived_from
+)
 """What parameters and FLOPs are of, besides the vocabulary; no default stands in for them."""

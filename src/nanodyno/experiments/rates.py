@@ -68,7 +68,7 @@ class RangeTest:
 def range_test(settings: Mapping[str, object], watch: Watch, attempt: Try | None = None) -> RangeTest:
     """The settings' learning_rate is left out of account. Ctrl-C passes; what was trained by then is kept."""
     attempt = attempt or train_shortly
-    config = build_config({**settings, "learning_rate": COARSE[0], "min_lr": None, "batch_ramp": None})
+    config = build_config(settings, learning_rate=COARSE[0], min_lr=None, batch_ramp=None)
     dataset = resolve_dataset(config.dataset, DATA_FOLDER, config.tokenizer, config.vocab_size, watch)
     lengths = lengths_for(config.max_iters)
     kept = _Kept(config, dataset)

@@ -34,6 +34,8 @@ class Settings:
     """Whether the micro-batch is a card's: the fastest that fits, where the card is known."""
     chosen: tuple[str, ...] = ()
     """Keys that have been made for a card: on another one they would be others."""
+    renamed: tuple[str, ...] = ()
+    """Former names that a file has settings by; `values` has the present ones."""
 
 
 def override(settings: Settings, overrides: Mapping[str, object]) -> Settings:
@@ -41,7 +43,7 @@ def override(settings: Settings, overrides: Mapping[str, object]) -> Settings:
 
     What a source wrote out stays, as in nanoGPT: a shorter --max_iters leaves its lr_decay_iters alone.
     """
-    taken = {key: value for key, value in overrides.items() if not is_ignored(key)}
+    taken = {key: value for key, value in RunConfig.renamed(overrides).items() if not is_ignored(key)}
     _refuse_what_files_have(settings, taken)
     hours = hours_of(taken.pop(HOURS)) if HOURS in taken else settings.hours
     stale = set(_stale_partners(taken))

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
-from nanodyno.config import SPLIT_KEYS, RunConfig, keys_where
+from nanodyno.config import SPLIT_KEYS, RunConfig, first_name, keys_where
 from nanodyno.records.journal import QuestionFile
 from nanodyno.records.probe import ProbeResult
 from nanodyno.records.remembered import cache_file
@@ -49,7 +49,9 @@ class Question(Record):
 
 
 def settings_of(config: RunConfig) -> dict[str, Any]:
-    return config.model_dump(mode="json", exclude=set(WITHOUT_EFFECT))
+    """What decides which micro-batch is the fastest, by the oldest names: an answer outlives a new name."""
+    values = config.model_dump(mode="json", exclude=set(WITHOUT_EFFECT))
+    return {first_name(key): value for key, value in values.items()}
 
 
 def is_same_probe(one: RunConfig, other: RunConfig) -> bool:
