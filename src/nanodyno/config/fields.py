@@ -33,8 +33,8 @@ DEFAULT_EVAL_TOKENS = 1_048_576
 MICRO_BATCH = ("batch_size", "block_size")
 
 
-class RunConfig(OptimizerSettings, ModelSettings, frozen=True):
-    """A run under nanoGPT's names. Fields without a default are derived: `build_config` is the door."""
+class BatchAndSchedule(ModelSettings, frozen=True):
+    """The settings before those of optimizers: pydantic orders fields by class."""
 
     # batch
     batch_size: Count = setting(
@@ -113,6 +113,10 @@ class RunConfig(OptimizerSettings, ModelSettings, frozen=True):
         "share of lr_decay_iters that wsd spends decaying", 0.2,
         group="schedule", affects="loss", on_resume="free", requires="schedule=wsd", part_of="schedule",
     )  # fmt: skip
+
+
+class RunConfig(OptimizerSettings, BatchAndSchedule, frozen=True):
+    """A run under nanoGPT's names. Fields without a default are derived: `build_config` is the door."""
 
     # optimizer
     embedding_lr: MaybePositive = setting(
