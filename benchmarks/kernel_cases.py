@@ -225,7 +225,9 @@ def embedding_cases(at: Size, placed: bool = True) -> Iterator[Case]:
 def adamw_cases(at: Size) -> Iterator[Case]:
     """Over all parameters of the model, whatever the number of positions."""
     heads = at.width // HEAD_SIZE
-    shape = ModelShape(LAYERS, heads, at.width, at.block, at.vocabulary, False, 0.0, "exact")
+    shape = ModelShape(
+        n_layer=LAYERS, n_head=heads, n_embd=at.width, block_size=at.block, vocab_size=at.vocabulary
+    )
     total = parameters(shape).total
 
     def run(kernels: ModuleType, *given: Tensor) -> Inputs:

@@ -1,6 +1,5 @@
 """Accounts of runs for tests: the two of the case, as far as its owner told them, and one of ours."""
 
-from dataclasses import replace
 from typing import Any
 
 from nanodyno.analysis.account import Account, Eval, Step
@@ -50,8 +49,8 @@ def curve(start: float, noise: float = 0.0, iterations: int = 1000, every: int =
 def account(name: str = "run", seconds: float = 1.0, **changes: Any) -> Account:
     """One that tells everything; settings=... replaces some of them."""
     settings = SETTINGS | changes.pop("settings", {})
-    shape = replace(
-        SHAPE, n_layer=settings["n_layer"], n_embd=settings["n_embd"], block_size=settings["block_size"]
+    shape = SHAPE.replaced(
+        n_layer=settings["n_layer"], n_embd=settings["n_embd"], block_size=settings["block_size"]
     )
     values: dict[str, Any] = {
         "name": name,

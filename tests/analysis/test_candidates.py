@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nanodyno.analysis.candidates import Candidate, Ground, Wanted, candidates_for, changed, micro_batches
-from nanodyno.config import RunConfig, build_config
+from nanodyno.analysis.candidates import Candidate, Ground, Wanted, candidates_for, micro_batches
+from nanodyno.config import RunConfig, build_config, changed
 from nanodyno.hardware.cards import card_named
 
 GIB = 2**30
@@ -141,7 +141,7 @@ def test_on_a_cpu_micro_batches_go_outwards_from_the_one_asked_for_and_compiling
 
 def test_other_settings_of_a_run_stay_as_they_are() -> None:
     config = gpt2(max_iters=77, learning_rate=1e-3)
-    other = changed(config, {"batch_size": 32})
+    other = changed(config, batch_size=32)
     assert (other.batch_size, other.gradient_accumulation_steps) == (32, 16)
     apart = {key for key, value in other.model_dump().items() if value != getattr(config, key)}
     assert apart == {"batch_size", "gradient_accumulation_steps"}

@@ -250,7 +250,7 @@ def test_a_schedule_is_stretched_to_the_place_that_is_asked_about() -> None:
     ("changes", "words"),
     [({"n_embd": 4}, "changes the schedule only"), ({"schedule": "sawtooth"}, "cannot be"),
      ({"lr_decay_iters": -1}, "cannot be"), ({"min_lr": math.nan}, "cannot be"),
-     ({"max_iters": 0}, "iterations"), ({"wsd_decay_fraction": 2}, "cannot be"),
+     ({"max_iters": 0}, "cannot be"), ({"wsd_decay_fraction": 2}, "cannot be"),
      ({"learning_rate": 0}, "cannot be"), ({"decay_lr": 1}, "cannot be")],
 )  # fmt: skip
 def test_a_schedule_that_cannot_be_is_refused(changes: dict[str, Any], words: str) -> None:

@@ -1,14 +1,13 @@
 """What a setting can move is decided once, for every setting there is."""
 
-from collections import Counter
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from nanodyno.analysis.changes import Change
 from nanodyno.analysis.factors import design_of
-from nanodyno.analysis.moves import KINDS, moves_loss, moves_speed
-from nanodyno.config import RunConfig, build_config
+from nanodyno.analysis.moves import Kind, kind_of, moves_loss, moves_speed
+from nanodyno.config import SETTINGS, build_config
 from nanodyno.errors import NanodynoError
 
 OF_BOTH = {
@@ -36,10 +35,13 @@ OF_NEITHER = {
 }
 
 
-def test_every_setting_has_one_kind() -> None:
-    counted = Counter(key for keys in KINDS.values() for key in keys)
-    assert set(RunConfig.model_fields) <= set(counted)
-    assert set(counted.values()) == {1}
+def test_every_kind_but_that_of_unknown_keys_is_of_some_setting() -> None:
+    """Amounts make kinds too: of a grad_clip that is there on both sides, of one that is not."""
+    found = {kind_of(key, *values) for key in SETTINGS for values in ((0.0, 1.0), (0.5, 0.6))}
+    assert found == set(get_args(Kind)) - {"other"}
+    assert kind_of("a_setting_of_another_program", 1, 2) == "other"
+    assert kind_of("backend", "nccl", "gloo") == "speed"
+    assert {kind_of(key, "a", "b") for key in ("name", "wandb_project")} == {"record"}
 
 
 @pytest.mark.parametrize(

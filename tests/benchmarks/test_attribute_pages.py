@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from nanodyno.analysis.factors import ALIKE, PLACES, VOCABULARY, design_of
+from nanodyno.analysis.factors import ALIKE, VOCABULARY, design_of
 from nanodyno.analysis.moves import moves_speed
 from nanodyno.cli.pairs import Pair, pair_of, pair_of_runs
-from nanodyno.config import RunConfig
+from nanodyno.config import PLACES, RunConfig
 from nanodyno.experiments.attribute import Inquiry, attribute
 from nanodyno.experiments.ground import vocabulary_of
 from nanodyno.records.importers.joining import Request, import_run

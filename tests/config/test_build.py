@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from nanodyno.config import (
-    IGNORED_KEYS,
+    IGNORED,
     ConfigError,
     RunConfig,
     build_config,
@@ -252,7 +252,7 @@ def test_a_faulty_value_is_not_blamed_on_what_depends_on_it():
 def test_keys_that_only_nanogpt_needs_have_no_effect():
     given = {"wandb_log": True, "wandb_run_name": "x", "always_save_checkpoint": 3, "backend": "nccl"}
     assert build_config(given) == build_config({})
-    assert all(map(is_ignored, {*given, *IGNORED_KEYS}))
+    assert all(map(is_ignored, {*given, *IGNORED}))
     assert not is_ignored("wandb")
 
 

@@ -19,7 +19,7 @@ def idle(**settings: Any) -> tuple[Idle | Unreached, ...]:
 @pytest.mark.parametrize(
     ("settings", "keys", "needs"),
     [
-        ({"decay_lr": False, "schedule": "wsd", "min_lr": 1e-6}, ("schedule", "min_lr"), "decay_lr=True"),
+        ({"decay_lr": False, "schedule": "wsd", "min_lr": 1e-6}, ("min_lr", "schedule"), "decay_lr=True"),
         ({"schedule": "constant", "lr_decay_iters": 50}, ("lr_decay_iters",), "schedule=cosine|linear|wsd"),
         ({"dataset": "edu", "tokenizer": "bytes"}, ("tokenizer",), f"dataset={EMBEDDED}"),
         ({"kernels": "autograd", "cuda_graph": False}, ("cuda_graph",), "kernels=auto|fused"),
@@ -66,6 +66,6 @@ def test_no_recipe_has_any() -> None:
 def test_each_is_one_sentence() -> None:
     found = idle(decay_lr=False, schedule="wsd", min_lr=1e-6, kernels="autograd", cuda_graph=False)
     assert list(idle_notes(found)) == [
-        "schedule and min_lr do nothing beside the other settings: they need decay_lr=True",
+        "min_lr and schedule do nothing beside the other settings: they need decay_lr=True",
         "cuda_graph does nothing beside the other settings: it needs kernels=auto / fused",
     ]

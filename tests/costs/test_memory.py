@@ -58,8 +58,7 @@ def modern_setup(seed: int) -> Setup:
     """Of parts drawn at random."""
     draw, setup = random.Random(seed), fused_setup(seed)
     layers = setup.shape.n_layer
-    shape = replace(
-        setup.shape,
+    shape = setup.shape.replaced(
         positions=draw.choice(["learned", "rope"]),
         norm=draw.choice(["layer", "rms"]),
         activation=draw.choice(["gelu", "relu2"]),
@@ -115,7 +114,7 @@ def test_an_eager_micro_step_and_an_evaluation_peak_where_torch_does(seed: int) 
 @pytest.mark.parametrize(("dtype", "dropout"), [("bfloat16", 0.0), ("bfloat16", 0.1), ("float32", 0.0)])
 def test_a_compiled_micro_step_saves_what_is_predicted(dtype: Any, dropout: float) -> None:
     """All that is alive at the loss but the gradient of the head."""
-    shape = replace(gpt(2, 2, 128, 1024), dropout=dropout)
+    shape = gpt(2, 2, 128, 1024).replaced(dropout=dropout)
     setup = Setup(shape, 8, 4, dtype=dtype, kernels="autograd", compiled=True, cuda_graph=False)
     peak = autograd_peak(setup)
     alive = peak.casts + peak.activations + peak.logits_and_loss + peak.largest_temporary
@@ -173,7 +172,7 @@ def test_what_gradients_and_moments_leave_of_the_first_logits_is_held_in_vain() 
 
 def test_a_dropped_activation_is_a_byte_more_on_a_card() -> None:
     setup = Setup(gpt(3, 2, 256, 512), 2, 2, kernels="autograd", cuda_graph=False)
-    dropping = replace(setup, shape=replace(setup.shape, dropout=0.1))
+    dropping = replace(setup, shape=setup.shape.replaced(dropout=0.1))
     more = autograd_peak(dropping).activations - autograd_peak(setup).activations
     assert more == 512 * 128 * (3 * 2 + 1)
 

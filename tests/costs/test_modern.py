@@ -96,12 +96,12 @@ def test_flops_agree_with_a_walk_over_50_random_modern_models() -> None:
 def test_a_window_and_shared_heads_save_flops_that_can_be_counted_by_hand() -> None:
     plain = gpt(12, 12, 1024, 50304)
     # Of 12 blocks 9 look at 256 positions: 256 x 257 / 2 + 768 x 256 = 229,504 a sequence in place of 524,800
-    windowed = replace(plain, window=256)
+    windowed = plain.replaced(window=256)
     assert flops_per_sequence(plain) - flops_per_sequence(windowed) == 9 * 12 * 768 * (524_800 - 229_504)
     # Keys and values of 4 heads in place of 12: 2 x 8 x 64 columns less in each of 12 products
-    shared = replace(plain, n_kv_head=4)
+    shared = plain.replaced(n_kv_head=4)
     assert flops_per_token(plain) - flops_per_token(shared) == 6 * 12 * 768 * 2 * 8 * 64
-    tables = replace(plain, value_embeddings=3)
+    tables = plain.replaced(value_embeddings=3)
     assert flops_per_token(tables) == flops_per_token(plain)
     assert nanogpt_flops_per_token(tables) == nanogpt_flops_per_token(plain) + 6 * 2 * 6
 
@@ -114,7 +114,7 @@ MODERN: dict[str, Any] = {
 
 def test_a_compiled_modern_micro_step_saves_what_is_predicted() -> None:
     """On a CPU's partitioner; no card has measured it."""
-    shape = replace(gpt(2, 4, 128, 2048), n_kv_head=2, **MODERN)
+    shape = gpt(2, 4, 128, 2048).replaced(n_kv_head=2, **MODERN)
     setup = Setup(shape, 4, 4, kernels="autograd", compiled=True, cuda_graph=False)
     peak = autograd_peak(setup)
     alive = peak.casts + peak.activations + peak.logits_and_loss + peak.largest_temporary
@@ -152,7 +152,7 @@ def test_an_evaluation_of_a_modern_model_peaks_where_torch_does(
     """In the MLP, where keys are turned, or in the loss; the tables of values are held beside the former."""
     parts = {"positions": "rope", "norm": "rms", "activation": "relu2", "qk_norm": True,
              "logit_softcap": 15.0, "value_embeddings": 1}  # fmt: skip
-    shape = replace(gpt(2, 4, 256, vocabulary), **(parts | changes))
+    shape = gpt(2, 4, 256, vocabulary).replaced(**(parts | changes))
     setup = Setup(shape, 16, 1, dtype=dtype, kernels="autograd", loss_rows=256, cuda_graph=False)
     assert evaluation_bytes(setup) == pytest.approx(autograd_peaks_of_code(setup)[1], 0.01)
 
@@ -162,7 +162,7 @@ def test_muons_step_takes_memory_beside_a_graph_as_an_evaluation_does_and_else_o
     assert replace(by_muon, optimizer="adamw").step_cost.temporary_bytes == 0
     # Six bytes of each of 12 matrices of 3072 x 768
     assert by_muon.step_cost.temporary_bytes == 6 * 12 * 3072 * 768 == 169_869_312
-    tiny = replace(by_muon, shape=replace(by_muon.shape, block_size=8), batch_size=1, cuda_graph=False)
+    tiny = replace(by_muon, shape=by_muon.shape.replaced(block_size=8), batch_size=1, cuda_graph=False)
     peak = fused_peak(tiny, 4)
     assert peak.activations == 0
     assert peak.largest_temporary > tiny.step_cost.temporary_bytes
@@ -197,7 +197,7 @@ def test_what_an_update_by_muon_moves_can_be_counted_by_hand() -> None:
 
 
 def test_weights_in_fp8_are_cast_once_an_iteration_and_tables_are_not() -> None:
-    setup = Setup(replace(gpt(2, 1, 16, 96), value_embeddings=1, untied_head=True), 1, 1)
+    setup = Setup(gpt(2, 1, 16, 96).replaced(value_embeddings=1, untied_head=True), 1, 1)
     more = per_iteration(replace(setup, fp8=True)).moved_bytes - per_iteration(setup).moved_bytes
     assert more == 11 * (2 * 11 * 64 * 64 + 96 * 64)
 
@@ -205,7 +205,7 @@ def test_weights_in_fp8_are_cast_once_an_iteration_and_tables_are_not() -> None:
 def test_a_window_takes_less_of_the_attentions_time() -> None:
     config = build_config({"positions": "rope"})
     whole = settle(config, config.model_shape(50304), "bfloat16", None)
-    windowed = replace(whole, shape=replace(whole.shape, window=128, window_pattern="S"))
+    windowed = replace(whole, shape=whole.shape.replaced(window=128, window_pattern="S"))
     share = micro_step(windowed).attention_flops / micro_step(whole).attention_flops
     seen = (128 * 129 / 2 + 896 * 128) / 1024
     assert share == pytest.approx((2 * seen - 1 + 128) / (1024 + 128))

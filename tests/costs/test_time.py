@@ -76,7 +76,7 @@ def test_work_takes_as_long_as_its_parts_at_their_rates() -> None:
     setup = Setup(GPT2, 4, 1, attention="flash")
     assert device_seconds(work, setup, rates) == 4 + 5 + 8 + 2 + 0.5
     # Heads of 128 have half the scores for the half of attention's time that goes with them
-    wide = replace(setup, shape=replace(GPT2, n_head=6))
+    wide = replace(setup, shape=GPT2.replaced(n_head=6))
     assert device_seconds(work, wide, rates) == 4 + (2.5 + 1.25) + 8 + 2 + 0.5
 
 

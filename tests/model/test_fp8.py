@@ -1,7 +1,6 @@
 """Products in fp8: as near as fp8 is, with factors that follow what was seen."""
 
 import copy
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -126,7 +125,7 @@ class Counting(TorchDispatchMode):
 def test_an_iteration_begins_with_as_many_launches_for_a_deep_model_as_for_a_flat_one() -> None:
     counts: list[int] = []
     for layers in (2, 5):
-        step = fused(GPT(replace(SHAPE, n_layer=layers)))
+        step = fused(GPT(SHAPE.replaced(n_layer=layers)))
         with Counting() as mode:
             step.begin(1.0)
         counts.append(mode.operations)

@@ -28,7 +28,8 @@ def test_a_choice_shows_its_values_after_the_description(rows: dict[str, str]) -
         ("--n_head", "derived"),
         ("--vocab_size", "dataset's"),
         ("--out_dir", "runs/NAME"),
-        ("--eval_iters", "none"),
+        ("--eval_iters", "eval_tokens"),
+        ("--window", "none"),
     ],
 )
 def test_a_default_that_is_no_value_says_where_it_comes_from(

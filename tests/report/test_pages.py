@@ -18,11 +18,11 @@ from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.budget import Budget
 from nanodyno.analysis.compare import compare
 from nanodyno.analysis.conclusions import conclusions
-from nanodyno.analysis.moves import MOVES_LOSS, MOVES_SPEED
+from nanodyno.analysis.moves import kind_of, moves_loss, moves_speed
 from nanodyno.analysis.probes import reading_of
 from nanodyno.analysis.sizing import Wanted, choose_size
 from nanodyno.analysis.summary import summarise
-from nanodyno.config import build_config
+from nanodyno.config import SETTINGS, build_config
 from nanodyno.config.ramp import Ramp
 from nanodyno.costs.plan import Wishes, make_plan
 from nanodyno.costs.target import GIB, named_target
@@ -132,9 +132,12 @@ def test_wide_letters_leave_no_line_wider_than_the_window(pages: Pages, code: st
 
 
 def test_what_the_answer_says_can_move_the_speed_the_table_does_not_leave_alone() -> None:
-    for kind, (moved, left) in MOVES.items():
-        assert ("speed" in left) <= (kind not in MOVES_SPEED)
-        assert ("speed" in moved) <= (kind in MOVES_SPEED)
-        assert ("loss" in left) <= (kind not in MOVES_LOSS)
-        assert ("loss" in moved) <= (kind in MOVES_LOSS)
+    for key in SETTINGS:
+        for values in ((0.0, 1.0), (0.5, 0.6)):  # there or not, and how much
+            moved, left = MOVES[kind_of(key, *values)]
+            speed, loss = moves_speed(key, *values), moves_loss(key, *values)
+            assert not speed or "speed" not in left
+            assert speed or "speed" not in moved
+            assert not loss or "loss" not in left
+            assert loss or "loss" not in moved
     assert MOVES["batch"][0] == "updates per token, speed, loss"

@@ -14,7 +14,7 @@ from nanodyno.analysis.imported import imported_card, known_shape, whole
 from nanodyno.analysis.peaks import card_of
 from nanodyno.analysis.statistics import Interval, median_interval
 from nanodyno.analysis.throughput import mfu, steady_steps
-from nanodyno.config import ModelShape, RunConfig
+from nanodyno.config import SETTINGS, ModelShape, RunConfig
 from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, flops_per_token, nanogpt_flops_per_token
 from nanodyno.costs.parameters import parameters
 from nanodyno.hardware.cards import Card
@@ -228,12 +228,9 @@ def _own(run: Run) -> Account:
 def _known_settings(config: RunConfig) -> dict[str, Setting]:
     """With what a setting that was left out means, where that is another setting or a part left out."""
     means: dict[str, Setting] = {
-        "n_kv_head": "n_head",
-        "window": "none",
-        "logit_softcap": "none",
-        "muon_lr": "learning_rate",
-        "embedding_lr": "learning_rate",
-        "batch_ramp": "none",
+        key: each.none_means
+        for key, each in SETTINGS.items()
+        if each.none_means == "none" or (each.none_means in SETTINGS and not each.pair)
     }
     given = {key: value for key, value in config.model_dump().items() if value is not None}
     return means | given

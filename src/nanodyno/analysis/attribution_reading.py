@@ -9,7 +9,6 @@ from nanodyno.analysis.attributing import LOSS_PRECISION, PRECISION, loss_rules,
 from nanodyno.analysis.attribution import Attribution, Known, corners_from, observed_of
 from nanodyno.analysis.effects import Look, Observed, Rules, look_cut_short, looks
 from nanodyno.analysis.factors import (
-    PLACES,
     SPLIT,
     Change,
     Design,
@@ -18,7 +17,7 @@ from nanodyno.analysis.factors import (
     on_one_schedule,
     unmeasured,
 )
-from nanodyno.config import RunConfig
+from nanodyno.config import PLACES, RunConfig
 from nanodyno.costs.calibration import calibration_for
 from nanodyno.costs.memory import memory_of
 from nanodyno.costs.setup import settle

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
-from nanodyno.config import ModelShape, RunConfig, build_config
+from nanodyno.config import ModelShape, RunConfig, changed, keys_where, other_value
 from nanodyno.config.ramp import whole_micro_batches
 from nanodyno.costs.calibration import Calibration, calibration_for
 from nanodyno.costs.memory import Memory, memory_of
@@ -26,13 +26,10 @@ SURELY = 0.9
 """Of the memory that is predicted: what needs more than there is even so is not tried."""
 SWITCH_TRUST, SCALED_SWITCH_TRUST = 0.05, 0.3
 FP8_MULTIPLE = 16
-DIFFERENT: tuple[dict[str, object], ...] = (
-    {"residual_dtype": "bfloat16"},
-    {"fp8": True},
-    {"moments_dtype": "bfloat16"},
-    {"residual_dtype": "bfloat16", "fp8": True, "moments_dtype": "bfloat16"},
-)
-OTHER_ARITHMETIC = frozenset(key for flip in DIFFERENT for key in flip)
+OTHER_ARITHMETIC = keys_where(lambda each: each.tuned and each.arithmetic == "different")
+_FLIPPED = {key: other_value(key) for key in OTHER_ARITHMETIC}
+DIFFERENT: tuple[dict[str, object], ...] = (*({key: value} for key, value in _FLIPPED.items()), _FLIPPED)
+"""Each alone, and all of them."""
 
 Settings = Mapping[str, object]
 
@@ -115,16 +112,9 @@ def micro_batches(sequences: int, asked: int, fewest_steps: int = 1) -> list[int
     return sorted(kept)
 
 
-def changed(config: RunConfig, changes: Settings) -> RunConfig:
-    """The same run under other settings: tokens per iteration and per evaluation stay."""
-    kept = config.model_dump() | {"eval_iters": None}
-    del kept["gradient_accumulation_steps"]
-    return build_config(kept | dict(changes))
-
-
 def _candidate(config: RunConfig, size: int, shown: Settings, hidden: Settings | None = None) -> Candidate:
     """`hidden` are settings that only write out what the trainer would choose anyway."""
-    made = changed(config, {"batch_size": size, **(hidden or {}), **shown})
+    made = changed(config, batch_size=size, **(hidden or {}), **shown)
     switches = tuple((key, str(value)) for key, value in shown.items())
     words = "".join(f" {key}={value}" for key, value in switches)
     return Candidate(f"{size} x {made.gradient_accumulation_steps}{words}", made, switches)
@@ -184,14 +174,11 @@ class _Card:
         usual = config.loss_rows or (self._auto_rows() if fused else None)
         rows = (usual,) if "loss_rows" in held else (usual, FEWEST_ROWS)
         for level, count, graph, away in product(levels, dict.fromkeys(rows), graphs, offloads):
-            yield {"recompute": level, "loss_rows": count, "cuda_graph": graph, "offload_moments": away}
+            yield self._written_out(level, count, graph, away)
 
     def _variants(self, size: int, first: Candidate) -> Iterator[Candidate]:
         """One switch turned at a time; those that cannot fit are left out."""
-        now = {
-            key: getattr(first.config, key)
-            for key in ("recompute", "loss_rows", "cuda_graph", "offload_moments")
-        }
+        now = {key: getattr(first.config, key) for key in self._usual()}
         for flip in self._flips(first):
             if self._wanted.held & flip.keys():
                 continue
@@ -228,6 +215,14 @@ class _Card:
                 if possible and not ("moments_dtype" in flip and given):
                     yield dict(flip)
 
+    def _usual(self) -> Settings:
+        """What the trainer chooses where there is memory for it."""
+        return self._written_out("none", self._auto_rows(), True, False)
+
+    def _written_out(self, recompute: str, rows: int | None, graph: bool, away: bool) -> Settings:
+        """The settings that spend time to save memory."""
+        return {"recompute": recompute, "loss_rows": rows, "cuda_graph": graph, "offload_moments": away}
+
     def _auto_rows(self) -> int | None:
         usable = self._ground.usable_bytes
         return None if usable is None else rows_by_memory(usable, self._shape, self._ground.dtype)
@@ -241,12 +236,7 @@ class _Card:
     def _predicted(self, size: int, settings: Settings) -> Candidate:
         """With what the trainer would choose anyway written out, and not shown."""
         base = self._wanted.config
-        usual = {
-            "recompute": "none",
-            "loss_rows": self._auto_rows(),
-            "cuda_graph": True,
-            "offload_moments": False,
-        }
+        usual = self._usual()
         shown = {
             key: value
             for key, value in settings.items()

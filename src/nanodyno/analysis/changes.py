@@ -5,17 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from nanodyno.analysis.account import Account
-from nanodyno.analysis.moves import ORDER, Kind, kind_of, moves_loss, moves_speed
-from nanodyno.config import padded_vocab_size
+from nanodyno.analysis.moves import Kind, kind_of, moves_loss, moves_speed, order_of
+from nanodyno.config import SETTINGS, SIZE_KEYS, keys_where, padded_vocab_size
 from nanodyno.records.imported import Setting
 
 FOLLOWERS = {
-    "min_lr": "learning_rate",
-    "lr_decay_iters": "max_iters",
-    "n_head": "n_embd",
-    "eval_tokens": "eval_iters",
+    key: each.derived_from[0] for key, each in SETTINGS.items() if each.derived_from and each.group != "batch"
 }
-"""Keys commonly derived from another: changed in proportion to it, they are no change of their own."""
+"""Keys derived from another: changed in proportion to it, they are no change of their own."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +50,7 @@ class Changes:
         )
 
 
-TELLING = (
-    "n_layer", "n_head", "n_embd", "block_size", "batch_size", "gradient_accumulation_steps",
-    "learning_rate", "dtype", "compile", "dataset",
-)  # fmt: skip
+TELLING = keys_where(lambda each: "compare" in each.asked_by)
 """Missing, these leave a question open; of others a default is as good as told."""
 
 
@@ -73,7 +67,7 @@ def changes_between(before: Account, after: Account) -> Changes:
     changed = [_told_apart(each, changed, derived) for each in changed if each.kind != "record"]
     is_itself = replace(after, name=before.name) == before
     unknown = [key for key in TELLING if not is_itself and (key not in one or key not in other)]
-    changed.sort(key=lambda each: ORDER.index(each.key) if each.key in ORDER else len(ORDER))
+    changed.sort(key=lambda each: order_of(each.key, each.kind))
     return Changes(tuple(changed), tuple(unknown))
 
 
@@ -103,7 +97,7 @@ def _known(account: Account) -> dict[str, Setting]:
     if account.tokens_per_iter is not None:
         known["tokens_per_iter"] = account.tokens_per_iter
     if account.shape is not None and account.shape_found:
-        known |= {"n_layer": account.shape.n_layer, "n_embd": account.shape.n_embd}
+        known |= account.shape.model_dump(include={*SIZE_KEYS})
     return known
 
 

@@ -13,8 +13,8 @@ from nanodyno.analysis.compare import CLOSE, Comparison, compare, named_apart
 from nanodyno.analysis.curves import LossAt, LossesAt, are_of_other_text, is_apart, losses_at_equal
 from nanodyno.analysis.findings import Code, Finding, Number, Severity
 from nanodyno.analysis.forecast_findings import ends_of
-from nanodyno.analysis.moves import SPLIT_KEYS
 from nanodyno.analysis.statistics import Interval
+from nanodyno.config import SPLIT_KEYS
 from nanodyno.records.store import Run
 
 TOKENS_TO_REACH = 10e9

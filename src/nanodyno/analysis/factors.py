@@ -6,7 +6,16 @@ from typing import Any, Literal
 
 from nanodyno.analysis.moves import moves_loss, moves_speed
 from nanodyno.analysis.shapley import MOST_FACTORS, Corner
-from nanodyno.config import ConfigError, RunConfig, build_config
+from nanodyno.config import (
+    PLACES,
+    TEXT_KEYS,
+    ConfigError,
+    RunConfig,
+    build_config,
+    changed,
+    keys_led_by,
+    keys_where,
+)
 from nanodyno.errors import NanodynoError
 
 Metric = Literal["tokens_per_second", "flops_per_second", "val_loss"]
@@ -14,29 +23,14 @@ Equal = Literal["tokens", "time"]
 """What trainings have in common."""
 SPLIT = "gradient_accumulation_steps"
 """Never a factor: it follows from tokens_per_iter, batch_size and block_size."""
-COUPLED: tuple[tuple[str, ...], ...] = (
-    ("n_embd", "n_head"),
-    ("tokens_per_iter", "batch_ramp"),
-    ("learning_rate", "min_lr"),
-    ("max_iters", "lr_decay_iters"),
-    ("dataset", "tokenizer", "vocab_size"),
-    ("positions", "rope_base"),
-    ("activation", "gelu"),
-    ("window", "window_pattern"),
-    ("optimizer", "muon_lr", "muon_momentum"),
-    ("schedule", "wsd_decay_fraction"),
-    ("spike_zscore", "bad_update"),
-)
-"""Keys that are one change unless they are told apart."""
-PLACES = frozenset({"device", "out_dir", "init_from"})
-"""Where something ran and what it was called is no change: all is measured here."""
-UNTIMED = frozenset({"batch_ramp"})
+COUPLED = tuple(group for group in map(keys_led_by, RunConfig.model_fields) if len(group) > 1)
+"""Keys that are one change unless they are told apart; the leader comes first."""
+UNTIMED = frozenset(keys_where(lambda each: each.in_experiment == "untimed"))
 """It moves the speed of a run, whose updates get rarer; what is timed is the first size of the batch."""
-ALIKE = frozenset({"seed", "eval_tokens", "eval_iters", "parallel"})
+ALIKE = frozenset(keys_where(lambda each: each.in_experiment == "held"))
 """The same in every corner, whatever it would move: the seeds, the text that a loss is taken over, and one
 process, which shares nothing."""
-OTHER_TEXT = ("dataset", "tokenizer")
-VOCABULARY = (*OTHER_TEXT, "vocab_size")
+VOCABULARY = keys_led_by("dataset")
 """A dataset moves the speed by its vocabulary, and by that alone."""
 
 
@@ -161,7 +155,7 @@ def unmeasured(
 
 
 def _refuse_losses_apart(before: RunConfig, after: RunConfig, moving: Sequence[Change]) -> None:
-    if any(each.key in OTHER_TEXT for each in moving):
+    if any(each.key in TEXT_KEYS for each in moving):
         raise NanodynoError(
             "no common metric: val losses on different text or in different tokens cannot be compared",
             "give both the same --dataset and --tokenizer, or measure --metric tokens_per_second",
@@ -182,17 +176,17 @@ def on_one_schedule(before: RunConfig, after: RunConfig) -> RunConfig:
 def with_length(config: RunConfig, iterations: int) -> RunConfig:
     """The same schedule in so many iterations; a batch grows at the same shares of it."""
     share = iterations / config.max_iters
-    settings = config.model_dump() | {
-        "batch_ramp": config.batch_ramp if share == 1 else config.ramp.in_share(share),
-        "max_iters": iterations,
-        "lr_decay_iters": max(1, round(config.lr_decay_iters * share)),
-        "warmup_iters": round(config.warmup_iters * share) or min(1, config.warmup_iters),
-    }
-    return build_config(settings)
+    return changed(
+        config,
+        batch_ramp=config.batch_ramp if share == 1 else config.ramp.in_share(share),
+        max_iters=iterations,
+        lr_decay_iters=max(1, round(config.lr_decay_iters * share)),
+        warmup_iters=round(config.warmup_iters * share) or min(1, config.warmup_iters),
+    )
 
 
 def _is_measured(change: Change, metric: Metric, equal: Equal) -> bool:
-    if metric != "val_loss" and change.key in OTHER_TEXT:
+    if metric != "val_loss" and change.key in TEXT_KEYS:
         return True  # by a vocabulary that is not known to be the same
     here = change.key not in ALIKE and (metric == "val_loss" or change.key not in UNTIMED)
     return here and _reaches(change, metric, equal)

@@ -13,6 +13,7 @@ from nanodyno.analysis.forecast_plan import Pace, pace_of, pace_of_run, plan_of
 from nanodyno.analysis.forecast_size import without_biases
 from nanodyno.analysis.forecast_warnings import Sign
 from nanodyno.analysis.growth import is_by_noise
+from nanodyno.config import keys_led_by
 from nanodyno.costs.parameters import parameters
 from nanodyno.errors import NanodynoError
 from nanodyno.records.imported import Setting
@@ -181,7 +182,7 @@ def _ground(made: Forecast) -> Iterator[Finding]:
 def _size(made: Forecast, account: Account) -> Iterator[Finding]:
     shape = without_biases(account)
     if shape is not None and made.basis != "ended":
-        more = parameters(replace(shape, bias=True)).nanogpt / parameters(shape).nanogpt - 1
+        more = parameters(shape.replaced(bias=True)).nanogpt / parameters(shape).nanogpt - 1
         yield _of(made, "forecast-without-biases", "caution", more=more)
 
 
@@ -251,7 +252,7 @@ def ends_of(accounts: Sequence[Account]) -> tuple[Finding, ...]:
 def stretched(account: Account, question: Question, pace: Pace | None) -> Question:
     """The same question with a schedule that ends there: sizes are compared at their best."""
     made = forecast(account, question, pace)
-    changes: dict[str, Setting] = {"max_iters": made.iterations, "lr_decay_iters": made.iterations}
+    changes: dict[str, Setting] = dict.fromkeys(keys_led_by("max_iters"), made.iterations)
     ahead = made.iterations > made.iterations_done
     if ahead and made.plan is not None:
         question = replace(question, changes=changes | dict(question.changes))

@@ -13,6 +13,7 @@ from nanodyno.analysis.eta import evaluation_seconds
 from nanodyno.analysis.forecast_law import Array, Schedule
 from nanodyno.analysis.forecast_points import Curve
 from nanodyno.analysis.growth import Growth
+from nanodyno.config import accepts
 from nanodyno.errors import NanodynoError
 from nanodyno.records.imported import Setting
 from nanodyno.records.store import Run
@@ -67,23 +68,13 @@ def _checked(changes: Mapping[str, Setting]) -> dict[str, Setting]:
             raise NanodynoError(
                 f"--set {key}: a forecast changes the schedule only", f"one of {', '.join(KEYS)}"
             )
-        if not _fits(key, value):
+        if not accepts(key, value):
             raise NanodynoError(f"--set {key}={value} cannot be", "for example --set lr_decay_iters=20000")
     return dict(changes)
 
 
-def _fits(key: str, value: Setting) -> bool:
-    if key == "schedule":
-        return value in SCHEDULES
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return key == "decay_lr" and isinstance(value, bool)
-    most = 1.0 if key == "wsd_decay_fraction" else math.inf
-    least_is_fine = key not in ("learning_rate", "wsd_decay_fraction") or value > 0
-    return key != "decay_lr" and math.isfinite(value) and 0 <= value <= most and least_is_fine
-
-
 def _made(told: Mapping[str, Setting]) -> Plan:
-    whole = ("warmup_iters", "lr_decay_iters", "max_iters")
+    whole = {each.name for each in fields(Plan) if each.type is int}
     values = {key: int(value) if key in whole else value for key, value in told.items()}  # pyright: ignore[reportArgumentType]
     plan = Plan(**values)  # pyright: ignore[reportArgumentType]
     if not 0 < plan.max_iters <= MOST_UPDATES:

@@ -5,14 +5,15 @@ from typing import Any, TypeGuard
 
 from nanodyno.analysis.peaks import card_of
 from nanodyno.analysis.throughput import Yardstick
-from nanodyno.config import OF_THE_BLOCK, ConfigError, ModelShape, build_config
+from nanodyno.config import SIZE_KEYS, ConfigError, ModelShape, build_config, keys_where
 from nanodyno.costs.flops import flops_per_token, nanogpt_flops_per_token
 from nanodyno.hardware.cards import Card, find_card
 from nanodyno.records.imported import AnyStep, ImportedRecord, Setting
 
 MOST = 10**12
 """Of anything that a run has: a log may be damaged, and a file from anybody."""
-OF_THE_SHAPE = ("n_layer", "n_embd", "block_size", "vocab_size")
+OF_THE_SHAPE = (*SIZE_KEYS, "vocab_size")
+MODERN = keys_where(lambda each: each.group == "modern")
 
 
 def known_shape(settings: Mapping[str, Setting]) -> ModelShape | None:
@@ -43,15 +44,15 @@ def known_shape(settings: Mapping[str, Setting]) -> ModelShape | None:
 
 def _block(settings: Mapping[str, Setting]) -> dict[str, Any] | None:
     """What a result of ours tells that is not GPT-2's; None where it makes no model."""
-    told = {key: settings[key] for key in OF_THE_BLOCK if key in settings}
+    told = {key: settings[key] for key in MODERN if key in settings}
     if not told:
         return {}
-    of_the_model = (*OF_THE_SHAPE[:-1], "n_head")
+    of_the_model = (*SIZE_KEYS, "n_head")
     try:
         config = build_config({key: settings[key] for key in of_the_model if key in settings} | told)
     except ConfigError:
         return None
-    return {key: getattr(config, key) for key in OF_THE_BLOCK}
+    return {key: getattr(config, key) for key in MODERN}
 
 
 def is_count(value: Setting) -> TypeGuard[int]:

@@ -5,83 +5,61 @@
 spends microseconds on (a rate, a judgement of two numbers, a launch more) cannot.
 """
 
-from typing import Literal
+from collections.abc import Set
+from typing import Literal, get_args
 
-from nanodyno.config import OF_THE_BLOCK, OF_THE_START
+from nanodyno.config import IGNORED, SETTINGS
 
 Kind = Literal[
     "model", "function", "split", "batch", "optimiser", "learning", "pass", "speed", "precision", "data",
     "length", "reading", "record", "other",
 ]  # fmt: skip
-SPLIT_KEYS = ("batch_size", "gradient_accumulation_steps")
-_NO_WORK = ("rope_base",)
-_OF_TEXT = ("dataset", "tokenizer")
-KINDS: dict[Kind, tuple[str, ...]] = {
-    # Other sizes or other steps for each token.
-    "model": (
-        "n_layer", "n_head", "n_embd", "block_size", "vocab_size", "bias", "gelu",
-        *(key for key in OF_THE_BLOCK if key not in _NO_WORK),
-    ),
-    # Another model by a number alone, for the same work.
-    "function": _NO_WORK,
-    # How an iteration's tokens are cut into micro-steps, which changes no sum but by rounding.
-    "split": SPLIT_KEYS,
-    # Updates come after other amounts of tokens: fewer of them for as many tokens are also less work.
-    "batch": ("tokens_per_iter", "batch_ramp"),
-    # Another formula of the update, which takes another time.
-    "optimiser": ("optimizer", "cautious_decay"),
-    # Numbers that the same update is given, or that decide whether it is made. init_from is here because a
-    # log may have begun from published weights.
-    "learning": (
-        "learning_rate", "muon_lr", "embedding_lr", "muon_momentum", "schedule", "wsd_decay_fraction",
-        *OF_THE_START, "min_lr", "decay_lr", "warmup_iters", "lr_decay_iters", "weight_decay",
-        "beta1", "beta2", "bad_update", "spike_zscore", "seed", "init_from",
-    ),
-    # A pass over gradients or activations that is made or not; dropout also leaves the kernels by hand.
-    "pass": ("grad_clip", "dropout"),
-    # The same sums in another order or another place.
-    "speed": (
-        "compile", "kernels", "attention", "products", "loss_rows", "recompute", "cuda_graph",
-        "offload_moments", "device", "threads", "parallel", "backend",
-    ),
-    "precision": ("dtype", "residual_dtype", "moments_dtype", "fp8"),
-    # Their vocabulary moves the speed, which is a setting of its own.
-    "data": _OF_TEXT,
-    # By itself only where a run ends; what decays with it is lr_decay_iters.
-    "length": ("max_iters",),
-    # Over which text a val loss is taken: other text has another loss. The clock does not run meanwhile.
-    "reading": ("eval_tokens", "eval_iters"),
-    "record": (
-        "eval_interval", "eval_only", "log_interval", "keep_checkpoints", "out_dir", "name",
-        "always_save_checkpoint", "wandb_log", "wandb_project", "wandb_run_name",
-    ),
-}  # fmt: skip
-_KIND: dict[str, Kind] = {key: kind for kind, keys in KINDS.items() for key in keys}
-ORDER = list(_KIND)
-_AMOUNTS: dict[str, Kind] = {"grad_clip": "learning", "dropout": "learning", "logit_softcap": "function"}
-"""There or not is one thing; where it is there on both sides, how much takes no time: then it is this."""
-_ABSENT = (None, 0, "none")
-MOVES_SPEED: frozenset[Kind] = frozenset(
-    {"model", "split", "batch", "optimiser", "pass", "speed", "precision", "other"}
-)
-MOVES_LOSS: frozenset[Kind] = frozenset(
-    {
-        "model", "function", "batch", "optimiser", "learning", "pass", "precision", "data", "reading",
-        "other",
-    }
-)  # fmt: skip
+"""What a change is, as `compare` puts it into words: its group and what it affects decide."""
+_KNOWN = {**SETTINGS, **IGNORED}
+_OF_LOGS = frozenset({"name"})
+"""What a log has besides settings, which affects nothing."""
+
+
+def order_of(key: str, kind: Kind) -> tuple[int, int]:
+    """The place of a change among others: by its kind, then as settings are declared."""
+    keys = list(_KNOWN)
+    return get_args(Kind).index(kind), keys.index(key) if key in keys else len(keys)
 
 
 def kind_of(key: str, before: object, after: object) -> Kind:
-    if key in _AMOUNTS and before not in _ABSENT and after not in _ABSENT:
-        return _AMOUNTS[key]
-    return _KIND.get(key, "other")
+    if key not in _KNOWN:
+        return "record" if key in _OF_LOGS else "other"
+    group, affects = _KNOWN[key].group, affected(key, before, after)
+    if "work" in affects:
+        return "model"
+    if "loss" not in affects:
+        return _of_no_loss(group, affects)
+    if affects == {"loss"}:
+        of_loss: dict[str, Kind] = {
+            "data": "data", "evaluation": "reading", "model": "function", "modern": "function",
+        }  # fmt: skip
+        return of_loss.get(group, "learning")
+    others: dict[str, Kind] = {"batch": "batch", "precision": "precision"}
+    return others.get(group, "pass" if _KNOWN[key].amount_affects else "optimiser")
+
+
+def _of_no_loss(group: str, affects: Set[str]) -> Kind:
+    if affects:
+        return "split" if group == "batch" else "speed"
+    return "length" if group == "schedule" else "record"
+
+
+def affected(key: str, before: object, after: object) -> Set[str]:
+    """What a change can affect; of a setting that is not known, both speed and loss."""
+    if key not in _KNOWN:
+        return set() if key in _OF_LOGS else {"speed", "loss"}
+    return _KNOWN[key].affects_between(before, after)
 
 
 def moves_speed(key: str, before: object, after: object) -> bool:
-    return kind_of(key, before, after) in MOVES_SPEED
+    return "speed" in affected(key, before, after)
 
 
 def moves_loss(key: str, before: object, after: object) -> bool:
     """At equal tokens; but for rounding."""
-    return kind_of(key, before, after) in MOVES_LOSS
+    return "loss" in affected(key, before, after)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from nanodyno.analysis.curves import RECENT
 from nanodyno.analysis.summary import LAST_STEPS, Summary
 from nanodyno.analysis.throughput import steady_steps
-from nanodyno.config import RunConfig
+from nanodyno.config import RunConfig, keys_where
 from nanodyno.records.imported import AnyEval, AnyStep, ImportedEval, ImportedRecord, ImportedStep, Setting
 from nanodyno.records.result import ResultRecord
 from nanodyno.records.store import Run
@@ -23,7 +23,7 @@ MOST_STEADY = 400
 MOST_OTHERS = 100
 MOST_EVALS = 200
 PLACE = re.compile(r"^[~./\\]|[^\w.-][~/\\]")
-NOT_TOLD = frozenset({"out_dir", "keep_checkpoints"})
+NOT_TOLD = {"out_dir", *keys_where(lambda each: each.group == "record" and not each.nanogpt)}
 TELLING = (
     "iterations_done", "tokens_seen", "step_seconds", "tokens_per_second", "flops_per_token",
     "flops_per_second", "card_name", "peak_flops", "card_share", "nanogpt_mfu", "peak_allocated_bytes",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from nanodyno.analysis.account import OF_GPT2
 from nanodyno.analysis.forecast_size import SizeLaw, law_for
 from nanodyno.analysis.sizing_rules import batch_for, course_for, ramp_for, training_flops
-from nanodyno.config import ConfigError, RunConfig, build_config
+from nanodyno.config import ConfigError, RunConfig, build_config, keys_led_by
 from nanodyno.costs.parameters import parameters
 from nanodyno.costs.plan import Candidate, Plan, Wishes, make_plan
 from nanodyno.costs.target import GIB, Target
@@ -30,8 +30,8 @@ FIRST_BATCH = 131_072
 FEWEST_TOKENS = 100_000_000
 """That a loss is told for: with fewer the law, fitted to more, comes to expect more than a guess has."""
 SHORTEST_BLOCK = 64
-OF_THE_SIZE = {"n_layer", "n_embd", "n_head"}
-OF_THE_BATCH = {"tokens_per_iter", "batch_ramp"}
+OF_THE_SIZE = ("n_layer", *keys_led_by("n_embd"))
+OF_THE_BATCH = {*keys_led_by("tokens_per_iter")}
 
 Values = Mapping[str, object]
 
@@ -236,17 +236,15 @@ def _nearest(wanted: Wanted, count: int) -> str:
     for given in ({}, {"value_embeddings": 0}):
         fitting = [plan for plan in _smaller(wanted, given) if plan.params.total < count]
         if fitting:
-            shape = fitting[-1].asked.setup.shape
-            keys = {"n_layer": shape.n_layer, "n_embd": shape.n_embd, "n_head": shape.n_head, **given}
-            return (
-                f"the nearest that fits: {_options(keys)}, {fitting[-1].params.total / 1e6:.1f}M parameters"
-            )
+            keys = {key: getattr(fitting[-1].asked.setup.shape, key) for key in OF_THE_SIZE}
+            millions = f"{fitting[-1].params.total / 1e6:.1f}M parameters"
+            return f"the nearest that fits: {_options({**keys, **given})}, {millions}"
     return "no smaller size of it fits either: a card with more memory is what it takes"
 
 
 def _smaller(wanted: Wanted, given: Values) -> Iterator[Plan]:
     """All sizes of it that fit with a micro-batch of 1, from the smallest."""
-    kept = {key: wanted.values[key] for key in wanted.values.keys() - OF_THE_SIZE}
+    kept = {key: wanted.values[key] for key in wanted.values.keys() - {*OF_THE_SIZE}}
     free = replace(wanted, values={**kept, **given})
     for shape in _shapes({}):
         with suppress(ConfigError):

@@ -96,6 +96,7 @@ def attribute(  # noqa: PLR0913 - one parameter per option
 
     Ctrl-C shows what is known by then; the same command goes on with it.
     """
+    from nanodyno.config import present_name
     from nanodyno.experiments.attribute import Inquiry
 
     wanted = Wanted(html, opened, form, out, lang, json)
@@ -111,8 +112,8 @@ def attribute(  # noqa: PLR0913 - one parameter per option
         precision=precision,
         budget_seconds=seconds,
         memory_limit_bytes=None if memory_limit is None else bytes_of(memory_limit, "--memory-limit"),
-        groups=tuple(tuple(each.split(",")) for each in group or ()),
-        ignored=tuple(key for each in ignore or () for key in each.split(",")),
+        groups=tuple(tuple(map(present_name, each.split(","))) for each in group or ()),
+        ignored=tuple(present_name(key) for each in ignore or () for key in each.split(",")),
         make_fit=make_fit,
         again=again,
         equal=equal,

@@ -103,14 +103,14 @@ def _name(name: str | None, files: list[Path]) -> str:
 
 def settings_of(words: list[str]) -> dict[str, bool | int | float | str | None]:
     """--set key=value, as train takes --key=value; settings of another program pass, misspelt ones do not."""
-    from nanodyno.config import RunConfig, nearest_setting
+    from nanodyno.config import RunConfig, nearest_setting, present_name
     from nanodyno.recipes import parse_overrides
 
     for word in words:
         key, equals, _ = word.partition("=")
         if not equals or not key.isidentifier():
             raise NanodynoError(f"--set {word}: not a setting", "write it as --set n_layer=12")
-        if key not in RunConfig.model_fields and (near := nearest_setting(key)):
+        if present_name(key) not in RunConfig.model_fields and (near := nearest_setting(key)):
             raise NanodynoError(
                 f"--set {word}: unknown setting; did you mean {near}?",
                 "`nanodyno train --keys` lists every setting",

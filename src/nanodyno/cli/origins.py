@@ -17,14 +17,6 @@ if TYPE_CHECKING:
     from nanodyno.records.types import RunRecord
     from nanodyno.report.language import Language
 
-OF_THE_SHAPE = ("n_layer", "n_embd", "block_size")
-NEEDED = (*OF_THE_SHAPE, "batch_size", "tokens_per_iter")
-"""Without these the config of a log would be another model or another batch."""
-OF_THE_START = ("device", "out_dir", "init_from", "eval_only", "eval_iters", "gradient_accumulation_steps")
-"""Where and how a run was started, and what its tokens tell."""
-FOLLOWING = ("n_head", "min_lr", "lr_decay_iters")
-"""Each follows another setting where it is left out."""
-
 
 @dataclass(frozen=True)
 class Origin:
@@ -61,6 +53,7 @@ def _of_own(record: "RunRecord") -> Origin:
 def origin_of_run(run: "Run") -> Origin:
     from nanodyno.analysis.account import account_of
     from nanodyno.analysis.audit import with_found_shape
+    from nanodyno.config import SIZE_KEYS
     from nanodyno.recipes import Settings
     from nanodyno.records.imported import ImportedRecord
 
@@ -70,7 +63,7 @@ def origin_of_run(run: "Run") -> Origin:
     account = with_found_shape(account_of(run))
     values = _ours(account.settings)
     if account.shape is not None:
-        values = {key: getattr(account.shape, key) for key in OF_THE_SHAPE} | values
+        values = account.shape.model_dump(include=set(SIZE_KEYS)) | values
     if account.tokens_per_iter is not None:
         values["tokens_per_iter"] = account.tokens_per_iter
         values.pop("gradient_accumulation_steps", None)
@@ -88,7 +81,10 @@ def whole_origin(source: str, changes: Mapping[str, object], language: "Language
 
 def refuse_incomplete(origin: Origin, changes: Mapping[str, object]) -> None:
     """Of a log, what makes the model and its batch has to be told, by it or by the command."""
-    lacking = [key for key in NEEDED if key not in origin.settings.values and key not in changes]
+    from nanodyno.config import SIZE_KEYS
+
+    needed = (*SIZE_KEYS, "batch_size", "tokens_per_iter")  # or it would be another model, or another batch
+    lacking = [key for key in needed if key not in origin.settings.values and key not in changes]
     if lacking and not origin.known:
         raise NanodynoError(
             f"the log of {origin.settings.name} does not tell {', '.join(lacking)}",
@@ -119,33 +115,23 @@ def untold_note(origin: Origin, language: "Language") -> str | None:
 def _fewest(config: "RunConfig") -> dict[str, object]:
     """The settings that make this config: what follows from others is left out, to follow them if they are
     changed."""
-    from nanodyno.config import RunConfig
+    from nanodyno.config import COUNTED_IN_MICRO_BATCHES, PLACES, SETTINGS, RunConfig, derived_value
 
-    values: dict[str, object] = {
+    left_out = {"eval_only", *COUNTED_IN_MICRO_BATCHES, *PLACES}
+    return {
         key: value
-        for key, value in config.model_dump().items()
-        if key not in OF_THE_START and value != RunConfig.model_fields[key].default
+        for key, value in config
+        if key not in left_out
+        and value != RunConfig.model_fields[key].default
+        and not (len(SETTINGS[key].derived_from) == 1 and value == derived_value(config, key))
     }
-    for key in FOLLOWING:
-        if _derived(key, values) == values[key]:
-            del values[key]
-    return values
-
-
-def _derived(key: str, values: Mapping[str, object]) -> object:
-    from nanodyno.config import ConfigError, build_config
-
-    try:
-        return getattr(build_config({**values, key: None}), key)
-    except ConfigError:  # a width that is not made of heads of 64
-        return None
 
 
 def _ours(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Of a log, what is a setting of ours and says how it trained, not where."""
-    from nanodyno.config import RunConfig
+    from nanodyno.config import PLACES, RunConfig
 
-    places = {"device", "out_dir", "init_from", "eval_iters", "parallel"}
+    places = {"eval_iters", "parallel", *PLACES}
     return {
         key: value
         for key, value in settings.items()

@@ -131,7 +131,7 @@ def plan(  # noqa: PLR0913 - one parameter per option
     untold, found = untold_note(origin, language), wants_found_rate(settings)
     notes = (
         *(() if untold is None else (untold,)),
-        *_without_effect(config, made.settings, language),
+        *_without_effect(config, made.settings, context.args, language),
         *_of_data(config, vocabulary, told_for, language),
     )
     shown = Source(
@@ -157,11 +157,15 @@ def plan(  # noqa: PLR0913 - one parameter per option
     return None
 
 
-def _without_effect(config: "RunConfig", settings: "Settings", language: "Language") -> "Iterator[str]":
+def _without_effect(
+    config: "RunConfig", settings: "Settings", arguments: list[str], language: "Language"
+) -> "Iterator[str]":
     from nanodyno.config.idle import idle_settings
-    from nanodyno.report.idle import idle_notes
+    from nanodyno.recipes import former_names
+    from nanodyno.report.idle import idle_notes, renamed_notes
 
-    return idle_notes(idle_settings(config, settings.assumed), language)
+    yield from renamed_notes((*settings.renamed, *former_names(arguments)), language)
+    yield from idle_notes(idle_settings(config, settings.assumed), language)
 
 
 def _of_data(

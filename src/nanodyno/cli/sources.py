@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from nanodyno.cli.origins import Origin
     from nanodyno.recipes import Settings
 
-OF_DATA = ("dataset", "tokenizer", "vocab_size", "device")
-
 
 @dataclass(frozen=True)
 class Sized:
@@ -37,10 +35,11 @@ def sized(settings: "Settings", gpu: str | None = None, limit: int | None = None
         return Sized(settings)
     from nanodyno.analysis.sizing import Wanted, choose_size, fitted_batch
     from nanodyno.cli.at_hand import target_of, vocabulary_of
-    from nanodyno.config import build_config
+    from nanodyno.config import build_config, keys_led_by
     from nanodyno.recipes import at_any_rate
 
-    told = build_config({key: settings.values[key] for key in OF_DATA if key in settings.values})
+    of_data = (*keys_led_by("dataset"), "device")
+    told = build_config({key: settings.values[key] for key in of_data if key in settings.values})
     target, vocabulary = target_of(told.device, gpu, limit), vocabulary_of(told)
     given = at_any_rate(settings).values
     wanted = Wanted(settings.name, given, target, vocabulary.model, vocabulary.data)

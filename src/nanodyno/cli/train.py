@@ -123,7 +123,7 @@ def train(  # noqa: PLR0913 - one parameter per option
         stop_at=None if stop_at is None else time_of(stop_at),
         autosave_seconds=seconds_of(autosave),
     )
-    notes = (*chosen, *found, *_without_effect(config, settings))
+    notes = (*chosen, *found, *_without_effect(config, settings, context.args))
     if folder is None:
         folder = run_folder(config, name, settings.name) if is_first() else Path()
     elif name is not None:
@@ -141,12 +141,14 @@ def train(  # noqa: PLR0913 - one parameter per option
     return None
 
 
-def _without_effect(config: "RunConfig", settings: "Settings") -> "Iterator[str]":
+def _without_effect(config: "RunConfig", settings: "Settings", arguments: list[str]) -> "Iterator[str]":
     from nanodyno.config.idle import idle_settings
-    from nanodyno.report.idle import idle_notes
+    from nanodyno.recipes import former_names
+    from nanodyno.report.idle import idle_notes, renamed_notes
     from nanodyno.train.processes import launched_count
 
     yield from (f"accepted and ignored: {key}" for key in settings.ignored)
+    yield from renamed_notes((*settings.renamed, *former_names(arguments)))
     yield from idle_notes(idle_settings(config, settings.assumed, launched_count()))
 
 
@@ -181,7 +183,7 @@ def _tuned(settings: "Settings", resume: str | None, arguments: list[str], json:
 
 def _resumed(run: str, source: str | None, arguments: list[str]) -> "tuple[Settings, Path]":
     """The settings a run began with, and what is changed; typer takes a first --key=value for a recipe."""
-    from nanodyno.config import tenth
+    from nanodyno.config import COUNTED_IN_MICRO_BATCHES, PLACES, tenth
     from nanodyno.recipes import Settings, load_settings, override, parse_overrides, wants_found_rate
     from nanodyno.records.store import find_run, read_run_record
 
@@ -195,9 +197,9 @@ def _resumed(run: str, source: str | None, arguments: list[str]) -> "tuple[Setti
         )
     values = read_run_record(folder).config.model_dump() if given is None else given.values
     # These follow from what stays: with another micro-batch the effective batch is the same.
-    stale = {"gradient_accumulation_steps", "eval_iters", "eval_only"} if source is None else set()
+    stale = {"eval_only", *COUNTED_IN_MICRO_BATCHES} if source is None else set()
     changes = parse_overrides(arguments)
-    if refused := {"out_dir", "init_from"} & changes.keys():
+    if refused := PLACES & changes.keys() - {"device"}:
         raise NanodynoError(f"--resume says where a run is, and --{min(refused)} too", "give one of them")
     if wants_found_rate(override(Settings(folder.name, values), changes)):
         raise NanodynoError(

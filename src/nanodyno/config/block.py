@@ -4,38 +4,36 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nanodyno.config.fields import RunConfig
+from nanodyno.config.attributes import ABSENT
+from nanodyno.config.fields import SETTINGS, RunConfig
 
 Fault = tuple[str, str]
-_NEEDS: dict[str, tuple[str, object]] = {
-    "rope_base": ("positions", "rope"),
-    "muon_lr": ("optimizer", "muon"),
-    "muon_momentum": ("optimizer", "muon"),
-    "wsd_decay_fraction": ("schedule", "wsd"),
-}
-"""Settings that say nothing without another one."""
 _WINDOWED = ("auto", "flex", "flash", "fa3", "math")
 _SHARING = ("auto", "cudnn", "flex", "flash", "fa3", "math")
 """Backends of the attention that have a window, and that take fewer heads of keys and values."""
-_ONLY_ADAMW = {"moments_dtype": "float32", "offload_moments": False}
 
 
 def faults_of_the_block(values: Mapping[str, Any]) -> Iterator[Fault]:
     """Each as a key and words; a key that is missing was faulty by itself, and is not blamed again."""
-    for key, (needed, value) in _NEEDS.items():
-        if _is_set(values, key) and needed in values and values[needed] != value:
+    for key, each in SETTINGS.items():
+        if each.requires is not None and _is_set(values, key) and not _is_met(each.requires, values):
             without = f"{key}={RunConfig.model_fields[key].default}"
             yield (
                 key,
-                f"{values[key]} says nothing without {needed}={value}; leave it out ({without} where a "
+                f"{values[key]} says nothing without {each.requires}; leave it out ({without} where a "
                 "recipe sets it), or add that",
             )
     yield from _of_attention(values)
-    yield from _of_other_parts(values)
-    if values.get("cautious_decay") and values.get("weight_decay") == 0:
-        yield "cautious_decay", "says nothing with weight_decay=0; leave it out, or give a weight_decay"
-    yield from _of_muon(values)
+    yield from _of_value_embeddings(values)
     yield from _of_kernels(values)
+
+
+def _is_met(required: str, values: Mapping[str, Any]) -> bool:
+    """Whether a setting (key=value, or a key that must be there at all) is as another requires it."""
+    key, equals, value = required.partition("=")
+    if key not in values:
+        return True
+    return str(values[key]) == value if equals else values[key] not in ABSENT
 
 
 def _of_attention(values: Mapping[str, Any]) -> Iterator[Fault]:
@@ -49,8 +47,6 @@ def _of_attention(values: Mapping[str, Any]) -> Iterator[Fault]:
             "window",
             f"{window} is larger than block_size={block_size}: all there is; leave it out for that",
         )
-    if window is None and _is_set(values, "window_pattern"):
-        yield "window_pattern", f"{values['window_pattern']} says nothing without a window; leave it out"
     yield from _of_backend(values)
     if values.get("positions") == "rope" and n_head and n_embd and (n_embd // n_head) % 2:
         yield (
@@ -68,22 +64,11 @@ def _of_backend(values: Mapping[str, Any]) -> Iterator[Fault]:
         yield "attention", f"{backend} shares no heads of keys (n_kv_head); {', '.join(_SHARING)} do"
 
 
-def _of_other_parts(values: Mapping[str, Any]) -> Iterator[Fault]:
-    if values.get("activation") == "relu2" and values.get("gelu") == "tanh":
-        yield "gelu", "tanh says nothing with activation=relu2; leave one of them out"
+def _of_value_embeddings(values: Mapping[str, Any]) -> Iterator[Fault]:
     tables, n_layer = values.get("value_embeddings"), values.get("n_layer")
     if tables and n_layer and 2 * tables > n_layer:
         most = f"{n_layer // 2} is the most"
         yield "value_embeddings", f"{tables} tables need {2 * tables} blocks, and n_layer={n_layer}; {most}"
-
-
-def _of_muon(values: Mapping[str, Any]) -> Iterator[Fault]:
-    """Muon has one moment of its own kind: what is done to AdamW's is not done to it."""
-    if values.get("optimizer") != "muon":
-        return
-    for key, default in _ONLY_ADAMW.items():
-        if values.get(key, default) != default:
-            yield key, f"{values[key]} is for AdamW's moments, and optimizer=muon has others; leave it out"
 
 
 def _of_kernels(values: Mapping[str, Any]) -> Iterator[Fault]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from types import MappingProxyType
 from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
@@ -15,13 +16,15 @@ from nanodyno.config.fields import (
     DEFAULT_ACCUMULATION,
     DEFAULT_EVAL_TOKENS,
     HEAD_SIZE,
-    STRICT,
+    MICRO_BATCH,
+    SETTINGS,
     RunConfig,
     accepted,
     is_ignored,
 )
 from nanodyno.config.kinds import LARGEST
 from nanodyno.config.ramp import NoRamp, Ramp, read_ramp
+from nanodyno.config.shape import STRICT
 from nanodyno.errors import NanodynoError
 
 # A divisor further from the wished-for batch_size than this is no advice, and finding it could take forever.
@@ -39,13 +42,13 @@ class ConfigError(NanodynoError):
         super().__init__(heading + "\n".join(self.faults), hint)
 
 
-def build_config(settings: Mapping[str, object]) -> RunConfig:
+def build_config(settings: Mapping[str, object] = MappingProxyType({}), /, **more: object) -> RunConfig:
     """The run that these settings describe, or one ConfigError that tells everything wrong with them.
 
     A derived key set to None counts as left out. The dumped values of a config build that config again.
     """
     draft = _Draft()
-    for key, value in settings.items():
+    for key, value in RunConfig.renamed({**settings, **more}).items():
         draft.take(key, value)
     for key, info in RunConfig.model_fields.items():
         if not info.is_required() and key not in draft.faulty:
@@ -57,6 +60,23 @@ def build_config(settings: Mapping[str, object]) -> RunConfig:
     if draft.faults:
         raise ConfigError(draft.faults)
     return RunConfig(**draft.values)
+
+
+def changed(config: RunConfig, **changes: object) -> RunConfig:
+    """The config with other settings. Where a micro-batch has another size, tokens stay, and what counts
+    micro-batches follows."""
+    stale = {
+        key for key, each in SETTINGS.items() if each.pair and changes.keys() & {each.pair, *MICRO_BATCH}
+    }
+    return build_config({key: value for key, value in config if key not in stale} | changes)
+
+
+def derived_value(config: RunConfig, key: str) -> object:
+    """What a derived setting of this config would be if it were left out; None where that makes no config."""
+    try:
+        return getattr(build_config({**dict(config), key: None}), key)
+    except ConfigError:
+        return None
 
 
 @dataclass
@@ -105,6 +125,15 @@ class _Draft:
 def _kind(key: str) -> TypeAdapter[Any]:
     """What judges a value of this field alone, by the same type that the field has in RunConfig."""
     return TypeAdapter(get_type_hints(RunConfig, include_extras=True)[key], config=STRICT)
+
+
+def accepts(key: str, value: object) -> bool:
+    """Whether a setting takes this value, by its type and range alone."""
+    try:
+        _kind(key).validate_python(value)
+    except ValidationError:
+        return False
+    return True
 
 
 def nearest_setting(key: str) -> str | None:

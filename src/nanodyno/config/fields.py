@@ -1,12 +1,11 @@
 # pyright: strict
-"""Every setting of a run: its type, its range, its default and one line on what it does."""
+"""Every setting of a run, declared once: its type, range, default, help text and attributes; and queries."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field
-
+from nanodyno.config.attributes import Attributes, Effect, effects, setting
 from nanodyno.config.kinds import (
     BelowOne,
     Count,
@@ -17,228 +16,258 @@ from nanodyno.config.kinds import (
     Means,
     Natural,
     NotNegative,
-    Pattern,
-    Positive,
     Rate,
     Share,
     Switch,
     Text,
     one_of,
 )
-from nanodyno.config.optimizers import OptimizerSettings
+from nanodyno.config.optimizers import COMPILING, OptimizerSettings
 from nanodyno.config.ramp import Ramp, read_ramp
-from nanodyno.config.shape import OF_THE_BLOCK, OF_THE_START, ModelShape
+from nanodyno.config.shape import ModelSettings, ModelShape
 
-IGNORED_KEYS = frozenset({"always_save_checkpoint", "backend"})
 VOCABULARY_MULTIPLE = 64
 HEAD_SIZE = 64
 DEFAULT_ACCUMULATION = 40
 DEFAULT_EVAL_TOKENS = 1_048_576
-STRICT = ConfigDict(strict=True, allow_inf_nan=False)
+MICRO_BATCH = ("batch_size", "block_size")
 
 
-class ModelAndBatch(BaseModel):
-    """The settings that come before those of optimizers: pydantic orders fields by class."""
-
-    # model
-    n_layer: Count = Field(default=12, description="transformer blocks")
-    n_head: Count = Field(description="attention heads (default: n_embd / 64)")
-    n_embd: Count = Field(default=768, description="width of the model")
-    block_size: Count = Field(default=1024, description="tokens of context")
-    vocab_size: MaybeCount = Field(
-        default=None, description="rows of the embedding (default: the dataset's, padded to a multiple of 64)"
-    )
-    bias: Switch = Field(default=False, description="biases in the linear layers and the norms")
-    dropout: BelowOne = Field(default=0.0, description="share of activations dropped; 0 for pretraining")
-    gelu: Literal["exact", "tanh"] = Field(
-        default="exact", description="exact is nanoGPT's, tanh is GPT-2's as published"
-    )
-
-    # the modern block: each is GPT-2's own by default
-    positions: Literal["learned", "rope"] = Field(
-        default="learned", description="rope turns queries and keys by their position, without a table"
-    )
-    rope_base: Positive = Field(default=10_000.0, description="how slowly the slowest pair of rope turns")
-    norm: Literal["layer", "rms"] = Field(default="layer", description="rms subtracts no mean, has no bias")
-    activation: Literal["gelu", "relu2"] = Field(default="gelu", description="relu2 is ReLU squared")
-    qk_norm: Switch = Field(default=False, description="RMS norm of queries and keys, without weights")
-    n_kv_head: MaybeCount = Field(
-        default=None,
-        description="heads of keys and values, fewer than n_head to share them (default: n_head)",
-    )
-    window: MaybeCount = Field(
-        default=None, description="positions that attention looks at, itself included (default: all)"
-    )
-    window_pattern: Pattern = Field(
-        default="SSSL", description="blocks with the window (S) and without (L), repeated over the blocks"
-    )
-    value_embeddings: Natural = Field(
-        default=0,
-        description="tables of token embeddings mixed into attention's values, each shared by one of the "
-        "first and one of the last blocks; at most n_layer / 2",
-    )
-    untied_head: Switch = Field(default=False, description="an output head of its own")
-    logit_softcap: MaybePositive = Field(
-        default=None, description="logits become cap * tanh(logits / cap) (default: none)"
-    )
-    zero_init: Switch = Field(
-        default=False, description="what writes into the residual stream, and an untied head, begin at zero"
-    )
-    embedding_init: Positive = Field(
-        default=0.02, description="standard deviation of the token embedding at the start"
-    )
+class BatchAndSchedule(ModelSettings, frozen=True):
+    """The settings before those of optimizers: pydantic orders fields by class."""
 
     # batch
-    batch_size: Count = Field(default=12, description="sequences per micro-step (the micro-batch)")
-    gradient_accumulation_steps: Count = Field(
-        description=f"micro-steps per iteration (default: {DEFAULT_ACCUMULATION}, or from tokens_per_iter)"
-    )
-    tokens_per_iter: Count = Field(
-        description="tokens per iteration, the effective batch (default: batch_size * block_size * "
-        "gradient_accumulation_steps)"
-    )
-    batch_ramp: MaybeText = Field(
-        default=None,
-        description="grows tokens_per_iter: 10M:131072,50M:262144 from so many tokens on; noise: by "
+    batch_size: Count = setting(
+        "sequences per micro-step (the micro-batch)", 12,
+        group="batch", affects="speed memory", on_resume="free", nanogpt=True, tuned=True,
+        asked_by="import compare",
+    )  # fmt: skip
+    gradient_accumulation_steps: Count = setting(
+        f"micro-steps per iteration (default: {DEFAULT_ACCUMULATION}, or from tokens_per_iter)",
+        group="batch", affects="speed memory", on_resume="free", nanogpt=True,
+        derived_from=("tokens_per_iter", *MICRO_BATCH), pair="tokens_per_iter", asked_by="import compare",
+    )  # fmt: skip
+    tokens_per_iter: Count = setting(
+        "tokens per iteration, the effective batch (default: batch_size * block_size * "
+        "gradient_accumulation_steps)",
+        group="batch", affects="speed loss", on_resume="free",
+        derived_from=("gradient_accumulation_steps", *MICRO_BATCH),
+    )  # fmt: skip
+    batch_ramp: MaybeText = setting(
+        "grows tokens_per_iter: 10M:131072,50M:262144 from so many tokens on; noise: by "
         "the measured noise, to 16 times or noise:524288 that far; the learning rate grows by the root",
+        None,
+        group="batch", affects="speed loss", on_resume="free", none_means="none",
+        part_of="tokens_per_iter", in_experiment="untimed",
+    )  # fmt: skip
+
+    # learning rate
+    learning_rate: Rate = setting(
+        "peak learning rate; auto: `train` finds it by short trainings first, and tells", 6e-4,
+        group="schedule", affects="loss", on_resume="free", nanogpt=True, asked_by="import compare",
+    )  # fmt: skip
+    min_lr: NotNegative = setting(
+        "learning rate after the decay (default: learning_rate / 10)",
+        group="schedule", affects="loss", on_resume="free", nanogpt=True, nanogpt_default=6e-5,
+        derived_from=("learning_rate",), part_of="learning_rate",
+        idle_unless=("decay_lr=True", "schedule=cosine|linear|wsd"),
+    )  # fmt: skip
+    warmup_iters: Natural = setting(
+        "iterations of linear warm-up", 2000,
+        group="schedule", affects="loss", on_resume="free", nanogpt=True, idle_unless=("decay_lr=True",),
+    )  # fmt: skip
+    lr_decay_iters: Count = setting(
+        "iteration at which min_lr is reached (default: max_iters)",
+        group="schedule", affects="loss", on_resume="free", nanogpt=True, nanogpt_default=600_000,
+        derived_from=("max_iters",), part_of="max_iters",
+        idle_unless=("decay_lr=True", "schedule=cosine|linear|wsd"),
+    )  # fmt: skip
+    max_iters: Count = setting(
+        "iterations of the whole run", 600_000,
+        group="schedule", affects="", on_resume="free", nanogpt=True,
+    )  # fmt: skip
+    weight_decay: NotNegative = setting(
+        "weight decay, on matrices only", 0.1,
+        group="regularization", affects="loss", on_resume="free", nanogpt=True,
+    )  # fmt: skip
+    beta1: BelowOne = setting(
+        "AdamW's first beta", 0.9, group="optimizer", affects="loss", on_resume="free", nanogpt=True
     )
+    beta2: BelowOne = setting(
+        "AdamW's second beta", 0.95, group="optimizer", affects="loss", on_resume="free", nanogpt=True
+    )
+    grad_clip: NotNegative = setting(
+        "largest norm of the gradient; 0 is no clipping", 1.0,
+        group="regularization", affects="speed memory loss", amount_affects="loss", on_resume="free",
+        nanogpt=True,
+    )  # fmt: skip
+    decay_lr: Switch = setting(
+        "follow the schedule; false keeps learning_rate", True,
+        group="schedule", affects="loss", on_resume="free", nanogpt=True,
+    )  # fmt: skip
+    schedule: Literal["cosine", "linear", "constant", "wsd"] = setting(
+        "shape after the warm-up; wsd holds the peak and decays at the end", "cosine",
+        group="schedule", affects="loss", on_resume="free", idle_unless=("decay_lr=True",),
+    )  # fmt: skip
+    wsd_decay_fraction: Share = setting(
+        "share of lr_decay_iters that wsd spends decaying", 0.2,
+        group="schedule", affects="loss", on_resume="free", requires="schedule=wsd", part_of="schedule",
+    )  # fmt: skip
 
 
-class RunConfig(OptimizerSettings, ModelAndBatch):
+class RunConfig(OptimizerSettings, BatchAndSchedule, frozen=True):
     """A run under nanoGPT's names. Fields without a default are derived: `build_config` is the door."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-    # optimiser
-    learning_rate: Rate = Field(
-        default=6e-4,
-        description="peak learning rate; auto: `train` finds it by short trainings first, and tells",
-    )
-    min_lr: NotNegative = Field(description="learning rate after the decay (default: learning_rate / 10)")
-    warmup_iters: Natural = Field(default=2000, description="iterations of linear warm-up")
-    lr_decay_iters: Count = Field(description="iteration at which min_lr is reached (default: max_iters)")
-    max_iters: Count = Field(default=600_000, description="iterations of the whole run")
-    weight_decay: NotNegative = Field(default=0.1, description="weight decay, on matrices only")
-    beta1: BelowOne = Field(default=0.9, description="AdamW's first beta")
-    beta2: BelowOne = Field(default=0.95, description="AdamW's second beta")
-    grad_clip: NotNegative = Field(default=1.0, description="largest norm of the gradient; 0 is no clipping")
-    decay_lr: Switch = Field(default=True, description="follow the schedule; false keeps learning_rate")
-    schedule: Literal["cosine", "linear", "constant", "wsd"] = Field(
-        default="cosine", description="shape after the warm-up; wsd holds the peak and decays at the end"
-    )
-    wsd_decay_fraction: Share = Field(
-        default=0.2, description="share of lr_decay_iters that wsd spends decaying"
-    )
-    embedding_lr: MaybePositive = Field(
-        default=None,
-        description="peak for value embeddings, and for token embeddings that are not the head too "
-        "(default: learning_rate)",
-    )
-    cautious_decay: Switch = Field(
-        default=False, description="weight decay only where the update goes the same way"
-    )
+    # optimizer
+    embedding_lr: MaybePositive = setting(
+        "peak for value embeddings, and for token embeddings that are not the head too "
+        "(default: learning_rate)", None,
+        group="optimizer", affects="loss", on_resume="free", none_means="learning_rate",
+        idle_unless=("untied_head=True|value_embeddings=1",),
+    )  # fmt: skip
+    cautious_decay: Switch = setting(
+        "weight decay only where the update goes the same way", False,
+        group="regularization", affects="speed memory loss", on_resume="free", requires="weight_decay",
+    )  # fmt: skip
 
     # data
-    dataset: Text = Field(
-        default="python", description="a name under data/, a path, or python for the embedded corpus"
-    )
-    tokenizer: Literal["bytes", "gpt2"] = Field(
-        default="gpt2", description="tokenizer of the embedded corpus; other datasets have their own"
-    )
-    seed: Natural = Field(default=1337, description="seed of the weights, the data order and dropout")
+    dataset: Text = setting(
+        "a name under data/, a path, or python for the embedded corpus", "python",
+        group="data", affects="loss", on_resume="fixed", nanogpt=True, nanogpt_default="openwebtext",
+        asked_by="compare",
+    )  # fmt: skip
+    tokenizer: Literal["bytes", "gpt2"] = setting(
+        "tokenizer of the embedded corpus; other datasets have their own", "gpt2",
+        group="data", affects="loss", on_resume="fixed", part_of="dataset", idle_unless=("dataset=python",),
+    )  # fmt: skip
+    seed: Natural = setting(
+        "seed of the weights, the data order and dropout", 1337,
+        group="initialization", affects="loss", on_resume="fixed", in_experiment="held",
+    )  # fmt: skip
 
     # evaluation
-    eval_interval: Count = Field(default=2000, description="iterations between evaluations")
-    eval_tokens: Count = Field(
-        description=f"tokens of each split that an evaluation reads (default: {DEFAULT_EVAL_TOKENS})"
+    eval_interval: Count = setting(
+        "iterations between evaluations", 2000,
+        group="evaluation", affects="", on_resume="free", nanogpt=True,
+    )  # fmt: skip
+    eval_tokens: Count = setting(
+        f"tokens of each split that an evaluation reads (default: {DEFAULT_EVAL_TOKENS})",
+        group="evaluation", affects="loss", on_resume="free", derived_from=("eval_iters", *MICRO_BATCH),
+        in_experiment="held",
+    )  # fmt: skip
+    eval_iters: MaybeCount = setting(
+        "eval_tokens counted in micro-batches, as nanoGPT does; eval_tokens is better, since "
+        "it does not move with batch_size", None,
+        group="evaluation", affects="loss", on_resume="free", nanogpt=True, nanogpt_default=200,
+        pair="eval_tokens", none_means="eval_tokens", in_experiment="held",
+    )  # fmt: skip
+    eval_only: Switch = setting(
+        "evaluate once and stop", False, group="evaluation", affects="", on_resume="command", nanogpt=True
     )
-    eval_iters: MaybeCount = Field(
-        default=None,
-        description="eval_tokens counted in micro-batches, as nanoGPT does; eval_tokens is better, since "
-        "it does not move with batch_size",
-    )
-    eval_only: Switch = Field(default=False, description="evaluate once and stop")
-    log_interval: Count = Field(default=1, description="iterations between lines of the log")
+    log_interval: Count = setting(
+        "iterations between lines of the log", 1,
+        group="record", affects="", on_resume="command", nanogpt=True,
+    )  # fmt: skip
 
     # system
-    device: Device = Field(default="auto", description="auto, cpu, cuda, cuda:N or mps")
-    threads: MaybeCount = Field(default=None, description="threads on a CPU (default: torch's choice)")
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        default="auto", description="precision of the matrix products; auto takes the best the device has"
-    )
-    compile: Switch = Field(
-        default=True,
-        description="compile with torch.compile: the model (kernels=autograd), and an optimizer's own step "
-        "on a GPU",
-    )
-    kernels: Literal["auto", "fused", "autograd"] = Field(
-        default="auto",
-        description="fused: the micro-step written by hand, on Triton kernels (auto takes it on a GPU with "
-        "bfloat16); autograd: torch's own",
-    )
-    attention: Literal["auto", "cudnn-packed", "cudnn", "flash", "efficient", "flex", "fa3", "math"] = Field(
-        default="auto",
-        description="backend of the attention; auto: the fastest that runs, measured (kernels=fused) or by "
-        "torch's own choice (autograd)",
-    )
-    products: Literal["auto", "torch"] = Field(
-        default="auto",
-        description="algorithms of the matrix products; auto: the fastest of cuBLAS's, measured once per "
-        "card and shape (kernels=fused on CUDA); torch: its own choice",
-    )
-    loss_rows: MaybeCount = Field(
-        default=None,
-        description="positions whose logits are in memory at once (default: by the card's memory where "
-        "kernels=fused, else all)",
-    )
-    recompute: Literal["auto", "none", "light", "mlp", "full"] = Field(
-        default="auto",
-        description="what the backward pass makes again instead of keeping it: light is norms and GELU, mlp "
-        "also its first product, full whole blocks; auto the least that fits",
-    )
-    cuda_graph: Switch = Field(
-        default=True,
-        description="launch a micro-step, and an optimizer's own step, as one CUDA graph (kernels=fused)",
-    )
-    residual_dtype: Literal["float32", "bfloat16"] = Field(
-        default="float32",
-        description="precision of the residual stream in training; bfloat16 is other arithmetic, faster and "
-        "smaller (evaluations keep float32)",
-    )
-    moments_dtype: Literal["float32", "bfloat16"] = Field(
-        default="float32",
-        description="precision of AdamW's moments; bfloat16 is other arithmetic and halves their memory",
-    )
-    fp8: Switch = Field(
-        default=False,
-        description="the large matrix products of training in fp8 (from Ada and Hopper on): other "
-        "arithmetic, faster (evaluations stay in bfloat16)",
-    )
-    offload_moments: Switch = Field(
-        default=False, description="keep AdamW's moments in the host's memory: slower updates, larger models"
-    )
-    parallel: Literal["ddp", "fsdp"] = Field(
-        default="ddp",
-        description="under torchrun: ddp has the whole model in every process, fsdp a share of it",
-    )
-    keep_checkpoints: Count = Field(
-        default=2,
-        description="checkpoints kept: this many of the last, and of those saved at an evaluation the best",
-    )
-    bad_update: Literal["stop", "skip"] = Field(
-        default="stop",
-        description="at a loss or gradient that is no number or leaps: stop the run, or skip the update "
-        "(ten in a row stop it)",
-    )
-    spike_zscore: NotNegative = Field(
-        default=0.0,
-        description="standard deviations above the latest losses or gradient norms that make a leap; 0 looks "
-        "for none",
-    )
-    init_from: Literal["scratch", "resume"] = Field(
-        default="scratch", description="scratch, or resume to go on with the run in out_dir"
-    )
-    out_dir: MaybeText = Field(default=None, description="folder of the run (default: runs/NAME)")
+    device: Device = setting(
+        "auto, cpu, cuda, cuda:N or mps", "auto",
+        group="system", affects="speed memory", on_resume="free", nanogpt=True, in_experiment="place",
+    )  # fmt: skip
+    threads: MaybeCount = setting(
+        "threads on a CPU (default: torch's choice)", None,
+        group="system", affects="speed memory", on_resume="free", none_means="torch's choice", tuned=True,
+    )  # fmt: skip
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
+        "precision of the matrix products; auto takes the best the device has", "auto",
+        group="precision", affects="speed memory loss", on_resume="free", nanogpt=True, asked_by="compare",
+    )  # fmt: skip
+    compile: Switch = setting(
+        "compile with torch.compile: the model (kernels=autograd), and an optimizer's own step on a GPU",
+        True,
+        group="system", affects="speed memory", on_resume="free", nanogpt=True, tuned=True,
+        idle_unless=(COMPILING,), asked_by="compare",
+    )  # fmt: skip
+    kernels: Literal["auto", "fused", "autograd"] = setting(
+        "fused: the micro-step written by hand, on Triton kernels (auto takes it on a GPU with "
+        "bfloat16); autograd: torch's own", "auto",
+        group="system", affects="speed memory", on_resume="free", tuned=True,
+    )  # fmt: skip
+    attention: Literal[
+        "auto", "cudnn-packed", "cudnn", "flash", "efficient", "flex", "fa3", "math"
+    ] = setting(
+        "backend of the attention; auto: the fastest that runs, measured (kernels=fused) or by "
+        "torch's own choice (autograd)", "auto",
+        group="system", affects="speed memory", on_resume="free",
+    )  # fmt: skip
+    products: Literal["auto", "torch"] = setting(
+        "algorithms of the matrix products; auto: the fastest of cuBLAS's, measured once per "
+        "card and shape (kernels=fused on CUDA); torch: its own choice", "auto",
+        group="system", affects="speed memory", on_resume="free",
+        idle_unless=("kernels=auto|fused", "device=cuda"),
+    )  # fmt: skip
+    loss_rows: MaybeCount = setting(
+        "positions whose logits are in memory at once (default: by the card's memory where "
+        "kernels=fused, else all)", None,
+        group="system", affects="speed memory", on_resume="free", none_means="by memory", tuned=True,
+    )  # fmt: skip
+    recompute: Literal["auto", "none", "light", "mlp", "full"] = setting(
+        "what the backward pass makes again instead of keeping it: light is norms and GELU, mlp "
+        "also its first product, full whole blocks; auto the least that fits", "auto",
+        group="system", affects="speed memory", on_resume="free", tuned=True,
+    )  # fmt: skip
+    cuda_graph: Switch = setting(
+        "launch a micro-step, and an optimizer's own step, as one CUDA graph (kernels=fused)", True,
+        group="system", affects="speed memory", on_resume="free", tuned=True,
+        idle_unless=("kernels=auto|fused", "device=cuda"),
+    )  # fmt: skip
+    residual_dtype: Literal["float32", "bfloat16"] = setting(
+        "precision of the residual stream in training; bfloat16 is other arithmetic, faster and "
+        "smaller (evaluations keep float32)", "float32",
+        group="precision", affects="speed memory loss", on_resume="free", tuned=True,
+    )  # fmt: skip
+    moments_dtype: Literal["float32", "bfloat16"] = setting(
+        "precision of AdamW's moments; bfloat16 is other arithmetic and halves their memory", "float32",
+        group="precision", affects="speed memory loss", on_resume="free", tuned=True,
+        requires="optimizer=adamw",
+    )  # fmt: skip
+    fp8: Switch = setting(
+        "the large matrix products of training in fp8 (from Ada and Hopper on): other "
+        "arithmetic, faster (evaluations stay in bfloat16)", False,
+        group="precision", affects="speed memory loss", on_resume="free", tuned=True,
+    )  # fmt: skip
+    offload_moments: Switch = setting(
+        "keep AdamW's moments in the host's memory: slower updates, larger models", False,
+        group="system", affects="speed memory", on_resume="free", tuned=True, requires="optimizer=adamw",
+    )  # fmt: skip
+    parallel: Literal["ddp", "fsdp"] = setting(
+        "under torchrun: ddp has the whole model in every process, fsdp a share of it", "ddp",
+        group="system", affects="speed memory", on_resume="free", in_experiment="held",
+        idle_unless=("torchrun --nproc_per_node=2",),
+    )  # fmt: skip
+    keep_checkpoints: Count = setting(
+        "checkpoints kept: this many of the last, and of those saved at an evaluation the best", 2,
+        group="record", affects="", on_resume="command",
+    )  # fmt: skip
+    bad_update: Literal["stop", "skip"] = setting(
+        "at a loss or gradient that is no number or leaps: stop the run, or skip the update "
+        "(ten in a row stop it)", "stop",
+        group="optimizer", affects="loss", on_resume="free", part_of="spike_zscore",
+    )  # fmt: skip
+    spike_zscore: NotNegative = setting(
+        "standard deviations above the latest losses or gradient norms that make a leap; 0 looks "
+        "for none", 0.0,
+        group="optimizer", affects="loss", on_resume="free",
+    )  # fmt: skip
+    init_from: Literal["scratch", "resume"] = setting(
+        "scratch, or resume to go on with the run in out_dir", "scratch",
+        group="initialization", affects="loss", on_resume="command", nanogpt=True, in_experiment="place",
+    )  # fmt: skip
+    out_dir: MaybeText = setting(
+        "folder of the run (default: runs/NAME)", None,
+        group="record", affects="", on_resume="command", nanogpt=True, none_means="runs/NAME",
+        in_experiment="place",
+    )  # fmt: skip
 
     @property
     def ramp(self) -> Ramp:
@@ -253,17 +282,9 @@ class RunConfig(OptimizerSettings, ModelAndBatch):
 
     def model_shape(self, vocab_size: int) -> ModelShape:
         """The model of this run with `vocab_size` embedding rows, used as given: padding is the caller's."""
-        return ModelShape(
-            n_layer=self.n_layer,
-            n_head=self.n_head,
-            n_embd=self.n_embd,
-            block_size=self.block_size,
-            vocab_size=vocab_size,
-            bias=self.bias,
-            dropout=self.dropout,
-            gelu=self.gelu,
-            **{key: getattr(self, key) for key in (*OF_THE_START, *OF_THE_BLOCK)},
-        )
+        settings = {key: getattr(self, key) for key in ModelShape.model_fields}
+        settings["vocab_size"] = vocab_size
+        return ModelShape(**settings)
 
     @property
     def beyond_hand(self) -> str | None:
@@ -277,11 +298,22 @@ class RunConfig(OptimizerSettings, ModelAndBatch):
 
     @classmethod
     def beyond_hand_of(cls, values: Mapping[str, object]) -> str | None:
-        there = {
-            "window": values.get("window") is not None,
-            "n_kv_head": values.get("n_kv_head") not in (None, values.get("n_head")),
-        }
-        return next((f"{key}={values[key]}" for key, is_there in there.items() if is_there), None)
+        if values.get("window") is not None:
+            return f"window={values['window']}"
+        shares = values.get("n_kv_head") not in (None, values.get("n_head"))
+        return f"n_kv_head={values['n_kv_head']}" if shares else None
+
+
+SETTINGS: Mapping[str, Attributes] = RunConfig.attributes()
+_NO_EFFECT: frozenset[Effect] = frozenset()
+IGNORED: Mapping[str, Attributes] = {
+    "always_save_checkpoint": Attributes("record", _NO_EFFECT, "command", True),
+    "backend": Attributes("system", effects("speed memory"), "free", True),
+    "wandb_log": Attributes("record", _NO_EFFECT, "command", True),
+    "wandb_project": Attributes("record", _NO_EFFECT, "command", True),
+    "wandb_run_name": Attributes("record", _NO_EFFECT, "command", True),
+}
+"""Settings of nanoGPT's that are accepted and have no effect here; logs of other programs have them too."""
 
 
 def accepted(key: str) -> str:
@@ -294,9 +326,51 @@ def accepted(key: str) -> str:
 
 def is_ignored(key: str) -> bool:
     """Whether nanoGPT has this key and we accept it without effect."""
-    return key in IGNORED_KEYS or key.startswith("wandb_")
+    return key in IGNORED or key.startswith("wandb_")
+
+
+def present_name(key: str) -> str:
+    """The name of a setting that was given by a former one; any other key is itself."""
+    return RunConfig.present_names().get(key, key)
+
+
+def first_name(key: str) -> str:
+    """The oldest name of a setting: what is found again by its settings outlives a new name."""
+    return next((old for old, now in RunConfig.present_names().items() if now == key), key)
+
+
+def keys_where(test: Callable[[Attributes], object]) -> tuple[str, ...]:
+    """The settings whose attributes pass, in the order of their declaration."""
+    return tuple(key for key, each in SETTINGS.items() if test(each))
+
+
+def keys_led_by(leader: str) -> tuple[str, ...]:
+    """A setting and those that are changed with it as one: the leader comes first."""
+    return (leader, *keys_where(lambda each: each.part_of == leader))
+
+
+def other_value(key: str) -> object:
+    """What a setting of two values is where it is not its default."""
+    info = RunConfig.model_fields[key]
+    choices = (False, True) if info.annotation is bool else get_args(info.annotation)
+    (other,) = (choice for choice in choices if choice != info.default)
+    return other
 
 
 def padded_vocab_size(n: int) -> int:
     """The next multiple of 64, which matrix products like better: 50257 becomes 50304."""
     return -(-n // VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
+
+
+COUNTED_IN_MICRO_BATCHES = keys_where(lambda each: each.pair)
+"""They follow from settings in tokens, and so change with the micro-batch."""
+PLACES = frozenset(keys_where(lambda each: each.in_experiment == "place"))
+"""Where something ran and what it was called."""
+SPLIT_KEYS = keys_where(lambda each: each.group == "batch" and "loss" not in each.affects)
+"""How an iteration's tokens are cut into micro-steps, which changes no sum but by rounding."""
+TEXT_KEYS = keys_where(lambda each: each.group == "data")
+"""Which text, in which tokens."""
+SIZE_KEYS = keys_where(
+    lambda each: each.group == "model" and "compare" in each.asked_by and not each.derived_from
+)
+"""What parameters and FLOPs are of, besides the vocabulary; no default stands in for them."""

@@ -4,12 +4,10 @@
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from nanodyno.config.build import tenth
-from nanodyno.config.fields import RunConfig
-from nanodyno.config.optimizers import OPTIMIZERS
+from nanodyno.config.build import derived_value
+from nanodyno.config.fields import RunConfig, keys_where
+from nanodyno.config.optimizers import COMPILING, OPTIMIZERS
 
-_DECAY = ("min_lr", "lr_decay_iters")
-_BY_HAND = ("products", "cuda_graph")
 EMBEDDED = "python"
 SEVERAL = "torchrun --nproc_per_node=2"
 
@@ -38,34 +36,34 @@ def idle_settings(
 
 
 def _idle(config: RunConfig, unchosen: Collection[str], processes: int) -> Iterator[Idle]:
-    alone = [(SEVERAL, ("parallel",))] if processes == 1 else []
-    for needs, keys in (*_needs(config), *alone):
+    for needs in _unmet(config, processes):
+        keys = keys_where(lambda each: needs in each.idle_unless)  # noqa: B023 - asked at once
         there = tuple(key for key in keys if key not in unchosen and _is_set(config, key))
         if there:
             yield Idle(there, needs)
 
 
-def _needs(config: RunConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
-    if not config.decay_lr:
-        yield "decay_lr=True", ("schedule", "warmup_iters", *_DECAY)
-    elif config.schedule == "constant":
-        yield "schedule=cosine|linear|wsd", _DECAY
-    if config.dataset != EMBEDDED:
-        yield f"dataset={EMBEDDED}", ("tokenizer",)
-    if config.kernels == "autograd":
-        yield "kernels=auto|fused", _BY_HAND
-    elif config.device in ("cpu", "mps"):
-        yield "device=cuda", _BY_HAND
-    if not config.untied_head and not config.value_embeddings:
-        yield "untied_head=True|value_embeddings=1", ("embedding_lr",)
-    if config.kernels == "fused" and not OPTIMIZERS[config.optimizer].compiles:
-        compiled = [f"optimizer={name}" for name, entry in OPTIMIZERS.items() if entry.compiles]
-        yield "|".join(["kernels=autograd", *compiled]), ("compile",)
+def _unmet(config: RunConfig, processes: int) -> list[str]:
+    """The conditions of `idle_unless` that this config does not meet; of two for one setting the first."""
+    compiles = config.kernels != "fused" or OPTIMIZERS[config.optimizer].compiles
+    unmet = {
+        "decay_lr=True": not config.decay_lr,
+        "schedule=cosine|linear|wsd": config.decay_lr and config.schedule == "constant",
+        f"dataset={EMBEDDED}": config.dataset != EMBEDDED,
+        "kernels=auto|fused": config.kernels == "autograd",
+        "device=cuda": config.kernels != "autograd" and config.device in ("cpu", "mps"),
+        "untied_head=True|value_embeddings=1": not (config.untied_head or config.value_embeddings),
+        COMPILING: not compiles,
+        SEVERAL: processes == 1,
+    }
+    return [condition for condition, is_unmet in unmet.items() if is_unmet]
 
 
 def _is_set(config: RunConfig, key: str) -> bool:
-    derived = {"min_lr": tenth(config.learning_rate), "lr_decay_iters": config.max_iters}
-    return getattr(config, key) != derived.get(key, RunConfig.model_fields[key].default)
+    """Whether it is another than it would be if it were left out."""
+    info = RunConfig.model_fields[key]
+    default = derived_value(config, key) if info.is_required() else info.default
+    return getattr(config, key) != default
 
 
 def _unreached(config: RunConfig) -> Iterator[Unreached]:

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator
 
+from nanodyno.config.attributes import setting
 from nanodyno.config.kinds import BelowOne, MaybePositive, Means, one_of
-from nanodyno.config.shape import ModelShape
+from nanodyno.config.shape import Declared, ModelShape
 
 
 @dataclass(frozen=True)
@@ -106,18 +107,24 @@ def _registered(name: str) -> str:
 
 
 OptimizerName = Annotated[str, AfterValidator(_registered), Means(one_of(OPTIMIZERS))]
+COMPILING = "|".join(["kernels=autograd", *(f"optimizer={n}" for n, e in OPTIMIZERS.items() if e.compiles)])
+"""The settings without which `compile` does nothing."""
 
 
-class OptimizerSettings(BaseModel):
+class OptimizerSettings(Declared, frozen=True):
     """The choice of an optimizer, and the settings of each: RunConfig inherits them."""
 
-    optimizer: OptimizerName = Field(
-        default="adamw",
-        description=f"muon takes the blocks' matrices, and AdamW the rest ({' | '.join(OPTIMIZERS)})",
-    )
-    muon_lr: MaybePositive = Field(
-        default=None,
-        description="peak for Muon's matrices, whose step has a root mean square of 0.2 times it, about "
-        "AdamW's (default: learning_rate)",
-    )
-    muon_momentum: BelowOne = Field(default=0.95, description="Muon's momentum (Nesterov's)")
+    optimizer: OptimizerName = setting(
+        f"muon takes the blocks' matrices, and AdamW the rest ({' | '.join(OPTIMIZERS)})", "adamw",
+        group="optimizer", affects="speed memory loss", on_resume="fixed",
+    )  # fmt: skip
+    muon_lr: MaybePositive = setting(
+        "peak for Muon's matrices, whose step has a root mean square of 0.2 times it, about "
+        "AdamW's (default: learning_rate)", None,
+        group="optimizer", affects="loss", on_resume="free", none_means="learning_rate",
+        requires="optimizer=muon", part_of="optimizer",
+    )  # fmt: skip
+    muon_momentum: BelowOne = setting(
+        "Muon's momentum (Nesterov's)", 0.95,
+        group="optimizer", affects="loss", on_resume="free", requires="optimizer=muon", part_of="optimizer",
+    )  # fmt: skip

@@ -1,38 +1,161 @@
 # pyright: strict
-"""What a model is made of. Everything with a default is GPT-2's own, unless a run asks otherwise."""
+"""The settings of a model, and the model that they make. Defaults are GPT-2's own, but for its biases."""
 
-from dataclasses import dataclass, fields, replace
-from typing import Literal
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Literal, Self, cast
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from nanodyno.config.attributes import Attributes, setting
+from nanodyno.config.kinds import (
+    BelowOne,
+    Count,
+    MaybeCount,
+    MaybePositive,
+    Natural,
+    Pattern,
+    Positive,
+    Switch,
+)
 
 WHOLE, WINDOWED = "L", "S"
 """Letters of a window pattern, nanochat's: long and short."""
+STRICT = ConfigDict(strict=True, allow_inf_nan=False)
+ALL = "work speed memory loss"
 
 
-@dataclass(frozen=True)
-class ModelShape:
+class Declared(BaseModel, frozen=True, extra="forbid", strict=True, allow_inf_nan=False):
+    """Fields that are settings, each declared by `setting`; former names are accepted wherever it is read."""
+
+    @classmethod
+    def attributes(cls) -> dict[str, Attributes]:
+        """The attributes of every setting, in the order of their declaration."""
+        return {
+            key: each
+            for key, info in cls.model_fields.items()
+            for each in info.metadata
+            if isinstance(each, Attributes)
+        }
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_present_names(cls, values: Any) -> Any:
+        return cls.renamed(cast(Mapping[str, Any], values)) if isinstance(values, Mapping) else values
+
+    @classmethod
+    def renamed(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values under the present names; one that is there by its present name is kept."""
+        now = cls.present_names()
+        old = {now[key]: value for key, value in values.items() if key in now}
+        return old | {key: value for key, value in values.items() if key not in now}
+
+    @classmethod
+    @cache
+    def present_names(cls) -> dict[str, str]:
+        """By each former name, the present one."""
+        return {old: key for key, each in cls.attributes().items() for old in each.aliases}
+
+
+class ModelSettings(Declared, frozen=True):
+    """What a model is made of, as far as a run's settings say it."""
+
+    n_layer: Count = setting(
+        "transformer blocks", 12,
+        group="model", affects=ALL, on_resume="fixed", nanogpt=True, asked_by="import compare",
+    )  # fmt: skip
+    n_head: Count = setting(
+        "attention heads (default: n_embd / 64)",
+        group="model", affects=ALL, on_resume="fixed", nanogpt=True, nanogpt_default=12,
+        derived_from=("n_embd",), part_of="n_embd", asked_by="import compare",
+    )  # fmt: skip
+    n_embd: Count = setting(
+        "width of the model", 768,
+        group="model", affects=ALL, on_resume="fixed", nanogpt=True, asked_by="import compare",
+    )  # fmt: skip
+    block_size: Count = setting(
+        "tokens of context", 1024,
+        group="model", affects=ALL, on_resume="fixed", nanogpt=True, asked_by="import compare",
+    )  # fmt: skip
+    vocab_size: MaybeCount = setting(
+        "rows of the embedding (default: the dataset's, padded to a multiple of 64)", None,
+        group="model", affects=ALL, on_resume="fixed", none_means="dataset's", part_of="dataset",
+        asked_by="import",
+    )  # fmt: skip
+    bias: Switch = setting(
+        "biases in the linear layers and the norms", False,
+        group="model", affects=ALL, on_resume="fixed", nanogpt=True, asked_by="import",
+    )  # fmt: skip
+    dropout: BelowOne = setting(
+        "share of activations dropped; 0 for pretraining", 0.0,
+        group="regularization", affects="speed memory loss", amount_affects="loss", on_resume="free",
+        nanogpt=True,
+    )  # fmt: skip
+    gelu: Literal["exact", "tanh"] = setting(
+        "exact is nanoGPT's, tanh is GPT-2's as published", "exact",
+        group="model", affects=ALL, on_resume="fixed", requires="activation=gelu", part_of="activation",
+    )  # fmt: skip
+
+    positions: Literal["learned", "rope"] = setting(
+        "rope turns queries and keys by their position, without a table", "learned",
+        group="modern", affects=ALL, on_resume="fixed",
+    )  # fmt: skip
+    rope_base: Positive = setting(
+        "how slowly the slowest pair of rope turns", 10_000.0,
+        group="modern", affects="loss", on_resume="fixed", requires="positions=rope", part_of="positions",
+    )  # fmt: skip
+    norm: Literal["layer", "rms"] = setting(
+        "rms subtracts no mean, has no bias", "layer", group="modern", affects=ALL, on_resume="fixed"
+    )
+    activation: Literal["gelu", "relu2"] = setting(
+        "relu2 is ReLU squared", "gelu", group="modern", affects=ALL, on_resume="fixed"
+    )
+    qk_norm: Switch = setting(
+        "RMS norm of queries and keys, without weights", False,
+        group="modern", affects=ALL, on_resume="fixed",
+    )  # fmt: skip
+    n_kv_head: MaybeCount = setting(
+        "heads of keys and values, fewer than n_head to share them (default: n_head)", None,
+        group="modern", affects=ALL, on_resume="fixed", none_means="n_head",
+    )  # fmt: skip
+    window: MaybeCount = setting(
+        "positions that attention looks at, itself included (default: all)", None,
+        group="modern", affects=ALL, on_resume="fixed", none_means="none",
+    )  # fmt: skip
+    window_pattern: Pattern = setting(
+        "blocks with the window (S) and without (L), repeated over the blocks", "SSSL",
+        group="modern", affects=ALL, on_resume="fixed", requires="window", part_of="window",
+    )  # fmt: skip
+    value_embeddings: Natural = setting(
+        "tables of token embeddings mixed into attention's values, each shared by one of the "
+        "first and one of the last blocks; at most n_layer / 2", 0,
+        group="modern", affects=ALL, on_resume="fixed",
+    )  # fmt: skip
+    untied_head: Switch = setting(
+        "an output head of its own", False, group="modern", affects=ALL, on_resume="fixed"
+    )
+    logit_softcap: MaybePositive = setting(
+        "logits become cap * tanh(logits / cap) (default: none)", None,
+        group="modern", affects=ALL, amount_affects="loss", on_resume="fixed", none_means="none",
+    )  # fmt: skip
+
+    zero_init: Switch = setting(
+        "what writes into the residual stream, and an untied head, begin at zero", False,
+        group="initialization", affects="loss", on_resume="fixed",
+    )  # fmt: skip
+    embedding_init: Positive = setting(
+        "standard deviation of the token embedding at the start", 0.02,
+        group="initialization", affects="loss", on_resume="fixed",
+    )  # fmt: skip
+
+
+class ModelShape(ModelSettings, frozen=True):
     """A model once its vocabulary is known."""
 
-    n_layer: int
-    n_head: int
-    n_embd: int
-    block_size: int
-    vocab_size: int
-    bias: bool
-    dropout: float
-    gelu: Literal["exact", "tanh"]
-    zero_init: bool = False
-    embedding_init: float = 0.02
-    positions: Literal["learned", "rope"] = "learned"
-    rope_base: float = 10_000.0
-    norm: Literal["layer", "rms"] = "layer"
-    activation: Literal["gelu", "relu2"] = "gelu"
-    qk_norm: bool = False
-    n_kv_head: int | None = None
-    window: int | None = None
-    window_pattern: str = "SSSL"
-    value_embeddings: int = 0
-    untied_head: bool = False
-    logit_softcap: float | None = None
+    vocab_size: Count  # pyright: ignore[reportGeneralTypeIssues] - without a default here
+
+    def replaced(self, **changes: Any) -> Self:
+        return self.model_copy(update=changes)
 
     @property
     def head_size(self) -> int:
@@ -77,12 +200,11 @@ class ModelShape:
     @property
     def is_gpt2(self) -> bool:
         """Whether it is the model as published."""
-        published = {key: getattr(ModelShape, key) for key in OF_THE_BLOCK}
-        return replace(self, **published) == self
+        return all(getattr(self, key) == default for key, default in _PUBLISHED.items())
 
 
-_NAMES = [each.name for each in fields(ModelShape)]
-OF_THE_BLOCK = tuple(_NAMES[_NAMES.index("positions") :])
-"""Settings that leave GPT-2."""
-OF_THE_START = ("zero_init", "embedding_init")
-"""Settings that leave the model as it is, and begin elsewhere."""
+_PUBLISHED = {
+    key: ModelSettings.model_fields[key].default
+    for key, each in ModelSettings.attributes().items()
+    if each.group == "modern"
+}

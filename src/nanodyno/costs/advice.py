@@ -1,10 +1,11 @@
 """What would make a config fit: each switch alone, what it saves and what it costs in speed."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import Literal
 
+from nanodyno.config import SETTINGS
 from nanodyno.costs.calibration import Calibration
 from nanodyno.costs.memory import memory_of
 from nanodyno.costs.setup import FEWEST_ROWS, RECOMPUTE, Setup
@@ -137,5 +138,5 @@ def _together(setup: Setup, limit_bytes: int, calibration: Calibration, can_offl
 
 
 def _changes(before: Setup, after: Setup) -> dict[str, str]:
-    keys = ("batch_size", "loss_rows", "recompute", "offload_moments")
+    keys = [each.name for each in fields(Setup) if each.name in SETTINGS and SETTINGS[each.name].tuned]
     return {key: str(getattr(after, key)) for key in keys if getattr(after, key) != getattr(before, key)}

@@ -4,8 +4,6 @@ A product of an m x k by a k x n matrix is 2 m k n FLOP, and training takes thre
 backward. Recomputation and element-wise work are not counted.
 """
 
-from dataclasses import replace
-
 from nanodyno.config import ModelShape
 from nanodyno.costs.parameters import parameters
 
@@ -25,7 +23,7 @@ def flops_per_token(shape: ModelShape, vocab_size: int | None = None) -> int:
 
 def flops_per_sequence(shape: ModelShape, vocab_size: int | None = None) -> int:
     """Of block_size tokens. A position's queries meet as many keys as it sees, twice, times three."""
-    useful = shape if vocab_size is None else replace(shape, vocab_size=vocab_size)
+    useful = shape if vocab_size is None else shape.replaced(vocab_size=vocab_size)
     attention = 12 * shape.n_embd * positions_seen(shape)
     return 6 * parameters(useful).matmul_weights * shape.block_size + attention
 

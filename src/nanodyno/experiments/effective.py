@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from nanodyno.analysis.noise_scale import measured
-from nanodyno.config import RunConfig, build_config, padded_vocab_size
+from nanodyno.config import RunConfig, changed, padded_vocab_size
 from nanodyno.data.resolve import resolve_dataset
 from nanodyno.errors import NanodynoError
 from nanodyno.noise import Sample, whole_scale
@@ -29,8 +29,7 @@ def measurable(config: RunConfig) -> RunConfig:
             "differs between micro-steps",
             "give --tokens_per_iter for two micro-steps or more",
         )
-    values = config.model_dump(exclude={"gradient_accumulation_steps", "eval_iters"})
-    return build_config(values | {"batch_size": config.batch_size // 2})
+    return changed(config, batch_size=config.batch_size // 2)
 
 
 def short_training(
@@ -91,9 +90,14 @@ def _trainer(config: RunConfig, watch: Watch) -> Trainer:
     The learning rate is held after its warm-up: while it falls, the noise tells nothing about the batch.
     """
     take_threads(config.threads)
-    values = config.model_dump(exclude={"eval_iters", "gradient_accumulation_steps", "wsd_decay_fraction"})
-    held = {"eval_interval": config.max_iters, "eval_tokens": config.block_size, "schedule": "constant"}
-    quick = build_config(values | held)
+    wsd = RunConfig.model_fields["wsd_decay_fraction"].default
+    quick = changed(
+        config,
+        eval_interval=config.max_iters,
+        eval_tokens=config.block_size,
+        schedule="constant",
+        wsd_decay_fraction=wsd,
+    )
     dataset = resolve_dataset(config.dataset, DATA_FOLDER, config.tokenizer, config.vocab_size, watch)
     vocab_size = config.vocab_size or padded_vocab_size(dataset.vocab_size)
     trainer = Trainer(quick, dataset, vocab_size, choose(quick))

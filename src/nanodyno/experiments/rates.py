@@ -23,7 +23,16 @@ from nanodyno.analysis.rates import (
     lengths_for,
     next_trials,
 )
-from nanodyno.config import RunConfig, build_config, padded_vocab_size
+from nanodyno.config import (
+    COUNTED_IN_MICRO_BATCHES,
+    PLACES,
+    RunConfig,
+    build_config,
+    changed,
+    keys_led_by,
+    keys_where,
+    padded_vocab_size,
+)
 from nanodyno.data.resolve import resolve_dataset
 from nanodyno.data.shards import Dataset
 from nanodyno.errors import RunFailed
@@ -36,10 +45,13 @@ from nanodyno.train.sentry import Diverged
 from nanodyno.train.trainer import Trainer
 
 EVAL_TOKENS = 65_536
-OF_NO_MATTER = (
-    "learning_rate", "min_lr", "seed", "eval_interval", "eval_iters", "log_interval", "out_dir", "init_from",
-    "keep_checkpoints", "gradient_accumulation_steps",
-)  # fmt: skip
+OF_NO_MATTER = {
+    "seed",
+    *keys_led_by("learning_rate"),
+    *keys_where(lambda each: each.group in ("evaluation", "record") and not each.affects),
+    *COUNTED_IN_MICRO_BATCHES,
+    *PLACES,
+} - {"device"}
 """To what a trial says."""
 
 Try = Callable[[RunConfig, Dataset], float | None]
@@ -56,7 +68,7 @@ class RangeTest:
 def range_test(settings: Mapping[str, object], watch: Watch, attempt: Try | None = None) -> RangeTest:
     """The settings' learning_rate is left out of account. Ctrl-C passes; what was trained by then is kept."""
     attempt = attempt or train_shortly
-    config = build_config({**settings, "learning_rate": COARSE[0], "min_lr": None, "batch_ramp": None})
+    config = build_config(settings, learning_rate=COARSE[0], min_lr=None, batch_ramp=None)
     dataset = resolve_dataset(config.dataset, DATA_FOLDER, config.tokenizer, config.vocab_size, watch)
     lengths = lengths_for(config.max_iters)
     kept = _Kept(config, dataset)
@@ -86,15 +98,19 @@ def trial_config(config: RunConfig, ask: Ask, iterations: int) -> RunConfig:
     Warm-up is as many iterations as the run's, up to half of the trial: how high a rate the beginning bears
     is a matter of their number, and a warm-up cut to its share speaks for lower rates (LOG.md).
     """
-    values = config.model_dump(exclude={"gradient_accumulation_steps", "eval_iters", "min_lr"})
-    changes = {
-        "learning_rate": ask.learning_rate, "seed": config.seed + 1 + ask.repeat, "max_iters": iterations,
-        "lr_decay_iters": iterations, "warmup_iters": min(config.warmup_iters, iterations // 2),
-        "eval_interval": iterations,
-        "eval_tokens": min(config.eval_tokens, max(EVAL_TOKENS, config.block_size)), "bad_update": "stop",
-        "eval_only": False,
-    }  # fmt: skip
-    return build_config(values | changes)
+    return changed(
+        config,
+        learning_rate=ask.learning_rate,
+        min_lr=None,
+        seed=config.seed + 1 + ask.repeat,
+        max_iters=iterations,
+        lr_decay_iters=iterations,
+        warmup_iters=min(config.warmup_iters, iterations // 2),
+        eval_interval=iterations,
+        eval_tokens=min(config.eval_tokens, max(EVAL_TOKENS, config.block_size)),
+        bad_update="stop",
+        eval_only=False,
+    )
 
 
 def train_shortly(config: RunConfig, dataset: Dataset) -> float | None:

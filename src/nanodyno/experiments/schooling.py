@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from nanodyno.analysis.attribution import WatchAttribute
 from nanodyno.analysis.factors import with_length
 from nanodyno.analysis.probes import summarise_probe
 from nanodyno.analysis.shapley import Corner
-from nanodyno.config import RunConfig, build_config
+from nanodyno.config import RunConfig, changed
 from nanodyno.data.resolve import EMBEDDED, resolve_dataset
 from nanodyno.errors import NanodynoError
 from nanodyno.experiments.lesson import Learnt, LessonJob, Reached, Spoilt, teach
@@ -29,11 +28,16 @@ def shortened(config: RunConfig, tokens: float) -> RunConfig:
     """So many tokens, with all of its schedule; evaluated at the end alone."""
     whole = config.ramp.tokens_after(config.max_iters)
     short = with_length(config, max(1, round(config.max_iters * tokens / whole)))
-    settings: dict[str, Any] = {
-        "eval_interval": short.max_iters, "eval_iters": None, "log_interval": short.max_iters,
-        "keep_checkpoints": 1, "out_dir": None, "init_from": "scratch", "eval_only": False,
-    }  # fmt: skip
-    return build_config(short.model_dump() | settings)
+    return changed(
+        short,
+        eval_interval=short.max_iters,
+        eval_iters=None,
+        log_interval=short.max_iters,
+        keep_checkpoints=1,
+        out_dir=None,
+        init_from="scratch",
+        eval_only=False,
+    )
 
 
 def tokens_of_each(

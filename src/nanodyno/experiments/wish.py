@@ -3,15 +3,11 @@
 from dataclasses import dataclass
 
 from nanodyno import __version__
-from nanodyno.analysis.candidates import changed
-from nanodyno.config import RunConfig
+from nanodyno.config import RunConfig, changed, keys_where
 from nanodyno.experiments.ground import Place
 from nanodyno.records.tuning import Question, settings_of
 
-TUNED = (
-    "batch_size", "recompute", "loss_rows", "cuda_graph", "offload_moments", "kernels", "compile", "threads",
-    "residual_dtype", "moments_dtype", "fp8",
-)  # fmt: skip
+TUNED = keys_where(lambda each: each.tuned)
 """Settings that a search may change."""
 
 
@@ -29,7 +25,7 @@ class Wish:
 
 def applied(config: RunConfig, tuned: RunConfig) -> RunConfig:
     """The run as it is, with the tuned settings."""
-    return changed(config, tuned_settings(config, tuned))
+    return changed(config, **tuned_settings(config, tuned))
 
 
 def tuned_settings(config: RunConfig, tuned: RunConfig) -> dict[str, object]:

@@ -220,15 +220,13 @@ def _micro_step(device: torch.device, dtype: Dtype, settings: dict[str, str], pa
 def _tiny(device: torch.device, **settings: str) -> RunConfig:
     """So narrow and short that a card does nothing but begin; as deep as GPT-2."""
     return build_config(
-        {
-            "n_layer": LAYERS,
-            "n_head": 1,
-            "n_embd": 64,
-            "block_size": 64,
-            "batch_size": 1,
-            "gradient_accumulation_steps": 1,
-            "device": str(device),
-            "compile": False,
-            **settings,
-        }
+        settings,
+        n_layer=LAYERS,
+        n_head=1,
+        n_embd=64,
+        block_size=64,
+        batch_size=1,
+        gradient_accumulation_steps=1,
+        device=str(device),
+        compile=False,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal, get_origin, get_type_hints
 
-from nanodyno.config import RunConfig
+from nanodyno.config import RunConfig, present_name
 from nanodyno.errors import NanodynoError
 from nanodyno.recipes.arithmetic import Unreadable, Value, parse_value
 
@@ -11,7 +11,7 @@ TOML_WORDS: dict[str, Value] = {"true": True, "false": False}
 
 
 def parse_overrides(args: Sequence[str]) -> dict[str, object]:
-    """The settings of a command line; a later one wins. Whether they are sound, `build_config` tells."""
+    """The settings of a command line by their present names; a later one wins. `build_config` judges them."""
     overrides: dict[str, object] = {}
     words = list(reversed(args))
     while words:
@@ -19,16 +19,22 @@ def parse_overrides(args: Sequence[str]) -> dict[str, object]:
         name, equals, text = word.removeprefix("--").partition("=")
         if not word.startswith("--") or not name:
             raise _stray(word)
-        key = name.replace("-", "_")
+        key = present_name(name.replace("-", "_"))
         if equals:
             overrides[key] = _value(key, text)
         elif _is_denied_switch(key):
-            overrides[key.removeprefix("no_")] = False
+            overrides[present_name(key.removeprefix("no_"))] = False
         elif words and not words[-1].startswith("--"):
             overrides[key] = _value(key, words.pop())
         else:
             overrides[key] = _bare(key)
     return overrides
+
+
+def former_names(args: Sequence[str]) -> tuple[str, ...]:
+    """The settings of a command line that are there by a former name."""
+    names = (word.removeprefix("--").partition("=")[0].replace("-", "_").removeprefix("no_") for word in args)
+    return tuple(name for name in names if present_name(name) != name)
 
 
 def _stray(word: str) -> NanodynoError:
@@ -37,7 +43,7 @@ def _stray(word: str) -> NanodynoError:
 
 
 def _is_denied_switch(key: str) -> bool:
-    info = RunConfig.model_fields.get(key.removeprefix("no_"))
+    info = RunConfig.model_fields.get(present_name(key.removeprefix("no_")))
     return key.startswith("no_") and info is not None and info.annotation is bool
 
 

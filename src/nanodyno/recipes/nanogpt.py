@@ -3,19 +3,15 @@
 import ast
 from collections.abc import Iterator
 
-from nanodyno.config import ConfigError, RunConfig, is_ignored
+from nanodyno.config import SETTINGS, ConfigError, RunConfig, is_ignored, present_name
 from nanodyno.errors import NanodynoError
 from nanodyno.recipes.arithmetic import Unreadable, Value, evaluate
 from nanodyno.recipes.settings import Settings
 
-# What a nanoGPT file means by leaving a key out, where our own default or derivation would differ.
-NANOGPT_DEFAULTS: dict[str, object] = {
-    "n_head": 12,
-    "min_lr": 6e-5,
-    "lr_decay_iters": 600_000,
-    "eval_iters": 200,
-    "dataset": "openwebtext",
+NANOGPT_DEFAULTS = {
+    key: each.nanogpt_default for key, each in SETTINGS.items() if each.nanogpt_default is not None
 }
+"""What a nanoGPT file means by leaving a key out, where our own default or derivation would differ."""
 
 HINT = "the file is read, never run: write a plain value or simple arithmetic there"
 
@@ -27,11 +23,13 @@ def read_nanogpt(name: str, text: str, where: str) -> Settings:
         reader.read(statement)
     if reader.faults:
         raise ConfigError(reader.faults.values(), HINT)
-    values = reader.settings()
+    given = reader.settings()
+    values = RunConfig.renamed(given)
     assumed = {key: value for key, value in NANOGPT_DEFAULTS.items() if key not in values}
     if "eval_tokens" in values:
         assumed.pop("eval_iters", None)
-    return Settings(name, assumed | values, tuple(reader.ignored), frozenset(assumed))
+    former = tuple(key for key in given if present_name(key) != key)
+    return Settings(name, assumed | values, tuple(reader.ignored), frozenset(assumed), renamed=former)
 
 
 def _parse(text: str, where: str) -> ast.Module:
@@ -59,7 +57,7 @@ class _Reader:
         return {
             name: value
             for name, value in self.names.items()
-            if name in RunConfig.model_fields
+            if present_name(name) in RunConfig.model_fields
             or not (name in self.helpers or name.startswith("_") or is_ignored(name))
         }
 
@@ -96,7 +94,7 @@ class _Reader:
         line = self.lines[statement.lineno - 1].strip()
         place = f"{self.where}, line {statement.lineno}"
         bound = set(_bound_names(statement))
-        settings = bound & RunConfig.model_fields.keys()
+        settings = {name for name in bound if present_name(name) in RunConfig.model_fields}
         for key in sorted(settings):
             self.faults[key] = f"{key}: {place}: `{line}` {reason}"
         if not settings and _may_set_anything(statement):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from nanodyno.config import ConfigError, is_ignored
+from nanodyno.config import ConfigError, RunConfig, is_ignored, present_name
 from nanodyno.errors import NanodynoError
 from nanodyno.recipes.nanogpt import read_nanogpt
 from nanodyno.recipes.settings import FITTED, HOURS, Settings, hours_of
@@ -77,8 +77,14 @@ def _read_toml(name: str, text: str, where: str) -> Settings:
     if not isinstance(fitted, bool):
         raise ConfigError([f"{FITTED}: must be true or false, not {fitted!r}"])
     kept = {key: value for key, value in values.items() if not is_ignored(key) and key not in (HOURS, FITTED)}
-    ignored = tuple(filter(is_ignored, values))
-    return Settings(name, kept, ignored, hours=None if hours is None else hours_of(hours), fitted=fitted)
+    return Settings(
+        name,
+        RunConfig.renamed(kept),
+        tuple(filter(is_ignored, values)),
+        hours=None if hours is None else hours_of(hours),
+        fitted=fitted,
+        renamed=tuple(key for key in kept if present_name(key) != key),
+    )
 
 
 def _is_table(value: object) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from nanodyno.config import ConfigError, RunConfig, is_ignored
+from nanodyno.config import SETTINGS, ConfigError, RunConfig, is_ignored
 
 _NOTHING = object()
 HOURS, FITTED = "hours", "fitted"
@@ -13,7 +13,7 @@ MOST_HOURS = 10_000
 FOUND = "auto"
 """A learning rate that `nanodyno train` finds before it trains."""
 # Either member gives the other, so that overriding one makes the other stale.
-PAIRS = (("tokens_per_iter", "gradient_accumulation_steps"), ("eval_tokens", "eval_iters"))
+PAIRS = tuple((each.pair, key) for key, each in SETTINGS.items() if each.pair is not None)
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ class Settings:
     """Whether the micro-batch is a card's: the fastest that fits, where the card is known."""
     chosen: tuple[str, ...] = ()
     """Keys that have been made for a card: on another one they would be others."""
+    renamed: tuple[str, ...] = ()
+    """Former names that a file has settings by; `values` has the present ones."""
 
 
 def override(settings: Settings, overrides: Mapping[str, object]) -> Settings:
@@ -41,7 +43,7 @@ def override(settings: Settings, overrides: Mapping[str, object]) -> Settings:
 
     What a source wrote out stays, as in nanoGPT: a shorter --max_iters leaves its lr_decay_iters alone.
     """
-    taken = {key: value for key, value in overrides.items() if not is_ignored(key)}
+    taken = {key: value for key, value in RunConfig.renamed(overrides).items() if not is_ignored(key)}
     _refuse_what_files_have(settings, taken)
     hours = hours_of(taken.pop(HOURS)) if HOURS in taken else settings.hours
     stale = set(_stale_partners(taken))

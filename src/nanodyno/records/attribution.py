@@ -11,13 +11,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
-from nanodyno.config import RunConfig
+from nanodyno.config import PLACES, RunConfig, first_name, present_name
 from nanodyno.records.journal import QuestionFile, split_lines
 from nanodyno.records.probe import ProbeResult
 from nanodyno.records.remembered import cache_file
 from nanodyno.records.types import MachineRecord, Record
+
+Key = Annotated[str, AfterValidator(present_name)]
 
 
 class AttributionQuestion(Record):
@@ -31,10 +33,10 @@ class AttributionQuestion(Record):
     metric: Literal["speed", "val_loss"]
     before: RunConfig
     after: RunConfig
-    factors: tuple[tuple[str, ...], ...]
+    factors: tuple[tuple[Key, ...], ...]
     """Keys that are changed together."""
-    ignored: tuple[str, ...] = ()
-    held: dict[str, Any] = Field(default_factory=dict)
+    ignored: tuple[Key, ...] = ()
+    held: dict[Key, Any] = Field(default_factory=dict)
     vocab_size: int
     """Rows of the embedding, where a config leaves them to its dataset."""
     memory_limit_bytes: int | None = None
@@ -97,7 +99,8 @@ def pair_folder(before: RunConfig, after: RunConfig, folder: Path | None = None)
 
 def settings_of(config: RunConfig) -> Mapping[str, Any]:
     """Where a run lies and what it ran on is no part of it."""
-    return config.model_dump(mode="json", exclude={"out_dir", "device", "init_from"})
+    values = config.model_dump(mode="json", exclude=set(PLACES))
+    return {first_name(key): value for key, value in values.items()}
 
 
 def attributions_of(

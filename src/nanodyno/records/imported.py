@@ -3,8 +3,11 @@
 Nothing is filled in from any program's defaults.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import AfterValidator
+
+from nanodyno.config import RunConfig
 from nanodyno.records.types import (
     AnyRunRecord,
     ArithmeticRecord,
@@ -20,6 +23,8 @@ from nanodyno.records.types import (
 Overhead = Literal["start", "evaluation", "unknown"]
 """start: the first iteration of a process, where compiling happens; unknown: a save, or whatever it was."""
 Setting = bool | int | float | str | None
+LoggedSettings = Annotated[dict[str, Setting], AfterValidator(RunConfig.renamed)]
+"""By present names: an older nanodyno wrote its own."""
 
 
 class ImportedStep(Record):
@@ -80,7 +85,7 @@ class ImportedRecord(AnyRunRecord):
     """
 
     origin: OriginRecord
-    settings: dict[str, Setting]
+    settings: LoggedSettings
     """Under nanoGPT's names where there is one. No default of any program is filled in."""
     tokens_per_iter: int | None = None
     """Told, or the product of settings that were."""

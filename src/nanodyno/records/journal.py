@@ -1,6 +1,5 @@
 """What an experiment has measured, in the user's cache: a question and lines, for whoever goes on with it."""
 
-import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -44,7 +43,7 @@ class QuestionFile(Generic[Line]):
         """A cut last line is a stop in mid-word, and dropped; anything else that is unreadable is told."""
         try:
             first, lines = split_lines(self.path.read_text(encoding="utf-8"))
-            if json.loads(first or "{}") != question.model_dump(mode="json"):
+            if type(question).model_validate_json(first) != question:
                 raise ValueError
         except (OSError, ValueError):
             self.notes.append(f"{self.path} is not what was left there: it is put aside, and all is measured")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from nanodyno.records.imported import ImportedEval, ImportedStep, Setting
+from nanodyno.records.imported import ImportedEval, ImportedStep, LoggedSettings
 from nanodyno.records.types import ArithmeticRecord, DataRecord, MachineRecord, Record, VersionsRecord
 
 RESULT_VERSION = 1
@@ -21,7 +21,7 @@ class ResultRecord(Record):
     name: str
     program: str
     """What trained it."""
-    settings: dict[str, Setting]
+    settings: LoggedSettings
     """Under nanoGPT's names; no folder of the machine that it ran on."""
     tokens_per_iter: int | None = None
     parameters: int | None = None

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
-from nanodyno.config import OF_THE_START, RunConfig
+from nanodyno.config import SPLIT_KEYS, RunConfig, first_name, keys_where
 from nanodyno.records.journal import QuestionFile
 from nanodyno.records.probe import ProbeResult
 from nanodyno.records.remembered import cache_file
@@ -19,15 +19,12 @@ from nanodyno.records.types import Record
 FORMAT = "nanodyno-tune"
 FORMAT_VERSION = 1
 WITHOUT_EFFECT = frozenset(
-    {
-        "batch_size", "gradient_accumulation_steps", "learning_rate", "min_lr", "warmup_iters",
-        "lr_decay_iters", "max_iters", "weight_decay", "beta1", "beta2", "decay_lr", "schedule",
-        "wsd_decay_fraction", "muon_lr", "muon_momentum", "embedding_lr", "rope_base", *OF_THE_START,
-        "seed", "eval_interval", "eval_tokens", "eval_iters", "eval_only", "log_interval", "parallel",
-        "keep_checkpoints", "bad_update", "spike_zscore", "init_from", "out_dir",
-    }
-)  # fmt: skip
-"""Settings that have no part in which micro-batch and which switches are the fastest."""
+    keys_where(
+        lambda each: each.in_experiment == "held" or ("speed" not in each.affects and each.group != "data")
+    )
+) | {*SPLIT_KEYS}
+"""Settings that have no part in which micro-batch and which switches are the fastest. A dataset has one, by
+its vocabulary."""
 
 
 class Question(Record):
@@ -52,7 +49,9 @@ class Question(Record):
 
 
 def settings_of(config: RunConfig) -> dict[str, Any]:
-    return config.model_dump(mode="json", exclude=set(WITHOUT_EFFECT))
+    """What decides which micro-batch is the fastest, by the oldest names: an answer outlives a new name."""
+    values = config.model_dump(mode="json", exclude=set(WITHOUT_EFFECT))
+    return {first_name(key): value for key, value in values.items()}
 
 
 def is_same_probe(one: RunConfig, other: RunConfig) -> bool:

@@ -1,10 +1,17 @@
-"""Settings that do nothing beside the others, in words."""
+"""Settings that do nothing beside the others, or have another name now, in words."""
 
 from collections.abc import Iterable, Iterator
 
+from nanodyno.config import present_name
 from nanodyno.config.idle import Idle, Unreached
 from nanodyno.report import quantities
 from nanodyno.report.language import ENGLISH, Language
+
+
+def renamed_notes(former: Iterable[str], language: Language = ENGLISH) -> Iterator[str]:
+    """A note for each former name that a setting was given by."""
+    for old in dict.fromkeys(former):
+        yield language.say("{old} is now called {new}", old=old, new=present_name(old))
 
 
 def idle_notes(found: Iterable[Idle | Unreached], language: Language = ENGLISH) -> Iterator[str]:

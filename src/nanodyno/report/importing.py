@@ -11,6 +11,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColu
 from rich.table import Table
 from rich.text import Text
 
+from nanodyno.config import keys_where
 from nanodyno.records.imported import ImportedRecord
 from nanodyno.records.importers.joining import Imported
 from nanodyno.report import quantities
@@ -18,17 +19,7 @@ from nanodyno.report import quantities
 WORTH_A_BAR = 20 * 2**20
 """Bytes that take more than a moment."""
 SECONDS_BETWEEN_LINES = 10.0
-ASKED_FOR = (
-    "n_layer",
-    "n_head",
-    "n_embd",
-    "block_size",
-    "vocab_size",
-    "bias",
-    "batch_size",
-    "gradient_accumulation_steps",
-    "learning_rate",
-)
+ASKED_FOR = keys_where(lambda each: "import" in each.asked_by)
 """Settings that a comparison asks for first."""
 
 

@@ -6,10 +6,7 @@ from pydantic.fields import FieldInfo
 from rich.table import Table
 from rich.text import Text
 
-from nanodyno.config import RunConfig
-
-DEFAULTS_ELSEWHERE = {"vocab_size": "dataset's", "out_dir": "runs/NAME"}
-"""Settings left empty because the run takes them from somewhere else."""
+from nanodyno.config import SETTINGS, RunConfig
 
 OF_RECIPES = {
     "--hours": (
@@ -36,7 +33,7 @@ def keys_table() -> Table:
 def _default(name: str, field: FieldInfo) -> str:
     if field.is_required():
         return "derived"
-    return DEFAULTS_ELSEWHERE.get(name, "none") if field.default is None else str(field.default)
+    return SETTINGS[name].none_means or "none" if field.default is None else str(field.default)
 
 
 def _meaning(field: FieldInfo) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from nanodyno.config import OF_THE_BLOCK, OF_THE_START, RunConfig
+from nanodyno.config import TEXT_KEYS, RunConfig, keys_where
 from nanodyno.data.shards import Dataset, verify
 from nanodyno.errors import NanodynoError
 from nanodyno.records.events import Message, Watch
@@ -24,10 +24,9 @@ from nanodyno.train import checkpoint
 from nanodyno.train.checkpoint import Checkpoint
 from nanodyno.train.job import Job
 
-ABOUT_THE_COMMAND = ("init_from", "out_dir", "eval_only", "log_interval", "keep_checkpoints")
+ABOUT_THE_COMMAND = keys_where(lambda each: each.on_resume == "command")
 """Settings that make no other run."""
-OF_THE_MODEL = ("n_layer", "n_head", "n_embd", "block_size", "vocab_size", "bias", "gelu", *OF_THE_BLOCK)
-FIXED = (*OF_THE_MODEL, *OF_THE_START, "optimizer", "seed", "dataset", "tokenizer")
+FIXED = keys_where(lambda each: each.on_resume == "fixed")
 """The checkpoint fits no other model, and the position in the data means nothing in another order."""
 
 
@@ -118,9 +117,9 @@ def check(earlier: Earlier, record: RunRecord, folder: Path) -> None:
     if old.vocab_size == new.vocab_size:
         changed.pop("vocab_size", None)
     if old.data.fingerprint == new.data.fingerprint:
-        for key in ("dataset", "tokenizer"):
+        for key in TEXT_KEYS:
             changed.pop(key, None)
-    elif not {"dataset", "tokenizer"} & set(changed):
+    elif not set(TEXT_KEYS) & set(changed):
         changed["dataset"] = f"{old.data.dataset} has changed since"
     impossible = [key for key in changed if key in FIXED]
     if new.config.max_iters < earlier.iteration:

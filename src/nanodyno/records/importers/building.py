@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeGuard
 
+from nanodyno.config import SPLIT_KEYS
 from nanodyno.records.imported import Overhead, Setting
 from nanodyno.records.importers.events import (
     Device,
@@ -26,7 +27,7 @@ MOST_NOTES = 20
 MOST_SETTINGS = 500
 LONGEST_STEP = 1e7
 """Seconds."""
-BATCH = ("batch_size", "block_size", "gradient_accumulation_steps")
+BATCH = ("block_size", *SPLIT_KEYS)
 
 
 class Builder:
@@ -92,7 +93,7 @@ class Builder:
 
     def _work_out_block_size(self) -> None:
         """nanoGPT prints the product that it is a factor of, and not the size itself if it is the default."""
-        tokens, micro, times = (self.settings.get(key) for key in ("tokens_per_iter", *BATCH[::2]))
+        tokens, micro, times = (self.settings.get(key) for key in ("tokens_per_iter", *SPLIT_KEYS))
         if "block_size" in self.settings or not (_is_count(tokens) and _is_count(micro) and _is_count(times)):
             return
         if tokens % (micro * times) == 0:

@@ -5,7 +5,7 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from nanodyno.config import is_ignored
+from nanodyno.config import is_ignored, present_name
 from nanodyno.errors import NanodynoError
 from nanodyno.recipes import parse_overrides
 from nanodyno.recipes.arithmetic import Unreadable, Value, evaluate
@@ -45,7 +45,7 @@ def overriding(key: str, text: str) -> Told | None:
         values = parse_overrides([f"--{key}={text}"])
     except NanodynoError:
         return None
-    value = values.get(key)
+    value = values.get(present_name(key))
     return told(key, value) if isinstance(value, bool | int | float | str | None) else None
 
 
@@ -53,7 +53,7 @@ def told(key: str, value: Value) -> Told | None:
     """None for settings that have no part in a run."""
     if is_ignored(key):
         return None
-    return Told(key, clean(value) if isinstance(value, str) else value)
+    return Told(present_name(key), clean(value) if isinstance(value, str) else value)
 
 
 def command_line(line: bytes) -> Iterator[Event]:
