@@ -24,12 +24,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nanodyno.analysis.asking import Ask
-from nanodyno.analysis.candidates import Candidate, Wanted, candidates_for
+from nanodyno.analysis.candidates import Candidate, TuneRequest, candidates_for
 from nanodyno.cli.options import bytes_of
 from nanodyno.config import build_config
+from nanodyno.data.resolve import vocabulary_of
 from nanodyno.errors import NanodynoError
 from nanodyno.experiments.course import answer_of
-from nanodyno.experiments.ground import look_around, vocabulary_of
+from nanodyno.experiments.ground import look_around
 from nanodyno.experiments.stopwatch import BenchStopwatch, Redo, Stopwatch
 from nanodyno.experiments.tune import allocator_limit
 from nanodyno.probe.repetition import ProbeJob
@@ -170,7 +171,9 @@ def main() -> int:
         print(f"{error.message}\n{error.hint or ''}", file=sys.stderr)
         return error.exit_code
     tuned = None if options.tuned is None else json.loads(options.tuned.read_text(encoding="utf-8"))
-    options.candidates = candidates_for(Wanted(config, vocabulary_of(config)[0]), options.place.ground)
+    options.candidates = candidates_for(
+        TuneRequest(config, vocabulary_of(config).model), options.place.ground
+    )
     points = grid_points(options.candidates, options.points, None if tuned is None else tuned["chosen"])
     names = [each.name for each in points]
     asked = [

@@ -10,7 +10,7 @@ import pytest
 
 from checkups import build_device, build_machine
 from nanodyno.analysis.asking import Ask
-from nanodyno.analysis.candidates import Ground
+from nanodyno.analysis.candidates import Ground, TuneRequest
 from nanodyno.config import RunConfig, build_config
 from nanodyno.experiments.ground import Place
 from nanodyno.experiments.stopwatch import Redo
@@ -36,6 +36,11 @@ TOKENS = 16_384
 SETTINGS: dict[str, Any] = {
     "n_layer": 2, "n_embd": 128, "block_size": 1024, "batch_size": 4, "tokens_per_iter": TOKENS,
 }  # fmt: skip
+
+
+def build_request(config: RunConfig, budget_seconds: float, **options: Any) -> TuneRequest:
+    """With the vocabulary of GPT-2."""
+    return TuneRequest(config, 50304, budget_seconds, **options)
 
 
 def build_place(usable_gib: float = 12.0, **changes: Any) -> Place:
@@ -149,6 +154,7 @@ class FakeStopwatch:
 def tunings() -> Any:
     return SimpleNamespace(
         config=lambda **changes: build_config(SETTINGS | changes),
+        request=build_request,
         place=build_place,
         host_place=build_host_place,
         visit=build_visit,

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from nanodyno.analysis.candidates import Candidate, Ground, Wanted, candidates_for, micro_batches
+from nanodyno.analysis.candidates import (
+    Candidate,
+    Ground,
+    TuneRequest,
+    candidates_for,
+    micro_batches,
+)
 from nanodyno.config import RunConfig, build_config, changed
 from nanodyno.hardware.cards import card_named
 
@@ -26,7 +32,7 @@ def card(usable_gib: float, **changes: Any) -> Ground:
 
 
 def on_card(usable_gib: float, config: RunConfig | None = None, **wanted: Any) -> dict[str, Candidate]:
-    found = candidates_for(Wanted(config or gpt2(), VOCABULARY, **wanted), card(usable_gib))
+    found = candidates_for(TuneRequest(config or gpt2(), VOCABULARY, **wanted), card(usable_gib))
     assert len({each.name for each in found}) == len(found)
     return {each.name: each for each in found}
 
@@ -101,7 +107,7 @@ def test_the_arithmetic_stays_unless_told_otherwise() -> None:
     allowed = on_card(139, allow_different=True)
     assert "64 x 8 residual_dtype=bfloat16" in different(allowed)
     assert "64 x 8 fp8=True" in different(allowed)
-    old = candidates_for(Wanted(gpt2(), VOCABULARY, True), card(139, has_fp8=False))
+    old = candidates_for(TuneRequest(gpt2(), VOCABULARY, allow_different=True), card(139, has_fp8=False))
     assert not any("fp8" in each.name for each in old)
 
 
@@ -117,14 +123,14 @@ def test_a_switch_of_the_recipe_is_where_the_search_starts_and_not_where_it_ends
 
 
 def test_without_triton_the_trainers_own_way_is_tried_and_compiling_where_it_was_not_asked_for() -> None:
-    found = candidates_for(Wanted(gpt2(compile=False), VOCABULARY), card(139, has_triton=False))
+    found = candidates_for(TuneRequest(gpt2(compile=False), VOCABULARY), card(139, has_triton=False))
     assert {each.setup.kernels for each in found if each.setup} == {"autograd"}
     assert {each.config.compile for each in found} == {True, False}
 
 
 def test_on_a_cpu_micro_batches_go_outwards_from_the_one_asked_for_and_compiling_comes_last() -> None:
     config = build_config({"n_embd": 64, "block_size": 64, "batch_size": 4, "tokens_per_iter": 16 * 64})
-    found = candidates_for(Wanted(config, 256), Ground("cpu", "float32", threads=(1, 8)))
+    found = candidates_for(TuneRequest(config, 256), Ground("cpu", "float32", threads=(1, 8)))
     assert [each.batch_size for each in found if not each.variant] == [4, 8, 2, 16, 1]
     flips = list(dict.fromkeys(each.switches for each in found if each.variant))
     assert flips == [
@@ -134,7 +140,7 @@ def test_on_a_cpu_micro_batches_go_outwards_from_the_one_asked_for_and_compiling
         (("compile", "False"),),
     ]
     held = candidates_for(
-        Wanted(config, 256, held=frozenset({"compile", "kernels"})), Ground("cpu", "float32")
+        TuneRequest(config, 256, held=frozenset({"compile", "kernels"})), Ground("cpu", "float32")
     )
     assert all(each.switches == () for each in held)
 
@@ -162,5 +168,5 @@ def test_a_config_that_only_the_fused_way_has_is_not_tried_without_it() -> None:
 
 @pytest.mark.parametrize("usable", [2.5, 4, 6, 9, 24])
 def test_names_tell_candidates_apart_on_every_card(usable: float) -> None:
-    found = candidates_for(Wanted(gpt2(), VOCABULARY, allow_different=True), card(usable))
+    found = candidates_for(TuneRequest(gpt2(), VOCABULARY, allow_different=True), card(usable))
     assert len({each.name for each in found}) == len(found) == len({each.setup for each in found})

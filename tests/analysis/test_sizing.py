@@ -1,27 +1,29 @@
 """Models chosen for hours on a card: the rules by hand, the choice against the closed form of its law."""
 
 import re
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nanodyno.analysis.sizing import Choice, Wanted, choose_size, fitted_batch
+from nanodyno.analysis.sizing import Choice, choose_size, fitted_batch
 from nanodyno.analysis.sizing_rules import batch_for, course_for, ramp_for, rate_for, training_flops
 from nanodyno.config import ConfigError, build_config
-from nanodyno.costs.plan import Wishes, make_plan
+from nanodyno.costs import plan as plans
+from nanodyno.costs.plan import Plan, Wishes, make_plan
 from nanodyno.costs.target import GIB, Target, named_target
 from nanodyno.errors import NanodynoError
-from nanodyno.recipes import load_settings
+from nanodyno.recipes import Settings, load_settings
 
 
-def wanted(recipe: str = "best-8h", gpu: str = "RTX 4070", limit: int | None = None, **given: Any) -> Wanted:
-    values = load_settings(recipe).values | given
-    return Wanted(recipe, values, named_target(gpu, limit), 50304, 50257)
+def best(hours: float = 8, **given: Any) -> Settings:
+    recipe = load_settings("best-8h")
+    return replace(recipe, values=recipe.values | given, hours=hours)
 
 
-def chosen(hours: float = 8, **options: Any) -> Choice:
-    return choose_size(wanted(**options), hours)
+def chosen(hours: float = 8, *, gpu: str = "RTX 4070", limit: int | None = None, **given: Any) -> Choice:
+    return choose_size(best(hours, **given), named_target(gpu, limit), 50304, 50257)
 
 
 def test_the_batch_and_the_rate_of_gpt2_on_126_million_tokens() -> None:
@@ -164,17 +166,17 @@ def test_a_number_of_heads_leaves_the_widths_that_it_divides() -> None:
 
 def test_a_card_without_a_speed_is_refused() -> None:
     with pytest.raises(NanodynoError, match="there is none here") as none:
-        choose_size(replace(wanted(), target=Target(None, None, None)), 8)
+        choose_size(best(), Target(None, None, None), 50304, 50257)
     assert "--gpu NAME" in str(none.value.hint)
     with pytest.raises(NanodynoError, match="Next's is not known") as unknown:
-        choose_size(replace(wanted(), target=Target("Next", None, 12 * GIB)), 8)
+        choose_size(best(), Target("Next", None, 12 * GIB), 50304, 50257)
     assert "nanodyno doctor" in str(unknown.value.hint)
 
 
 def test_the_loss_is_told_for_a_folder_of_nanogpts_files() -> None:
     """For which a user gives nanoGPT's 50,304 rows; of another vocabulary no loss is known."""
     for size, known in ((50257, True), (50304, True), (50048, False)):
-        assert choose_size(replace(wanted(), data_vocab_size=size), 8).known_tokenizer is known
+        assert choose_size(best(), named_target("RTX 4070", None), 50304, size).known_tokenizer is known
 
 
 def nearest(limit: int, **given: Any) -> dict[str, int]:
@@ -195,7 +197,7 @@ def test_a_card_too_small_for_every_size_is_told_what_is_nearest() -> None:
     limit = int(1.5 * GIB)
     lesser = nearest(limit)
     assert lesser.keys() == {"value_embeddings", "block_size"}
-    assert chosen(8, limit=limit, **lesser).chosen.fits
+    assert chosen(8, gpu="RTX 4070", limit=limit, **lesser).chosen.fits
     longer = lesser | {"block_size": 2 * lesser["block_size"]}
     assert nearest(limit, **longer) == {"block_size": lesser["block_size"]}
 
@@ -205,59 +207,79 @@ def test_accumulation_is_not_given_where_the_batch_is_chosen() -> None:
         chosen(8, gradient_accumulation_steps=4)
 
 
-def fitted(gpu: str, limit: int | None = None) -> Wanted:
-    whole = wanted("speedrun-124m", gpu, limit)
-    return replace(whole, values={key: value for key, value in whole.values.items() if key != "batch_size"})
+def fitted(gpu: str, limit: int | None = None, **given: Any) -> int:
+    recipe = load_settings("speedrun-124m")
+    settings = replace(recipe, values=recipe.values | given)
+    return fitted_batch(settings, named_target(gpu, limit), 50304, 50257)
+
+
+def planned(gpu: str, limit: int | None = None, **given: Any) -> Plan:
+    config = build_config(load_settings("speedrun-124m").values | given)
+    return make_plan(config, 50304, 50257, named_target(gpu, limit), Wishes())
 
 
 def test_a_given_model_has_the_smallest_micro_batch_that_is_nearly_the_fastest() -> None:
-    whole = fitted("H200")
-    whole = replace(whole, values={**whole.values, "tokens_per_iter": 65_536})
-    plan = make_plan(build_config({**whole.values, "batch_size": 1}), 50304, 50257, whole.target, Wishes())
+    plan = planned("H200", tokens_per_iter=65_536, batch_size=1)
     rates = {each.setup.batch_size: each.time.tokens_per_second for each in plan.candidates if each.time}
     enough = [size for size, rate in rates.items() if rate >= 0.99 * max(rates.values())]
-    assert 16 < fitted_batch(whole) == min(enough) < 64
+    assert 16 < fitted("H200", tokens_per_iter=65_536) == min(enough) < 64
 
 
 def test_a_ramp_has_a_micro_batch_that_fits_all_of_it() -> None:
     """64 sequences, 32 of which are the half that noise wants, and of which 96 have 32 in common."""
     for ramp in ("noise", "10M:98304"):
-        whole = fitted("H200")
-        values = {**whole.values, "tokens_per_iter": 65_536, "batch_ramp": ramp}
-        assert fitted_batch(replace(whole, values=values)) == 32
+        assert fitted("H200", tokens_per_iter=65_536, batch_ramp=ramp) == 32
 
 
 def test_a_limit_is_filled_but_for_what_predictions_err_by() -> None:
     """A micro-batch of 8 is taken where what it needs by prediction is within 95% of the limit."""
     held = {"recompute": "none", "loss_rows": 3072}
-    whole = fitted("H200", 12 * GIB)
-    config = build_config({**whole.values, **held, "batch_size": 8})
-    needs = make_plan(config, 50304, 50257, whole.target, Wishes()).asked.memory.total
+    needs = planned("H200", 12 * GIB, **held, batch_size=8).asked.memory.total
     for share, taken in ((1.001, 8), (0.999, 4)):
-        limited = fitted("H200", int(needs / 0.95 * share))
-        assert fitted_batch(replace(limited, values={**limited.values, **held})) == taken
+        assert fitted("H200", int(needs / 0.95 * share), **held) == taken
 
 
 def test_a_given_model_that_does_not_fit_is_told_the_nearest_that_does() -> None:
-    whole = fitted("H200", 5 * GIB)
     with pytest.raises(
         NanodynoError,
         match=r"micro-batch of 1, and H200 has 4.75 GiB for it \(0.25 GiB of its 5.00 GiB are left free\)",
     ) as caught:
-        fitted_batch(whole)
+        fitted("H200", 5 * GIB)
     pattern = r"the nearest that fits: --n_layer=(\d+) --n_embd=(\d+) --n_head=(\d+), \S+M parameters"
     found = re.fullmatch(pattern, str(caught.value.hint))
     assert found
     n_layer, n_embd, n_head = map(int, found.groups())
-    near = {"n_layer": n_layer, "n_embd": n_embd, "n_head": n_head}
-    assert fitted_batch(replace(whole, values={**whole.values, **near})) >= 1
+    assert fitted("H200", 5 * GIB, n_layer=n_layer, n_embd=n_embd, n_head=n_head) >= 1
     with pytest.raises(NanodynoError, match="speedrun-124m needs") as bare:
-        fitted_batch(fitted("RTX 4070", 3 * GIB))
+        fitted("RTX 4070", 3 * GIB)
     told = "the nearest that fits: --n_layer=8 --n_embd=512 --n_head=8 --value_embeddings=0, 76.7M parameters"
     assert bare.value.hint == told
-    less = {"n_layer": 8, "n_embd": 512, "n_head": 8, "value_embeddings": 0}
-    small = fitted("RTX 4070", 3 * GIB)
-    assert fitted_batch(replace(small, values={**small.values, **less})) >= 1
+    assert fitted("RTX 4070", 3 * GIB, n_layer=8, n_embd=512, n_head=8, value_embeddings=0) >= 1
     with pytest.raises(NanodynoError, match="speedrun-124m needs") as none:
-        fitted_batch(fitted("H200", GIB))
+        fitted("H200", GIB)
     assert none.value.hint == "no smaller size of it fits either: a card with more memory is what it takes"
+
+
+@pytest.mark.parametrize("gpu", ["RTX 4070", "H200", "RTX 3070"])
+def test_a_choice_of_fifteen_sizes_works_out_only_what_it_needs(
+    gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight micro-batches of each, of which bisection finds how many fit, at the levels of recompute that
+    could be the fastest; for both looks at a size together. Whole plans took 1,166 and 333."""
+    counts: Counter[str] = Counter()
+
+    def count(name: str) -> None:
+        function = getattr(plans, name)
+
+        def counted(*arguments: Any) -> Any:
+            counts[name] += 1
+            return function(*arguments)
+
+        monkeypatch.setattr(plans, name, counted)
+
+    for name in ("memory_of", "iteration_time", "advise"):
+        count(name)
+    assert len(chosen(8, gpu=gpu).sizes) == 15
+    assert 15 <= counts["memory_of"] <= 15 * 8
+    assert 15 <= counts["iteration_time"] <= 15 * 8
+    assert counts["advise"] == 0

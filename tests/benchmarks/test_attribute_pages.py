@@ -9,10 +9,10 @@ import pytest
 
 from nanodyno.analysis.factors import ALIKE, VOCABULARY, design_of
 from nanodyno.analysis.moves import moves_speed
-from nanodyno.cli.pairs import Pair, pair_of, pair_of_runs
 from nanodyno.config import PLACES, RunConfig
+from nanodyno.data.resolve import vocabulary_of
 from nanodyno.experiments.attribute import Inquiry, attribute
-from nanodyno.experiments.ground import vocabulary_of
+from nanodyno.inputs import Pair, pair_of_runs, resolve_pair
 from nanodyno.records.importers.joining import Request, import_run
 from nanodyno.records.store import read_run
 from nanodyno.report.language import LANGUAGES
@@ -51,7 +51,7 @@ def measured(pair: Pair, tunings: Any, tmp_path: Path) -> Path:
 def test_the_logs_of_the_case_have_the_corners_of_the_recipes_for_whatever_moves_the_speed(
     pair: Pair,
 ) -> None:
-    recipes = pair_of("gpt2-384", "gpt2-768")
+    recipes = resolve_pair("gpt2-384", "gpt2-768", (), Path("runs"))
     designs = [design_of(each.before, each.after, "tokens_per_second") for each in (pair, recipes)]
     for corner in range(4):
         logged, ours = (design.config(corner) for design in designs)
@@ -64,7 +64,7 @@ def test_the_logs_of_the_case_have_the_corners_of_the_recipes_for_whatever_moves
             if moves_speed(key, getattr(logged, key), getattr(ours, key))
         }
         assert apart <= ALIKE | PLACES | set(VOCABULARY)
-        assert vocabulary_of(logged)[0] == vocabulary_of(ours)[0]
+        assert vocabulary_of(logged).model == vocabulary_of(ours).model
 
 
 def test_each_figure_stands_beside_nanogpts(pages: Any, measured: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.costs.live import gpt
 
 from nanodyno.config import build_config
-from nanodyno.costs.plan import Plan, Wishes, make_plan, splits
+from nanodyno.costs.plan import NEARLY, Costs, Plan, Wishes, make_plan, splits
 from nanodyno.costs.setup import Setup, rows_by_memory, settle
 from nanodyno.costs.target import GIB, Target, named_target
 from nanodyno.errors import NanodynoError
@@ -247,3 +247,30 @@ def test_tokens_are_counted_by_parameter_without_tables_of_values() -> None:
     assert tables.params.total == plain.params.total + 3 * 50304 * 768 + 12
     assert tables.counted_params == plain.params.total + 12
     assert tables.tokens_per_parameter == pytest.approx(plain.tokens_per_parameter, rel=1e-6)
+
+
+@pytest.mark.parametrize("limit_gib", [1, 2, 3, 4.5, 6, 8, 12, 20, 40, 80])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"kernels": "autograd"},
+        {"kernels": "autograd", "compile": False, "n_layer": 2, "n_embd": 128},
+        {"recompute": "mlp"},
+        {"n_layer": 24, "n_embd": 1536, "optimizer": "muon", "value_embeddings": 2},
+        {"tokens_per_iter": 30 * 1024, "n_layer": 4, "n_embd": 256},
+        {"batch_ramp": "10M:1048576"},
+        {"batch_ramp": "10M:1048576", "kernels": "autograd"},
+    ],
+)
+def test_the_fastest_that_fits_is_that_of_all_micro_batches(given: dict[str, Any], limit_gib: float) -> None:
+    """Found by bisection, without looking at most of them: memory grows with the micro-batch, and more
+    recompute is slower."""
+    target = named_target("H200", int(limit_gib * GIB))
+    config = build_config({"tokens_per_iter": 524_288, "batch_size": 1, **given})
+    every = make_plan(config, 50304, 50257, target, Wishes()).candidates
+    rates = {each.setup.batch_size: each.time.tokens_per_second for each in every if each.fits and each.time}
+    enough = NEARLY * max(rates.values(), default=0.0)
+    expected = next((each for each in every if rates.get(each.setup.batch_size, -1.0) >= enough), every[0])
+    costs = Costs(config, 50304, 50257, target)
+    assert costs.fastest(costs.setup(config)) == expected

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from nanodyno.analysis.asking import Ask
+from nanodyno.analysis.candidates import TuneRequest
 from nanodyno.config import build_config
 from nanodyno.errors import NanodynoError, RunFailed
 from nanodyno.experiments.cluster import GRACE_SECONDS, Cluster, RayStopwatch, Slot, ray_bench, slots_of
 from nanodyno.experiments.node import NodeRequest
 from nanodyno.experiments.stopwatch import Redo
 from nanodyno.experiments.tune import tune
-from nanodyno.experiments.wish import Wish
 from nanodyno.probe.repetition import ProbeJob
 from nanodyno.records.probe import Measured
 
@@ -153,4 +153,4 @@ def test_what_a_busy_cluster_does_not_begin_in_time_is_given_up(fake: tuple[Fake
 def test_no_cluster_there_is_told() -> None:
     pytest.importorskip("ray", reason="ray is not installed (the extra `ray`)")
     with pytest.raises(NanodynoError, match="is no address"):
-        tune(Wish(build_config(TINY), 60.0), bench=ray_bench("nonsense"))
+        tune(TuneRequest(build_config(TINY), 256), bench=ray_bench("nonsense"))

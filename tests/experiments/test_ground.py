@@ -1,13 +1,12 @@
 """What of a card is usable, and what a context takes of it."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from checkups import build_device, build_machine
 from nanodyno.errors import NanodynoError
-from nanodyno.experiments.ground import MARGIN_BYTES, place_of, vocabulary_of
+from nanodyno.experiments.ground import MARGIN_BYTES, place_of
 from nanodyno.hardware.inventory import CardState
 from nanodyno.hardware.telemetry import Holder
 
@@ -77,19 +76,3 @@ def test_a_cpu_has_other_numbers_of_threads_to_try(tunings: Any, monkeypatch: py
     ground = place_of(tunings.config(), None, host, ()).ground
     assert (ground.device_type, ground.dtype, ground.threads) == ("cpu", "float32", (4, 16))
     assert ground.usable_bytes is None
-
-
-def test_data_that_do_not_say_their_vocabulary_are_no_missing_data(tunings: Any, tmp_path: Path) -> None:
-    for split in ("train", "val"):
-        (tmp_path / f"{split}.bin").write_bytes(bytes(2 * 5000))
-    _, notes = vocabulary_of(tunings.config(dataset=str(tmp_path)))
-    assert notes == (f"{tmp_path} does not say its vocabulary: a vocabulary of 50,257 is assumed",)
-
-
-def test_a_vocabulary_is_padded_and_one_that_is_not_here_is_assumed(tunings: Any) -> None:
-    assert vocabulary_of(tunings.config()) == (50304, ())
-    assert vocabulary_of(tunings.config(vocab_size=1000)) == (1000, ())
-    assert vocabulary_of(tunings.config(tokenizer="bytes"))[0] % 64 == 0
-    size, notes = vocabulary_of(tunings.config(dataset="nowhere"))
-    assert size == 50304
-    assert "dataset nowhere is not here" in notes[0]

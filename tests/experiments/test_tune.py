@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from nanodyno.analysis.candidates import TuneRequest
 from nanodyno.analysis.tuning import Heard, Tuning, rows_of
 from nanodyno.errors import NanodynoError
-from nanodyno.experiments.tune import recall, tune
-from nanodyno.experiments.wish import Wish, applied
+from nanodyno.experiments.tune import applied, recall, tune
 from nanodyno.hardware.telemetry import Holder
 from nanodyno.records.probe import Measured, MemoryRecord, OutOfMemory, ProbeResult, Throttled
 
@@ -18,8 +18,8 @@ GIB = 2**30
 
 
 @pytest.fixture
-def wish(tunings: Any) -> Wish:
-    return Wish(tunings.config(), budget_seconds=400.0)
+def wish(tunings: Any) -> TuneRequest:
+    return tunings.request(tunings.config(), budget_seconds=400.0)
 
 
 def chosen(tuning: Tuning) -> str:
@@ -28,7 +28,7 @@ def chosen(tuning: Tuning) -> str:
 
 
 def test_the_fastest_that_fits_is_chosen_and_measured_afresh(
-    wish: Wish, tunings: Any, tmp_path: Path
+    wish: TuneRequest, tunings: Any, tmp_path: Path
 ) -> None:
     stopwatch = tunings.stopwatch()
     tuning = tune(wish, bench=stopwatch.bench(tmp_path))
@@ -42,7 +42,7 @@ def test_the_fastest_that_fits_is_chosen_and_measured_afresh(
 
 
 def test_the_same_command_measures_nothing_twice_and_says_the_same_also_of_a_longer_run(
-    wish: Wish, tunings: Any, tmp_path: Path
+    wish: TuneRequest, tunings: Any, tmp_path: Path
 ) -> None:
     first, second = tunings.stopwatch(), tunings.stopwatch()
     before = tune(wish, bench=first.bench(tmp_path))
@@ -54,7 +54,7 @@ def test_the_same_command_measures_nothing_twice_and_says_the_same_also_of_a_lon
     assert after.spent_seconds == pytest.approx(before.spent_seconds)
 
 
-def test_again_measures_anew(wish: Wish, tunings: Any, tmp_path: Path) -> None:
+def test_again_measures_anew(wish: TuneRequest, tunings: Any, tmp_path: Path) -> None:
     first, second = tunings.stopwatch(), tunings.stopwatch()
     tune(wish, bench=first.bench(tmp_path))
     tune(replace(wish, again=True), bench=second.bench(tmp_path))
@@ -63,7 +63,7 @@ def test_again_measures_anew(wish: Wish, tunings: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("after", [3, 6])
 def test_ctrl_c_keeps_what_is_known_and_the_same_command_goes_on(
-    after: int, wish: Wish, tunings: Any, tmp_path: Path
+    after: int, wish: TuneRequest, tunings: Any, tmp_path: Path
 ) -> None:
     whole = tunings.stopwatch()
     expected = tune(wish, bench=whole.bench(tmp_path / "whole"))
@@ -80,7 +80,7 @@ def test_ctrl_c_keeps_what_is_known_and_the_same_command_goes_on(
 
 
 def test_what_was_told_when_ctrl_c_came_is_known_to_the_search_too(
-    wish: Wish, tunings: Any, tmp_path: Path
+    wish: TuneRequest, tunings: Any, tmp_path: Path
 ) -> None:
     def stop(event: object) -> None:
         if isinstance(event, Heard) and isinstance(event.result, Measured):
@@ -93,7 +93,7 @@ def test_what_was_told_when_ctrl_c_came_is_known_to_the_search_too(
 
 
 def test_a_budget_too_short_for_two_is_refused_with_one_that_is_not(
-    wish: Wish, tunings: Any, tmp_path: Path
+    wish: TuneRequest, tunings: Any, tmp_path: Path
 ) -> None:
     """A visit takes 15 s; two candidates take eight of them, each one and then each in three rounds."""
     even = partial(tunings.visit, seconds=1.0, reserved=GIB)
@@ -110,7 +110,7 @@ def test_a_budget_too_short_for_two_is_refused_with_one_that_is_not(
 
 
 def test_without_time_for_a_final_the_result_is_of_the_search(
-    wish: Wish, tunings: Any, tmp_path: Path
+    wish: TuneRequest, tunings: Any, tmp_path: Path
 ) -> None:
     """Three visits: 16 does not fit, 8 and 4 do."""
     tuning = tune(replace(wish, budget_seconds=16.0), bench=tunings.stopwatch().bench(tmp_path))
@@ -120,7 +120,7 @@ def test_without_time_for_a_final_the_result_is_of_the_search(
 
 
 def test_one_that_hangs_or_dies_is_a_result_and_the_others_go_on(
-    wish: Wish, tunings: Any, tmp_path: Path
+    wish: TuneRequest, tunings: Any, tmp_path: Path
 ) -> None:
     def answer(config: Any) -> ProbeResult:
         if config.batch_size in (2, 8):
@@ -135,7 +135,9 @@ def test_one_that_hangs_or_dies_is_a_result_and_the_others_go_on(
     }
 
 
-def test_where_all_run_out_of_memory_nothing_is_chosen(wish: Wish, tunings: Any, tmp_path: Path) -> None:
+def test_where_all_run_out_of_memory_nothing_is_chosen(
+    wish: TuneRequest, tunings: Any, tmp_path: Path
+) -> None:
     def answer(config: Any) -> ProbeResult:
         return tunings.rising(config.model_copy(update={"batch_size": 16}))
 
@@ -145,7 +147,7 @@ def test_where_all_run_out_of_memory_nothing_is_chosen(wish: Wish, tunings: Any,
 
 
 def test_what_leaves_too_little_for_a_whole_run_is_not_chosen(
-    wish: Wish, tunings: Any, tmp_path: Path
+    wish: TuneRequest, tunings: Any, tmp_path: Path
 ) -> None:
     """8 reserves 8 GiB; context and margin are half a GiB each, so that 9 are not enough beside a graph's
     evaluation and 4, of 4 GiB, is taken."""
@@ -158,14 +160,14 @@ def test_what_leaves_too_little_for_a_whole_run_is_not_chosen(
 
 
 def test_a_smaller_card_is_emulated_by_the_allocators_limit_less_the_context(
-    wish: Wish, tunings: Any, tmp_path: Path
+    wish: TuneRequest, tunings: Any, tmp_path: Path
 ) -> None:
     stopwatch = tunings.stopwatch()
     tune(replace(wish, memory_limit_bytes=12 * GIB), bench=stopwatch.bench(tmp_path))
     assert {job.memory_limit_bytes for job in stopwatch.jobs.values()} == {12 * GIB - GIB // 2}
 
 
-def test_a_limit_below_the_context_is_refused(wish: Wish, tunings: Any, tmp_path: Path) -> None:
+def test_a_limit_below_the_context_is_refused(wish: TuneRequest, tunings: Any, tmp_path: Path) -> None:
     with pytest.raises(NanodynoError, match="context alone"):
         tune(replace(wish, memory_limit_bytes=GIB // 4), bench=tunings.stopwatch().bench(tmp_path))
 
@@ -173,7 +175,7 @@ def test_a_limit_below_the_context_is_refused(wish: Wish, tunings: Any, tmp_path
 def test_where_nothing_can_fit_the_smallest_need_and_what_would_help_are_told(
     tunings: Any, tmp_path: Path
 ) -> None:
-    wish = Wish(tunings.config(n_layer=48, n_embd=1600, n_head=25), budget_seconds=60.0)
+    wish = tunings.request(tunings.config(n_layer=48, n_embd=1600, n_head=25), budget_seconds=60.0)
     bench = tunings.stopwatch().bench(tmp_path, tunings.place(usable_gib=2.0))
     with pytest.raises(NanodynoError, match=r"nothing fits: the smallest, 1 x 16 .* needs about") as refused:
         tune(wish, bench=bench)
@@ -181,7 +183,7 @@ def test_where_nothing_can_fit_the_smallest_need_and_what_would_help_are_told(
     assert "--n_layer" in refused.value.hint
 
 
-def test_a_card_that_others_have_filled_names_them(wish: Wish, tunings: Any, tmp_path: Path) -> None:
+def test_a_card_that_others_have_filled_names_them(wish: TuneRequest, tunings: Any, tmp_path: Path) -> None:
     full = replace(tunings.place(usable_gib=0.3), held_bytes=11 * GIB, holders=("python (123)",))
     with pytest.raises(NanodynoError, match=r"other programs hold 11.0 GiB: python \(123\)"):
         tune(wish, bench=tunings.stopwatch().bench(tmp_path, full))
@@ -195,13 +197,13 @@ def test_an_effective_batch_without_divisors_is_tuned_as_far_as_that_goes(
     def answer(config: Any) -> ProbeResult:
         return tunings.visit(config, 1.0, GIB)
 
-    tuning = tune(Wish(config, 400.0), bench=tunings.stopwatch(answer).bench(tmp_path))
+    tuning = tune(tunings.request(config, 400.0), bench=tunings.stopwatch(answer).bench(tmp_path))
     assert {each.batch_size for each in tuning.candidates} == {1, 13}
     assert tuning.pick is not None
 
 
 def test_a_finished_search_is_recalled_for_a_run_of_another_length(
-    wish: Wish, tunings: Any, tmp_path: Path
+    wish: TuneRequest, tunings: Any, tmp_path: Path
 ) -> None:
     bench = tunings.stopwatch().bench(tmp_path)
     longer = replace(wish, config=tunings.config(max_iters=12_345), budget_seconds=60.0)
@@ -215,7 +217,7 @@ def test_a_finished_search_is_recalled_for_a_run_of_another_length(
 
 
 def test_a_result_that_was_not_measured_afresh_is_none_to_train_with(
-    wish: Wish, tunings: Any, tmp_path: Path
+    wish: TuneRequest, tunings: Any, tmp_path: Path
 ) -> None:
     """16 s are enough for first looks and for no final."""
     bench = tunings.stopwatch().bench(tmp_path)
@@ -226,7 +228,7 @@ def test_a_result_that_was_not_measured_afresh_is_none_to_train_with(
     assert recall(short, bench) is not None
 
 
-def test_who_watches_hears_of_every_visit(wish: Wish, tunings: Any, tmp_path: Path) -> None:
+def test_who_watches_hears_of_every_visit(wish: TuneRequest, tunings: Any, tmp_path: Path) -> None:
     heard: list[Heard] = []
     stopwatch = tunings.stopwatch()
     tune(
@@ -241,7 +243,7 @@ def test_who_watches_hears_of_every_visit(wish: Wish, tunings: Any, tmp_path: Pa
 
 @pytest.mark.parametrize("kind", ["throttled", "died", "hung"])
 def test_what_may_have_passed_is_measured_again_by_the_same_command(
-    kind: str, wish: Wish, tunings: Any, tmp_path: Path
+    kind: str, wish: TuneRequest, tunings: Any, tmp_path: Path
 ) -> None:
     def disturbed(config: Any) -> ProbeResult:
         if config.batch_size != 8:
@@ -262,7 +264,7 @@ def test_what_may_have_passed_is_measured_again_by_the_same_command(
 
 
 def test_one_that_ran_out_of_memory_beside_others_is_tried_again_when_they_are_gone(
-    wish: Wish, tunings: Any, tmp_path: Path
+    wish: TuneRequest, tunings: Any, tmp_path: Path
 ) -> None:
     def beside(config: Any) -> ProbeResult:
         result = tunings.rising(config)
@@ -283,7 +285,9 @@ def test_one_that_ran_out_of_memory_beside_others_is_tried_again_when_they_are_g
 
 
 def test_a_limit_too_small_is_not_blamed_on_other_programs(tunings: Any, tmp_path: Path) -> None:
-    wish = Wish(tunings.config(n_layer=48, n_embd=1600, n_head=25), 60.0, memory_limit_bytes=2 * GIB)
+    wish = tunings.request(
+        tunings.config(n_layer=48, n_embd=1600, n_head=25), 60.0, memory_limit_bytes=2 * GIB
+    )
     shared = replace(tunings.place(usable_gib=2.0), held_bytes=100 * GIB, holders=("python (123)",))
     with pytest.raises(NanodynoError, match="nothing fits") as refused:
         tune(wish, bench=tunings.stopwatch().bench(tmp_path, shared))

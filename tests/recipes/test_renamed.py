@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from nanodyno.cli.importing import settings_of
 from nanodyno.config import ModelShape, RunConfig, build_config
 from nanodyno.config.shape import Declared
-from nanodyno.recipes import former_names, load_settings, override, parse_overrides
+from nanodyno.recipes import former_names, load_settings, override, parse_overrides, parse_set
 from nanodyno.records import attribution, tuning
 from nanodyno.records.imported import LoggedSettings
 from nanodyno.records.importers.told import overriding
@@ -53,7 +52,7 @@ def test_the_command_line_takes_it_as_it_takes_the_present_one() -> None:
     words = ["--chunk-rows=64", "--no_with_bias", "--n_layer=2"]
     assert parse_overrides(words) == {"loss_rows": 64, "bias": False, "n_layer": 2}
     assert former_names(words) == ("chunk_rows", "with_bias")
-    assert settings_of(["chunk_rows=64"]) == {"loss_rows": 64}
+    assert parse_set(["chunk_rows=64"]) == {"loss_rows": 64}
     assert list(renamed_notes(("chunk_rows", "chunk_rows"))) == ["chunk_rows is now called loss_rows"]
 
 

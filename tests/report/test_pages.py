@@ -20,14 +20,13 @@ from nanodyno.analysis.compare import compare
 from nanodyno.analysis.conclusions import conclusions
 from nanodyno.analysis.moves import kind_of, moves_loss, moves_speed
 from nanodyno.analysis.probes import reading_of
-from nanodyno.analysis.sizing import Wanted, choose_size
+from nanodyno.analysis.sizing import choose_size
 from nanodyno.analysis.summary import summarise
 from nanodyno.config import SETTINGS, build_config
 from nanodyno.config.ramp import Ramp
 from nanodyno.costs.plan import Wishes, make_plan
 from nanodyno.costs.target import GIB, named_target
 from nanodyno.experiments.tune import tune
-from nanodyno.experiments.wish import Wish
 from nanodyno.recipes import load_settings
 from nanodyno.report.attribute import attribution_page, measured_apart
 from nanodyno.report.compare import MOVES, comparison_page
@@ -69,13 +68,13 @@ def pages(
     tmp_path: Path,
 ) -> Pages:
     comparison = compare((with_found_shape(BEFORE), with_found_shape(AFTER)))
-    tuning = tune(Wish(tunings.config(), 400.0), bench=tunings.stopwatch().bench(tmp_path))
+    tuning = tune(tunings.request(tunings.config(), 400.0), bench=tunings.stopwatch().bench(tmp_path))
     config = build_config({"batch_size": 64, "tokens_per_iter": 524_288, "recompute": "none"})
     target = named_target("RTX 3060 12GB", None)
     plan = make_plan(config, 50304, 50257, target, Wishes(price_kwh=0.3, price_hour=0.5))
-    best = Wanted("best", load_settings("best-8h").values, named_target("H200", 6 * GIB), 50304, 50257)
-    choice = choose_size(best, 48)
-    sized = make_plan(choice.chosen.config, 50304, 50257, best.target, Wishes())
+    small = named_target("H200", 6 * GIB)
+    choice = choose_size(replace(load_settings("best-8h"), hours=48), small, 50304, 50257)
+    sized = make_plan(choice.chosen.config, 50304, 50257, small, Wishes())
     foreign = replace(choice, known_tokenizer=False)
     measured = {"a": tunings.visit(tunings.config(), 1.0, 2**30, 0.4)}
     reading = reading_of(measured, Budget(looks=(1,)), "a", 0.01)

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from nanodyno.analysis.sizing import Wanted, choose_size
+from nanodyno.analysis.sizing import choose_size
 from nanodyno.config import build_config
 from nanodyno.costs.plan import Plan, Wishes, make_plan
 from nanodyno.costs.target import GIB, Target, named_target
-from nanodyno.recipes import load_settings
+from nanodyno.recipes import Settings, load_settings
 from nanodyno.report.language import ENGLISH, LANGUAGES
 from nanodyno.report.pages.plan import plan_report
 from nanodyno.report.plan import candidates_table, plan_page
@@ -217,10 +217,10 @@ def test_tables_of_values_are_told_from_the_other_parameters() -> None:
 
 
 def test_a_choice_tells_its_learning_rate_and_what_is_beyond_gpt2() -> None:
-    wanted = Wanted("best", load_settings("best-8h").values, named_target("RTX 4070", None), 50304, 50257)
-    choice = choose_size(wanted, 8)
+    target = named_target("RTX 4070", None)
+    choice = choose_size(load_settings("best-8h"), target, 50304, 50257)
     config = choice.chosen.config
-    plan = make_plan(config, 50304, 50257, wanted.target, Wishes())
+    plan = make_plan(config, 50304, 50257, target, Wishes())
     text = page(plan, Source("best", ramp=config.ramp, choice=choice, config=config))
     rate = f"{config.learning_rate:.2e}"
     assert f"learning rate {rate} at first, growing with the root of the batch" in text
@@ -261,9 +261,9 @@ def test_a_micro_batch_that_fits_tightly_is_not_called_the_one_to_take() -> None
 
 
 def test_a_choice_tells_its_neighbours_and_what_memory_kept_away() -> None:
-    wanted = Wanted("best", load_settings("best-8h").values, named_target("H200", 6 * GIB), 50304, 50257)
-    choice = choose_size(wanted, 48)
-    plan = make_plan(choice.chosen.config, 50304, 50257, wanted.target, Wishes())
+    target = named_target("H200", 6 * GIB)
+    choice = choose_size(replace(load_settings("best-8h"), hours=48), target, 50304, 50257)
+    plan = make_plan(choice.chosen.config, 50304, 50257, target, Wishes())
     source = Source("best", choice=choice)
     text, size, best = page(plan, source), choice.chosen, choice.best
     told = f"chosen {size.config.n_layer} layers of {size.config.n_embd} for 2 d 00 h: of the sizes that fit"
@@ -286,7 +286,7 @@ def test_a_choice_tells_its_neighbours_and_what_memory_kept_away() -> None:
 
 def test_other_data_are_called_so_in_every_language() -> None:
     values = load_settings("best-8h").values | {"dataset": "mine"}
-    choice = choose_size(Wanted("best", values, named_target("RTX 4070", None), 50304, 50257), 8)
+    choice = choose_size(Settings("best", values, hours=8), named_target("RTX 4070", None), 50304, 50257)
     assert "on data of the kind: other;" in expected_words(choice)
     assert "other" not in expected_words(choice, LANGUAGES["ja"])
 
@@ -294,7 +294,7 @@ def test_other_data_are_called_so_in_every_language() -> None:
 @pytest.mark.parametrize(("shape", "told"), [({}, False), ({"n_layer": 4}, True)])
 def test_a_shape_that_the_law_does_not_know_is_told(shape: dict[str, object], told: bool) -> None:
     values = load_settings("best-8h").values | shape
-    choice = choose_size(Wanted("best", values, named_target("RTX 4070", None), 50304, 50257), 8)
+    choice = choose_size(Settings("best", values, hours=8), named_target("RTX 4070", None), 50304, 50257)
     assert ("the law knows no shape" in expected_words(choice)) is told
     assert ("形状" in expected_words(choice, LANGUAGES["ja"])) is told
 

@@ -15,7 +15,6 @@ from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.tune_findings import tune_findings
 from nanodyno.analysis.tuning import Asked, Heard, Tuning, curve_of, rows_of
 from nanodyno.experiments.tune import tune
-from nanodyno.experiments.wish import Wish
 from nanodyno.records.probe import ProbeProgress, ProbeResult
 from nanodyno.report.document import to_json
 from nanodyno.report.tune import tune_document, tune_page
@@ -34,7 +33,7 @@ def page(tuning: Tuning, width: int = 100) -> str:
 
 @pytest.fixture
 def tuning(tunings: Any, tmp_path: Path) -> Tuning:
-    return tune(Wish(tunings.config(), 400.0), bench=tunings.stopwatch().bench(tmp_path))
+    return tune(tunings.request(tunings.config(), 400.0), bench=tunings.stopwatch().bench(tmp_path))
 
 
 def found(tuning: Tuning) -> dict[str, Finding]:
@@ -82,7 +81,7 @@ def test_a_switch_that_was_measured_afresh_is_no_first_look(tunings: Any, tmp_pa
     def answer(config: Any) -> ProbeResult:
         return tunings.visit(config, 0.8 if config.threads == 2 else 1.0, GIB)
 
-    wish = Wish(
+    wish = tunings.request(
         tunings.config(batch_size=1, tokens_per_iter=1024), 400.0, held=frozenset({"kernels", "compile"})
     )
     host = tunings.host_place()
@@ -96,7 +95,7 @@ def test_along_micro_batches_the_switches_of_the_chosen_one_are_named(tunings: A
     def answer(config: Any) -> ProbeResult:
         return tunings.visit(config, (0.8 if config.threads == 2 else 1.0) / config.batch_size, GIB)
 
-    wish = Wish(
+    wish = tunings.request(
         tunings.config(batch_size=1, tokens_per_iter=2048), 400.0, held=frozenset({"kernels", "compile"})
     )
     host = tunings.host_place()
@@ -113,7 +112,7 @@ def test_what_the_rounds_leave_open_is_neither_a_rise_nor_a_fall(tunings: Any, t
         seconds = next(turns) if config.batch_size == 8 else {4: 0.9}.get(config.batch_size, 9.0)
         return tunings.visit(config, seconds, GIB)
 
-    wish = Wish(
+    wish = tunings.request(
         tunings.config(batch_size=4, tokens_per_iter=8 * 1024), 400.0, held=frozenset({"kernels", "compile"})
     )
     tuning = tune(wish, bench=tunings.stopwatch(answer).bench(tmp_path, tunings.host_place()))
@@ -134,7 +133,7 @@ def test_a_plateau_and_a_fall_are_told(tunings: Any, tmp_path: Path) -> None:
     bench = tunings.stopwatch(answer).bench(
         tmp_path, tunings.host_place()
     )  # without predictions all are tried
-    codes = found(tune(Wish(tunings.config(), 900.0), bench=bench))
+    codes = found(tune(tunings.request(tunings.config(), 900.0), bench=bench))
     assert codes["flat"].numbers == {"from": 2, "to": 8, "within": 0.02}
     assert codes["falls"].numbers == {"from": 4, "to": 16, "loss": pytest.approx(1 - 1 / 1.2)}
 
@@ -144,7 +143,7 @@ def test_of_the_tied_the_smaller_is_chosen_and_told(tunings: Any, tmp_path: Path
         return tunings.visit(config, 1.0 if config.batch_size == 8 else 1.004, config.batch_size * GIB)
 
     held = frozenset({"kernels", "compile"})
-    wish = Wish(tunings.config(batch_size=4, tokens_per_iter=8 * 1024), 900.0, held=held)
+    wish = tunings.request(tunings.config(batch_size=4, tokens_per_iter=8 * 1024), 900.0, held=held)
     tuning = tune(wish, bench=tunings.stopwatch(answer).bench(tmp_path, tunings.host_place()))
     assert tuning.pick is not None
     assert tuning.pick.chosen.startswith("1 x 8")
@@ -155,7 +154,7 @@ def test_of_the_tied_the_smaller_is_chosen_and_told(tunings: Any, tmp_path: Path
 
 def test_what_is_too_tight_says_how_much_it_leaves(tunings: Any, tmp_path: Path) -> None:
     bench = tunings.stopwatch().bench(tmp_path, tunings.place(usable_gib=9.0))
-    text = page(tune(Wish(tunings.config(), 400.0), bench=bench), 120)
+    text = page(tune(tunings.request(tunings.config(), 400.0), bench=bench), 120)
     assert re.search(r"8 x 2 fits, but leaves .* where 0\.50 GiB are to be left", text)
     assert re.search(r"8 x 2 .* tightly", text)
 
@@ -172,7 +171,7 @@ def test_a_switch_left_as_it_was_for_want_of_a_gain_is_not_called_smaller(
     held = frozenset({"kernels", "compile"})
     host = tunings.host_place()
     place = replace(host, ground=replace(host.ground, threads=(2,)))
-    wish = Wish(tunings.config(batch_size=1, tokens_per_iter=1024), 900.0, held=held)
+    wish = tunings.request(tunings.config(batch_size=1, tokens_per_iter=1024), 900.0, held=held)
     tuning = tune(wish, bench=tunings.stopwatch(answer).bench(tmp_path, place))
     assert tuning.pick is not None
     assert (tuning.pick.chosen, tuning.pick.fastest) == ("1 x 1", "1 x 1 threads=2")
@@ -180,7 +179,9 @@ def test_a_switch_left_as_it_was_for_want_of_a_gain_is_not_called_smaller(
 
 
 def test_a_stopped_search_says_so_and_shows_what_it_has(tunings: Any, tmp_path: Path) -> None:
-    stopped = tune(Wish(tunings.config(), 400.0), bench=tunings.stopwatch(interrupt_at=3).bench(tmp_path))
+    stopped = tune(
+        tunings.request(tunings.config(), 400.0), bench=tunings.stopwatch(interrupt_at=3).bench(tmp_path)
+    )
     text = page(stopped)
     assert "the same command goes on from here" in text
     assert "by the search alone, not measured afresh" in " ".join(text.split())
@@ -188,7 +189,8 @@ def test_a_stopped_search_says_so_and_shows_what_it_has(tunings: Any, tmp_path: 
     assert "no time was left" not in text
     assert {fits_words(row) for row in rows_of(stopped) if row.summary is None} <= {"-", "no"}
     nothing = tune(
-        Wish(tunings.config(), 400.0), bench=tunings.stopwatch(interrupt_at=0).bench(tmp_path / "no")
+        tunings.request(tunings.config(), 400.0),
+        bench=tunings.stopwatch(interrupt_at=0).bench(tmp_path / "no"),
     )
     assert "stopped" in page(nothing)
 
@@ -197,7 +199,9 @@ def test_where_nothing_fits_what_would_help_is_told(tunings: Any, tmp_path: Path
     def answer(config: Any) -> ProbeResult:
         return tunings.rising(config.model_copy(update={"batch_size": 16}))
 
-    text = page(tune(Wish(tunings.config(), 400.0), bench=tunings.stopwatch(answer).bench(tmp_path)))
+    text = page(
+        tune(tunings.request(tunings.config(), 400.0), bench=tunings.stopwatch(answer).bench(tmp_path))
+    )
     assert "no candidate could be measured" in text
     assert "--n_layer" in text
 
@@ -207,7 +211,7 @@ def test_an_effective_batch_without_divisors_is_told_with_one_that_has(tunings: 
         return tunings.visit(config, 1.0, GIB)
 
     config = tunings.config(batch_size=1, tokens_per_iter=13 * 1024)
-    tuning = tune(Wish(config, 400.0), bench=tunings.stopwatch(answer).bench(tmp_path))
+    tuning = tune(tunings.request(config, 400.0), bench=tunings.stopwatch(answer).bench(tmp_path))
     assert found(tuning)["few-divisors"].numbers == {"sequences": 13, "tokens": 16 * 1024}
 
 
@@ -247,7 +251,7 @@ def test_a_spread_is_half_of_the_interval() -> None:
 
 def test_a_file_gets_a_line_for_each_visit_and_a_terminal_also_the_time(tunings: Any, tmp_path: Path) -> None:
     events: list[Any] = []
-    wish = Wish(tunings.config(), 400.0)
+    wish = tunings.request(tunings.config(), 400.0)
     tune(wish, events.append, tunings.stopwatch().bench(tmp_path))
     heard = [event for event in events if isinstance(event, Heard)]
     plain, live = Console(width=100), Console(width=100, force_terminal=True)
@@ -276,7 +280,7 @@ def test_a_micro_batch_that_fits_by_its_switches_says_which_and_what_it_spares(
         return tunings.visit(config, 1 + 1 / config.batch_size, 5 * GIB)
 
     config = tunings.config(n_layer=12, n_embd=768, n_head=12, batch_size=8, tokens_per_iter=2**19)
-    tuning = tune(Wish(config, 900.0), bench=tunings.stopwatch(answer).bench(tmp_path))
+    tuning = tune(tunings.request(config, 900.0), bench=tunings.stopwatch(answer).bench(tmp_path))
     (numbers,) = [
         each.numbers
         for each in tune_findings(tuning)

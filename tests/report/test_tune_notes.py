@@ -10,7 +10,6 @@ from rich.console import Console
 from nanodyno.analysis.tune_findings import tune_findings
 from nanodyno.analysis.tuning import Tuning
 from nanodyno.experiments.tune import tune
-from nanodyno.experiments.wish import Wish
 from nanodyno.records.probe import Disturbance, ProbeResult
 from nanodyno.report.tune import tune_document, tune_page
 
@@ -31,7 +30,7 @@ def test_where_all_are_too_tight_the_smallest_need_is_told_and_nobody_says_unmea
     bench = tunings.stopwatch(lambda config: tunings.visit(config, 1.0, 8 * GIB)).bench(
         tmp_path, tunings.place(usable_gib=8.9)
     )
-    tuning = tune(Wish(tunings.config(), 400.0), bench=bench)
+    tuning = tune(tunings.request(tunings.config(), 400.0), bench=bench)
     assert tuning.pick is None
     (numbers,) = (each.numbers for each in tune_findings(tuning) if each.code == "nothing-roomy")
     assert numbers["needs_bytes"] >= 8.5 * GIB  # type: ignore[operator]
@@ -50,7 +49,9 @@ def test_one_that_dies_in_the_final_is_told_with_its_words(tunings: Any, tmp_pat
         return tunings.failed(config, "died") if died else tunings.rising(config)
 
     held = frozenset({"kernels", "loss_rows", "cuda_graph", "compile"})
-    tuning = tune(Wish(tunings.config(), 400.0, held=held), bench=tunings.stopwatch(answer).bench(tmp_path))
+    tuning = tune(
+        tunings.request(tunings.config(), 400.0, held=held), bench=tunings.stopwatch(answer).bench(tmp_path)
+    )
     assert tuning.pick is not None
     assert tuning.pick.chosen.startswith("4 x 4")
     assert "8 x 2: died while measuring: it is gone" in page(tuning)
@@ -67,7 +68,9 @@ def test_figures_that_something_else_had_a_part_in_say_so(tunings: Any, tmp_path
         return measured.model_copy(update={"visits": (visit,)})
 
     bench = tunings.stopwatch(answer).bench(tmp_path, tunings.host_place())
-    tuning = tune(Wish(tunings.config(), 900.0, held=frozenset({"kernels", "compile"})), bench=bench)
+    tuning = tune(
+        tunings.request(tunings.config(), 900.0, held=frozenset({"kernels", "compile"})), bench=bench
+    )
     text = page(tuning)
     told = "8 x 2: disturbed, and counted; at worst: others had the processor for 41% of the time"
     assert told in text
@@ -81,7 +84,9 @@ def test_one_that_died_is_told_in_its_own_words(tunings: Any, tmp_path: Path) ->
     def answer(config: Any) -> ProbeResult:
         return tunings.failed(config, "died") if config.batch_size == 8 else tunings.rising(config)
 
-    text = page(tune(Wish(tunings.config(), 400.0), bench=tunings.stopwatch(answer).bench(tmp_path)))
+    text = page(
+        tune(tunings.request(tunings.config(), 400.0), bench=tunings.stopwatch(answer).bench(tmp_path))
+    )
     assert "8 x 2: died while measuring: it is gone" in text
 
 
@@ -92,7 +97,7 @@ def test_why_small_micro_batches_were_not_tried_is_told_as_a_prediction(tunings:
         return tunings.visit(config, 0.38 * (1 + 1.2 / config.batch_size), config.batch_size * GIB // 4)
 
     config = tunings.config(n_layer=12, n_embd=384, n_head=6, batch_size=8, tokens_per_iter=2**19)
-    tuning = tune(Wish(config, 900.0), bench=tunings.stopwatch(answer).bench(tmp_path))
+    tuning = tune(tunings.request(config, 900.0), bench=tunings.stopwatch(answer).bench(tmp_path))
     (numbers,) = (each.numbers for each in tune_findings(tuning) if each.code == "unfilled")
     assert numbers == {"size": 2, "share": pytest.approx(276 * 3.1e-6 / 2.36e-3, rel=0.02)}
     assert "36% of the time goes to their beginnings and ends (predicted, not measured)" in page(tuning)
@@ -103,7 +108,7 @@ def test_other_arithmetic_that_was_chosen_is_called_so(tunings: Any, tmp_path: P
         other = config.residual_dtype == "bfloat16" and not config.fp8
         return tunings.visit(config, (0.8 if other else 1.0) * (1 + 0.45 / config.batch_size), GIB)
 
-    wish = Wish(tunings.config(n_layer=12, n_embd=768, n_head=12), 900.0, allow_different=True)
+    wish = tunings.request(tunings.config(n_layer=12, n_embd=768, n_head=12), 900.0, allow_different=True)
     tuning = tune(wish, bench=tunings.stopwatch(answer).bench(tmp_path))
     told = "other arithmetic (residual_dtype=bfloat16): what that does to the loss was not measured"
     assert told in page(tuning)

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import pytest
 
-from nanodyno.analysis.candidates import Ground, Wanted, candidates_for
+from nanodyno.analysis.candidates import Ground, TuneRequest, candidates_for
 from nanodyno.config import SETTINGS, ConfigError, ModelShape, RunConfig, accepts, build_config
 from nanodyno.config.attributes import Arithmetic, Asker, Attributes, Effect, Group, InExperiment, OnResume
 from nanodyno.hardware.cards import card_named
@@ -220,7 +220,7 @@ def _tuned() -> set[str]:
         for ground in grounds
         for kernels in ("auto", "autograd")
         for each in candidates_for(
-            Wanted(config.model_copy(update={"kernels": kernels}), 50304, allow_different=True), ground
+            TuneRequest(config.model_copy(update={"kernels": kernels}), 50304, allow_different=True), ground
         )
     ]
     varied = {key for key in RunConfig.model_fields if len({getattr(each, key) for each in found}) > 1}

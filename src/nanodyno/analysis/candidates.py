@@ -78,22 +78,29 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What to vary. `held` are settings that stay as they are, because the user gave them."""
+class TuneRequest:
+    """What to tune, and what a search may do for it."""
 
     config: RunConfig
     vocab_size: int
+    budget_seconds: float = 300.0
+    memory_limit_bytes: int | None = None
+    """Of the GPU that is emulated, context included."""
     allow_different: bool = False
     held: frozenset[str] = frozenset()
+    """Settings that stay as they are, because the user gave them."""
+    again: bool = False
+    notes: tuple[str, ...] = ()
+    """What had to be assumed."""
 
 
-def candidates_for(wanted: Wanted, ground: Ground) -> tuple[Candidate, ...]:
+def candidates_for(request: TuneRequest, ground: Ground) -> tuple[Candidate, ...]:
     """In the order in which they are to be tried."""
-    config = wanted.config
+    config = request.config
     sizes = micro_batches(config.sequences_divided, config.batch_size, config.ramp.fewest_steps)
     if ground.device_type != "cuda":
-        return tuple(_on_host(wanted, ground, sizes))
-    card = _Card(wanted, ground)
+        return tuple(_on_host(request, ground, sizes))
+    card = _Card(request, ground)
     found: dict[Setup | None, Candidate] = {}
     for each in (each for size in sizes for each in card.at(size)):
         found.setdefault(each.setup, each)  # what comes to the same for the trainer is one candidate
@@ -120,9 +127,9 @@ def _candidate(config: RunConfig, size: int, shown: Settings, hidden: Settings |
     return Candidate(f"{size} x {made.gradient_accumulation_steps}{words}", made, switches)
 
 
-def _on_host(wanted: Wanted, ground: Ground, sizes: Sequence[int]) -> Iterator[Candidate]:
+def _on_host(request: TuneRequest, ground: Ground, sizes: Sequence[int]) -> Iterator[Candidate]:
     """Every micro-batch as it is; then other threads and kernels, and last what compiles."""
-    config, held = wanted.config, wanted.held
+    config, held = request.config, request.held
     outwards = sorted(
         sizes, key=lambda size: (max(size, config.batch_size) / min(size, config.batch_size), -size)
     )
@@ -140,9 +147,9 @@ def _on_host(wanted: Wanted, ground: Ground, sizes: Sequence[int]) -> Iterator[C
 class _Card:
     """Candidates on a card, by what the cost model says of them."""
 
-    def __init__(self, wanted: Wanted, ground: Ground) -> None:
-        self._wanted, self._ground = wanted, ground
-        self._shape: ModelShape = wanted.config.model_shape(wanted.vocab_size)
+    def __init__(self, request: TuneRequest, ground: Ground) -> None:
+        self._request, self._ground = request, ground
+        self._shape: ModelShape = request.config.model_shape(request.vocab_size)
         self._calibration: Calibration = calibration_for(ground.card, ground.dtype)
 
     def at(self, size: int) -> Iterator[Candidate]:
@@ -163,7 +170,7 @@ class _Card:
 
     def _ways(self) -> Iterator[Settings]:
         """Every way to spend less memory on the path that the trainer takes."""
-        config, held = self._wanted.config, self._wanted.held
+        config, held = self._request.config, self._request.held
         fused = self._settled(config).kernels == "fused"
         given = "none" if config.recompute == "auto" else config.recompute
         free = "recompute" not in held or config.recompute == "auto"
@@ -180,7 +187,7 @@ class _Card:
         """One switch turned at a time; those that cannot fit are left out."""
         now = {key: getattr(first.config, key) for key in self._usual()}
         for flip in self._flips(first):
-            if self._wanted.held & flip.keys():
+            if self._request.held & flip.keys():
                 continue
             other = self._predicted(size, now | flip)
             hope = _seconds(other) <= _seconds(first) * (1 + self._switch_trust())
@@ -194,7 +201,7 @@ class _Card:
         return SWITCH_TRUST if own else SCALED_SWITCH_TRUST
 
     def _flips(self, first: Candidate) -> Iterator[dict[str, object]]:
-        setup, ground, config = first.setup, self._ground, self._wanted.config
+        setup, ground, config = first.setup, self._ground, self._request.config
         assert setup is not None
         if setup.kernels == "autograd":
             yield {"compile": not config.compile}
@@ -207,7 +214,7 @@ class _Card:
         yield {"cuda_graph": not setup.cuda_graph}
         if setup.recompute == "none" and not setup.offload_moments and not _is_fused_only(config):
             yield {"kernels": "autograd", "compile": True, "loss_rows": None, "recompute": "none"}
-        if self._wanted.allow_different:
+        if self._request.allow_different:
             sides = self._shape.n_embd % FP8_MULTIPLE or self._shape.vocab_size % FP8_MULTIPLE
             for flip in DIFFERENT:
                 possible = "fp8" not in flip or (ground.has_fp8 and not sides)
@@ -235,7 +242,7 @@ class _Card:
 
     def _predicted(self, size: int, settings: Settings) -> Candidate:
         """With what the trainer would choose anyway written out, and not shown."""
-        base = self._wanted.config
+        base = self._request.config
         usual = self._usual()
         shown = {
             key: value

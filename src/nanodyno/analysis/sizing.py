@@ -12,19 +12,17 @@ from nanodyno.analysis.account import OF_GPT2
 from nanodyno.analysis.forecast_size import SizeLaw, law_for
 from nanodyno.analysis.sizing_rules import batch_for, course_for, ramp_for, training_flops
 from nanodyno.config import ConfigError, RunConfig, build_config, keys_led_by
-from nanodyno.costs.parameters import parameters
-from nanodyno.costs.plan import Candidate, Plan, Wishes, make_plan
+from nanodyno.costs.plan import Candidate, Costs
 from nanodyno.costs.target import GIB, Target
 from nanodyno.costs.time import IterationTime
 from nanodyno.errors import NanodynoError
+from nanodyno.recipes import Settings, at_any_rate
 
 DEPTHS = range(4, 33, 2)
 WIDTH_PER_LAYER = 64
 """So that 12 layers are 768 wide, as in GPT-2."""
 TRAINING_SHARE = 0.95
 """Of the hours; the rest goes to compilation, evaluations and saves."""
-NEARLY = 1 / 1.01
-"""Of the fastest: within 1% the smallest micro-batch is taken, as `tune` does."""
 FIRST_BATCH = 131_072
 """Tokens per iteration that speeds are looked at with, before there are tokens to reckon a batch by."""
 FEWEST_TOKENS = 100_000_000
@@ -37,18 +35,22 @@ Values = Mapping[str, object]
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A recipe for a card. What its values leave out is chosen."""
+class _Search:
+    """A recipe on a GPU. What its values leave out is chosen."""
 
     name: str
     values: Values
     target: Target
     vocab_size: int
     data_vocab_size: int
-    """Of the tokenizer; the model's may be padded."""
 
     def config(self, chosen: Values) -> RunConfig:
         return build_config({**chosen, **self.values})
+
+    def costs(self, config: RunConfig) -> Costs:
+        """Of a model in the memory that is to be filled by choice."""
+        target = replace(self.target, memory_bytes=self.target.room_bytes)
+        return Costs(config, self.vocab_size, self.data_vocab_size, target)
 
 
 @dataclass(frozen=True)
@@ -107,41 +109,49 @@ class Choice:
         return tuple(each for each in self.sizes if each in near or each is self.best)
 
 
-def choose_size(wanted: Wanted, hours: float) -> Choice:
-    """Refuses a card whose speed is not known, and one on which nothing fits."""
-    _refuse_unknown(wanted)
-    if "gradient_accumulation_steps" in wanted.values:
+def choose_size(settings: Settings, target: Target, vocab_size: int, data_vocab_size: int) -> Choice:
+    """Return the model to train in the settings' hours on a GPU. `data_vocab_size` is the tokenizer's; the
+    model's may be padded. Refuses a GPU whose speed is not known, and one on which nothing fits."""
+    values, hours = at_any_rate(settings).values, settings.hours
+    assert hours is not None, f"{settings.name} is for no hours"
+    search = _Search(settings.name, values, target, vocab_size, data_vocab_size)
+    _refuse_unknown(search)
+    if "gradient_accumulation_steps" in values:
         raise NanodynoError(
-            f"gradient_accumulation_steps follows from the batch that is chosen for {wanted.name}",
+            f"gradient_accumulation_steps follows from the batch that is chosen for {search.name}",
             "give tokens_per_iter or batch_size instead",
         )
-    sizes = tuple(_sizes(wanted, hours))
+    sizes = tuple(_sizes(search, hours))
     fitting = [each for each in sizes if each.fits]
     if not fitting:
-        raise _nothing_fits(wanted, hours, sizes[0])
-    return Choice(hours, sizes, _lowest(fitting), wanted.data_vocab_size in OF_GPT2)
+        raise _nothing_fits(search, hours, sizes[0])
+    return Choice(hours, sizes, _lowest(fitting), data_vocab_size in OF_GPT2)
 
 
-def fitted_batch(wanted: Wanted) -> int:
-    """The micro-batch for a model that is given; refuses one that does not fit with a micro-batch of 1."""
-    plan = _planned(wanted, wanted.config({"batch_size": 1}))
-    found = _fastest(plan)
+def fitted_batch(settings: Settings, target: Target, vocab_size: int, data_vocab_size: int) -> int:
+    """Return the micro-batch for a model that is given, whatever its settings have; refuses a model that
+    does not fit with a micro-batch of 1."""
+    free = {key: value for key, value in at_any_rate(settings).values.items() if key != "batch_size"}
+    search = _Search(settings.name, free, target, vocab_size, data_vocab_size)
+    config = search.config({"batch_size": 1})
+    costs = search.costs(config)
+    found = costs.fastest(costs.setup(config))
     if found.fits:
         return found.setup.batch_size
     raise NanodynoError(
-        f"{wanted.name} needs {_gib(found.memory.total)} even with a micro-batch of 1, and "
-        f"{wanted.target.name} has {_room(wanted.target)}",
-        _nearest(wanted, plan.params.total),
+        f"{search.name} needs {_gib(found.memory.total)} even with a micro-batch of 1, and "
+        f"{target.name} has {_room(target)}",
+        _nearest(search, costs.params.total),
     )
 
 
-def _sizes(wanted: Wanted, hours: float) -> Iterator[Size]:
+def _sizes(search: _Search, hours: float) -> Iterator[Size]:
     """Of every depth, unless depth or width are given; those that make no config are passed over."""
     fault: ConfigError | None = None
     none_yet = True
-    for shape in _shapes(wanted.values):
+    for shape in _shapes(search.values):
         try:
-            yield _size(wanted, hours, shape)
+            yield _size(search, hours, shape)
             none_yet = False
         except ConfigError as error:
             fault = error
@@ -155,22 +165,26 @@ def _shapes(given: Values) -> list[dict[str, object]]:
     return [{"n_layer": depth, "n_embd": width} for depth, width in single]
 
 
-def _size(wanted: Wanted, hours: float, shape: Values) -> Size:
+def _size(search: _Search, hours: float, shape: Values) -> Size:
     """Looked at twice: to know its tokens, and again with the batch that they call for, which then may begin
-    smaller."""
+    smaller. What is predicted of its micro-batches serves both times."""
     seconds = hours * 3600 * TRAINING_SHARE
-    first, time, _ = _tried(wanted, {**shape, "tokens_per_iter": FIRST_BATCH})
-    batch = batch_for(training_flops(first, time.tokens_per_second * seconds))
-    config, time, found = _tried(wanted, {**shape, **batch})
-    if not wanted.values.keys() & OF_THE_BATCH:
+    config = search.config({**shape, "tokens_per_iter": FIRST_BATCH, "batch_size": 1})
+    costs = search.costs(config)
+    batch = batch_for(training_flops(config, seconds * _found(search, costs, config)[1].tokens_per_second))
+    config = search.config({**shape, **batch, "batch_size": 1})
+    found, time = _found(search, costs, config)
+    chosen = {**shape, **batch, "batch_size": found.setup.batch_size}
+    config = search.config(chosen)
+    if not search.values.keys() & OF_THE_BATCH:
         batch = ramp_for(config, time.tokens_per_second * seconds)
-        config = wanted.config({**shape, **batch, "batch_size": config.batch_size})
+        chosen = {**shape, **batch, "batch_size": config.batch_size}
+        config = search.config(chosen)
     iterations = max(1, time.iterations_within(config.ramp, seconds))
     tokens = config.ramp.tokens_after(iterations)
-    course = course_for(config, config.max_iters if "max_iters" in wanted.values else iterations, tokens)
-    settings = {**shape, **batch, "batch_size": config.batch_size, **course, **wanted.values}
-    counted = parameters(found.setup.shape)
-    count = counted.total - counted.value_embeddings
+    course = course_for(config, config.max_iters if "max_iters" in search.values else iterations, tokens)
+    settings = {**chosen, **course, **search.values}
+    count = costs.params.total - costs.params.value_embeddings
     return Size(
         settings=settings,
         config=build_config(settings),
@@ -183,89 +197,65 @@ def _size(wanted: Wanted, hours: float, shape: Values) -> Size:
     )
 
 
-def _tried(wanted: Wanted, settings: Values) -> tuple[RunConfig, IterationTime, Candidate]:
-    """With the fastest micro-batch that fits: the config, and what is predicted of it."""
-    plan = _planned(wanted, wanted.config({**settings, "batch_size": 1}))
-    found = plan.asked if "batch_size" in wanted.values else _fastest(plan)
-    assert found.time is not None, "a card without a speed was refused"
-    return wanted.config({**settings, "batch_size": found.setup.batch_size}), found.time, found
-
-
-def _planned(wanted: Wanted, config: RunConfig) -> Plan:
-    target = replace(wanted.target, memory_bytes=wanted.target.room_bytes)
-    return make_plan(config, wanted.vocab_size, wanted.data_vocab_size, target, Wishes())
-
-
-def _fastest(plan: Plan) -> Candidate:
-    """Of those that fit the smallest that is nearly the fastest; where none does, the smallest."""
-    rates = {
-        each.setup.batch_size: each.time.tokens_per_second
-        for each in plan.candidates
-        if each.fits is not False and each.time is not None
-    }
-    if not rates:
-        return plan.candidates[0]
-    enough = NEARLY * max(rates.values())
-    return next(each for each in plan.candidates if rates.get(each.setup.batch_size, 0) >= enough)
+def _found(search: _Search, costs: Costs, config: RunConfig) -> tuple[Candidate, IterationTime]:
+    """What is predicted of the fastest micro-batch that fits, or of the one that is given."""
+    setup = costs.setup(config)
+    found = costs.candidate(setup) if "batch_size" in search.values else costs.fastest(setup)
+    assert found.time is not None, "a GPU without a speed was refused"
+    return found, found.time
 
 
 def _lowest(sizes: Sequence[Size]) -> Size:
     return min(sizes, key=lambda each: each.law.median)
 
 
-def _refuse_unknown(wanted: Wanted) -> None:
-    target = wanted.target
+def _refuse_unknown(search: _Search) -> None:
+    target = search.target
     if target.name is None:
         raise NanodynoError(
-            f"{wanted.name} is chosen by the speed of a card, and there is none here",
-            f"nanodyno plan {wanted.name} --gpu NAME says what one would get (for one that is in no table, "
+            f"{search.name} is chosen by the speed of a card, and there is none here",
+            f"nanodyno plan {search.name} --gpu NAME says what one would get (for one that is in no table, "
             "name another of its speed, and its --memory-limit); nanodyno train demo needs none",
         )
     if target.card is None and target.ceilings is None:
         raise NanodynoError(
-            f"{wanted.name} is chosen by the speed of the card, and {target.name}'s is not known",
+            f"{search.name} is chosen by the speed of the card, and {target.name}'s is not known",
             "nanodyno doctor measures it",
         )
 
 
-def _nearest(wanted: Wanted, count: int) -> str:
+def _nearest(search: _Search, count: int) -> str:
     """The largest model of fewer parameters, otherwise the same, that fits with a micro-batch of 1.
 
     Where there is none, one without value embeddings.
     """
+    kept = {key: search.values[key] for key in search.values.keys() - {*OF_THE_SIZE}}
     for given in ({}, {"value_embeddings": 0}):
-        fitting = [plan for plan in _smaller(wanted, given) if plan.params.total < count]
-        if fitting:
-            keys = {key: getattr(fitting[-1].asked.setup.shape, key) for key in OF_THE_SIZE}
-            millions = f"{fitting[-1].params.total / 1e6:.1f}M parameters"
-            return f"the nearest that fits: {_options({**keys, **given})}, {millions}"
+        free = replace(search, values={**kept, **given})
+        for chosen in reversed(_shapes({})):
+            with suppress(ConfigError):
+                config = free.config({**chosen, "batch_size": 1})
+                costs = free.costs(config)
+                if costs.params.total < count and costs.candidate(costs.setup(config)).fits:
+                    keys = {key: getattr(costs.shape, key) for key in OF_THE_SIZE}
+                    total = costs.params.total / 1e6
+                    return f"the nearest that fits: {_options({**keys, **given})}, {total:.1f}M parameters"
     return "no smaller size of it fits either: a card with more memory is what it takes"
-
-
-def _smaller(wanted: Wanted, given: Values) -> Iterator[Plan]:
-    """All sizes of it that fit with a micro-batch of 1, from the smallest."""
-    kept = {key: wanted.values[key] for key in wanted.values.keys() - {*OF_THE_SIZE}}
-    free = replace(wanted, values={**kept, **given})
-    for shape in _shapes({}):
-        with suppress(ConfigError):
-            plan = _planned(free, free.config({**shape, "batch_size": 1}))
-            if plan.asked.fits:
-                yield plan
 
 
 def _options(keys: Mapping[str, object]) -> str:
     return " ".join(f"--{key}={value}" for key, value in keys.items())
 
 
-def _nothing_fits(wanted: Wanted, hours: float, smallest: Size) -> NanodynoError:
+def _nothing_fits(search: _Search, hours: float, smallest: Size) -> NanodynoError:
     config = smallest.config
     told = (
-        f"no size of {wanted.name} fits: the smallest, n_layer={config.n_layer} n_embd={config.n_embd}, "
-        f"needs {_gib(smallest.memory_bytes)}, and {wanted.target.name} has {_room(wanted.target)}"
+        f"no size of {search.name} fits: the smallest, n_layer={config.n_layer} n_embd={config.n_embd}, "
+        f"needs {_gib(smallest.memory_bytes)}, and {search.target.name} has {_room(search.target)}"
     )
     for lesser in _lesser(config):
         with suppress(ConfigError):
-            if any(each.fits for each in _sizes(replace(wanted, values={**wanted.values, **lesser}), hours)):
+            if any(each.fits for each in _sizes(replace(search, values={**search.values, **lesser}), hours)):
                 return NanodynoError(told, f"the nearest that fits: {_options(lesser)}")
     return NanodynoError(told, "a card with more memory is what it takes")
 

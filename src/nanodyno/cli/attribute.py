@@ -7,6 +7,7 @@ import typer
 
 from nanodyno.cli.options import (
     INTERRUPTED,
+    RUNS_FOLDER,
     Json,
     Lang,
     bytes_of,
@@ -15,7 +16,6 @@ from nanodyno.cli.options import (
     print_page,
     seconds_of,
 )
-from nanodyno.cli.pairs import pair_of
 from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
 from nanodyno.errors import NanodynoError
 
@@ -98,9 +98,10 @@ def attribute(  # noqa: PLR0913 - one parameter per option
     """
     from nanodyno.config import present_name
     from nanodyno.experiments.attribute import Inquiry
+    from nanodyno.inputs import resolve_pair
 
     wanted = Wanted(html, opened, form, out, lang, json)
-    pair = pair_of(before, after, context.args)
+    pair = resolve_pair(before, after, context.args, RUNS_FOLDER)
     seconds = None if budget is None else seconds_of(budget)
     if budget is not None and seconds is None:
         raise NanodynoError("a measurement without an end", "give --budget a time, such as 10m")

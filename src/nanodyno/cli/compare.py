@@ -71,7 +71,7 @@ def compare(  # noqa: PLR0913 - one parameter per option
 def attributions(runs: "list[Run]") -> "list[Attribution]":
     """What `nanodyno attribute` has measured of these two, the latest of the speed and of the loss."""
     from nanodyno.analysis.attribution_reading import read_attribution
-    from nanodyno.cli.pairs import pair_of_runs
+    from nanodyno.inputs import pair_of_runs
     from nanodyno.records.attribution import attributions_of
 
     if len(runs) != 2:

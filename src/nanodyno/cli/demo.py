@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nanodyno.analysis.summary import Summary
     from nanodyno.analysis.tuning import Tuning
     from nanodyno.config import RunConfig
-    from nanodyno.recipes import Settings
+    from nanodyno.inputs import Request
     from nanodyno.records.store import Run
     from nanodyno.report.language import Language
     from nanodyno.report.page import Page
@@ -60,6 +60,7 @@ def demo(  # noqa: PLR0913 - one parameter per option
     Needs no GPU, no network and no data: a few minutes on two CPU cores.
     """
     from nanodyno.analysis.conclusions import compared_runs
+    from nanodyno.cli.tune import changes_of, with_changes
     from nanodyno.records.store import CHECKPOINTS_FOLDER
     from nanodyno.report.compare import comparison_document
     from nanodyno.report.document import run_document, to_json
@@ -71,14 +72,17 @@ def demo(  # noqa: PLR0913 - one parameter per option
         language.say("Two GPTs on the source code of Python's standard library, one twice as wide."),
         style="bold",
     )
-    tuning = _tuned(device, json, console, language) if tune else None
-    tuned = _changes(tuning)
-    configs = {stem: _config(width, max_iters, device, tuned) for stem, width in WIDTHS.items()}
+    requests = _requests(device)
+    narrow, wide = requests.values()
+    tuning = _tuned(narrow, json, console, language) if tune else None
+    tuned = changes_of(tuning)
+    length = {} if max_iters is None else {"max_iters": max_iters}
+    configs = {stem: with_changes(each, tuned | length).config for stem, each in requests.items()}
     results = [_train(stem, folder, configs[stem], console) for stem, folder in _folders(configs).items()]
     better = min(results, key=lambda result: _val_loss(result[1]))[0]
     dials = Dials(PROMPT, SAMPLE_TOKENS, temperature=0.7, top_k=40, seed=1337)
     text = PROMPT + "".join(sample_text(better.folder / CHECKPOINTS_FOLDER, dials, device))
-    apart = _attributed(device, json, console, language) if attribute else None
+    apart = _attributed((narrow, wide), json, console, language) if attribute else None
     if json:
         from nanodyno.report.attribute_document import attribution_document
 
@@ -119,42 +123,24 @@ def _report(
     return demo_report(*compared_runs(runs), tuning, written, language, attributions)
 
 
-def _settings(width: int, device: str) -> "Settings":
-    from nanodyno.recipes import load_settings, override
+def _requests(device: str) -> "dict[str, Request]":
+    from nanodyno.inputs import resolve
 
-    return override(load_settings("demo"), {"n_embd": width, "device": device})
-
-
-def _config(width: int, max_iters: int | None, device: str, tuned: "dict[str, object]") -> "RunConfig":
-    from nanodyno.cli.tune import with_changes
-    from nanodyno.config import build_config
-
-    settings = _settings(width, device)
-    changes = tuned if max_iters is None else {**tuned, "max_iters": max_iters}
-    return build_config(with_changes(settings, build_config(settings.values), changes).values)
+    small = resolve("demo", [f"--device={device}"], RUNS_FOLDER, takes_runs=False)
+    return {stem: small.changed({"n_embd": width}) for stem, width in WIDTHS.items()}
 
 
-def _changes(tuning: "Tuning | None") -> "dict[str, object]":
-    """What makes the narrow one fastest on this machine; nothing where there was no time to find out."""
-    from nanodyno.experiments.wish import tuned_settings
-
-    if tuning is None or tuning.chosen is None:
-        return {}
-    return tuned_settings(tuning.asked, tuning.chosen.config)
-
-
-def _tuned(device: str, json: bool, console: "Console", language: "Language") -> "Tuning | None":
+def _tuned(request: "Request", json: bool, console: "Console", language: "Language") -> "Tuning | None":
     from nanodyno.analysis.tuning import curve_of, rows_of
-    from nanodyno.cli.tune import Request, tuned
+    from nanodyno.cli.tune import tune_request, tuned
     from nanodyno.report.tune import tune_table, verdict_lines
 
-    width, *_ = WIDTHS.values()
     first = language.say(
         "First: which micro-batch is the fastest here? {budget} at most, once.", budget=TUNE_BUDGET
     )
     console.print(first)
     try:
-        tuning = tuned(_settings(width, device), Request(TUNE_BUDGET, held=HELD), json, language)
+        tuning = tuned(tune_request(request, TUNE_BUDGET, held=HELD), json, language)
     except NanodynoError as error:
         said = language.say("not tuned: {reason}", reason=error.message)
         console.print(said, highlight=False, markup=False)
@@ -170,18 +156,18 @@ def _tuned(device: str, json: bool, console: "Console", language: "Language") ->
     return tuning
 
 
-def _attributed(device: str, json: bool, console: "Console", language: "Language") -> "Attribution":
+def _attributed(
+    requests: "tuple[Request, Request]", json: bool, console: "Console", language: "Language"
+) -> "Attribution":
     """Twice the width and half the micro-batch, at the same tokens per iteration."""
     from nanodyno.cli.attribute import attributed
-    from nanodyno.config import build_config
     from nanodyno.experiments.attribute import Inquiry
-    from nanodyno.recipes import override
     from nanodyno.report.quantities import clock
 
-    narrow, wide = (_settings(width, device) for width in WIDTHS.values())
-    before = build_config(narrow.values)
+    narrow, wide = requests
+    before = narrow.config
     changes = {"batch_size": before.batch_size // 2, "tokens_per_iter": before.tokens_per_iter}
-    after = build_config(override(wide, changes).values)
+    after = wide.changed(changes).config
     words = language.say(
         "Which change does what: the width, or half the micro-batch? {budget} at most.",
         budget=clock(ATTRIBUTE_SECONDS, language),

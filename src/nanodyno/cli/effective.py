@@ -1,7 +1,6 @@
 """`nanodyno tune --effective-batch`: what tokens_per_iter the gradient noise calls for."""
 
-import os
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -15,7 +14,6 @@ from nanodyno.cli.options import (
     seconds_of,
 )
 from nanodyno.cli.reporting import Wanted, deliver
-from nanodyno.cli.sources import sized
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
@@ -57,18 +55,18 @@ def _show(asked: "Asked", advice: "Advice", wanted: Wanted) -> None:
 
 
 def _of_a_run(source: str, arguments: list[str]) -> "tuple[Asked, list[StepRecord], RunConfig, bool] | None":
-    from nanodyno.records.store import RUN_FILE, find_run, read_run
+    from nanodyno.records.store import known_run, read_run
     from nanodyno.report.effective import Asked
 
-    places = (RUNS_FOLDER / source, Path(source))
-    if not any(os.path.exists(folder / RUN_FILE) for folder in places):  # noqa: PTH110 - see find_run
+    folder = known_run(source, RUNS_FOLDER)
+    if folder is None:
         return None
     if arguments:
         raise NanodynoError(
             f"{source} is a run, which was trained as it was: {' '.join(arguments)} changes nothing of it",
             "leave that out, or give a recipe or file to train a short while",
         )
-    run = read_run(find_run(source, RUNS_FOLDER))
+    run = read_run(folder)
     config, steps = run.own.config, list(run.own_steps)
     asked = Asked(run.name, "records", len(steps), sum(step.tokens for step in steps))
     return asked, steps, config, False
@@ -77,20 +75,20 @@ def _of_a_run(source: str, arguments: list[str]) -> "tuple[Asked, list[StepRecor
 def _of_a_config(
     source: str, arguments: list[str], seconds: float
 ) -> "tuple[Asked, list[StepRecord], RunConfig, bool]":
-    from nanodyno.config import build_config
     from nanodyno.experiments.effective import measurable, short_training
-    from nanodyno.recipes import at_any_rate, load_settings, override, parse_overrides, wants_found_rate
+    from nanodyno.inputs import resolve
+    from nanodyno.recipes import override, wants_found_rate
     from nanodyno.report.effective import Asked
     from nanodyno.report.progress import say
 
-    recipe = load_settings(source)
-    settings = override(recipe, parse_overrides(arguments))
-    own = recipe.values.get("learning_rate") if wants_found_rate(settings) else None
-    known = settings if own is None else override(settings, {"learning_rate": own})
-    config = build_config(sized(at_any_rate(known)).settings.values)
+    request = resolve(source, arguments, RUNS_FOLDER, takes_runs=False)
+    found, own = wants_found_rate(request.given), request.own.values.get("learning_rate")
+    if found and own is not None:
+        request = replace(request, given=override(request.given, {"learning_rate": own}))
+    config = request.at_any_rate().config
     trained = measurable(config)
     console = console_for(json=True)
-    if wants_found_rate(settings):
+    if found:
         say(console, f"learning_rate=auto: this short training takes {config.learning_rate:g}")
     if trained != config:
         say(
@@ -98,5 +96,5 @@ def _of_a_config(
             f"in micro-batches of {trained.batch_size}: one micro-step has nothing to compare",
         )
     steps, interrupted = short_training(trained, seconds, lambda text: say(console, text))
-    asked = Asked(settings.name, "short-training", len(steps), sum(step.tokens for step in steps))
+    asked = Asked(request.name, "short-training", len(steps), sum(step.tokens for step in steps))
     return asked, steps, config, interrupted

@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from nanodyno.cli.importing import settings_of
 from nanodyno.cli.options import (
     RUNS_FOLDER,
     Json,
@@ -67,6 +66,7 @@ def forecast(  # noqa: PLR0913 - one parameter per option
     """
     from nanodyno.analysis.forecast import Question
     from nanodyno.analysis.forecast_findings import foretold
+    from nanodyno.recipes import parse_set
     from nanodyno.records.store import find_run, read_run
     from nanodyno.report.document import to_json
     from nanodyno.report.forecast import forecast_document, forecast_page
@@ -75,7 +75,7 @@ def forecast(  # noqa: PLR0913 - one parameter per option
     wanted = Wanted(html, opened, form, out, lang, json)
     _refuse_contradictions(runs, {"--tokens": tokens, "--iters": iters, "--hours": hours})
     number = None if tokens is None else float(count_of(tokens, "--tokens"))
-    question = Question(number, iters, hours, until_loss, settings_of(set_ or []))
+    question = Question(number, iters, hours, until_loss, parse_set(set_ or []))
     made = foretold([read_run(find_run(run, RUNS_FOLDER)) for run in runs], question)
     if json:
         typer.echo(to_json(forecast_document(made)))

@@ -49,6 +49,7 @@ def import_log(  # noqa: PLR0913 - one parameter per option
 
     Iterations that hold an evaluation, a save or a compilation are in no rate: their time tells them.
     """
+    from nanodyno.recipes import parse_set
     from nanodyno.records.importers.joining import Request, import_run
     from nanodyno.report.document import to_json
     from nanodyno.report.importing import import_document, import_page, make_import_display
@@ -59,7 +60,7 @@ def import_log(  # noqa: PLR0913 - one parameter per option
         command=("nanodyno", *sys.argv[1:]),
         config=config,
         gpu=gpu,
-        settings=settings_of(set_ or []),
+        settings=parse_set(set_ or []),
         replace=replace,
     )
     console = console_for(json)
@@ -99,21 +100,3 @@ def _name(name: str | None, files: list[Path]) -> str:
     if Path(name).name != name or name in ("", ".", "..") or not name.isprintable() or len(name) > 200:
         raise NanodynoError(f"--name={name!r} is not a plain name", "letters, digits, - and _ are safe")
     return name
-
-
-def settings_of(words: list[str]) -> dict[str, bool | int | float | str | None]:
-    """--set key=value, as train takes --key=value; settings of another program pass, misspelt ones do not."""
-    from nanodyno.config import RunConfig, nearest_setting, present_name
-    from nanodyno.recipes import parse_overrides
-
-    for word in words:
-        key, equals, _ = word.partition("=")
-        if not equals or not key.isidentifier():
-            raise NanodynoError(f"--set {word}: not a setting", "write it as --set n_layer=12")
-        if present_name(key) not in RunConfig.model_fields and (near := nearest_setting(key)):
-            raise NanodynoError(
-                f"--set {word}: unknown setting; did you mean {near}?",
-                "`nanodyno train --keys` lists every setting",
-            )
-    found = parse_overrides([f"--{word}" for word in words])
-    return {key: value for key, value in found.items() if isinstance(value, bool | int | float | str | None)}

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
+    from nanodyno.inputs import Request
     from nanodyno.report.language import Language
 
 RUNS_FOLDER = Path("runs")
@@ -118,6 +119,17 @@ def language_of(wanted: str | None, json: bool = False) -> "Language":
     if told is not None:
         typer.echo(told, err=True)
     return language
+
+
+def assumed_note(request: "Request", language: "Language") -> tuple[str, ...]:
+    """What is taken for granted of a log."""
+    if not request.is_log:
+        return ()
+    return (
+        language.say(
+            "what the log of {run} does not tell is as nanodyno has it by default", run=request.name
+        ),
+    )
 
 
 def _can_be_written(language: "Language") -> bool:

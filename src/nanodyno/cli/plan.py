@@ -6,18 +6,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nanodyno.cli.options import Json, Lang, bytes_of, console_for, count_of, language_of, print_page
-from nanodyno.cli.origins import origin_of, refuse_incomplete, untold_note
+from nanodyno.cli.options import (
+    RUNS_FOLDER,
+    Json,
+    Lang,
+    assumed_note,
+    bytes_of,
+    console_for,
+    count_of,
+    language_of,
+    print_page,
+)
 from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
-from nanodyno.cli.sources import sized
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nanodyno.cli.at_hand import Vocabulary
-    from nanodyno.config import RunConfig
-    from nanodyno.recipes import Settings
+    from nanodyno.inputs import Request
     from nanodyno.report.language import Language
 
 MOST_HOURS = 1e6
@@ -89,60 +95,45 @@ def plan(  # noqa: PLR0913 - one parameter per option
     language = language_of(lang, json)
     if cards:
         return _show_cards(json, language)
-    from nanodyno.config import build_config
-    from nanodyno.recipes import (
-        at_any_rate,
-        changed,
-        override,
-        parse_overrides,
-        wants_found_rate,
-    )
-
     if source is None or source.startswith("-"):
         raise NanodynoError(
             f"a config comes before {source or 'everything else'}",
             "for example: nanodyno plan gpt2-768 --gpu H200",
         )
     wanted = Wanted(html, opened, form, out, lang, json)
-    origin, changes = origin_of(source), parse_overrides(context.args)
-    refuse_incomplete(origin, changes)
-    settings = override(origin.settings, changes)
     _refuse_contradictions(tokens, hours)
-    settings, hours = _of_that_length(settings, tokens, hours)
     _refuse_endless({"--price-kwh": price_kwh, "--price-hour": price_hour})
     limit = None if memory_limit is None else bytes_of(memory_limit, "--memory-limit")
-    made = sized(at_any_rate(settings), gpu, limit)
-    config = build_config(made.settings.values)
-
-    from nanodyno.cli.at_hand import target_of, vocabulary_of
-    from nanodyno.costs.plan import Wishes, make_plan
-
-    target, vocabulary = target_of(config.device, gpu, limit), vocabulary_of(config)
-    number = None if tokens is None else count_of(tokens, "--tokens")
-    wishes = Wishes(number, hours, price_kwh, price_hour)
-    planned = make_plan(config, vocabulary.model, vocabulary.data, target, wishes)
 
     from nanodyno.analysis.rates import Begun, lengths_for
+    from nanodyno.costs.plan import Wishes, make_plan
+    from nanodyno.inputs import resolve
+    from nanodyno.recipes import changed, wants_found_rate
     from nanodyno.report.pages.plan import plan_report
     from nanodyno.report.plan import plan_document, plan_page
     from nanodyno.report.plan_facts import Source
 
-    told_for = None if made.choice is None else planned.bill.tokens
-    untold, found = untold_note(origin, language), wants_found_rate(settings)
+    asked = resolve(source, context.args, RUNS_FOLDER, gpu=gpu, memory_limit_bytes=limit)
+    asked, hours = _of_that_length(asked, tokens, hours)
+    request = asked.at_any_rate()
+    config, vocabulary = request.config, request.vocabulary
+    number = None if tokens is None else count_of(tokens, "--tokens")
+    wishes = Wishes(number, hours, price_kwh, price_hour)
+    planned = make_plan(config, vocabulary.model, vocabulary.data, request.target, wishes)
     notes = (
-        *(() if untold is None else (untold,)),
-        *_without_effect(config, made.settings, context.args, language),
-        *_of_data(config, vocabulary, told_for, language),
+        *assumed_note(request, language),
+        *_without_effect(request, context.args, language),
+        *_of_data(request, None if request.choice is None else planned.bill.tokens, language),
     )
     shown = Source(
-        name=settings.name,
-        changed=changed(origin.settings, settings),
+        name=request.name,
+        changed=changed(asked.own, asked.given),
         warmup_iters=config.warmup_iters,
         notes=notes,
         ramp=config.ramp,
-        choice=made.choice,
+        choice=request.choice,
         config=config,
-        range_test=Begun(lengths_for(planned.bill.max_iters)) if found else None,
+        range_test=Begun(lengths_for(planned.bill.max_iters)) if wants_found_rate(asked.given) else None,
     )
     if json:
         from nanodyno.report.document import to_json
@@ -157,27 +148,25 @@ def plan(  # noqa: PLR0913 - one parameter per option
     return None
 
 
-def _without_effect(
-    config: "RunConfig", settings: "Settings", arguments: list[str], language: "Language"
-) -> "Iterator[str]":
+def _without_effect(request: "Request", arguments: list[str], language: "Language") -> "Iterator[str]":
     from nanodyno.config.idle import idle_settings
     from nanodyno.recipes import former_names
     from nanodyno.report.idle import idle_notes, renamed_notes
 
-    yield from renamed_notes((*settings.renamed, *former_names(arguments)), language)
-    yield from idle_notes(idle_settings(config, settings.assumed), language)
+    yield from renamed_notes((*request.settings.renamed, *former_names(arguments)), language)
+    yield from idle_notes(idle_settings(request.config, request.settings.assumed), language)
 
 
-def _of_data(
-    config: "RunConfig", vocabulary: "Vocabulary", told_for: int | None, language: "Language"
-) -> "Iterator[str]":
+def _of_data(request: "Request", told_for: int | None, language: "Language") -> "Iterator[str]":
     from nanodyno.report.sizing import data_notes, refused_note
 
+    vocabulary = request.vocabulary
     there, refused = vocabulary.train_tokens, vocabulary.refused
     if refused is not None:
         yield refused_note(refused, language)
     assumed = vocabulary.data if vocabulary.assumed and refused is None else None
-    yield from data_notes(config.dataset, assumed, there, told_for, language, vocabulary.estimated)
+    dataset = request.config.dataset
+    yield from data_notes(dataset, assumed, there, told_for, language, vocabulary.estimated)
 
 
 def _show_cards(json: bool, language: "Language") -> None:
@@ -199,19 +188,21 @@ def _refuse_contradictions(tokens: str | None, hours: float | None) -> None:
 
 
 def _of_that_length(
-    settings: "Settings", tokens: str | None, hours: float | None
-) -> "tuple[Settings, float | None]":
+    request: "Request", tokens: str | None, hours: float | None
+) -> "tuple[Request, float | None]":
     """A recipe for so many hours is made for those that are asked for."""
-    if settings.hours is None:
-        return settings, hours
+    given = request.given
+    if given.hours is None:
+        return request, hours
     if tokens is not None:
         raise NanodynoError(
-            f"{settings.name} is made for its hours, which tell the tokens",
+            f"{request.name} is made for its hours, which tell the tokens",
             "leave --tokens out, or give --hours",
         )
     from nanodyno.recipes.settings import hours_of
 
-    return (settings if hours is None else replace(settings, hours=hours_of(hours))), None
+    made_for = given.hours if hours is None else hours_of(hours)
+    return replace(request, given=replace(given, hours=made_for)), None
 
 
 def _refuse_endless(prices: dict[str, float | None]) -> None:

@@ -5,9 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nanodyno.cli.options import INTERRUPTED, Json, Lang, console_for, language_of, print_page, seconds_of
-from nanodyno.cli.origins import whole_origin
-from nanodyno.cli.sources import settings_here
+from nanodyno.cli.options import (
+    INTERRUPTED,
+    RUNS_FOLDER,
+    Json,
+    Lang,
+    assumed_note,
+    console_for,
+    language_of,
+    print_page,
+    seconds_of,
+)
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
@@ -132,9 +140,8 @@ def _jobs(
     words: list[str], with_data: bool, threads: int | None, language: "Language"
 ) -> "dict[str, ProbeJob]":
     """By the name under which each is shown: what was typed, numbered where it was typed twice."""
-    from nanodyno.config import build_config
+    from nanodyno.inputs import resolve_with_own
     from nanodyno.probe.repetition import ProbeJob
-    from nanodyno.recipes import at_any_rate, parse_overrides
 
     first_option = next((number for number, word in enumerate(words) if word.startswith("-")), len(words))
     sources = words[:first_option]
@@ -142,15 +149,12 @@ def _jobs(
         raise NanodynoError(
             f"a config comes before {words[0]}", "for example: nanodyno probe demo --device=cpu"
         )
-    changes = parse_overrides(words[first_option:])
     jobs: dict[str, ProbeJob] = {}
     for number, typed in enumerate(sources):
-        source, *own = typed.split(",")
-        given = changes | parse_overrides([f"--{each}" for each in own])
-        settings = settings_here(whole_origin(source, given, language), given)
+        request = resolve_with_own(typed, words[first_option:], RUNS_FOLDER)
         again = sources[:number].count(typed)
         name = f"{typed} ({again + 1})" if again else typed
-        jobs[name] = ProbeJob(
-            config=build_config(at_any_rate(settings).values), with_data=with_data, threads=threads
-        )
+        jobs[name] = ProbeJob(config=request.config, with_data=with_data, threads=threads)
+        for note in assumed_note(request, language):
+            typer.echo(note, err=True)
     return jobs

@@ -6,15 +6,15 @@ from nanodyno.cli.options import console_for
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
-    from nanodyno.recipes import Settings
+    from nanodyno.inputs import Request
 
 
-def with_found_rate(settings: "Settings") -> "tuple[Settings, tuple[str, ...]]":
-    """The settings with a number for the learning rate, and what is to be noted of where it is from."""
-    from nanodyno.recipes import override, wants_found_rate
+def with_found_rate(request: "Request") -> "tuple[Request, tuple[str, ...]]":
+    """The request with a number for the learning rate, and what is to be noted of where it is from."""
+    from nanodyno.recipes import wants_found_rate
 
-    if not wants_found_rate(settings):
-        return settings, ()
+    if not wants_found_rate(request.settings):
+        return request, ()
 
     from nanodyno.train.processes import launched
 
@@ -32,7 +32,7 @@ def with_found_rate(settings: "Settings") -> "tuple[Settings, tuple[str, ...]]":
     console = console_for(json=True)
     try:
         found = range_test(
-            settings.values,
+            request.settings.values,
             lambda event: say(console, event if isinstance(event, str) else event_words(event)),
         )
     except KeyboardInterrupt:
@@ -41,4 +41,4 @@ def with_found_rate(settings: "Settings") -> "tuple[Settings, tuple[str, ...]]":
         )
         raise
     words = chosen_words(found.chosen, len(found.trials), found.lengths)
-    return override(settings, {"learning_rate": found.chosen.learning_rate}), (words,)
+    return request.changed({"learning_rate": found.chosen.learning_rate}), (words,)

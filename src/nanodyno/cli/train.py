@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from nanodyno.cli.options import INTERRUPTED, RUNS_FOLDER, Json, console_for, seconds_of, time_of
-from nanodyno.cli.origins import refuse_run
-from nanodyno.cli.sources import for_training
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nanodyno.config import RunConfig
-    from nanodyno.recipes import Settings
+    from nanodyno.inputs import Request
     from nanodyno.records.store import Run
     from nanodyno.records.types import StopReason
     from nanodyno.report.progress import LogStyle
@@ -100,34 +98,27 @@ def train(  # noqa: PLR0913 - one parameter per option
     torchrun --nproc_per_node=2 -m nanodyno train ...
     """
     del keys
-    folder, chosen = None, ()
-    if resume:
-        settings, folder = _resumed(resume, source, context.args)
-    else:
-        settings, chosen = _given(source, context.args)
+    request = _request(source, resume, context.args)
+    chosen = _choice_note(request)
     if tune:
-        settings = _tuned(settings, resume, context.args, json)
+        request = _tuned(request, resume, json)
 
     from nanodyno.cli.rates import with_found_rate
-    from nanodyno.config import build_config
-
-    settings, found = with_found_rate(settings)
-    config = build_config(settings.values)
-
     from nanodyno.train.job import Job
     from nanodyno.train.processes import is_first
     from nanodyno.train.stops import Limits
 
+    request, found = with_found_rate(request)
+    config = request.config
     limits = Limits(
         max_seconds=None if max_hours is None else max_hours * 3600,
         stop_at=None if stop_at is None else time_of(stop_at),
         autosave_seconds=seconds_of(autosave),
     )
-    notes = (*chosen, *found, *_without_effect(config, settings, context.args))
-    if folder is None:
-        folder = run_folder(config, name, settings.name) if is_first() else Path()
-    elif name is not None:
+    notes = (*chosen, *found, *_without_effect(request, context.args))
+    if resume and name is not None:
         raise NanodynoError("--resume and --name name two runs", "give one of them")
+    folder = run_folder(config, name, request.name) if resume or is_first() else Path()
     if detach:
         from nanodyno.cli.detach import train_in_background
 
@@ -141,32 +132,51 @@ def train(  # noqa: PLR0913 - one parameter per option
     return None
 
 
-def _without_effect(config: "RunConfig", settings: "Settings", arguments: list[str]) -> "Iterator[str]":
+def _without_effect(request: "Request", arguments: list[str]) -> "Iterator[str]":
     from nanodyno.config.idle import idle_settings
     from nanodyno.recipes import former_names
     from nanodyno.report.idle import idle_notes, renamed_notes
     from nanodyno.train.processes import launched_count
 
-    yield from (f"accepted and ignored: {key}" for key in settings.ignored)
-    yield from renamed_notes((*settings.renamed, *former_names(arguments)))
-    yield from idle_notes(idle_settings(config, settings.assumed, launched_count()))
+    yield from (f"accepted and ignored: {key}" for key in request.settings.ignored)
+    yield from renamed_notes((*request.settings.renamed, *former_names(arguments)))
+    yield from idle_notes(idle_settings(request.config, request.settings.assumed, launched_count()))
 
 
-def _given(source: str | None, arguments: list[str]) -> "tuple[Settings, tuple[str, ...]]":
-    from nanodyno.recipes import load_settings, override, parse_overrides
+def _request(source: str | None, resume: str | None, arguments: list[str]) -> "Request":
+    from nanodyno.inputs import resolve, resolve_resumed
 
+    if resume:
+        return resolve_resumed(resume, source, arguments, RUNS_FOLDER)
     if source is None or source.startswith("-"):
         raise NanodynoError(
             f"the recipe or file comes before {source or 'everything else'}",
             "for example: nanodyno train demo --max_iters=50",
         )
-    refuse_run(source)
-    return for_training(override(load_settings(source), parse_overrides(arguments)))
+    request = resolve(source, arguments, RUNS_FOLDER, takes_runs=False)
+    if request.given.hours is None:
+        return request
+    from nanodyno.train.processes import launched
+
+    if launched():
+        raise NanodynoError(
+            f"{request.name} is made for one card, and this is one of several processes",
+            "start it without torchrun, or give its settings in a file of your own",
+        )
+    return request
 
 
-def _tuned(settings: "Settings", resume: str | None, arguments: list[str], json: bool) -> "Settings":
+def _choice_note(request: "Request") -> tuple[str, ...]:
+    """What was chosen for the GPU at hand, to be noted in the run."""
+    if request.choice is None:
+        return ()
+    from nanodyno.report.sizing import choice_note
+
+    return (choice_note(request.choice, request.name, request.target.name),)
+
+
+def _tuned(request: "Request", resume: str | None, json: bool) -> "Request":
     from nanodyno.cli.tune import tuned_for_training
-    from nanodyno.recipes import parse_overrides
     from nanodyno.train.processes import launched
 
     if resume is not None:
@@ -178,41 +188,7 @@ def _tuned(settings: "Settings", resume: str | None, arguments: list[str], json:
             "--tune is for one process",
             "tune first: nanodyno tune CONFIG --write tuned.toml; then train that",
         )
-    return tuned_for_training(settings, frozenset(parse_overrides(arguments)), json)
-
-
-def _resumed(run: str, source: str | None, arguments: list[str]) -> "tuple[Settings, Path]":
-    """The settings a run began with, and what is changed; typer takes a first --key=value for a recipe."""
-    from nanodyno.config import COUNTED_IN_MICRO_BATCHES, PLACES, tenth
-    from nanodyno.recipes import Settings, load_settings, override, parse_overrides, wants_found_rate
-    from nanodyno.records.store import find_run, read_run_record
-
-    if source is not None and source.startswith("-"):
-        source, arguments = None, [source, *arguments]
-    folder = find_run(run, RUNS_FOLDER)
-    given = None if source is None else load_settings(source)
-    if given is not None and given.hours is not None:
-        raise NanodynoError(
-            f"a run goes on as it was made, and {source} makes another", f"leave {source} out"
-        )
-    values = read_run_record(folder).config.model_dump() if given is None else given.values
-    # These follow from what stays: with another micro-batch the effective batch is the same.
-    stale = {"eval_only", *COUNTED_IN_MICRO_BATCHES} if source is None else set()
-    changes = parse_overrides(arguments)
-    if refused := PLACES & changes.keys() - {"device"}:
-        raise NanodynoError(f"--resume says where a run is, and --{min(refused)} too", "give one of them")
-    if wants_found_rate(override(Settings(folder.name, values), changes)):
-        raise NanodynoError(
-            "learning_rate=auto finds a rate to begin with, and this run has begun", "give a number"
-        )
-    of_run = source is None and "learning_rate" in changes
-    if of_run and values["min_lr"] == tenth(values["learning_rate"]):
-        stale.add("min_lr")
-    kept = {key: value for key, value in values.items() if key not in stale}
-    changes |= {"init_from": "resume", "out_dir": str(folder)}
-    derived = source is None and values["lr_decay_iters"] == values["max_iters"]
-    assumed = frozenset({"lr_decay_iters"} if derived else ())
-    return override(Settings(folder.name, kept, assumed=assumed), changes), folder
+    return tuned_for_training(request, json)
 
 
 def _train(job: "Job", log: "LogStyle", json: bool) -> None:

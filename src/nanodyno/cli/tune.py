@@ -1,7 +1,6 @@
 """`nanodyno tune`: the fastest micro-batch and switches for this machine, at the same effective batch."""
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -9,26 +8,25 @@ import typer
 
 from nanodyno.cli.options import (
     INTERRUPTED,
+    RUNS_FOLDER,
     Json,
     Lang,
+    assumed_note,
     bytes_of,
     console_for,
     language_of,
     print_page,
     seconds_of,
 )
-from nanodyno.cli.origins import whole_origin
 from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
-from nanodyno.cli.sources import settings_here
-from nanodyno.cli.tuned_file import Typed, how_to_train, refuse_unwritable_toml, toml_text, write_tuned
+from nanodyno.cli.tuned_file import how_to_train, refuse_unwritable_toml, toml_text, write_tuned
 from nanodyno.errors import NanodynoError, RunFailed
 
 if TYPE_CHECKING:
+    from nanodyno.analysis.candidates import TuneRequest
     from nanodyno.analysis.tuning import Tuning
-    from nanodyno.config import RunConfig
     from nanodyno.experiments.tune import Bench
-    from nanodyno.experiments.wish import Wish
-    from nanodyno.recipes import Settings
+    from nanodyno.inputs import Request
     from nanodyno.report.language import Language
     from nanodyno.report.page import Page
 
@@ -100,8 +98,6 @@ def tune(  # noqa: PLR0913 - one parameter per option
 
     Ctrl-C shows what is known by then; the same command goes on with it.
     """
-    from nanodyno.recipes import parse_overrides
-
     if source.startswith("-"):
         raise NanodynoError(f"a config comes before {source}", "for example: nanodyno tune gpt2-768")
     wanted = Wanted(html, opened, form, out, lang, json)
@@ -111,31 +107,33 @@ def tune(  # noqa: PLR0913 - one parameter per option
         from nanodyno.cli.effective import tune_effective_batch
 
         return tune_effective_batch(source, context.args, budget, wanted)
-    changes = parse_overrides(context.args)
+
+    from nanodyno.inputs import resolve
+
     language = language_of(lang, json)
-    origin = whole_origin(source, changes, language)
-    settings = settings_here(origin, changes)
-    options = {"--budget": budget, "--memory-limit": memory_limit, "--allow": allow, "--ray": ray}
-    asked_for = Typed(source, context.args, options, changes, settings, origin.is_run, write)
+    request = resolve(source, context.args, RUNS_FOLDER)
+    asked = tune_request(
+        request,
+        budget,
+        memory_limit_bytes=None if memory_limit is None else bytes_of(memory_limit, "--memory-limit"),
+        allow_different=allow == "different",
+        again=again,
+    )
+    for note in assumed_note(request, language):
+        typer.echo(note, err=True)
     if write is not None:
         refuse_unwritable_toml(write)
-    asked = Request(
-        budget,
-        None if memory_limit is None else bytes_of(memory_limit, "--memory-limit"),
-        allow == "different",
-        frozenset(changes),
-        again,
-        ray,
-    )
-    tuning = tuned(settings, asked, json, language)
-    after = _changed(tuning, settings)
+    tuning = tuned(asked, json, language, ray)
+    changes = changes_of(tuning)
+    after = with_changes(request, changes)
     if json:
-        _print_document(tuning)
+        _print_document(tuning, changes)
     elif not wanted.takes_stdout:
-        _show(tuning, settings.name, how_to_train(asked_for, after), language)
-    deliver(wanted, lambda language: _report(tuning, settings.name, language))
+        options = {"--budget": budget, "--memory-limit": memory_limit, "--allow": allow, "--ray": ray}
+        _show(tuning, request.name, how_to_train(request, after, options, write), language)
+    deliver(wanted, lambda language: _report(tuning, request.name, language))
     if write is not None and tuning.chosen is not None:
-        write_tuned(write, toml_text(after, tuning, settings.name))
+        write_tuned(write, toml_text(after.settings, tuning, request.name))
     _end(tuning)
     return None
 
@@ -156,90 +154,93 @@ def _refuse_with_effective_batch(*others: object) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Request:
-    budget: str = DEFAULT_BUDGET
-    memory_limit_bytes: int | None = None
-    allow_different: bool = False
-    held: frozenset[str] = frozenset()
-    again: bool = False
-    ray: str | None = None
+def tune_request(
+    request: "Request",
+    budget: str = DEFAULT_BUDGET,
+    *,
+    memory_limit_bytes: int | None = None,
+    allow_different: bool = False,
+    held: frozenset[str] | None = None,
+    again: bool = False,
+) -> "TuneRequest":
+    """A search over a request's config; `held` settings stay as they are, by default all that were typed."""
+    from nanodyno.analysis.candidates import TuneRequest
 
-
-def wish_of(settings: "Settings", asked: Request) -> "Wish":
-    from nanodyno.config import build_config
-    from nanodyno.experiments.wish import Wish
-    from nanodyno.recipes import at_any_rate
-
-    seconds = seconds_of(asked.budget)
+    seconds = seconds_of(budget)
     if seconds is None:
         raise NanodynoError("a search without an end", "give --budget a time, such as 5m")
-    return Wish(
-        config=build_config(at_any_rate(settings).values),
+    return TuneRequest(
+        config=request.config,
+        vocab_size=request.vocabulary.model,
         budget_seconds=seconds,
-        memory_limit_bytes=asked.memory_limit_bytes,
-        allow_different=asked.allow_different,
-        held=asked.held - {"batch_size"},
-        again=asked.again,
+        memory_limit_bytes=memory_limit_bytes,
+        allow_different=allow_different,
+        held=(frozenset(request.typed) if held is None else held) - {"batch_size"},
+        again=again,
+        notes=request.vocabulary.notes,
     )
 
 
-def tuned(settings: "Settings", asked: Request, json: bool, language: "Language | None" = None) -> "Tuning":
+def tuned(
+    asked: "TuneRequest", json: bool, language: "Language | None" = None, ray: str | None = None
+) -> "Tuning":
     """Searches with a display, which is in English where no language is given."""
-    wish = wish_of(settings, asked)
-
     from nanodyno.experiments.tune import tune as search
     from nanodyno.report.language import ENGLISH
     from nanodyno.report.tuning import make_tune_display
 
     console = console_for(json or not sys.stdout.isatty())
-    display = make_tune_display(console, wish.budget_seconds, language or ENGLISH)
+    display = make_tune_display(console, asked.budget_seconds, language or ENGLISH)
     try:
-        return search(wish, display, bench_for(asked.ray))
+        return search(asked, display, bench_for(ray))
     finally:
         display.close()
 
 
-def tuned_for_training(settings: "Settings", held: frozenset[str], json: bool) -> "Settings":
-    """The settings with what an earlier search found here, or a search now; either is told."""
-    asked = Request(held=held)
-    wish = wish_of(settings, asked)
-
+def tuned_for_training(request: "Request", json: bool) -> "Request":
+    """The request with what an earlier search found here, or a search now; either is reported."""
     from nanodyno.analysis.tuning import rows_of
-    from nanodyno.experiments.tune import recall
-    from nanodyno.experiments.wish import applied, tuned_settings
+    from nanodyno.experiments.tune import recall, tuned_settings
     from nanodyno.report.progress import say
     from nanodyno.report.tune import verdict_lines
 
-    console = console_for(json=True)
-    known, whence = recall(wish, bench_for(None)), " by an earlier search"
+    asked, console = tune_request(request), console_for(json=True)
+    known, whence = recall(asked, bench_for(None)), " by an earlier search"
     if known is None:
         say(
             console,
-            f"no tuning of this config is known on this machine: first a search, {asked.budget} at most",
+            f"no tuning of this config is known on this machine: first a search, {DEFAULT_BUDGET} at most",
         )
-        tuning = tuned(settings, asked, json)
+        tuning = tuned(asked, json)
         for line, style in verdict_lines(tuning, rows_of(tuning)):
             say(console, line, style)
         if tuning.interrupted:
             raise typer.Exit(INTERRUPTED)
         if tuning.chosen is None:
             raise RunFailed("tune found nothing to train with", "leave --tune out, or see `nanodyno tune`")
-        known, whence = applied(wish.config, tuning.chosen.config), ""
-    changes = tuned_settings(wish.config, known)
+        known, whence = tuning.chosen.config, ""
+    changes = tuned_settings(asked.config, known)
     words = " ".join(f"--{key}={value}" for key, value in changes.items()) or "as it is"
     say(console, f"tuned for this machine{whence}: {words}")
-    return with_changes(settings, wish.config, changes)
+    return with_changes(request, changes)
 
 
-def with_changes(settings: "Settings", config: "RunConfig", changes: dict[str, object]) -> "Settings":
+def with_changes(request: "Request", changes: dict[str, object]) -> "Request":
     """Tokens per iteration and per evaluation stay, though they may have been given in micro-batches."""
-    from nanodyno.recipes import override
-
+    config = request.config
     kept: dict[str, object] = {"tokens_per_iter": config.tokens_per_iter}
     if config.eval_iters is not None:
         kept["eval_tokens"] = config.eval_tokens
-    return override(settings, changes | kept)
+    return request.changed(changes | kept)
+
+
+def changes_of(tuning: "Tuning | None") -> dict[str, object]:
+    """The settings that a search chose; none where there was no time to find out."""
+    from nanodyno.experiments.tune import tuned_settings
+
+    if tuning is None or tuning.chosen is None:
+        return {}
+    return tuned_settings(tuning.asked, tuning.chosen.config)
 
 
 def bench_for(ray: str | None) -> "Bench | None":
@@ -250,22 +251,10 @@ def bench_for(ray: str | None) -> "Bench | None":
     return ray_bench(ray)
 
 
-def _changed(tuning: "Tuning", settings: "Settings") -> "Settings":
-    """The settings with what was chosen."""
-    from nanodyno.experiments.wish import tuned_settings
-
-    chosen = tuning.chosen
-    changes = {} if chosen is None else tuned_settings(tuning.asked, chosen.config)
-    return with_changes(settings, tuning.asked, changes)
-
-
-def _print_document(tuning: "Tuning") -> None:
-    from nanodyno.experiments.wish import tuned_settings
+def _print_document(tuning: "Tuning", changes: dict[str, object]) -> None:
     from nanodyno.report.document import to_json
     from nanodyno.report.tune import tune_document
 
-    chosen = tuning.chosen
-    changes = {} if chosen is None else tuned_settings(tuning.asked, chosen.config)
     typer.echo(to_json(tune_document(tuning, changes)))
 
 

@@ -1,8 +1,7 @@
 """What was tuned, for `nanodyno train`: as a file or as a command."""
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from json import dumps as json_text
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,34 +11,25 @@ from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
     from nanodyno.analysis.tuning import Tuning
+    from nanodyno.inputs import Request
     from nanodyno.recipes import Settings
 
 
-@dataclass(frozen=True)
-class Typed:
-    """What was asked to be tuned."""
+def how_to_train(
+    request: "Request", after: "Request", options: Mapping[str, str | None], write: Path | None
+) -> str:
+    """The command that trains what was tuned; `options` are what makes it this search and no other.
 
-    source: str
-    arguments: Sequence[str]
-    options: Mapping[str, str | None]
-    """What makes it this search and no other."""
-    changes: Mapping[str, object]
-    settings: "Settings"
-    is_run: bool
-    write: Path | None
-
-
-def how_to_train(typed: Typed, after: "Settings") -> str:
-    """A run is no config to train: of one, the same search, which is remembered, writes a file."""
-    if typed.write is not None:
-        return f"nanodyno train {typed.write}"
-    if not typed.is_run:
-        given = (*typed.changes, *typed.settings.chosen)
-        return train_command(typed.source, given, typed.settings, after)
-    options = [word for name, value in typed.options.items() if value is not None for word in (name, value)]
-    words = [typed.source, *typed.arguments, *options, "--write", "tuned.toml"]
-    again = shlex.join(["nanodyno", "tune", *words])
-    return f"{again} && nanodyno train tuned.toml"
+    A run is no config to train: of one, the same search, which is remembered, writes a file.
+    """
+    if write is not None:
+        return f"nanodyno train {write}"
+    if not request.is_run:
+        given = (*request.typed, *request.settings.chosen)
+        return train_command(request.source, given, request.settings, after.settings)
+    words = [word for name, value in options.items() if value is not None for word in (name, value)]
+    again = ["nanodyno", "tune", request.source, *request.arguments, *words, "--write", "tuned.toml"]
+    return f"{shlex.join(again)} && nanodyno train tuned.toml"
 
 
 def train_command(source: str, given: Iterable[str], before: "Settings", after: "Settings") -> str:

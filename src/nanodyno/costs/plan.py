@@ -1,15 +1,18 @@
 """Before running: does it fit, how fast, how long, and what it costs. All of it is predicted."""
 
+import math
+from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from nanodyno.config import RunConfig
 from nanodyno.config.ramp import Ramp
 from nanodyno.costs.advice import Advice, advise, offloaded_bytes
-from nanodyno.costs.calibration import Basis, Calibration, calibration_for
+from nanodyno.costs.calibration import Basis, calibration_for
 from nanodyno.costs.flops import flops_per_token, nanogpt_flops_per_token
 from nanodyno.costs.memory import Memory, memory_of
 from nanodyno.costs.parameters import ParameterCount, parameters
-from nanodyno.costs.setup import RECOMPUTE, Setup, settle
+from nanodyno.costs.setup import RECOMPUTE, Recompute, Setup, settle
 from nanodyno.costs.target import Target
 from nanodyno.costs.time import IterationTime, iteration_time
 from nanodyno.errors import NanodynoError
@@ -19,6 +22,8 @@ CHINCHILLA_TOKENS_PER_PARAMETER = 20
 MEASURED_DTYPE = "bfloat16"
 LARGEST_SHOWN = 128
 MOST_CANDIDATES = 9
+NEARLY = 1 / 1.01
+"""Of the fastest: within 1% the smallest micro-batch is taken, as `tune` does."""
 
 
 @dataclass(frozen=True)
@@ -107,22 +112,19 @@ class Plan:
 def make_plan(
     config: RunConfig, vocab_size: int, data_vocab_size: int, target: Target, wishes: Wishes
 ) -> Plan:
-    shape = config.model_shape(vocab_size)
-    dtype = target.dtype(config.dtype)
-    calibration = calibration_for(target.card, dtype, target.ceilings)
-    maker = _Maker(config, target, calibration, flops_per_token(shape, data_vocab_size))
-    settled = settle(config, shape, dtype, target.memory_bytes)
-    asked = maker.candidate(settled)
+    costs = Costs(config, vocab_size, data_vocab_size, target)
+    calibration, setup = costs.calibration, costs.setup(config)
+    asked = costs.candidate(setup)
     return Plan(
         target=target,
-        params=parameters(shape),
+        params=costs.params,
         data_vocab_size=data_vocab_size,
-        flops_exact=flops_per_token(shape, data_vocab_size),
-        flops_nanogpt=nanogpt_flops_per_token(shape),
+        flops_exact=costs.flops,
+        flops_nanogpt=nanogpt_flops_per_token(costs.shape),
         asked=asked,
         candidates=tuple(
-            maker.candidate(replace(settled, batch_size=size, micro_steps=steps))
-            for size, steps in splits(settled)
+            costs.candidate(replace(setup, batch_size=size, micro_steps=steps))
+            for size, steps in splits(setup)
         ),
         advice=()
         if target.memory_bytes is None or asked.fits
@@ -131,27 +133,38 @@ def make_plan(
         basis=calibration.basis,
         verified=calibration.verified
         and target.card is not None
-        and dtype == MEASURED_DTYPE
-        and settled.was_measured,
+        and setup.dtype == MEASURED_DTYPE
+        and setup.was_measured,
         offloaded_bytes=offloaded_bytes(asked.setup, calibration),
     )
 
 
-@dataclass(frozen=True)
-class _Maker:
-    config: RunConfig
-    target: Target
-    calibration: Calibration
-    flops: int
+class Costs:
+    """Predicted memory and time of one model on one GPU, each worked out once: they do not depend on the
+    effective batch."""
+
+    def __init__(self, config: RunConfig, vocab_size: int, data_vocab_size: int, target: Target) -> None:
+        self.target = target
+        self.shape = config.model_shape(vocab_size)
+        self.params = parameters(self.shape)
+        self.flops = flops_per_token(self.shape, data_vocab_size)
+        self.calibration = calibration_for(target.card, target.dtype(config.dtype), target.ceilings)
+        self._grows = config.batch_ramp is not None
+        self._auto = config.recompute == "auto"
+        self._memories: dict[Setup, Memory] = {}
+        self._times: dict[Setup, IterationTime] = {}
+
+    def setup(self, config: RunConfig) -> Setup:
+        """Return the switches as the trainer would set them; `config` may differ in its batch only."""
+        return settle(config, self.shape, self.target.dtype(config.dtype), self.target.memory_bytes)
 
     def candidate(self, setup: Setup) -> Candidate:
-        limit = self.target.memory_bytes
-        if self.config.recompute == "auto" and setup.kernels == "fused" and limit is not None:
-            setup = least_recompute(setup, limit, self.calibration)
-        memory = memory_of(self._fullest(setup), self.calibration)
-        card = self.target.card
-        known = card is not None or self.target.ceilings is not None
-        time = iteration_time(setup, self.calibration) if known else None
+        """Return what is predicted of a micro-batch, where recompute is auto with the least that fits."""
+        card, limit = self.target.card, self.target.memory_bytes
+        if limit is not None and len(self._levels(setup)) > 1:
+            setup = least_recompute(setup, limit, lambda each: self._memory(each).total)
+        memory = self._memory(setup)
+        time = None if card is None and self.target.ceilings is None else self._time(setup)
         peak = None if card is None else card.peak_flops(setup.dtype)
         return Candidate(
             setup=setup,
@@ -161,16 +174,64 @@ class _Maker:
             share_of_peak=None if time is None or not peak else time.tokens_per_second * self.flops / peak,
         )
 
-    def _fullest(self, setup: Setup) -> Setup:
-        """A batch that grows has several micro-steps in the end, even where it begins with one."""
-        return setup if self.config.batch_ramp is None else replace(setup, micro_steps=2 * setup.micro_steps)
+    def fastest(self, setup: Setup) -> Candidate:
+        """Return the smallest micro-batch that fits and is within 1% of the fastest that does. Where none
+        fits or no speed is known, it is the smallest.
+
+        Memory grows with the micro-batch, so that bisection finds how many fit. Recompute only costs time, so
+        that more of it is looked at only where a larger micro-batch could be the fastest with it.
+        """
+        trials = [replace(setup, batch_size=size, micro_steps=steps) for size, steps in splits(setup)]
+        smallest, limit = self.candidate(trials[0]), self.target.memory_bytes or math.inf
+        monotone = setup.kernels == "fused"  # by autograd, one micro-step may need less than two
+        if smallest.time is None or (smallest.fits is False and monotone):
+            return smallest
+
+        def needs(each: Setup) -> int:
+            return self._memory(each).total
+
+        def rate(each: Setup) -> float:
+            return self._time(each).tokens_per_second
+
+        levels, fitting = self._levels(setup), list[Setup]()
+        for level in levels[levels.index(smallest.setup.recompute) :]:
+            larger = [replace(each, recompute=level) for each in trials[len(fitting) :]]
+            if fitting and max(map(rate, larger), default=0.0) <= max(map(rate, fitting)):
+                break
+            if monotone:
+                fitting += larger[: bisect_right(larger, limit, key=needs)]
+            else:
+                fitting += [each for each in larger if needs(each) <= limit]
+        if not fitting:
+            return smallest
+        enough = NEARLY * max(map(rate, fitting))
+        return self.candidate(next(each for each in fitting if rate(each) >= enough))
+
+    def _levels(self, setup: Setup) -> tuple[Recompute, ...]:
+        free = self._auto and setup.kernels == "fused" and self.target.memory_bytes is not None
+        return RECOMPUTE if free else (setup.recompute,)
+
+    def _memory(self, setup: Setup) -> Memory:
+        """A batch that grows has several micro-steps in the end, even where it begins with one; how many of
+        several makes no difference."""
+        steps = 2 if self._grows else min(2, setup.micro_steps)
+        key = replace(setup, micro_steps=steps, divided=None, fewest_steps=1)
+        if key not in self._memories:
+            self._memories[key] = memory_of(key, self.calibration)
+        return self._memories[key]
+
+    def _time(self, setup: Setup) -> IterationTime:
+        key = replace(setup, micro_steps=1, divided=None, fewest_steps=1)
+        if key not in self._times:
+            self._times[key] = iteration_time(key, self.calibration)
+        return replace(self._times[key], micro_steps=setup.micro_steps, tokens=setup.tokens_per_iter)
 
 
-def least_recompute(setup: Setup, limit_bytes: int, calibration: Calibration) -> Setup:
-    """As the trainer does by trying: the least that fits, or the most there is."""
+def least_recompute(setup: Setup, limit_bytes: int, needs: Callable[[Setup], int]) -> Setup:
+    """Return the setup with the least recompute that fits, or the most there is, as the trainer finds by
+    trying; `needs` says the bytes that one takes."""
     trials = [replace(setup, recompute=each) for each in RECOMPUTE]
-    fitting = (trial for trial in trials if memory_of(trial, calibration).total <= limit_bytes)
-    return next(fitting, trials[-1])
+    return next((each for each in trials if needs(each) <= limit_bytes), trials[-1])
 
 
 def splits(setup: Setup) -> list[tuple[int, int]]:

@@ -1,14 +1,73 @@
 """From the name a user typed to an opened dataset."""
 
+from contextlib import suppress
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from nanodyno.data.embedded import Progress, embedded_dataset
+from nanodyno.config import RunConfig, padded_vocab_size
+from nanodyno.data.embedded import Progress, embedded_dataset, embedded_tokens
 from nanodyno.data.manifest import told_os_errors
 from nanodyno.data.shards import Dataset, NoDataset, check_vocabulary, datasets_in, is_dataset, open_dataset
+from nanodyno.data.tokenizers import VOCABULARIES
 from nanodyno.errors import NanodynoError
 
+DATA_FOLDER = Path("data")
 EMBEDDED = "python"
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What is known of a config's data before any of them is read."""
+
+    model: int
+    """Rows of the embedding, which may be padded."""
+    data: int
+    train_tokens: int | None
+    """None where the dataset is not here."""
+    estimated: bool = False
+    """Whether those are, for a corpus that was not prepared yet."""
+    assumed: bool = False
+    """Whether the vocabulary is its tokenizer's, for want of the dataset."""
+    unopened: str | None = None
+    """Why the dataset was not opened."""
+    refused: str | None = None
+    """Why training would not take the dataset, where it is here."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a measurement has to report of it."""
+        words = f"{self.unopened}: a vocabulary of {self.data:,} is assumed"
+        return (words,) if self.assumed else ()
+
+
+def vocabulary_of(config: RunConfig, data_dir: Path = DATA_FOLDER) -> Vocabulary:
+    """Return the vocabulary that training would have. The embedded corpus is not made for this."""
+    own, tokens = VOCABULARIES[config.tokenizer], None
+    embedded = config.dataset == EMBEDDED
+    name = f"{EMBEDDED}-{config.tokenizer}" if embedded else config.dataset
+    unopened = refused = None
+    try:
+        dataset = resolve_dataset(name, data_dir, config.tokenizer, config.vocab_size)
+        own, tokens = dataset.vocab_size, dataset.tokens("train")
+    except NanodynoError as error:
+        unopened = why_unopened(config.dataset, error)
+        if embedded:
+            tokens = embedded_tokens(config.tokenizer)
+        elif not isinstance(error, NoDataset):
+            refused = error.message if error.hint is None else f"{error.message} ({error.hint})"
+            with suppress(NanodynoError):  # a folder that does not say its vocabulary, as if it had this one
+                tokens = resolve_dataset(name, data_dir, config.tokenizer, own).tokens("train")
+    given = config.vocab_size
+    return Vocabulary(
+        model=padded_vocab_size(own) if given is None else given,
+        data=own if given is None else min(own, given),
+        train_tokens=tokens,
+        estimated=embedded and unopened is not None,
+        assumed=given is None and not embedded and unopened is not None,
+        unopened=unopened,
+        refused=refused,
+    )
 
 
 def resolve_dataset(

@@ -23,9 +23,10 @@ from nanodyno.analysis.effects import Observed, looks
 from nanodyno.analysis.factors import Design, Metric, design_of
 from nanodyno.analysis.shapley import Corner, corners_of, last_corner
 from nanodyno.config import RunConfig
+from nanodyno.data.resolve import vocabulary_of
 from nanodyno.errors import NanodynoError
 from nanodyno.experiments.fitting import fitting_switches
-from nanodyno.experiments.ground import Place, vocabulary_of
+from nanodyno.experiments.ground import Place
 from nanodyno.experiments.short_training import (
     ShortTrainings,
     refuse_without_data,
@@ -83,8 +84,9 @@ def attribute(
 ) -> Attribution:
     """Until every part is as precise as asked, or the time is up. Ctrl-C ends it with what is known."""
     bench = bench or Bench()
-    vocab_size, notes = vocabulary_of(inquiry.before)
-    alike = vocab_size == vocabulary_of(inquiry.after)[0]
+    vocabulary = vocabulary_of(inquiry.before)
+    vocab_size, notes = vocabulary.model, vocabulary.notes
+    alike = vocab_size == vocabulary_of(inquiry.after).model
     design = design_of(
         inquiry.before, inquiry.after, inquiry.metric, inquiry.groups, inquiry.ignored, alike, inquiry.equal
     )

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from nanodyno.analysis.asking import Answer, Ask, Loss, Rules
-from nanodyno.analysis.candidates import Candidate
+from nanodyno.analysis.candidates import Candidate, TuneRequest
 from nanodyno.analysis.probes import visit_summary
 from nanodyno.analysis.search import Search
 from nanodyno.analysis.tuning import (
@@ -23,7 +23,6 @@ from nanodyno.costs.calibration import calibration_for
 from nanodyno.errors import NanodynoError
 from nanodyno.experiments.ground import Place
 from nanodyno.experiments.stopwatch import Stopwatch
-from nanodyno.experiments.wish import Wish
 from nanodyno.records.probe import Failed, Measured, OutOfMemory, ProbeResult, Throttled
 from nanodyno.records.tuning import ConcludedRecord, Journal, ProbedRecord, is_same_probe
 
@@ -37,7 +36,7 @@ VISITS_OF_TWO = 8
 class Course:
     """One search on its way."""
 
-    wish: Wish
+    request: TuneRequest
     place: Place
     candidates: tuple[Candidate, ...]
     journal: Journal
@@ -57,11 +56,11 @@ class Course:
 
     def run(self, notes: tuple[str, ...]) -> Tuning:
         verified = calibration_for(self.place.ground.card).verified and self.place.ground.card is not None
-        entrants = entrants_of(self.candidates, self.wish.config.batch_size)
+        entrants = entrants_of(self.candidates, self.request.config.batch_size)
         search = Search(
             entrants,
             Rules(
-                seconds=self.wish.budget_seconds,
+                seconds=self.request.budget_seconds,
                 at_once=self.stopwatch.at_once,
                 trust=VERIFIED_TRUST if verified else SCALED_TRUST,
             ),
@@ -70,7 +69,7 @@ class Course:
         if not interrupted:
             self._refuse_too_short(search, len(entrants))
         tuning = Tuning(
-            asked=self.wish.config,
+            asked=self.request.config,
             machine=self.place.device.machine,
             ground=self.place.ground,
             candidates=self.candidates,
@@ -80,9 +79,9 @@ class Course:
             left_out=search.left_out,
             pick=search.pick(),
             spent_seconds=self.spent,
-            budget_seconds=self.wish.budget_seconds,
+            budget_seconds=self.request.budget_seconds,
             reused=self.reused,
-            memory_limit_bytes=self.wish.memory_limit_bytes,
+            memory_limit_bytes=self.request.memory_limit_bytes,
             interrupted=interrupted,
             notes=notes,
         )
@@ -182,9 +181,9 @@ class Course:
         cut = any(reason == "no-time" for reason in search.left_out.values())
         if search.measured >= min(2, entrants) or not cut:
             return
-        each = search.visit_cost or self.wish.budget_seconds
+        each = search.visit_cost or self.request.budget_seconds
         enough = math.ceil(VISITS_OF_TWO * each / 60)
-        told = f"--budget of {self.wish.budget_seconds:g} s is too short for two candidates here: "
+        told = f"--budget of {self.request.budget_seconds:g} s is too short for two candidates here: "
         told += f"{search.measured} measured in {self.spent:.0f} s"
         raise NanodynoError(told, f"give --budget {enough}m or more: what was measured is kept")
 
@@ -194,7 +193,7 @@ class Course:
         row = next(each for each in rows_of(tuning) if each.name == tuning.pick.chosen)
         assert row.tokens_per_second is not None
         concluded = ConcludedRecord(
-            budget_seconds=self.wish.budget_seconds,
+            budget_seconds=self.request.budget_seconds,
             chosen=row.name,
             config=row.candidate.config,
             tokens_per_second=row.tokens_per_second.value,

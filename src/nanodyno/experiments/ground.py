@@ -5,17 +5,14 @@ from dataclasses import dataclass
 import psutil
 
 from nanodyno.analysis.candidates import Ground
-from nanodyno.config import RunConfig, padded_vocab_size
+from nanodyno.config import RunConfig
 from nanodyno.costs.calibration import calibration_for
 from nanodyno.costs.target import present_target
-from nanodyno.data.resolve import EMBEDDED, resolve_dataset, why_unopened
-from nanodyno.data.tokenizers import VOCABULARIES
-from nanodyno.errors import NanodynoError, RunFailed
+from nanodyno.errors import RunFailed
 from nanodyno.hardware.inventory import CardState, take_inventory
 from nanodyno.probe.checkup import DeviceRequest, check_device
 from nanodyno.probe.process import Failure
 from nanodyno.records.checkup import DeviceRecord
-from nanodyno.train.job import DATA_FOLDER
 
 MARGIN_BYTES = 2**29
 """To be left free on a card: about what a desktop with a browser takes, or the allocator's gaps."""
@@ -91,18 +88,3 @@ def _thread_counts(usual: int) -> tuple[int, ...]:
     """Besides torch's own choice: one a core, one a hardware thread, and half."""
     cores, hardware = psutil.cpu_count(logical=False) or usual, psutil.cpu_count() or usual
     return tuple(sorted({cores, hardware, max(1, cores // 2)} - {usual}))
-
-
-def vocabulary_of(config: RunConfig) -> tuple[int, tuple[str, ...]]:
-    """Rows of the embedding, and what had to be assumed."""
-    if config.vocab_size is not None:
-        return config.vocab_size, ()
-    own = VOCABULARIES[config.tokenizer]
-    if config.dataset == EMBEDDED:
-        return padded_vocab_size(own), ()
-    try:
-        found = resolve_dataset(config.dataset, DATA_FOLDER, config.tokenizer, None).vocab_size
-        return padded_vocab_size(found), ()
-    except NanodynoError as error:
-        note = f"{why_unopened(config.dataset, error)}: a vocabulary of {own:,} is assumed"
-        return padded_vocab_size(own), (note,)

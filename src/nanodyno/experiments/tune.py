@@ -6,21 +6,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nanodyno.analysis.candidates import Candidate, Wanted, candidates_for
+from nanodyno import __version__
+from nanodyno.analysis.candidates import Candidate, TuneRequest, candidates_for
 from nanodyno.analysis.tuning import Tuning, WatchTune
-from nanodyno.config import RunConfig
+from nanodyno.config import RunConfig, changed, keys_where
 from nanodyno.costs.advice import advise
 from nanodyno.costs.calibration import calibration_for
 from nanodyno.errors import NanodynoError
 from nanodyno.experiments.course import Course
-from nanodyno.experiments.ground import Place, look_around, vocabulary_of
+from nanodyno.experiments.ground import Place, look_around
 from nanodyno.experiments.stopwatch import BenchStopwatch, Redo, Stopwatch
-from nanodyno.experiments.wish import Wish, applied, question_of
 from nanodyno.probe.repetition import ProbeJob
 from nanodyno.records.probe import WatchProbe
-from nanodyno.records.tuning import Journal
+from nanodyno.records.tuning import Journal, Question, settings_of
 
 GIB = 2**30
+TUNED = keys_where(lambda each: each.tuned)
+"""Settings that a search may change."""
 REDO = {"cuda": Redo(1, 1), "mps": Redo(1, 1), "cpu": Redo(1, 0)}
 """A candidate is given up for one bad first look. Of the final, on a CPU, where most are disturbed, another
 round tells more."""
@@ -39,36 +41,60 @@ class Bench:
     clock: Callable[[], float] = time.monotonic
 
 
-def tune(wish: Wish, watch: WatchTune = lambda _: None, bench: Bench | None = None) -> Tuning:
+def tune(request: TuneRequest, watch: WatchTune = lambda _: None, bench: Bench | None = None) -> Tuning:
     """Searches until it knows or the time is up. Ctrl-C ends it with what is known by then."""
     bench = bench or Bench()
     began = bench.clock()
-    place = bench.look(wish.config, wish.memory_limit_bytes)
-    vocab_size, notes = vocabulary_of(wish.config)
-    wanted = Wanted(wish.config, vocab_size, wish.allow_different, wish.held)
-    candidates = candidates_for(wanted, place.ground)
-    limit = allocator_limit(wish.memory_limit_bytes, place)
-    _refuse_unless_one_fits(candidates, place, wish.memory_limit_bytes)
-    journal = Journal(question_of(wish, place), wish.again, bench.cache)
+    place = bench.look(request.config, request.memory_limit_bytes)
+    candidates = candidates_for(request, place.ground)
+    limit = allocator_limit(request.memory_limit_bytes, place)
+    _refuse_unless_one_fits(candidates, place, request.memory_limit_bytes)
+    journal = Journal(question_of(request, place), request.again, bench.cache)
     jobs = {each.name: ProbeJob(config=each.config, memory_limit_bytes=limit) for each in candidates}
     try:
         with bench.make(jobs, watch, REDO[place.ground.device_type]) as stopwatch:
-            course = Course(wish, place, candidates, journal, stopwatch, watch, bench.clock)
+            course = Course(request, place, candidates, journal, stopwatch, watch, bench.clock)
             course.spent = bench.clock() - began
-            tuning = course.run((*notes, *place.notes, *journal.notes))
+            tuning = course.run((*request.notes, *place.notes, *journal.notes))
     finally:
         journal.close()
     return tuning
 
 
-def recall(wish: Wish, bench: Bench | None = None) -> RunConfig | None:
+def recall(request: TuneRequest, bench: Bench | None = None) -> RunConfig | None:
     """The config as an earlier search on this machine has tuned it; None where there was none."""
     bench = bench or Bench()
-    place = bench.look(wish.config, wish.memory_limit_bytes)
-    journal = Journal(question_of(wish, place), folder=bench.cache)
+    place = bench.look(request.config, request.memory_limit_bytes)
+    journal = Journal(question_of(request, place), folder=bench.cache)
     journal.close()
     found = journal.found()
-    return None if found is None else applied(wish.config, found.config)
+    return None if found is None else applied(request.config, found.config)
+
+
+def applied(config: RunConfig, tuned: RunConfig) -> RunConfig:
+    """The run as it is, with the tuned settings."""
+    return changed(config, **tuned_settings(config, tuned))
+
+
+def tuned_settings(config: RunConfig, tuned: RunConfig) -> dict[str, object]:
+    """What the search changed."""
+    return {key: getattr(tuned, key) for key in TUNED if getattr(tuned, key) != getattr(config, key)}
+
+
+def question_of(request: TuneRequest, place: Place) -> Question:
+    machine = place.device.machine
+    return Question(
+        device_name=machine.device_name,
+        device_memory_bytes=machine.device_memory_bytes,
+        driver=machine.driver,
+        threads=machine.cpu_threads if machine.device_type == "cpu" else None,
+        torch=place.device.torch,
+        nanodyno=__version__,
+        memory_limit_bytes=request.memory_limit_bytes,
+        allow_different=request.allow_different,
+        held=tuple(sorted(request.held & set(TUNED))),
+        settings=settings_of(request.config),
+    )
 
 
 def allocator_limit(limit_bytes: int | None, place: Place) -> int | None:

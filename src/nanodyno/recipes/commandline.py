@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal, get_origin, get_type_hints
 
-from nanodyno.config import RunConfig, present_name
+from nanodyno.config import RunConfig, nearest_setting, present_name
 from nanodyno.errors import NanodynoError
 from nanodyno.recipes.arithmetic import Unreadable, Value, parse_value
 
@@ -35,6 +35,21 @@ def former_names(args: Sequence[str]) -> tuple[str, ...]:
     """The settings of a command line that are there by a former name."""
     names = (word.removeprefix("--").partition("=")[0].replace("-", "_").removeprefix("no_") for word in args)
     return tuple(name for name in names if present_name(name) != name)
+
+
+def parse_set(words: Sequence[str]) -> dict[str, Value]:
+    """The settings of --set key=value; those of another program pass, misspelt ones of ours do not."""
+    for word in words:
+        key, equals, _ = word.partition("=")
+        if not equals or not key.isidentifier():
+            raise NanodynoError(f"--set {word}: not a setting", "write it as --set n_layer=12")
+        if present_name(key) not in RunConfig.model_fields and (near := nearest_setting(key)):
+            raise NanodynoError(
+                f"--set {word}: unknown setting; did you mean {near}?",
+                "`nanodyno train --keys` lists every setting",
+            )
+    found = parse_overrides([f"--{word}" for word in words])
+    return {key: value for key, value in found.items() if isinstance(value, Value)}
 
 
 def _stray(word: str) -> NanodynoError:

@@ -77,7 +77,7 @@ def _settled(config: RunConfig, vocab_size: int, choice: Choice, processes: int,
     way = choose_way(config, choice, processes).kernels
     setup = settle(config, config.model_shape(vocab_size), choice.dtype, room.limit_bytes, way)
     if config.recompute == "auto" and way == "fused":
-        return least_recompute(setup, room.limit_bytes, room.calibration)
+        return least_recompute(setup, room.limit_bytes, lambda each: memory_of(each, room.calibration).total)
     return setup
 
 

@@ -4,9 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nanodyno.config import RunConfig
+from nanodyno.data.resolve import DATA_FOLDER
 from nanodyno.train.stops import Limits
-
-DATA_FOLDER = Path("data")
 
 
 @dataclass(frozen=True)

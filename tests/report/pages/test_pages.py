@@ -12,14 +12,13 @@ from tests.report.html.static import Checked
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.compare import compare
 from nanodyno.analysis.conclusions import conclusions
-from nanodyno.analysis.sizing import Wanted, choose_size
+from nanodyno.analysis.sizing import choose_size
 from nanodyno.analysis.summary import summarise
 from nanodyno.analysis.tuning import Tuning
 from nanodyno.config import build_config
 from nanodyno.costs.plan import Wishes, make_plan
 from nanodyno.costs.target import Target, named_target
 from nanodyno.experiments.tune import tune
-from nanodyno.experiments.wish import Wish
 from nanodyno.recipes import load_settings
 from nanodyno.records.store import Run
 from nanodyno.report.figures import Bars, Figure, Intervals, Lines, Stacks
@@ -57,7 +56,7 @@ def titles(page: Page) -> list[str | None]:
 
 @pytest.fixture
 def tuning(tunings: Any, tmp_path: Path) -> Tuning:
-    return tune(Wish(tunings.config(), 400.0), bench=tunings.stopwatch().bench(tmp_path))
+    return tune(tunings.request(tunings.config(), 400.0), bench=tunings.stopwatch().bench(tmp_path))
 
 
 def plan_of(target: Target, **settings: Any) -> Page:
@@ -116,7 +115,9 @@ def test_a_tuning_shows_speed_with_intervals_memory_beside_and_where_the_time_we
 
 def test_a_tuning_of_nothing_has_sentences_in_place_of_pictures(tunings: Any, tmp_path: Path) -> None:
     nothing = tunings.stopwatch(lambda config: tunings.failed(config, "died"))
-    page = tune_report(tune(Wish(tunings.config(), 400.0), bench=nothing.bench(tmp_path)), "gpt2", ENGLISH)
+    page = tune_report(
+        tune(tunings.request(tunings.config(), 400.0), bench=nothing.bench(tmp_path)), "gpt2", ENGLISH
+    )
     assert figures(page, object) == []
     assert "Nothing could be measured" in text(page)
     assert "Where the time went was not measured." in text(page)
@@ -157,7 +158,7 @@ def test_the_titles_of_a_runs_facts_are_in_the_language_of_its_page(
 
 def test_a_recipes_plan_begins_with_what_was_chosen_and_shows_the_loss_it_expects() -> None:
     target = named_target("RTX 4070", None)
-    choice = choose_size(Wanted("best", load_settings("best-8h").values, target, 50304, 50257), 8)
+    choice = choose_size(load_settings("best-8h"), target, 50304, 50257)
     plan = make_plan(choice.chosen.config, 50304, 50257, target, Wishes())
     page = plan_report(plan, Source("best", choice=choice), ENGLISH)
     answer, tiles = page.sections[0].parts

@@ -1,23 +1,23 @@
-"""Recipes that leave something to the card, in the commands that take them."""
+"""Recipes, files and runs in the commands that take them; names that are none; what is left to the GPU."""
 
 import json
-import shlex
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nanodyno.cli.origins import origin_of
-from nanodyno.cli.sources import settings_here, sized
-from nanodyno.cli.tuned_file import train_command
 from nanodyno.config import RunConfig, build_config
 from nanodyno.costs.target import Target, named_target
-from nanodyno.recipes import load_settings, override, parse_overrides
-from nanodyno.records.store import read_run
+from nanodyno.inputs import resolve
+from nanodyno.recipes import load_settings, override
+from nanodyno.records.store import read_run, read_run_record
 
 Run = Callable[..., Any]
+CASE = Path(__file__).parents[1] / "case" / "train2.log"
+RUNS = Path("runs")
 SMALL = [
     "--n_layer=2", "--n_embd=64", "--block_size=32", "--tokens_per_iter=64", "--max_iters=2",
     "--eval_interval=1", "--eval_tokens=64", "--dataset=python", "--tokenizer=bytes", "--compile=False",
@@ -33,7 +33,46 @@ def card(monkeypatch: pytest.MonkeyPatch) -> None:
         del device
         return named_target(gpu or "RTX 4070", limit)
 
-    monkeypatch.setattr("nanodyno.cli.at_hand.target_of", at_hand)
+    monkeypatch.setattr("nanodyno.inputs.target_of", at_hand)
+
+
+def test_a_run_is_planned_as_it_was_trained(nanodyno: Run, tiny: list[str], tmp_path: Path) -> None:
+    assert nanodyno(*tiny, "--name=mine", "--learning_rate=0.01").exit_code == 0
+    trained = read_run_record(tmp_path / "runs" / "mine").config
+    origin = resolve("mine", [], RUNS).given
+    again = build_config(origin.values)
+    assert again.model_copy(update={"device": "cpu"}) == trained
+    faster = build_config(override(origin, {"learning_rate": 0.1, "max_iters": 9}).values)
+    assert (faster.min_lr, faster.lr_decay_iters, faster.n_head) == (0.01, 9, 1)
+    document = json.loads(nanodyno("plan", "mine", "--gpu", "H200", "--json").stdout)
+    assert (document["tokens_per_iter"], document["max_iters"]) == (64, 4)
+    refused = nanodyno("train", "mine")
+    assert refused.exit_code == 2
+    assert "nanodyno train --resume mine goes on with it" in " ".join(refused.stderr.split())
+
+
+def test_what_a_log_does_not_tell_is_told_or_asked_for(nanodyno: Run, tmp_path: Path) -> None:
+    assert nanodyno("import", str(CASE)).exit_code == 0
+    planned = nanodyno("plan", "train2", "--gpu", "RTX 3060 12GB")
+    assert "what the log of train2 does not tell is as nanodyno has it by default" in planned.stdout
+    assert "41.0M parameters" in planned.stdout
+    little = tmp_path / "little.log"
+    little.write_text("iter 0: loss 4.0, time 10.0ms\niter 1: loss 3.9, time 10.0ms\n", encoding="utf-8")
+    assert nanodyno("import", str(little)).exit_code == 0
+    for command in ("plan", "probe", "tune"):
+        refused = nanodyno(command, "little")
+        assert refused.exit_code == 2
+        assert "the log of little does not tell n_layer, n_embd" in " ".join(refused.stderr.split())
+
+
+@pytest.mark.parametrize("command", ["plan", "probe", "tune"])
+def test_a_misspelt_name_is_told_what_there_is(nanodyno: Run, command: str) -> None:
+    assert nanodyno("import", str(CASE)).exit_code == 0
+    refused = nanodyno(command, "train3")
+    told = " ".join(refused.stderr.split())
+    assert refused.exit_code == 2
+    assert "train3: no recipe, no file and no run; did you mean train2?" in told
+    assert "gpt2-768, speedrun-124m; runs: train2;" in told
 
 
 def test_the_plan_says_what_one_will_get(nanodyno: Run) -> None:
@@ -101,14 +140,6 @@ def test_a_run_goes_on_as_it_was_made(nanodyno: Run) -> None:
 
 
 @pytest.mark.usefixtures("card")
-@pytest.mark.parametrize("recipe", ["best-8h", "speedrun-124m"])
-def test_a_rate_to_be_found_is_left_to_be_found(recipe: str) -> None:
-    found, plain = (settings_here(origin_of(recipe), each) for each in ({"learning_rate": "auto"}, {}))
-    assert found.values == plain.values | {"learning_rate": "auto"}
-    assert set(found.chosen) == set(plain.chosen) - {"learning_rate"}
-
-
-@pytest.mark.usefixtures("card")
 def test_a_rate_is_found_for_the_model_that_was_chosen(
     nanodyno: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,7 +176,7 @@ def test_a_short_training_for_the_noise_takes_the_rate_that_a_recipe_would(nanod
     done = nanodyno(
         "tune", "best-1h", *small, "--device=cpu", "--learning_rate=auto", "--effective-batch", "--json"
     )
-    rate = sized(override(load_settings("best-1h"), parse_overrides(small))).settings.values["learning_rate"]
+    rate = resolve("best-1h", small, RUNS).settings.values["learning_rate"]
     assert f"learning_rate=auto: this short training takes {rate:g}" in done.stderr
     assert json.loads(done.stdout)["of"]["iterations"] == 3
 
@@ -224,17 +255,71 @@ def test_the_embedded_corpus_is_seen_too_often_before_it_is_prepared(
     assert not (tmp_path / "data").exists()
 
 
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each part of an input was resolved, by whatever module."""
+    counts: Counter[str] = Counter()
+
+    def count(place: str, name: str) -> None:
+        function = getattr(import_module(place), name)
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            counts[name] += 1
+            return function(*arguments, **options)
+
+        monkeypatch.setattr(f"{place}.{name}", counted)
+
+    for name in ("_read_toml", "read_nanogpt"):
+        count("nanodyno.recipes.reading", name)
+    for name in ("parse_overrides", "target_of", "vocabulary_of", "choose_size", "fitted_batch", "read_run"):
+        count("nanodyno.inputs", name)
+    count("nanodyno.costs.plan", "make_plan")
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("gpt2-768", {"_read_toml"}),
+        ("best-8h", {"_read_toml", "choose_size"}),
+        ("speedrun-124m", {"_read_toml", "fitted_batch"}),
+        ("mine.py", {"read_nanogpt"}),
+        ("train2", {"read_run"}),
+    ],
+)
+def test_a_plan_resolves_each_part_once(
+    nanodyno: Run, counts: Counter[str], tmp_path: Path, source: str, expected: set[str]
+) -> None:
+    (tmp_path / "mine.py").write_text("n_layer = 6\n", encoding="utf-8")
+    assert nanodyno("import", str(CASE)).exit_code == 0
+    counts.clear()
+    assert nanodyno("plan", source, "--gpu", "H200", "--json").exit_code == 0
+    assert counts == dict.fromkeys(
+        expected | {"parse_overrides", "target_of", "vocabulary_of", "make_plan"}, 1
+    )
+
+
 @pytest.mark.usefixtures("card")
-def test_what_was_chosen_is_in_the_command_that_tune_advises() -> None:
-    """Else a micro-batch that is given would make another choice."""
-    settings = settings_here(origin_of("best-1h"), {"n_embd": 384})
-    assert set(settings.chosen) == {
-        "n_layer", "tokens_per_iter", "batch_ramp", "batch_size", "learning_rate", "max_iters",
-        "warmup_iters", "eval_interval", "eval_tokens",
-    }  # fmt: skip
-    after = replace(settings, values=settings.values | {"batch_size": 1})
-    command = train_command("best-1h", ("n_embd", *settings.chosen), settings, after)
-    source, *words = shlex.split(command)[2:]
-    again = sized(override(load_settings(source), parse_overrides(words))).settings
-    assert build_config(again.values) == build_config(after.values)
-    assert settings_here(origin_of("speedrun-124m"), {}).chosen == ("batch_size",)
+def test_a_training_resolves_each_part_once(nanodyno: Run, counts: Counter[str]) -> None:
+    done = nanodyno("train", "best-1h", *SMALL, "--device=cpu")
+    assert done.exit_code == 0, done.output
+    parts = ("_read_toml", "parse_overrides", "target_of", "vocabulary_of", "choose_size")
+    assert counts == dict.fromkeys(parts, 1)
+
+
+def test_tune_and_attribute_resolve_each_part_once(
+    nanodyno: Run, counts: Counter[str], tunings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(config: RunConfig) -> Any:
+        return tunings.visit(config, 4 / config.batch_size, 2**20)
+
+    bench = tunings.stopwatch(answer).bench(tmp_path / "cache", tunings.host_place())
+    monkeypatch.setattr("nanodyno.cli.tune.bench_for", lambda _: bench)
+    monkeypatch.setattr("nanodyno.cli.attribute.bench", lambda: bench)
+    tuned = nanodyno("tune", "demo", "--device=cpu", "--budget=1m")
+    assert tuned.exit_code == 0, tuned.output
+    assert counts == {"_read_toml": 1, "parse_overrides": 1, "vocabulary_of": 1}
+    counts.clear()
+    attributed = nanodyno("attribute", "demo", "demo,batch_size=4", "--device=cpu")
+    assert attributed.exit_code == 0, attributed.output
+    assert counts == {"_read_toml": 2, "parse_overrides": 2}
