@@ -286,16 +286,16 @@ def target_of(device: str, gpu: str | None, limit_bytes: int | None) -> Target:
     if device in ("cpu", "mps") or not torch.cuda.is_available():
         return Target(None, None, limit_bytes, limited=limit_bytes is not None)
     cuda: Any = torch.cuda  # which has no types for properties
-    cards = [cuda.get_device_properties(number) for number in range(cuda.device_count())]
+    found = [cuda.get_device_properties(number) for number in range(cuda.device_count())]
     _, _, number = device.partition(":")
-    if number and int(number) >= len(cards):
-        raise NanodynoError(f"device={device}, but this machine has {len(cards)} of them")
-    if not number and len({(card.name, card.total_memory) for card in cards}) > 1:
-        listed = ", ".join(f"cuda:{place} {card.name}" for place, card in enumerate(cards))
+    if number and int(number) >= len(found):
+        raise NanodynoError(f"device={device}, but this machine has {len(found)} of them")
+    if not number and len({(each.name, each.total_memory) for each in found}) > 1:
+        listed = ", ".join(f"cuda:{place} {each.name}" for place, each in enumerate(found))
         raise NanodynoError(f"which card is meant: {listed}", "name one by --device=cuda:N or --gpu NAME")
     place = int(number) if number else 0
-    card, ceilings = cards[place], recall_ceilings(describe_machine(torch.device("cuda", place)))
-    target = present_target(card.name, card.total_memory, limit_bytes, available_memory())
+    device_at, ceilings = found[place], recall_ceilings(describe_machine(torch.device("cuda", place)))
+    target = present_target(device_at.name, device_at.total_memory, limit_bytes, available_memory())
     return replace(target, ceilings=ceilings)
 
 

@@ -118,8 +118,8 @@ def plan(  # noqa: PLR0913 - one parameter per option
     request = asked.at_any_rate()
     config, vocabulary = request.config, request.vocabulary
     number = None if tokens is None else count_of(tokens, "--tokens")
-    wishes = Wishes(number, hours, price_kwh, price_hour)
-    planned = make_plan(config, vocabulary.model, vocabulary.data, request.target, wishes)
+    asked = Wishes(number, hours, price_kwh, price_hour)
+    planned = make_plan(config, vocabulary.model, vocabulary.data, request.target, asked)
     notes = (
         *assumed_note(request, language),
         *_without_effect(request, language),

@@ -107,8 +107,6 @@ def _registered(name: str) -> str:
 
 
 OptimizerName = Annotated[str, AfterValidator(_registered), Means(one_of(OPTIMIZERS))]
-COMPILING = "|".join(["kernels=autograd", *(f"optimizer={n}" for n, e in OPTIMIZERS.items() if e.compiles)])
-"""The settings without which `compile` does nothing."""
 
 
 COMPILED = "|".join(
