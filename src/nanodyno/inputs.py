@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nanodyno.analysis.account import account_of
-from nanodyno.analysis.attribution import Untold
+from nanodyno.analysis.attribution import AssumedSetting
 from nanodyno.analysis.audit import with_found_shape
-from nanodyno.analysis.sizing import Choice, choose_size, fitted_batch
+from nanodyno.analysis.sizing import SizeChoice, choose_size, fitted_batch
 from nanodyno.config import (
     COUNTED_IN_MICRO_BATCHES,
     PLACES,
@@ -96,7 +96,7 @@ class Request:
         return build_config({key: values[key] for key in keys if key in values})
 
     @cached_property
-    def choice(self) -> Choice | None:
+    def choice(self) -> SizeChoice | None:
         """What was chosen for the GPU, where the source is for so many hours."""
         if self.given.hours is None:
             return None
@@ -109,10 +109,10 @@ class Request:
         given = self.given
         if self.choice is not None:
             return _completed(given, {**self.choice.chosen.settings, **given.values})
-        if not given.fitted:
+        if not given.auto_batch_size:
             return given
         target, vocabulary = self.target, self.vocabulary
-        if target.card is None and target.ceilings is None:
+        if target.gpu is None and target.ceilings is None:
             return _completed(given, given.values)
         size = fitted_batch(given, target, vocabulary.model, vocabulary.data)
         return _completed(given, {**given.values, "batch_size": size})
@@ -268,9 +268,9 @@ def _fewest(config: RunConfig) -> dict[str, object]:
 def _completed(settings: Settings, values: Mapping[str, object]) -> Settings:
     """The settings when nothing is left to a GPU any more."""
     chosen = tuple(key for key in values if key not in settings.values)
-    if settings.fitted:
+    if settings.auto_batch_size:
         chosen = (*chosen, "batch_size")
-    return replace(settings, values=dict(values), hours=None, fitted=False, chosen=chosen)
+    return replace(settings, values=dict(values), hours=None, auto_batch_size=False, chosen=chosen)
 
 
 def target_of(device: str, gpu: str | None, limit_bytes: int | None) -> Target:
@@ -308,7 +308,7 @@ class Pair:
     names: tuple[str, str]
     elsewhere: tuple[tuple[str, str | None], ...] = ()
     """Runs that were made on another device than this one's, and which, where their logs name it."""
-    untold: tuple[Untold, ...] = ()
+    unreported: tuple[AssumedSetting, ...] = ()
     """What was taken to be the same, because one of the two does not say it."""
     logs_only: bool = False
 
@@ -341,7 +341,7 @@ def _paired(one: Request, other: Request, names: tuple[str, str]) -> Pair:
     """What a log does not say is as in the other, and as usual where neither says it."""
     first, second = names
     configs: list[RunConfig] = []
-    untold: list[Untold] = []
+    unreported: list[AssumedSetting] = []
     for request, beside, name, its_name in ((one, other, first, second), (other, one, second, first)):
         values = request.settings.values
         lent = {
@@ -350,7 +350,7 @@ def _paired(one: Request, other: Request, names: tuple[str, str]) -> Pair:
             if request.is_log and key not in values and key != "n_head"
         }
         configs.append(build_config({**lent, **values}))
-        untold += [Untold(name, tuple(lent), its_name)] if lent else []
+        unreported += [AssumedSetting(name, tuple(lent), its_name)] if lent else []
     return Pair(
         before=configs[0],
         after=configs[1],
@@ -358,6 +358,6 @@ def _paired(one: Request, other: Request, names: tuple[str, str]) -> Pair:
         elsewhere=tuple(
             (name, each.device_name) for name, each in ((first, one), (second, other)) if each.is_log
         ),
-        untold=tuple(untold),
+        unreported=tuple(unreported),
         logs_only=one.is_log and other.is_log,
     )

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator
 
 from nanodyno.config.attributes import setting
-from nanodyno.config.kinds import BelowOne, MaybePositive, Means, one_of
+from nanodyno.config.kinds import Accepts, BelowOne, MaybePositive, one_of
 from nanodyno.config.shape import Declared, ModelShape
 
 
@@ -106,7 +106,7 @@ def _registered(name: str) -> str:
     return name
 
 
-OptimizerName = Annotated[str, AfterValidator(_registered), Means(one_of(OPTIMIZERS))]
+OptimizerName = Annotated[str, AfterValidator(_registered), Accepts(one_of(OPTIMIZERS))]
 
 
 COMPILED = "|".join(

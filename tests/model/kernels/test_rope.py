@@ -41,7 +41,7 @@ def check_both(
     values = 2 * qkv.shape[1] // 3
     rstd, left = interpreted("turn.turn_", qkv, heads, POSITIONS, rotation, normed, EPS)
     want = qkv.double()
-    want_rstd = plain.turn_(want, heads, POSITIONS, wide(rotation), normed, EPS)
+    want_rstd = plain.apply_rope_(want, heads, POSITIONS, wide(rotation), normed, EPS)
     near(left[0], want)
     assert left[0][:, values:].equal(qkv[:, values:])
     if normed:
@@ -50,7 +50,7 @@ def check_both(
     gradient = qkv.flip(0).neg()
     _, after = interpreted("turn.turn_backward_", gradient, left[0], rstd, heads, POSITIONS, rotation, normed)
     want = gradient.double()
-    plain.turn_backward_(want, left[0].double(), want_rstd, heads, POSITIONS, wide(rotation), normed)
+    plain.apply_rope_backward_(want, left[0].double(), want_rstd, heads, POSITIONS, wide(rotation), normed)
     near(after[0], want)
     assert after[0][:, values:].equal(gradient[:, values:])
 
