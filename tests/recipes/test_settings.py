@@ -84,7 +84,7 @@ def test_hours_change_only_where_a_recipe_is_for_some():
     assert changed(made, override(made, given)) == given
     with pytest.raises(ConfigError, match="hours: run is not made for a time"):
         override(Settings("run", {}), {"hours": 3})
-    with pytest.raises(ConfigError, match="fitted: is for a file"):
+    with pytest.raises(ConfigError, match="auto_batch_size: is for a file"):
         override(made, {"auto_batch_size": True})
 
 

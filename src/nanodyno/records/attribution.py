@@ -19,7 +19,7 @@ from nanodyno.records.probe import ProbeResult
 from nanodyno.records.remembered import cache_file
 from nanodyno.records.types import MachineRecord, Record, formerly
 
-Key = Annotated[str, AfterValidator(present_name)]
+SettingKey = Annotated[str, AfterValidator(present_name)]
 
 
 class AttributionQuestion(Record):
@@ -33,10 +33,10 @@ class AttributionQuestion(Record):
     metric: Literal["speed", "val_loss"]
     before: RunConfig
     after: RunConfig
-    factors: tuple[tuple[Key, ...], ...]
+    factors: tuple[tuple[SettingKey, ...], ...]
     """Keys that are changed together."""
-    ignored: tuple[Key, ...] = ()
-    held: dict[Key, Any] = Field(default_factory=dict)
+    ignored: tuple[SettingKey, ...] = ()
+    held: dict[SettingKey, Any] = Field(default_factory=dict)
     vocab_size: int
     """Rows of the embedding, where a config leaves them to its dataset."""
     memory_limit_bytes: int | None = None
