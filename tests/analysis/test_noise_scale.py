@@ -55,7 +55,7 @@ def test_skipped_updates_and_numbers_that_are_none_do_not_count(step: Builder) -
 
 
 @pytest.mark.parametrize(
-    ("scale", "verdict"), [(40_000.0, "large"), (100_000.0, "serves"), (200_000.0, "small")]
+    ("scale", "verdict"), [(40_000.0, "large"), (100_000.0, "within"), (200_000.0, "small")]
 )
 def test_a_batch_between_half_and_all_of_the_scale_serves(
     step: Builder, config: RunConfig, scale: float, verdict: str

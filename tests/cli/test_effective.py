@@ -17,7 +17,11 @@ def test_a_run_that_was_too_short_is_reported_so_and_exits_with_1(nanodyno: Run,
     assert "Gradient noise of short, by its records: 4 iterations, 256 tokens" in done.output
     assert "none: it has not settled, which takes 32 measured iterations" in " ".join(done.output.split())
     document = json.loads(nanodyno("tune", "short", "--critical-batch-size", "--json").stdout)
-    assert (document["settled"], document["verdict"], document["serves"]) == (False, "not-settled", None)
+    assert (document["settled"], document["verdict"], document["critical_batch_range"]) == (
+        False,
+        "not-settled",
+        None,
+    )
 
 
 def test_a_config_is_trained_a_short_while_and_leaves_nothing(

@@ -21,7 +21,7 @@ RUNS = Path("runs")
 SMALL = [
     "--n_layer=2", "--n_embd=64", "--block_size=32", "--tokens_per_iter=64", "--max_iters=2",
     "--eval_interval=1", "--eval_tokens=64", "--dataset=python", "--tokenizer=bytes", "--compile=False",
-    "--loss_rows=None", "--value_embeddings=1",
+    "--loss_chunk_size=None", "--value_embeddings=1",
 ]  # fmt: skip
 
 
@@ -104,8 +104,8 @@ def test_the_hours_asked_for_are_those_it_is_made_for(nanodyno: Run) -> None:
     other = nanodyno("train", "demo", "--device=cpu", "--hours=3").stderr
     assert "hours: demo is not made for a time" in other
     assert "train --max-hours 3 stops any run" in " ".join(other.split())
-    in_vain = nanodyno("plan", "speedrun-124m", "--gpu", "H200", "--fitted").stderr
-    assert "fitted: is for a file" in in_vain
+    in_vain = nanodyno("plan", "speedrun-124m", "--gpu", "H200", "--auto_batch_size").stderr
+    assert "auto_batch_size: is for a file" in in_vain
 
 
 def test_other_plans_have_no_choice(nanodyno: Run) -> None:

@@ -125,7 +125,7 @@ def form(a: Tensor, b: Tensor, out: Tensor, add: bool = False) -> GemmProblem:
 
 @pytest.mark.parametrize("add", [False, True])
 @pytest.mark.parametrize("out_dtype", [torch.bfloat16, torch.float32])
-@pytest.mark.parametrize(("a_turned", "b_turned"), list(itertools.product([False, True], repeat=2)))
+@pytest.mark.parametrize(("a_transposed", "b_transposed"), list(itertools.product([False, True], repeat=2)))
 def test_a_product_is_the_float64_one_however_its_factors_lie(
     library: Library, a_transposed: bool, b_transposed: bool, out_dtype: torch.dtype, add: bool
 ) -> None:

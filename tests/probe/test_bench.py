@@ -261,10 +261,10 @@ def test_the_next_process_imports_early_and_is_replaced_when_it_is_killed_meanwh
 def test_a_parent_that_is_killed_leaves_no_child_behind(job: Job) -> None:
     code = (
         "import sys\n"
-        "from nanodyno.probe.bench import Plan\n"
+        "from nanodyno.probe.bench import ProbePlan\n"
         "from nanodyno.probe.rounds import probe\n"
         "from nanodyno.probe.repetition import ProbeJob\n"
-        "plan = Plan(precision=1e-9, visit_seconds=100, redo=0)\n"
+        "plan = ProbePlan(precision=1e-9, repetition_seconds=100, redo=0)\n"
         "tell = lambda progress: progress.samples and print(progress.samples, flush=True)\n"
         "probe(ProbeJob.model_validate_json(sys.argv[1]), plan, tell)\n"
     )

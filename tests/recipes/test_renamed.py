@@ -90,7 +90,7 @@ def test_what_is_found_by_its_settings_is_found_under_either_name(
 def test_an_attribution_names_factors_by_their_present_names() -> None:
     fields = attribution.AttributionQuestion.model_fields
     assert {"factors", "ignored", "held"} <= fields.keys()
-    assert TypeAdapter(attribution.Key).validate_python("chunk_rows") == "loss_chunk_size"
+    assert TypeAdapter(attribution.SettingKey).validate_python("chunk_rows") == "loss_chunk_size"
 
 
 def test_no_former_name_is_the_present_name_of_another() -> None:

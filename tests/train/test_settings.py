@@ -43,7 +43,7 @@ GROUPS: dict[Group, str] = {
     "data": "dataset tokenizer",
     "evaluation": "eval_interval eval_tokens eval_iters eval_only",
     "precision": "dtype residual_dtype moments_dtype fp8",
-    "system": "device threads compile kernels attention products loss_chunk_size recompute cuda_graph "
+    "system": "device threads compile kernels attention gemm_algorithm loss_chunk_size recompute cuda_graph "
     "offload_moments parallel",
     "record": "log_interval keep_checkpoints out_dir",
 }

@@ -20,8 +20,8 @@ from nanodyno.records.types import StepRecord
 
 MOST_STEPS = 6
 
-Verdict = Literal["not-measured", "not-settled", "small", "serves", "open", "large"]
-"""open: outside of what serves, and not by more than the interval leaves open."""
+Verdict = Literal["not-measured", "not-settled", "small", "within", "open", "large"]
+"""within: of the critical batch range. open: outside of it, by no more than the interval leaves open."""
 
 Lack = Literal["no-iteration", "one-micro-step", "no-sample"]
 
@@ -34,7 +34,7 @@ class BatchSizeAdvice:
     """That the run has, at its last iteration."""
     critical_batch_range: tuple[float, float] | None
     suggested: int | None
-    """The doubling of one sequence next to the middle of what serves."""
+    """The doubling of one sequence next to the middle of the critical batch range."""
     batch_size: int | None
     """The largest micro-batch, up to the config's, that divides it."""
     token_cost_ratio: float | None
@@ -95,7 +95,7 @@ def _judged(has: int, scale: NoiseScale) -> Verdict:
     assert scale.high is not None
     low, high = served(scale)
     if low <= has <= high:
-        return "serves"
+        return "within"
     if SERVED[0] * scale.low <= has <= SERVED[1] * scale.high:
         return "open"
     return "small" if has < low else "large"

@@ -26,7 +26,7 @@ VERDICTS: Mapping[Verdict, str] = {
         "{low} to {high} tokens per iteration; {has} is smaller: it takes more updates, and may end no "
         "better, or worse"
     ),
-    "serves": message("{low} to {high} tokens per iteration; {has} is among them"),
+    "within": message("{low} to {high} tokens per iteration; {has} is among them"),
     "open": message(
         "{low} to {high} tokens per iteration; {has} lies outside, by less than the interval leaves open"
     ),
