@@ -56,7 +56,7 @@ for part in "$@"; do
         # shellcheck disable=SC2086
         attribute limit 100 gpt2-384 gpt2-768 $plain
         # shellcheck disable=SC2086
-        attribute by-rows 170 gpt2-384 gpt2-768 $plain --loss_rows=6144
+        attribute by-rows 170 gpt2-384 gpt2-768 $plain --loss_chunk_size=6144
         # shellcheck disable=SC2086
         attribute fitting 150 gpt2-384 gpt2-768 $plain --make-fit
         ;;

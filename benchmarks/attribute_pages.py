@@ -28,8 +28,8 @@ from rich.console import Console
 from nanodyno.analysis.attribution import Attribution
 from nanodyno.analysis.attribution_reading import read_attribution
 from nanodyno.analysis.effects import Effect
-from nanodyno.analysis.factors import Metric
-from nanodyno.analysis.shapley import Corner, shapley, step, value
+from nanodyno.analysis.factors import AttributionMetric
+from nanodyno.analysis.shapley import Combination, shapley, step, value
 from nanodyno.costs.flops import flops_per_token
 from nanodyno.records.attribution import kept_in, pair_folder
 from nanodyno.report.attribute import METRICS, attribution_page
@@ -38,7 +38,7 @@ from nanodyno.report.attribute_picture import PICTURED, waterfall_figure
 from nanodyno.report.html.drawing import svg_file
 from nanodyno.report.language import LANGUAGES
 
-RATES: tuple[Metric, ...] = ("tokens_per_second", "flops_per_second")
+RATES: tuple[AttributionMetric, ...] = ("tokens_per_second", "achieved_flops_per_second")
 CASE = Path(__file__).parents[1] / "tests" / "case"
 RUNS = ("train2", "train1")
 WIDTH = 110
@@ -48,7 +48,7 @@ NANOGPT = {(384, 16): 1_025_188.0, (768, 16): 499_630.0, (384, 8): 574_632.0, (7
 
 def read(path: Path, names: tuple[str, str]) -> list[Attribution]:
     question, lines = kept_in(path)
-    metrics: tuple[Metric, ...] = ("val_loss",) if question.metric == "val_loss" else RATES
+    metrics: tuple[AttributionMetric, ...] = ("val_loss",) if question.metric == "val_loss" else RATES
     return [read_attribution(question, lines, names, metric) for metric in metrics]
 
 
@@ -73,34 +73,38 @@ class Row:
 def rows(found: Attribution) -> Iterator[Row]:
     """Corners, the steps of both orders, and the parts."""
     theirs = _theirs(found)
-    for corner, known in found.corners.items():
-        own = found.value(corner)
+    for combination, known in found.combinations.items():
+        own = found.value(combination)
         assert own is not None
         summary = known.summary
         rate = summary.tokens_per_second if summary else None
         spread = "" if rate is None or rate.high is None else f"±{(rate.high / rate.value - 1) * 100:.1f}%"
-        words = value_words(own, found.metric), spread, value_words(math.exp(theirs[corner]), found.metric)
-        yield Row(settings_words(found.design.settings(corner)), *words)
+        words = (
+            value_words(own, found.metric),
+            spread,
+            value_words(math.exp(theirs[combination]), found.metric),
+        )
+        yield Row(settings_words(found.design.settings(combination)), *words)
     steps = found.look.effects.steps
-    for (corner, factor), effect in sorted(steps.items(), key=lambda each: (each[0][1], each[0][0])):
+    for (combination, factor), effect in sorted(steps.items(), key=lambda each: (each[0][1], each[0][0])):
         name = found.design.factors[factor].name
-        place = "first" if corner == 0 else "last"
-        yield _effect_row(found, f"{name}, made {place}", effect, value(step(corner, factor), theirs))
+        place = "first" if combination == 0 else "last"
+        yield _effect_row(found, f"{name}, made {place}", effect, value(step(combination, factor), theirs))
     for factor, effect in enumerate(found.look.effects.parts):
         theirs_part = value(shapley(len(found.design.factors), factor), theirs)
         yield _effect_row(found, f"{found.design.factors[factor].name}, its part", effect, theirs_part)
 
 
-def _theirs(found: Attribution) -> dict[Corner, float]:
+def _theirs(found: Attribution) -> dict[Combination, float]:
     """nanoGPT's corners on the same scale; work is counted as ours is, not by nanoGPT's formula."""
-    logs: dict[Corner, float] = {}
-    for corner, known in found.corners.items():
+    logs: dict[Combination, float] = {}
+    for combination, known in found.combinations.items():
         assert known.config is not None
         assert known.measured is not None
         rate = NANOGPT[known.config.n_embd, known.config.batch_size]
         setup = known.measured.setup
         work = flops_per_token(known.config.model_shape(setup.vocab_size), setup.data_vocab_size)
-        logs[corner] = math.log(rate * (work if found.metric == "flops_per_second" else 1))
+        logs[combination] = math.log(rate * (work if found.metric == "achieved_flops_per_second" else 1))
     return logs
 
 
@@ -116,11 +120,13 @@ def _effect_row(found: Attribution, what: str, effect: Effect, theirs: float) ->
     )
 
 
-def table(found: Attribution, told: Collection[Row] = ()) -> str:
+def table(found: Attribution, reported: Collection[Row] = ()) -> str:
     """Without what another table tells: a micro-batch moves both rates alike."""
     heads = [METRICS[found.metric], "nanodyno", "", "nanoGPT", "why they differ"]
     lines = [heads, ["---"] * len(heads)]
-    lines += [[row.what, row.ours, row.interval, row.theirs, "?"] for row in rows(found) if row not in told]
+    lines += [
+        [row.what, row.ours, row.interval, row.theirs, "?"] for row in rows(found) if row not in reported
+    ]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
@@ -136,8 +142,8 @@ def document(path: Path, found: list[Attribution], docs: Path) -> None:
         environment = os.environ | {"XDG_CACHE_HOME": str(place / "cache")}
         for run in RUNS:
             _nanodyno(["import", str(CASE / f"{run}.log"), "--name", run], place, environment)
-        told = json.loads(_nanodyno(["compare", *RUNS, "--json"], place, environment))
-        if not told["attributions"]:
+        reported = json.loads(_nanodyno(["compare", *RUNS, "--json"], place, environment))
+        if not reported["attributions"]:
             sys.exit(f"{path} was not measured of the two runs of tests/case: compare does not find it")
         for code in LANGUAGES:
             page = docs.absolute() / "reports" / f"case-{code}.html"

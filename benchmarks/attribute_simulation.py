@@ -28,10 +28,10 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-from machines import MACHINES, Machine, drawn, fresh_visits
+from machines import MACHINES, Machine, drawn, fresh_repetitions
 from nanodyno.analysis.attributing import PRECISION, SPEED_BUDGET_SECONDS, speed_rules
-from nanodyno.analysis.effects import Look, Observed, Rules, estimate, look_cut_short, looks
-from nanodyno.analysis.shapley import Contrast, corners_of, shapley, step, value
+from nanodyno.analysis.effects import EffectEstimates, EffectRules, Observed, estimate, look_cut_short, looks
+from nanodyno.analysis.shapley import Contrast, combinations_of, shapley, step, value
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.steady import ENOUGH_FROM, is_enough, summarise
 from nanodyno.analysis.student import t_quantile
@@ -42,9 +42,9 @@ ONE_NOISY = "one noisy corner"
 """A quiet card on which one corner is bound by launching."""
 NOISY = 0.02
 SMALL = math.log(1.03)
-CARD_START, HOST_START = (6.0, 16.0), (2.0, 6.0)
+GPU_START, HOST_START = (6.0, 16.0), (2.0, 6.0)
 ITERATION_SECONDS = 0.1
-VISIT_PRECISION = 0.01
+REPETITION_PRECISION = 0.01
 MOST_ITERATIONS = 2 * ENOUGH_FROM
 UNEVEN = (0.0, 0.0, 0.003, 0.01)
 """By how much processes of a corner differ besides: one of these each."""
@@ -62,7 +62,7 @@ def draw_truth(rng: np.random.Generator, nothing: bool) -> Truth:
     """An interaction of two changes, as a product of signs, leaves their parts as they are."""
     if nothing:
         count = int(rng.integers(2, 4))
-        return Truth((0.0,) * count, None, tuple(range(count)), dict.fromkeys(corners_of(count), 0.0))
+        return Truth((0.0,) * count, None, tuple(range(count)), dict.fromkeys(combinations_of(count), 0.0))
     kinds = [["small", "inert"], ["small", "large"], ["small", "inert", "large"]][int(rng.integers(3))]
     rng.shuffle(kinds)
     sizes = {"small": SMALL * rng.choice((-1, 1)), "inert": 0.0, "large": float(rng.uniform(-0.8, 0.8))}
@@ -70,16 +70,16 @@ def draw_truth(rng: np.random.Generator, nothing: bool) -> Truth:
     together = float(rng.uniform(-0.2, 0.2)) if "large" in kinds else 0.0
     acting = [number for number, kind in enumerate(kinds) if kind != "inert"]
 
-    def at(corner: int) -> float:
-        signs = [1 if corner >> each & 1 else -1 for each in acting]
-        own = sum(part for number, part in enumerate(parts) if corner >> number & 1)
+    def at(combination: int) -> float:
+        signs = [1 if combination >> each & 1 else -1 for each in acting]
+        own = sum(part for number, part in enumerate(parts) if combination >> number & 1)
         return own + (together * signs[0] * signs[1] if len(acting) == 2 else 0.0)
 
     return Truth(
         parts,
         kinds.index("small"),
         tuple(number for number, kind in enumerate(kinds) if kind == "inert"),
-        {corner: at(corner) for corner in corners_of(len(kinds))},
+        {combination: at(combination) for combination in combinations_of(len(kinds))},
     )
 
 
@@ -87,36 +87,45 @@ class Clockwork:
     """A bench made up: rounds in the order of time, each visit at its cost."""
 
     def __init__(
-        self, truth: Truth, machine: Machine, rules: Rules, rng: np.random.Generator, one_noisy: bool
+        self, truth: Truth, machine: Machine, rules: EffectRules, rng: np.random.Generator, one_noisy: bool
     ) -> None:
         self._truth, self._rng = truth, rng
-        corners = len(truth.values)
+        combinations = len(truth.values)
         self._most = rules.budget.most_rounds
-        self._noise = fresh_visits(machine, self._most * corners, MOST_ITERATIONS, rng)
-        self._uneven = np.array([NOISY] + [0.0] * (corners - 1)) if one_noisy else rng.choice(UNEVEN, corners)
+        self._noise = fresh_repetitions(machine, self._most * combinations, MOST_ITERATIONS, rng)
+        self._uneven = (
+            np.array([NOISY] + [0.0] * (combinations - 1)) if one_noisy else rng.choice(UNEVEN, combinations)
+        )
         on_host = machine in (MACHINES["CPU"], MACHINES["crowded CPU"])
-        self._start = float(rng.uniform(*(HOST_START if on_host else CARD_START)))
+        self._start = float(rng.uniform(*(HOST_START if on_host else GPU_START)))
         self.spent = 0.0
         self.observed: list[Observed] = []
 
     def rounds(self) -> Iterator[list[Observed]]:
         for number in range(self._most):
             began = self.spent
-            found = [self._visit(corner, number) for corner in self._rng.permutation(len(self._uneven))]
+            found = [
+                self._repetition(combination, number)
+                for combination in self._rng.permutation(len(self._uneven))
+            ]
             self.observed += found
             yield found
             if self.spent + (self.spent - began) > SPEED_BUDGET_SECONDS:
                 return
 
-    def _visit(self, corner: int, number: int) -> Observed:
-        noise = self._noise[len(self._uneven) * number + corner] + self._rng.normal(0, self._uneven[corner])
+    def _repetition(self, combination: int, number: int) -> Observed:
+        noise = self._noise[len(self._uneven) * number + combination] + self._rng.normal(
+            0, self._uneven[combination]
+        )
         times = np.exp(noise).tolist()
         first = times[:ENOUGH_FROM]
-        kept = first if is_enough(first, VISIT_PRECISION) else times
+        kept = first if is_enough(first, REPETITION_PRECISION) else times
         self.spent += self._start + len(kept) * ITERATION_SECONDS
         summary = summarise(kept)
         assert summary is not None
-        return Observed(int(corner), number, self._truth.values[int(corner)] - math.log(summary.seconds))
+        return Observed(
+            int(combination), number, self._truth.values[int(combination)] - math.log(summary.seconds)
+        )
 
 
 @dataclass
@@ -143,10 +152,10 @@ def experiment(
     hits = [is_within(e.interval, true) for e, true in zip(look.effects.parts, truth.parts, strict=True)]
     tally.covers += hits
     tally.together.append(all(hits))
-    for (corner, factor), effect in look.effects.steps.items():
-        true = value(step(corner, factor), truth.values)
+    for (combination, factor), effect in look.effects.steps.items():
+        true = value(step(combination, factor), truth.values)
         tally.steps.append(is_within(effect.interval, true))
-        tally.pooled_steps.append(is_within(pooled(step(corner, factor), bench, look, look.level), true))
+        tally.pooled_steps.append(is_within(pooled(step(combination, factor), bench, look, look.level), true))
     count = len(truth.parts)
     each = 1 - (1 - look.level) / count
     pooled_parts = [pooled(shapley(count, factor), bench, look, each) for factor in range(count)]
@@ -162,13 +171,13 @@ def experiment(
     tally.seconds.append(bench.spent)
 
 
-def pooled(contrast: Contrast, bench: Clockwork, look: Look, level: float) -> Interval:
+def pooled(contrast: Contrast, bench: Clockwork, look: EffectEstimates, level: float) -> Interval:
     """One variance for all corners, of what rounds and corners leave: more degrees of freedom."""
     rows: dict[int, dict[int, float]] = {number: {} for number in look.kept}
     for each in bench.observed:
         if each.round in rows:
-            rows[each.round][each.corner] = each.value
-    values = np.array([[row[corner] for corner in sorted(row)] for row in rows.values()])
+            rows[each.round][each.combination] = each.value
+    values = np.array([[row[combination] for combination in sorted(row)] for row in rows.values()])
     rest = values - values.mean(0) - values.mean(1, keepdims=True) + values.mean()
     degrees = (values.shape[0] - 1) * (values.shape[1] - 1)
     variance = float((rest**2).sum()) / degrees * sum(float(w) ** 2 for w in contrast.values())
@@ -188,7 +197,7 @@ def simulate(name: str, experiments: int, seed: int) -> Tally:
 
 
 @dataclass(frozen=True)
-class Told:
+class Reported:
     covers: Share
     steps: Share
     together: Share
@@ -201,7 +210,7 @@ class Told:
     seconds: float
 
     @classmethod
-    def of(cls, tally: Tally) -> "Told":
+    def of(cls, tally: Tally) -> "Reported":
         shares = {name: hits for name, hits in vars(tally).items() if name not in ("rounds", "seconds")}
         return cls(
             **{name: Share.among(hits) for name, hits in shares.items()},
@@ -238,14 +247,14 @@ def main() -> None:
         print("|---|---|---|---|---|---|---|---|---|---|")
     for name in given.machines:
         began = time.perf_counter()
-        told = Told.of(simulate(name, given.experiments, given.seed))
-        document[name] = asdict(told) | {"kept": told.kept(), "took": time.perf_counter() - began}
+        reported = Reported.of(simulate(name, given.experiments, given.seed))
+        document[name] = asdict(reported) | {"kept": reported.kept(), "took": time.perf_counter() - began}
         if not given.json:
-            marks = {what: "" if kept else " !" for what, kept in told.kept().items()}
-            cells = [f"{getattr(told, what)}{mark}" for what, mark in marks.items()]
+            marks = {what: "" if kept else " !" for what, kept in reported.kept().items()}
+            cells = [f"{getattr(reported, what)}{mark}" for what, mark in marks.items()]
             print(
-                f"| {name} | {' | '.join(cells)} | {told.pooled_parts}, {told.pooled_steps} "
-                f"| {told.rounds:.1f} | {told.seconds:.0f} s |",
+                f"| {name} | {' | '.join(cells)} | {reported.pooled_parts}, {reported.pooled_steps} "
+                f"| {reported.rounds:.1f} | {reported.seconds:.0f} s |",
                 flush=True,
             )
     if given.json:

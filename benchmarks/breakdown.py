@@ -16,7 +16,7 @@ from typing import Any
 
 from nanodyno.analysis.probes import ProbeSummary, summarise_probe
 from nanodyno.config import RunConfig, build_config
-from nanodyno.probe.bench import Plan
+from nanodyno.probe.bench import ProbePlan
 from nanodyno.probe.repetition import ProbeJob
 from nanodyno.probe.rounds import probe
 from nanodyno.recipes import load_settings, override
@@ -48,7 +48,7 @@ def show(title: str, result: ProbeResult, seconds: float) -> None:
     print(
         f"{title}: {summary.tokens_per_second.value:,.0f} tok/s, "
         f"{summary.micro_step_seconds.value * 1e3:.2f} ms/micro-batch, +-{precision} in "
-        f"{len(result.visits[0].samples)} iterations; probe {seconds:.1f} s, of which "
+        f"{len(result.repetitions[0].samples)} iterations; probe {seconds:.1f} s, of which "
         f"{result.setup.start_seconds:.1f} s to the first iteration"
     )
     if summary.time is None or breakdown is None:
@@ -62,7 +62,9 @@ def show(title: str, result: ProbeResult, seconds: float) -> None:
             f"a micro-step has {summary.time.kernels_per_micro_step:.0f} kernels and "
             f"{summary.time.launches_per_micro_step} launches"
         )
-    for each in (each for visit in (*result.redone, *result.visits) for each in visit.disturbances):
+    for each in (
+        each for repetition in (*result.redone, *result.repetitions) for each in repetition.disturbances
+    ):
         print(f"  {disturbance_words(each)}")
     print(end="", flush=True)
 
@@ -89,7 +91,7 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="small enough for a CPU, to try the script")
     parser.add_argument("--json", type=Path, help="a file to append a line to for each config")
     options = parser.parse_args()
-    plan = Plan(precision=options.precision, visit_seconds=options.visit)
+    plan = ProbePlan(precision=options.precision, repetition_seconds=options.repetition)
     for width in options.widths:
         for micro_batch in options.micro_batches:
             began = time.monotonic()

@@ -20,7 +20,7 @@ from nanodyno.errors import NanodynoError
 from nanodyno.records.store import Run
 from nanodyno.records.types import SplitRecord
 from nanodyno.train.device import choose, is_out_of_memory
-from nanodyno.train.job import Job
+from nanodyno.train.job import TrainingJob
 from nanogpt_memory import Peak, our_peak, torch_peak, train_a_little
 from nanogpt_program import VOCAB_SIZE, NanoGpt, load_checkout, random_batches
 
@@ -92,7 +92,9 @@ def train(trial: Trial, scratch: Path) -> Outcome:
     try:
         if trial.nanogpt is not None:
             return train_nanogpt(config, Path(trial.nanogpt), trial.iterations)
-        return outcome_of(train_a_little(Job(config, "trial", scratch / "run"), trial.iterations), config)
+        return outcome_of(
+            train_a_little(TrainingJob(config, "trial", scratch / "run"), trial.iterations), config
+        )
     except (MemoryError, RuntimeError, NanodynoError) as error:
         if not ran_out(error):
             raise

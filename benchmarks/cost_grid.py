@@ -17,11 +17,11 @@ MICRO_BATCHES, BLOCKS = (4, 8, 16, 32, 64), (512, 1024)
 WAYS: dict[str, dict[str, object]] = {
     "fused": {"kernels": "fused", "recompute": "none"},
     "fused light": {"kernels": "fused", "recompute": "light"},
-    "fused chunked": {"kernels": "fused", "recompute": "none", "loss_rows": 4096},
+    "fused chunked": {"kernels": "fused", "recompute": "none", "loss_chunk_size": 4096},
     "compiled": {"kernels": "autograd", "compile": True},
-    "compiled chunked": {"kernels": "autograd", "compile": True, "loss_rows": 4096},
+    "compiled chunked": {"kernels": "autograd", "compile": True, "loss_chunk_size": 4096},
     "eager": {"kernels": "autograd", "compile": False},
-    "eager chunked": {"kernels": "autograd", "compile": False, "loss_rows": 4096},
+    "eager chunked": {"kernels": "autograd", "compile": False, "loss_chunk_size": 4096},
 }
 PER_SHAPE = 4
 TOKENS_PER_ITER = 131_072

@@ -63,11 +63,13 @@ def measure_all(points: list[Point], options: argparse.Namespace) -> None:
         child, spare = spare, Child()
         found = child.measure(point)
         append(options.out, found)
-        told = (
+        reported = (
             found.fault
             or f"{_gib(found.allocated_bytes)} GiB allocated, {_gib(found.reserved_bytes)} reserved"
         )
-        print(f"{number + 1}/{len(left)} {point.name}: {told}, {found.wall_seconds:.1f} s", file=sys.stderr)
+        print(
+            f"{number + 1}/{len(left)} {point.name}: {reported}, {found.wall_seconds:.1f} s", file=sys.stderr
+        )
     spare.end()
 
 
@@ -85,8 +87,8 @@ class Child:
         began = time.monotonic()
         fault, line = None, ""
         try:
-            told, errors = self._process.communicate(json.dumps(asdict(point)), LONGEST_SECONDS)
-            line = told.strip().rpartition("\n")[2]
+            reported, errors = self._process.communicate(json.dumps(asdict(point)), LONGEST_SECONDS)
+            line = reported.strip().rpartition("\n")[2]
             if self._process.returncode:
                 fault = (errors.strip().splitlines() or [f"ended with {self._process.returncode}"])[-1][:300]
         except subprocess.TimeoutExpired:

@@ -80,7 +80,7 @@ def _cleaned(known: Known) -> Known:
 
 def _run(folder: Path) -> Known | None:
     account = account_of(read_run(folder))
-    count = account.parameters or account.told_parameters
+    count = account.parameters or account.reported_parameters
     size = folder.name if count is None else f"{count / 1e6:.0f}M"
     curve = curve_of(account)
     plan, last = plan_of(account), int(curve.updates.max(initial=0))
@@ -135,5 +135,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def _column(rows: list[dict[str, str]], name: str) -> tuple[Array, Array]:
-    told = [(float(row["step"]), float(row[name])) for row in rows if row[name] and float(row["step"]) > 0]
-    return np.array([step for step, _ in told]), np.array([value for _, value in told])
+    reported = [
+        (float(row["step"]), float(row[name])) for row in rows if row[name] and float(row["step"]) > 0
+    ]
+    return np.array([step for step, _ in reported]), np.array([value for _, value in reported])

@@ -88,10 +88,10 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--curves", nargs="+", default=SIX)
-    told = parser.parse_args()
-    curves = load(told.folder)
+    reported = parser.parse_args()
+    curves = load(reported.folder)
     prior_for, named = left_out(curves), {known.name: known for known in curves}
-    told.out.write_text(drawn([(named[name], prior_for(named[name])[0]) for name in told.curves]))
+    reported.out.write_text(drawn([(named[name], prior_for(named[name])[0]) for name in reported.curves]))
 
 
 if __name__ == "__main__":

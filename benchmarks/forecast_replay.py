@@ -167,10 +167,10 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="every trial, on stdout")
     parser.add_argument("--curves", action="store_true", help="every trial as a line")
     parser.add_argument("--write-prior", type=Path, help="learn from all of them and write the prior here")
-    told = parser.parse_args()
-    curves = load(told.folder)
-    if told.write_prior is not None:
-        told.write_prior.write_text(written(learn(curves), curves))
+    reported = parser.parse_args()
+    curves = load(reported.folder)
+    if reported.write_prior is not None:
+        reported.write_prior.write_text(written(learn(curves), curves))
         return
     sizes = {known.size for known in curves}
     text = files("nanodyno.analysis").joinpath("forecast_prior.json").read_text(encoding="utf-8")
@@ -178,7 +178,7 @@ def main() -> None:
     runs = {"shipped prior": replay(curves, lambda _: (shipped_prior(), mean))}
     if len(sizes) > 1:
         runs = {"leave one size out": replay(curves, left_out(curves)), **runs}
-    if told.json:
+    if reported.json:
         print(
             json.dumps({name: [asdict(each) for each in trials] for name, trials in runs.items()}, indent=1)
         )
@@ -186,7 +186,7 @@ def main() -> None:
     for name, trials in runs.items():
         print(f"\n{name}: {len(curves)} curves, {len(sizes)} sizes\n\n{table(trials)}\n")
         print(f"80% intervals that held the end, counted by curve, from 20% on: {by_curve(trials):.0%}")
-        if told.curves:
+        if reported.curves:
             for each in trials:
                 half = 100 * each.half_interval
                 print(f"  {each.curve:28} {each.prefix:.0%} {100 * each.ours:+.2f}% ± {half:.2f}")

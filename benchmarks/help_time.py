@@ -24,9 +24,11 @@ def seconds_of_one_run() -> float:
 def import_microseconds() -> Counter[str]:
     """Microseconds of each top-level package's own modules, as the interpreter counts them."""
     command = [sys.executable, "-X", "importtime", *HELP]
-    told = subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    reported = subprocess.run(
+        command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
     spent: Counter[str] = Counter()
-    for line in told.stderr.splitlines():
+    for line in reported.stderr.splitlines():
         own, _, rest = line.removeprefix("import time:").partition("|")
         if line.startswith("import time:") and own.strip().isdigit():
             name = rest.partition("|")[2].strip()

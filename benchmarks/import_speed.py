@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from nanodyno.errors import NanodynoError
-from nanodyno.records.importers.joining import Request, import_run
+from nanodyno.records.importers.joining import ImportRequest, import_run
 
 MB = 10**6
 WARNING = "[rank0]:W1115 21:00:00.123 torch/_inductor/utils.py:{}] Not enough SMs to use this mode\n"
@@ -68,7 +68,7 @@ def measure(path: Path) -> None:
     """In the child: one import, told as a JSON document."""
     began, worked = time.perf_counter(), time.process_time()
     try:
-        found = import_run(Request((path,), path.parent / "run")).record.origin.iterations
+        found = import_run(ImportRequest((path,), path.parent / "run")).record.origin.iterations
     except NanodynoError:
         found = 0
     wall, work = time.perf_counter() - began, time.process_time() - worked
@@ -90,9 +90,12 @@ def main() -> None:
             write(path, lines(), given.megabytes * MB)
             size = path.stat().st_size / MB
             command = [sys.executable, __file__, "--child", str(path)]
-            told = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
-        rates = f"{size / told['wall']:.1f} | {size / told['work']:.1f}"
-        print(f"| {name} | {size:,.0f} | {told['found']:,} | {rates} | {told['peak'] / MB:.0f} |", flush=True)
+            reported = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+        rates = f"{size / reported['wall']:.1f} | {size / reported['work']:.1f}"
+        print(
+            f"| {name} | {size:,.0f} | {reported['found']:,} | {rates} | {reported['peak'] / MB:.0f} |",
+            flush=True,
+        )
     return None
 
 

@@ -29,12 +29,13 @@ from triton.compiler import ASTSource, compile
 from triton.runtime import driver
 
 from nanodyno.config import ModelShape, build_config
+from nanodyno.costs.setup import Recompute
 from nanodyno.model.attention import packed
 from nanodyno.model.flat_adamw import FlatAdamW
-from nanodyno.model.fused import FusedStep, Plan, Recompute
+from nanodyno.model.fused import FusedStep, MicroStepPlan
 from nanodyno.model.gpt import GPT, NORM_EPS
 from nanodyno.model.kernels import gpu
-from nanodyno.model.kernels.fp8_slot import Slot
+from nanodyno.model.kernels.fp8_slot import Fp8Slot
 
 KIB = 1024
 SHARED_BYTES = {80: 163 * KIB, 86: 99 * KIB, 89: 99 * KIB, 90: 227 * KIB, 120: 99 * KIB}
@@ -71,20 +72,20 @@ class Form:
 class Launch:
     kernel: Any
     """Triton's JITFunction, whose typing changes with its version."""
-    told: dict[str, Any]
+    reported: dict[str, Any]
 
     @property
     def oldest(self) -> int:
         """The compute capability from which on cards have the precisions of this one."""
-        return FIRST_WITH_FP8 if any("fp8" in each for each in self.told["signature"].values()) else 0
+        return FIRST_WITH_FP8 if any("fp8" in each for each in self.reported["signature"].values()) else 0
 
     def __str__(self) -> str:
         names = {
-            name: self.told["constants"].get((place,)) for place, name in enumerate(self.kernel.arg_names)
+            name: self.reported["constants"].get((place,)) for place, name in enumerate(self.kernel.arg_names)
         }
         chosen = " ".join(f"{name}={value}" for name, value in names.items() if value is not None)
-        stream = self.told["signature"].get("x_ptr", "")
-        return f"{self.kernel.__name__} {stream} {chosen} warps={self.told['num_warps']}"
+        stream = self.reported["signature"].get("x_ptr", "")
+        return f"{self.kernel.__name__} {stream} {chosen} warps={self.reported['num_warps']}"
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class Compiled:
     """Of each thread. No kernel has arrays of its own, so these are registers that did not fit."""
 
 
-class _AbsentCard(DriverBase):
+class _AbsentGpu(DriverBase):
     """What Triton asks of a card before it compiles. Its own base class says that all of it returns None."""
 
     @classmethod
@@ -133,7 +134,7 @@ def _telling(tell: Callable[[Launch], None]) -> Iterator[None]:
     before = driver._active  # reset_active() would look for a card
     with knobs.runtime.scope():
         knobs.runtime.jit_cache_hook = instead
-        driver.set_active(_AbsentCard())
+        driver.set_active(_AbsentGpu())
         try:
             yield
         finally:
@@ -145,7 +146,7 @@ def launches(forms: Sequence[Form]) -> list[Launch]:
     found: dict[tuple[str, str], Launch] = {}
 
     def tell(launch: Launch) -> None:
-        found.setdefault((launch.kernel.__name__, launch.told["key"]), launch)
+        found.setdefault((launch.kernel.__name__, launch.reported["key"]), launch)
 
     with _telling(tell):
         for form in forms:
@@ -169,7 +170,7 @@ def _train(form: Form) -> None:
         model = GPT(shape)
         inputs = torch.zeros((2, shape.block_size), dtype=torch.long)
     attention = packed("torch")
-    plan = Plan(torch.bfloat16, form.residual, attention, 128, form.recompute, _kernels(), form.fp8)
+    plan = MicroStepPlan(torch.bfloat16, form.residual, attention, 128, form.recompute, _kernels(), form.fp8)
     step = FusedStep(model, plan)
     step.begin(1.0)
     step(inputs, inputs)
@@ -192,7 +193,7 @@ def _launch_modern(form: Form) -> None:
     again = form.recompute != "none"
     gpu.norm_backward(n, x, None, rstd, weight, None, x, torch.empty_like(table), None, again)
     _launch_attentions(qkv, inputs.flatten(), table)
-    slot = Slot(torch.float8_e5m2, rstd[0], rstd) if form.fp8 else None
+    slot = Fp8Slot(torch.float8_e5m2, rstd[0], rstd) if form.fp8 else None
     gpu.relu2(up, slot)
     gpu.relu2_backward_(up, up, again, slot)
     logits = torch.empty(N, VOCABULARY, dtype=half, device="meta")
@@ -207,8 +208,8 @@ def _launch_attentions(qkv: Tensor, inputs: Tensor, table: Tensor) -> None:
     width = table.shape[1]
     for size in (each for each in (HEAD_SIZE, WIDE_HEAD_SIZE) if width % each == 0):
         heads, angles = width // size, table.new_empty(BLOCK_SIZE, size // 2)
-        rstd = gpu.turn_(qkv, heads, BLOCK_SIZE, (angles, angles), True, NORM_EPS)
-        gpu.turn_backward_(qkv, qkv, rstd, heads, BLOCK_SIZE, (angles, angles), True)
+        rstd = gpu.apply_rope_(qkv, heads, BLOCK_SIZE, (angles, angles), True, NORM_EPS)
+        gpu.apply_rope_backward_(qkv, qkv, rstd, heads, BLOCK_SIZE, (angles, angles), True)
 
 
 def _kernels() -> ModuleType:
@@ -219,9 +220,9 @@ def _kernels() -> ModuleType:
 
 
 def compiled(launch: Launch, capability: int) -> Compiled:
-    told = launch.told
-    source = ASTSource(launch.kernel, told["signature"], told["constants"], told["configs"][0])
-    chosen = json.loads(told["specialization_data"])["options"]
+    reported = launch.reported
+    source = ASTSource(launch.kernel, reported["signature"], reported["constants"], reported["configs"][0])
+    chosen = json.loads(reported["specialization_data"])["options"]
     kernel = compile(
         source,
         target=GPUTarget("cuda", capability, 32),
@@ -237,9 +238,9 @@ def _usage(cubin: bytes) -> tuple[int, int]:
         file.write(cubin)
         file.flush()
         command = [knobs.nvidia.cuobjdump.path, "-res-usage", file.name]
-        told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    found = re.search(r"REG:(\d+) STACK:(\d+)", told)
-    assert found is not None, told
+        reported = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found = re.search(r"REG:(\d+) STACK:(\d+)", reported)
+    assert found is not None, reported
     return int(found[1]), int(found[2])
 
 

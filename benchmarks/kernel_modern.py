@@ -62,12 +62,12 @@ def turn_cases(at: Size) -> Iterator[Case]:
         return angle.cos(), angle.sin()
 
     def forward(kernels: ModuleType, qkv: Tensor, cos: Tensor, sin: Tensor) -> Inputs:
-        rstd = kernels.turn_(qkv, heads, T, (cos, sin), True, NORM_EPS)
+        rstd = kernels.apply_rope_(qkv, heads, T, (cos, sin), True, NORM_EPS)
         return qkv[:, : 2 * C], rstd
 
     def backward(kernels: ModuleType, dqkv: Tensor, *given: Tensor) -> Inputs:
         qkv, rstd, cos, sin = given
-        kernels.turn_backward_(dqkv, qkv, rstd, heads, T, (cos, sin), True)
+        kernels.apply_rope_backward_(dqkv, qkv, rstd, heads, T, (cos, sin), True)
         return (dqkv[:, : 2 * C],)
 
     def make() -> Inputs:
@@ -75,13 +75,13 @@ def turn_cases(at: Size) -> Iterator[Case]:
 
     def make_back() -> Inputs:
         qkv, cos, sin = make()
-        rstd = plain.turn_(qkv, heads, T, (cos, sin), True, NORM_EPS)
+        rstd = plain.apply_rope_(qkv, heads, T, (cos, sin), True, NORM_EPS)
         return at.halves(N, 3 * C), qkv, rstd, cos, sin
 
     runs = partial(forward, at.kernels), partial(forward, plain)
-    yield Case("turn_", 2 * once + beside, 0, make, *runs)
+    yield Case("apply_rope_", 2 * once + beside, 0, make, *runs)
     runs = partial(backward, at.kernels), partial(backward, plain)
-    yield Case("turn_backward_", 3 * once + beside, 0, make_back, *runs)
+    yield Case("apply_rope_backward_", 3 * once + beside, 0, make_back, *runs)
 
 
 def value_cases(at: Size) -> Iterator[Case]:

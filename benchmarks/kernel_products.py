@@ -10,9 +10,9 @@ from torch import Tensor
 
 from kernel_cases import CHECKED_ROWS, HEAD_SIZE, Case, Inputs, Size
 from nanodyno.model.attention import AttendPacked, packed
-from nanodyno.model.products import Multiply, by_torch
+from nanodyno.model.matmul import Multiply, by_torch
 from nanodyno.train.attention import CANDIDATES
-from nanodyno.train.products import FastestProducts
+from nanodyno.train.gemm_autotuning import GemmAutotuner
 
 
 def attention_cases(at: Size) -> Iterator[Case]:
@@ -65,7 +65,7 @@ def product_cases(at: Size) -> Iterator[Case]:
     On a card by the algorithms that a run would choose.
     """
     N, C, h = at.positions, at.width, at.half_bytes
-    fastest = FastestProducts(at.device) if at.device.type == "cuda" else None
+    fastest = GemmAutotuner(at.device) if at.device.type == "cuda" else None
     layers = {"qkv": (C, 3 * C), "out": (C, C), "up": (C, 4 * C), "down": (4 * C, C)}
     for name, (i, o) in (layers | {"head": (C, at.vocabulary)}).items():
         flops, moved = 2 * N * i * o, (N * i + N * o + i * o) * h

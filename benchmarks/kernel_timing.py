@@ -30,7 +30,7 @@ CPU_REPEATS = 5
 @dataclass(frozen=True)
 class Ceilings:
     bytes_per_second: float
-    flops_per_second: float
+    achieved_flops_per_second: float
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Floor:
 
 
 def floor(moved: int, flops: int, ceilings: Ceilings) -> Floor:
-    by_bytes, by_flops = moved / ceilings.bytes_per_second, flops / ceilings.flops_per_second
+    by_bytes, by_flops = moved / ceilings.bytes_per_second, flops / ceilings.achieved_flops_per_second
     return Floor(by_flops, "flops") if by_flops > by_bytes else Floor(by_bytes, "bytes")
 
 

@@ -168,7 +168,7 @@ def main() -> int:
     print(
         f"{machine.device_name}, torch {torch.__version__}: a copy moves "
         f"{ceilings.bytes_per_second / 1e9:,.0f} GB/s, a product does "
-        f"{ceilings.flops_per_second / 1e12:,.1f} TFLOP/s"
+        f"{ceilings.achieved_flops_per_second / 1e12:,.1f} TFLOP/s"
     )
     print(table(results))
     if options.json:

@@ -33,7 +33,7 @@ from rich.console import Console
 
 from measure import Estimate, Interleaver, Plan, Segments, exponential, interleave, t_interval
 from nanodyno.config import RunConfig, build_config, padded_vocab_size
-from nanodyno.data.corpus import Document
+from nanodyno.data.corpus import CorpusDocument
 from nanodyno.data.loader import Batch, Windows
 from nanodyno.data.shards import Dataset
 from nanodyno.data.tokenizers import BytesTokenizer
@@ -41,10 +41,10 @@ from nanodyno.data.writer import write_dataset
 from nanodyno.model.batched import make_optimizer
 from nanodyno.model.gpt import GPT
 from nanodyno.recipes import load_settings
-from nanodyno.records.events import Watch
+from nanodyno.records.events import WatchRun
 from nanodyno.report.progress import make_display
 from nanodyno.train.device import DTYPES, Clock, choose
-from nanodyno.train.job import Job
+from nanodyno.train.job import TrainingJob
 from nanodyno.train.runner import run_training
 
 MARGIN = 0.02
@@ -102,12 +102,12 @@ class BareLoop:
 def random_text(folder: Path, tokens: int) -> Dataset:
     """Seeded letters: the speed does not hang on what is learnt."""
     letters = np.random.default_rng(0).integers(97, 123, tokens, dtype=np.uint8).tobytes().decode()
-    splits = {split: [Document(split, letters)] for split in ("train", "val")}
+    splits = {split: [CorpusDocument(split, letters)] for split in ("train", "val")}
     return write_dataset(folder, BytesTokenizer(), splits, source={"corpus": "random letters"})
 
 
 @contextmanager
-def plain_display() -> Iterator[Watch]:
+def plain_display() -> Iterator[WatchRun]:
     """The lines a run prints where there is no terminal, formatted in full and written nowhere."""
     with Path(os.devnull).open("w") as nowhere:
         display = make_display("plain", Console(file=nowhere, width=120))
@@ -130,7 +130,7 @@ def measure_model(name: str, options: argparse.Namespace) -> Segments:
             bare().iteration()
         clock = time.process_time if options.clock == "cpu" else Clock(choose(config).device).seconds
         watch = Interleaver(lambda: bare().iteration(), plan, clock, display)
-        job = Job(config, "overhead", Path(scratch, "run"))
+        job = TrainingJob(config, "overhead", Path(scratch, "run"))
         return interleave(lambda watch: run_training(job, watch), watch)
 
 

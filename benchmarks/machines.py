@@ -86,10 +86,11 @@ def drawn(rng: np.random.Generator) -> Machine:
 
 @dataclass(frozen=True)
 class Design:
-    """`processes` of each of two configs, one pair after the other, visited by turns `visits` times each."""
+    """`processes` of each of two configs, one pair after the other, visited by turns `repetitions` times
+    each."""
 
     processes: int
-    visits: int
+    repetitions: int
     iterations: int
 
 
@@ -109,15 +110,15 @@ def sessions(machine: Machine, design: Design, count: int, rng: np.random.Genera
     """Visits of resident workers follow each other at once and share a neighbour's burst; between processes
     that start anew there is time enough to forget all but the drift.
     """
-    rounds, turns = design.processes * design.visits, 2 * design.visits
+    rounds, turns = design.processes * design.repetitions, 2 * design.repetitions
     shape = (count, rounds, 2, design.iterations)
-    at_once = 1 if design.visits == 1 else turns
+    at_once = 1 if design.repetitions == 1 else turns
     noise = _noise(machine, (count * rounds * 2 // at_once, at_once * design.iterations), rng).reshape(shape)
     noise += _ramp(machine, (count * design.processes, turns, design.iterations), rng).reshape(shape)
     drift = _drift(machine, count, rounds * 2, rng).reshape(shape[:3])
     for by_time in (noise, drift):
         by_time[:, 1::2] = by_time[:, 1::2, ::-1].copy()
-    process_of_round = np.repeat(np.arange(design.processes), design.visits)
+    process_of_round = np.repeat(np.arange(design.processes), design.repetitions)
     share, height = machine.slow_process
     # An iteration's mean on the scale of seconds lies half the variance above its mean logarithm.
     session_level = drift + (machine.jitter**2 + machine.mood**2) / 2 + share * height
@@ -126,7 +127,7 @@ def sessions(machine: Machine, design: Design, count: int, rng: np.random.Genera
     return Sessions(noise + (drift + process)[..., None], process_level, session_level, process_of_round)
 
 
-def fresh_visits(machine: Machine, turns: int, iterations: int, rng: np.random.Generator) -> Floats:
+def fresh_repetitions(machine: Machine, turns: int, iterations: int, rng: np.random.Generator) -> Floats:
     """Log noise of visits one after the other, each in a process of its own. Axes: turn, iteration."""
     noise = _noise(machine, (turns, iterations), rng)
     noise += _ramp(machine, (turns, 1, iterations), rng)[:, 0]

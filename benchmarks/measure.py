@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from nanodyno.records.events import Event, Watch
+from nanodyno.records.events import RunEvent, WatchRun
 from nanodyno.records.types import StepRecord
 
 ORDER = "ABBA"
@@ -127,7 +127,7 @@ class Interleaver:
         rival: Callable[[], object],
         plan: Plan,
         seconds: Callable[[], float],
-        shown: Watch | None = None,
+        shown: WatchRun | None = None,
     ) -> None:
         self.segments = Segments(plan.iterations)
         self._rival = rival
@@ -138,7 +138,7 @@ class Interleaver:
         self._left = plan.warmup
         self._began: float | None = None
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: RunEvent) -> None:
         if self._shown is not None:
             self._shown(event)
         if not isinstance(event, StepRecord):
@@ -171,7 +171,7 @@ class Interleaver:
         return self._seconds()
 
 
-def interleave(run: Callable[[Watch], object], watch: Interleaver) -> Segments:
+def interleave(run: Callable[[WatchRun], object], watch: Interleaver) -> Segments:
     """Runs until the plan is done. The run must be long enough to be cut short."""
     try:
         run(watch)

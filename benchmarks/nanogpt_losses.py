@@ -25,10 +25,10 @@ from nanodyno.data.loader import Loader, Windows
 from nanodyno.data.resolve import resolve_dataset
 from nanodyno.data.shards import Dataset
 from nanodyno.model.gpt import GPT
-from nanodyno.records.events import Event
+from nanodyno.records.events import RunEvent
 from nanodyno.records.types import StepRecord
 from nanodyno.train.device import choose
-from nanodyno.train.job import Job
+from nanodyno.train.job import TrainingJob
 from nanodyno.train.runner import run_training
 from nanogpt_program import NO_CHANGES, NanoGpt, configured, load_checkout, our_changes
 
@@ -117,14 +117,14 @@ def our_curve(options: argparse.Namespace, micro_batch: int, folder: Path, name:
     began = time.perf_counter()
     curve: Curve = []
 
-    def watch(event: Event) -> None:
+    def watch(event: RunEvent) -> None:
         if isinstance(event, StepRecord):
             curve.append(event.loss)
             if len(curve) == config.max_iters:
                 raise Enough
 
     try:
-        run_training(Job(config, name, folder, data_folder=options.data_dir), watch)
+        run_training(TrainingJob(config, name, folder, data_folder=options.data_dir), watch)
     except Enough:
         tidy(name, curve, began)
     return curve
@@ -227,9 +227,9 @@ def print_comparison(result: Comparison) -> None:
     for program, equal in result.reruns_bitwise_equal.items():
         print(f"{program}: the losses of its reruns are {'' if equal else 'not '}equal to the bit")
     print_verdict("nanoGPT's reruns", result.gaps[kinds[0]], result.gaps["nanoGPT's reruns"])
-    told = "the two are told apart" if result.chance_of_labels <= 0.05 else "no difference shown"
+    reported = "the two are told apart" if result.chance_of_labels <= 0.05 else "no difference shown"
     share = f"{result.chance_of_labels:.0%}"
-    print(f"dealt to two programs at random, the curves are as far apart in {share} of the deals: {told}")
+    print(f"dealt to two programs at random, the curves are as far apart in {share} of the deals: {reported}")
 
 
 def print_verdict(kind: str, between: dict[str, Gap], yardstick: dict[str, Gap]) -> None:

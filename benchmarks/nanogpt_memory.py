@@ -16,11 +16,11 @@ import torch
 
 from measure import Enough
 from nanodyno.config import RunConfig
-from nanodyno.records.events import Event
+from nanodyno.records.events import RunEvent
 from nanodyno.records.store import Run, read_run
 from nanodyno.records.types import StepRecord
 from nanodyno.train.device import choose, reset_peak_memory
-from nanodyno.train.job import Job
+from nanodyno.train.job import TrainingJob
 from nanodyno.train.runner import run_training
 from nanogpt_program import (
     VOCAB_SIZE,
@@ -68,7 +68,7 @@ def own_peak(options: argparse.Namespace, scratch: Path) -> Peak:
     tokens, data = MICRO_STEPS * micro_batch * options.block, scratch / "tokens"
     if options.memory_of == "ours":
         config = make_config(options, width, micro_batch, tokens, data, our_changes(options))
-        return our_peak(train_a_little(Job(config, "memory", scratch / "run"), ITERATIONS))
+        return our_peak(train_a_little(TrainingJob(config, "memory", scratch / "run"), ITERATIONS))
     config = make_config(options, width, micro_batch, tokens, data)
     choice = choose(config)
     batches = random_batches(data / "train.bin", config, choice.device)
@@ -94,10 +94,10 @@ def our_peak(run: Run) -> Peak:
     return Peak(max(allocated, default=None), max(reserved, default=None))
 
 
-def train_a_little(job: Job, iterations: int) -> Run:
+def train_a_little(job: TrainingJob, iterations: int) -> Run:
     """The first evaluation, after which the trainer itself resets the peak, and a few iterations."""
 
-    def watch(event: Event) -> None:
+    def watch(event: RunEvent) -> None:
         if isinstance(event, StepRecord) and event.iteration + 1 == iterations:
             raise Enough
 

@@ -23,7 +23,7 @@ from nanodyno.errors import NanodynoError
 from nanodyno.model.gpt import GPT
 from nanodyno.recipes import Settings, override, parse_overrides
 from nanodyno.schedule import learning_rate_at
-from nanodyno.train.device import DTYPES, Choice
+from nanodyno.train.device import DTYPES, DeviceChoice
 
 Batch = tuple[Tensor, Tensor]
 
@@ -69,7 +69,7 @@ class NanoGpt:
         module: ModuleType,
         config: RunConfig,
         vocab_size: int,
-        choice: Choice,
+        choice: DeviceChoice,
         next_batch: Callable[[], Batch],
     ) -> None:
         self.config = config

@@ -18,10 +18,10 @@ import torch
 from measure import Estimate, Interleaver, Plan, interleave, inverse, t_interval
 from nanodyno.config import RunConfig
 from nanodyno.costs.flops import flops_per_token, nanogpt_flops_per_token
-from nanodyno.hardware.cards import GIB, find_card
-from nanodyno.records.events import Event, Started
-from nanodyno.train.device import Choice, Clock, choose, describe_machine
-from nanodyno.train.job import Job
+from nanodyno.hardware.gpus import GIB, find_gpu
+from nanodyno.records.events import RunEvent, Started
+from nanodyno.train.device import Clock, DeviceChoice, choose, describe_machine
+from nanodyno.train.job import TrainingJob
 from nanodyno.train.runner import run_training
 from nanogpt_memory import PROGRAMS, Peak, memory_alone
 from nanogpt_program import (
@@ -45,7 +45,7 @@ class Speed:
     tokens_per_second: Estimate
     iteration_seconds: float
     nanogpt_tflops: float
-    card_share: float | None
+    mfu: float | None
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,13 @@ def measure_speed(
     rival.iteration()
     phases.end("nanoGPT's start", choice.device)
 
-    def shown(event: Event) -> None:
+    def shown(event: RunEvent) -> None:
         if isinstance(event, Started):
             phases.end("our start", choice.device)
 
     plan = Plan(options.quads, options.iterations)
     watch = Interleaver(rival.iteration, plan, Clock(choice.device).seconds, shown)
-    job = Job(our_config, "peer", scratch / f"run-{config.n_embd}-{config.batch_size}")
+    job = TrainingJob(our_config, "peer", scratch / f"run-{config.n_embd}-{config.batch_size}")
     with PowerMeter(choice.device) if options.power else nullcontext() as meter:
         segments = interleave(lambda watch: run_training(job, watch), watch)
     phases.end("measuring", choice.device)
@@ -121,12 +121,12 @@ class Phases:
         print(f"  {name}: {self.seconds[name]:.0f} s", file=sys.stderr, flush=True)
 
 
-def speed_of(segments: list[float], iterations: int, config: RunConfig, choice: Choice) -> Speed:
+def speed_of(segments: list[float], iterations: int, config: RunConfig, choice: DeviceChoice) -> Speed:
     rates = t_interval([config.tokens_per_iter * iterations / seconds for seconds in segments])
     shape = config.model_shape(VOCAB_SIZE)
     machine = describe_machine(choice.device)
-    card = find_card(machine.device_name, machine.device_memory_bytes)
-    peak = card.peak_flops(choice.dtype) if card else None
+    gpu = find_gpu(machine.device_name, machine.device_memory_bytes)
+    peak = gpu.peak_flops_per_second(choice.dtype) if gpu else None
     return Speed(
         rates,
         config.tokens_per_iter / rates.mean,
@@ -147,7 +147,7 @@ def table(results: list[Result]) -> str:
         for program in PROGRAMS:
             speed: Speed = getattr(result, program)
             rate = speed.tokens_per_second
-            share = "-" if speed.card_share is None else f"{speed.card_share:.1%}"
+            share = "-" if speed.mfu is None else f"{speed.mfu:.1%}"
             ratio = f"{result.ratio.mean:.4f} [{result.ratio.low:.4f}, {result.ratio.high:.4f}]"
             draw = result.power.get(program)
             spread = f"[{rate.low:,.0f}, {rate.high:,.0f}]"

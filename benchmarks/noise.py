@@ -20,7 +20,7 @@ from pathlib import Path
 from nanodyno.analysis.budget import Budget
 from nanodyno.analysis.probes import reading_of, summarise_probe
 from nanodyno.config import RunConfig, build_config
-from nanodyno.probe.bench import Bench, Plan
+from nanodyno.probe.bench import Bench, ProbePlan
 from nanodyno.probe.repetition import ProbeJob
 from nanodyno.probe.rounds import measure_against
 from nanodyno.recipes import load_settings, override, parse_overrides
@@ -42,7 +42,7 @@ class Pair:
     seconds: float
 
 
-def measure_pair(config: RunConfig, plan: Plan, budget: Budget) -> Pair | None:
+def measure_pair(config: RunConfig, plan: ProbePlan, budget: Budget) -> Pair | None:
     """None when one of the two was not measured; its result is printed."""
     began = time.monotonic()
     job = ProbeJob(config=config)
@@ -63,7 +63,12 @@ def measure_pair(config: RunConfig, plan: Plan, budget: Budget) -> Pair | None:
         processes=found.ratio.n,
         redone=sum(len(result.redone) for result in measured),
         disturbances=sorted(
-            {each.code for result in measured for visit in result.visits for each in visit.disturbances}
+            {
+                each.code
+                for result in measured
+                for repetition in result.repetitions
+                for each in repetition.disturbances
+            }
         ),
         tokens_per_second=summarise_probe(measured[0]).tokens_per_second.value,
         seconds=time.monotonic() - began,
@@ -72,9 +77,9 @@ def measure_pair(config: RunConfig, plan: Plan, budget: Budget) -> Pair | None:
 
 def pairs(options: argparse.Namespace, config: RunConfig) -> Iterator[Pair]:
     budget = Budget(looks=tuple(options.looks))
-    plan = Plan(
+    plan = ProbePlan(
         precision=options.precision,
-        visit_seconds=options.visit,
+        repetition_seconds=options.repetition,
         redo=options.redo,
         most_processes=2 * budget.rounds,
         breakdown=False,

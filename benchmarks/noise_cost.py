@@ -27,7 +27,7 @@ from nanodyno.train.effective import EffectiveBatch
 from nanodyno.train.job import DATA_FOLDER
 from nanodyno.train.trainer import Trainer
 
-OF_A_CARD = (
+OF_A_GPU = (
     "gpt2-768,batch_size=16,tokens_per_iter=32768",
     "gpt2-768,batch_size=16,tokens_per_iter=32768,cuda_graph=False",
     "gpt2-768,batch_size=16,tokens_per_iter=32768,kernels=autograd",
@@ -52,16 +52,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30.0, help="of each case")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     asked = parser.parse_args()
-    on_card = choose(build_config({"device": asked.device})).device.type != "cpu"
+    on_gpu = choose(build_config({"device": asked.device})).device.type != "cpu"
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
-    for case in asked.case or (OF_A_CARD if on_card else OF_A_CPU):
+    for case in asked.case or (OF_A_GPU if on_gpu else OF_A_CPU):
         try:
             row = measured(case, asked.device, asked.seconds, asked.clock)
         except (NanodynoError, RuntimeError, MemoryError) as error:
             row = [case, f"failed: {str(error).splitlines()[0]}"]
         print(f"| {' | '.join(row)} |", flush=True)
         gc.collect()
-        if on_card:
+        if on_gpu:
             free_cached_memory(choose(build_config({"device": asked.device})).device)
 
 

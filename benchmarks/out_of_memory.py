@@ -17,10 +17,10 @@ import torch
 
 from nanodyno.config import build_config
 from nanodyno.recipes import load_settings, override, parse_overrides
-from nanodyno.records.events import Event
+from nanodyno.records.events import RunEvent
 from nanodyno.records.store import Run, read_run
 from nanodyno.records.types import SplitRecord, StepRecord
-from nanodyno.train.job import Job
+from nanodyno.train.job import TrainingJob
 from nanodyno.train.runner import run_training
 
 HOG = """
@@ -52,15 +52,18 @@ def main() -> None:
         for name, leave in (("alone", None), ("beside another", given.leave)):
             place = Path(folder) / name
             with Neighbour(given.at, leave) as neighbour:
-                run_training(Job(config, name, place), neighbour)
+                run_training(TrainingJob(config, name, place), neighbour)
             torch.cuda.empty_cache()
             runs.append(read_run(place))
     for run in runs:
         splits = [entry for entry in run.history if isinstance(entry, SplitRecord)]
-        told = [f"{split.batch_size_before} to {split.batch_size} at {split.iteration}" for split in splits]
+        reported = [
+            f"{split.batch_size_before} to {split.batch_size} at {split.iteration}" for split in splits
+        ]
         peak = max(step.peak_reserved_bytes or 0 for step in run.own_steps) / 2**30
         print(
-            f"{run.name}: finished {run.finished}, peak reserved {peak:.2f} GiB, micro-batch {told or 'kept'}"
+            f"{run.name}: finished {run.finished}, peak reserved {peak:.2f} GiB, micro-batch "
+            f"{reported or 'kept'}"
         )
     apart = [abs(a.loss - b.loss) for a, b in zip(runs[0].own_steps, runs[1].own_steps, strict=True)]
     print(
@@ -76,7 +79,7 @@ class Neighbour:
         self._leave = leave
         self._process: subprocess.Popen[str] | None = None
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: RunEvent) -> None:
         if not isinstance(event, StepRecord) or event.iteration != self._at or self._leave is None:
             return
         torch.cuda.empty_cache()

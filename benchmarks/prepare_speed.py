@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 import tiktoken
 
 from measure import t_interval
-from nanodyno.data.prepare.request import Choices, Place, run_preparation
+from nanodyno.data.prepare.request import Choices, Destination, run_preparation
 
 ENCODING = "gpt2"
 MEMMAP_BATCHES = 1024
@@ -36,7 +36,7 @@ MEMMAP_BATCHES = 1024
 
 def ours(corpus: Path, threads: int, scratch: Path) -> int:
     out = scratch / "ours"
-    record = run_preparation(str(corpus), Choices(ENCODING), Place(out, threads, lambda _: None))
+    record = run_preparation(str(corpus), Choices(ENCODING), Destination(out, threads, lambda _: None))
     shutil.rmtree(out)
     return record.new_tokens
 
@@ -103,7 +103,7 @@ def measured(work: Callable[[], int]) -> Measured:
     return Measured(tokens, time.perf_counter() - began, sum(os.times()[:4]) - cpu)
 
 
-def told_ratio(name: str, clock: str, ours: list[float], rival: list[float]) -> str:
+def reported_ratio(name: str, clock: str, ours: list[float], rival: list[float]) -> str:
     found = t_interval([math.log(a / b) for a, b in zip(ours, rival, strict=True)])
     mean, low, high = (math.exp(value) for value in (found.mean, found.low, found.high))
     return f"ours / {name}, {clock}: {mean:.2f} [{low:.2f}, {high:.2f}] over {found.n} rounds"
@@ -142,7 +142,7 @@ def main() -> None:
                 side: [entry.tokens / getattr(entry, f"{clock}_seconds") for entry in entries]
                 for side, entries in found.items()
             }
-            print(told_ratio(name, clock, rates["ours"], rates[name]))
+            print(reported_ratio(name, clock, rates["ours"], rates[name]))
 
 
 if __name__ == "__main__":

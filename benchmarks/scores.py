@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from nanodyno.analysis.statistics import Interval
-from nanodyno.analysis.verdict import MARGIN, Call
+from nanodyno.analysis.verdict import MARGIN, VerdictCall
 
 EFFECTS = (0.0, MARGIN, 0.02)
 """The truths: equal, apart by the margin, apart by what must be found."""
@@ -27,7 +27,7 @@ class Outcome:
 
     truth: float
     ratio: Interval
-    call: Call
+    call: VerdictCall
     rounds: int | None = None
     """Those made again included; None where it is fixed."""
 

@@ -34,7 +34,7 @@ import numpy as np
 from alternatives import ALTERNATIVES, ROUNDS, Estimates
 from machines import MACHINES, Design, Machine, Sessions, drawn, sessions
 from nanodyno.analysis.budget import DEFAULT_BUDGET, Budget, readings
-from nanodyno.analysis.repeats import Visit, config_interval
+from nanodyno.analysis.repeats import RepetitionTime, config_interval
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.steady import ENOUGH_FROM, ProcessSummary, is_enough, summarise
 from nanodyno.analysis.verdict import call_of
@@ -42,13 +42,13 @@ from scores import EFFECTS, Outcome, Score, Share, is_within
 
 BATCH = 100
 ITERATIONS = 2 * ENOUGH_FROM
-VISIT_PRECISION = 0.01
+REPETITION_PRECISION = 0.01
 OURS = "ours"
 DRAWN = "any machine"
 DESIGNS = {
     "8 fresh processes": Budget(looks=(8,)),
-    "4, 8 of them, each for 4 visits": Budget(looks=(4, 8), visits_per_process=4),
-    "4 of them, each for 8 visits": Budget(looks=(4,), visits_per_process=8),
+    "4, 8 of them, each for 4 visits": Budget(looks=(4, 8), repetitions_per_process=4),
+    "4 of them, each for 8 visits": Budget(looks=(4,), repetitions_per_process=8),
 }
 HEADS = ("covers", "A/A different", "2% found", "tied wrong", "A/A tied")
 
@@ -62,7 +62,7 @@ class Visited:
     @cached_property
     def stops(self) -> bool:
         """At the first look."""
-        return is_enough(self.seconds[:ENOUGH_FROM], VISIT_PRECISION)
+        return is_enough(self.seconds[:ENOUGH_FROM], REPETITION_PRECISION)
 
     @cached_property
     def summary(self) -> ProcessSummary:
@@ -72,7 +72,7 @@ class Visited:
 
 def rounds_of(
     session: Sequence[Sequence[Visited]], processes: Sequence[int], effect: float, spare: int
-) -> Iterator[list[Visit]]:
+) -> Iterator[list[RepetitionTime]]:
     """Rounds of (reference, config) as the probe makes them, the config slower by the effect.
 
     A disturbed round is made again, as long as there are spare ones; then it is taken as it is.
@@ -83,8 +83,8 @@ def rounds_of(
             spare -= 1
             continue
         yield [
-            Visit("reference", processes[number], number, reference.seconds),
-            Visit("config", processes[number], number, config.seconds * (1 + effect)),
+            RepetitionTime("reference", processes[number], number, reference.seconds),
+            RepetitionTime("config", processes[number], number, config.seconds * (1 + effect)),
         ]
 
 
@@ -101,8 +101,8 @@ def ours(made: Sessions, budget: Budget) -> list[Outcome]:
     outcomes: list[Outcome] = []
     processes = made.process_of_round.tolist()
     for session in np.exp(made.log_seconds).tolist():
-        visits = [[Visited(seconds) for seconds in pair] for pair in session]
-        outcomes += [experiment(visits, processes, budget, effect) for effect in EFFECTS]
+        repetitions = [[Visited(seconds) for seconds in pair] for pair in session]
+        outcomes += [experiment(repetitions, processes, budget, effect) for effect in EFFECTS]
     return outcomes
 
 
@@ -118,7 +118,7 @@ def alternative(estimates: Estimates) -> list[Outcome]:
 
 def simulate(machine: Machine | None, budget: Budget, experiments: int, seed: int) -> dict[str, Score]:
     """Ours and, at the default budget, the alternatives on the same sessions."""
-    design = Design(budget.looks[-1] * 2, budget.visits_per_process, ITERATIONS)
+    design = Design(budget.looks[-1] * 2, budget.repetitions_per_process, ITERATIONS)
     outcomes: dict[str, list[Outcome]] = {OURS: []}
     for made in _batches(machine, design, experiments, seed):
         outcomes[OURS] += ours(made, budget)
@@ -136,14 +136,14 @@ def simulate_single(machine: Machine | None, experiments: int, seed: int) -> dic
     for made in _batches(machine, Design(ROUNDS, 1, ITERATIONS), experiments, seed):
         truths = np.exp(made.session_level[:, :, 0].mean(axis=1)), np.exp(made.process_level[:, 0, 0])
         for seconds, whole, one in zip(np.exp(made.log_seconds[:, :, 0]).tolist(), *truths, strict=True):
-            visits = [Visited(each) for each in seconds]
-            config.append(_covers_config(visits, whole))
+            repetitions = [Visited(each) for each in seconds]
+            config.append(_covers_config(repetitions, whole))
             own = _summary(seconds[0])
             if own.precision is not None and own.disturbed is None:
                 process.append(abs(own.seconds / one - 1) <= own.precision)
-            stopped.append(visits[0].stops)
-            if visits[0].stops:
-                asked.append(abs(visits[0].summary.seconds / one - 1) <= VISIT_PRECISION)
+            stopped.append(repetitions[0].stops)
+            if repetitions[0].stops:
+                asked.append(abs(repetitions[0].summary.seconds / one - 1) <= REPETITION_PRECISION)
     shares = {"config": config, "process": process, "asked 1%": asked, "stopped": stopped}
     return {name: Share.among(hits) for name, hits in shares.items() if hits}
 
@@ -161,14 +161,16 @@ def _summary(seconds: Sequence[float]) -> ProcessSummary:
     return summary
 
 
-def _covers_config(visits: Sequence[Visited], truth: float) -> bool:
-    numbered = [Visit("", number, number, each.summary.seconds) for number, each in enumerate(visits)]
+def _covers_config(repetitions: Sequence[Visited], truth: float) -> bool:
+    numbered = [
+        RepetitionTime("", number, number, each.summary.seconds) for number, each in enumerate(repetitions)
+    ]
     interval = config_interval(numbered, "")
     assert interval is not None
     return is_within(interval, truth)
 
 
-def told(name: str, score: Score) -> str:
+def reported(name: str, score: Score) -> str:
     shares = [score.covers, score.called_different, score.found, score.tied_wrong, score.tied]
     marks = ["" if kept else " !" for kept in (*score.kept().values(), True)]
     cells = [f"{share}{mark}" for share, mark in zip(shares, marks, strict=True)]
@@ -200,7 +202,7 @@ def main() -> None:
         if not given.json:
             print(f"\n{name}: {given.experiments} sessions in {time.perf_counter() - began:.0f} s")
             print(" " * 39 + " ".join(f"{head:>24s}" for head in HEADS) + " rounds")
-            print("\n".join(told(way, score) for way, score in scores.items()))
+            print("\n".join(reported(way, score) for way, score in scores.items()))
             print("a single config: " + ", ".join(f"{what} {share}" for what, share in single.items()))
     if given.json:
         print(json.dumps(document))

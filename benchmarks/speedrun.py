@@ -197,7 +197,7 @@ def run(given: argparse.Namespace, overrides: dict[str, object]) -> None:
         except Exception as error:  # the next trial may work, and device time is short
             print(f"{name}: {type(error).__name__}: {str(error)[:500]}", flush=True)
             traceback.print_exc(limit=-FRAMES_TOLD)
-            if card_is_lost():
+            if gpu_is_lost():
                 go_on_elsewhere(number + 1, given.seconds - (time.perf_counter() - began))
             continue
         pace.learn(trial)
@@ -215,7 +215,7 @@ def limit_memory(gib: float | None) -> None:
         torch.cuda.set_per_process_memory_fraction(gib * 2**30 / whole)
 
 
-def card_is_lost() -> bool:
+def gpu_is_lost() -> bool:
     """After a fault inside a kernel, all that a process asks of its card fails."""
     try:
         if torch.cuda.is_available():

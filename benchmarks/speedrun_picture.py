@@ -113,9 +113,9 @@ def main() -> None:
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--names", nargs="+", required=True, metavar="LABEL=NAME")
     parser.add_argument("--out", type=Path, required=True)
-    told = parser.parse_args()
-    names = dict(each.split("=", 1) for each in told.names)
-    told.out.write_text(drawn(curves_of(told.files, names)))
+    reported = parser.parse_args()
+    names = dict(each.split("=", 1) for each in reported.names)
+    reported.out.write_text(drawn(curves_of(reported.files, names)))
 
 
 if __name__ == "__main__":

@@ -29,9 +29,9 @@ from nanodyno.cli.options import bytes_of
 from nanodyno.config import build_config
 from nanodyno.data.resolve import vocabulary_of
 from nanodyno.errors import NanodynoError
-from nanodyno.experiments.course import answer_of
 from nanodyno.experiments.ground import look_around
 from nanodyno.experiments.stopwatch import BenchStopwatch, Redo, Stopwatch
+from nanodyno.experiments.study import answer_of
 from nanodyno.experiments.tune import allocator_limit
 from nanodyno.probe.repetition import ProbeJob
 from nanodyno.recipes import load_settings, override, parse_overrides
@@ -105,12 +105,12 @@ def measure(
     """Until nothing is lacking or the minutes are over."""
     call = time.strftime("%Y%m%dT%H%M%S")
     end = time.monotonic() + 60 * options.minutes
-    visits = 0
+    repetitions = 0
     while todo := next_points(points, lines, options.processes):
-        is_anchor = visits % ANCHOR_EVERY == 0
+        is_anchor = repetitions % ANCHOR_EVERY == 0
         name = options.anchor if is_anchor else todo[0]
         began = time.monotonic()
-        ask = Ask("final", visits, (name,), options.visit, math.inf)
+        ask = Ask("final", repetitions, (name,), options.repetition, math.inf)
         result = stopwatch.measure(ask, [name], end - began).get(name)
         if result is None:
             return
@@ -120,7 +120,7 @@ def measure(
         lines.append(Line(call, name, is_anchor, seconds, why, time.monotonic() - began))
         file.append(json.dumps(asdict(lines[-1])))
         print(f"  {name}{' (anchor)' if is_anchor else ''}: {why or seconds}", file=sys.stderr, flush=True)
-        visits += 1
+        repetitions += 1
 
 
 def report(points: Sequence[str], lines: Sequence[Line], tuned: dict[str, object] | None) -> str:
@@ -129,21 +129,21 @@ def report(points: Sequence[str], lines: Sequence[Line], tuned: dict[str, object
     if not means:
         return "nothing has been measured yet"
     best = min(means, key=means.__getitem__)
-    told = ["| point | processes | time over the anchor's | over the best |", "|---|---|---|---|"]
+    reported = ["| point | processes | time over the anchor's | over the best |", "|---|---|---|---|"]
     for name in points:
         why = next((line.why for line in lines if line.name == name and line.why), "not measured yet")
         over = f"{means[name]:.4f} | {means[name] / means[best] - 1:+.2%}" if name in means else f"{why} | -"
-        told.append(f"| {name} | {len(times.get(name, ()))} | {over} |")
+        reported.append(f"| {name} | {len(times.get(name, ()))} | {over} |")
     cost = sum(line.cost_seconds for line in lines if not line.is_anchor)
-    told.append(f"measuring the grid took {cost:.0f} s without the anchor")
+    reported.append(f"measuring the grid took {cost:.0f} s without the anchor")
     if tuned is not None:
         winner, spent = str(tuned["chosen"]), float(str(tuned["spent_seconds"]))
         if winner in means:
-            told.append(
+            reported.append(
                 f"tune's winner {winner}: regret {means[winner] / means[best] - 1:.2%} against {best}"
             )
-        told.append(f"tune took {spent:.0f} s: {spent / cost:.2f} of the grid's time" if cost else "")
-    return "\n".join(told)
+        reported.append(f"tune took {spent:.0f} s: {spent / cost:.2f} of the grid's time" if cost else "")
+    return "\n".join(reported)
 
 
 def parse_options() -> tuple[argparse.Namespace, list[str]]:

@@ -23,7 +23,7 @@ from nanodyno.probe.limits import limit_memory
 from nanodyno.recipes import load_settings, override, parse_overrides
 from nanodyno.records.store import read_run
 from nanodyno.records.types import SplitRecord
-from nanodyno.train.job import Job
+from nanodyno.train.job import TrainingJob
 from nanodyno.train.runner import run_training
 
 GIB = 2**30
@@ -52,7 +52,7 @@ def main() -> int:
         limit_memory(torch.device("cuda", torch.cuda.current_device()), limit - tuned["context_bytes"])
     with tempfile.TemporaryDirectory(dir=Path()) as folder:
         place = Path(folder) / "run"
-        run_training(Job(config, "kept", place), lambda _: None)
+        run_training(TrainingJob(config, "kept", place), lambda _: None)
         run = read_run(place)
     summary = summarise(run)
     assert summary.speed.tokens_per_second is not None

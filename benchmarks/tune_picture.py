@@ -36,8 +36,8 @@ class Grid:
     winner: str
 
 
-def grid_of(told: str) -> Grid:
-    title, _, files = told.partition("=")
+def grid_of(reported: str) -> Grid:
+    title, _, files = reported.partition("=")
     grid, tuned = files.split(",")
     lines = read(Path(grid))
     times = {name: statistics.geometric_mean(each) for name, each in relative_times(lines).items()}
@@ -107,8 +107,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("grids", nargs="+", type=grid_of, metavar="TITLE=GRID,TUNED")
     parser.add_argument("--out", type=Path, required=True)
-    told = parser.parse_args()
-    told.out.write_text(drawn(told.grids))
+    reported = parser.parse_args()
+    reported.out.write_text(drawn(reported.grids))
 
 
 if __name__ == "__main__":

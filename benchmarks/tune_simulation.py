@@ -23,20 +23,20 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from machines import MACHINES, Machine, drawn, fresh_visits
-from nanodyno.analysis.asking import Answer, Ask, Entrant, Loss, Rules, final_estimates
+from machines import MACHINES, Machine, drawn, fresh_repetitions
+from nanodyno.analysis.asking import Ask, AskResult, LossReason, SearchCandidate, SearchRules, final_estimates
 from nanodyno.analysis.search import Search
 from nanodyno.analysis.steady import ENOUGH_FROM, ProcessSummary, is_enough, summarise
 from scores import Share
 
 DRAWN = "any machine"
 WANTED_REGRET, WANTED_SHARE = 0.02, 0.95
-CARD_START, HOST_START = (6.0, 16.0), (2.0, 6.0)
+GPU_START, HOST_START = (6.0, 16.0), (2.0, 6.0)
 """Seconds for imports, building, preparing: as on an H200 (LOG.md), and as on two CPU cores."""
 BREAKDOWN_SECONDS = 4.5
 """On a card, as on an H200 (LOG.md); on a CPU it is within the spread of the starts."""
 ITERATION_SECONDS = 0.1
-MOST_VISITS = 120
+MOST_REPETITIONS = 120
 PRECISION = 0.01
 
 
@@ -44,7 +44,7 @@ PRECISION = 0.01
 class Surface:
     """What is true of each candidate."""
 
-    entrants: tuple[Entrant, ...]
+    search_candidates: tuple[SearchCandidate, ...]
     seconds: dict[str, float]
     bytes: dict[str, int]
     fitting: frozenset[str]
@@ -65,7 +65,7 @@ def draw_surface(rng: np.random.Generator) -> Surface:
     cliff = sizes[int(rng.integers(1, len(sizes) + 1)) - 1] * float(rng.uniform(1.0, 2.0))
     off = float(rng.uniform(0.02, 0.07))
     predicts = rng.random() < 0.7
-    entrants, seconds, fitting, tight, needs = [], {}, set(), set(), {}
+    search_candidates, seconds, fitting, tight, needs = [], {}, set(), set(), {}
     for size in sizes:
         for switch, gain in {"": 0.0, **variants}.items():
             name = f"{size} {switch}".strip()
@@ -75,10 +75,10 @@ def draw_surface(rng: np.random.Generator) -> Surface:
             predicted = seconds[name] * math.exp(float(rng.normal(0, off))) if predicts else None
             needs[name] = round(1e9 * (1 + size * memory[switch]))
             expected = needs[name] if predicts else None
-            entrants.append(Entrant(name, size, switch, bool(switch), predicted, expected))
+            search_candidates.append(SearchCandidate(name, size, switch, bool(switch), predicted, expected))
             if size <= cliff:
                 (tight if size > 0.9 * cliff and size > 1 else fitting).add(name)
-    order = sorted(entrants, key=lambda each: each.predicted_seconds or 0.0)
+    order = sorted(search_candidates, key=lambda each: each.predicted_seconds or 0.0)
     return Surface(tuple(order), seconds, needs, frozenset(fitting), frozenset(tight))
 
 
@@ -87,36 +87,36 @@ class Clockwork:
 
     def __init__(self, surface: Surface, machine: Machine, rng: np.random.Generator) -> None:
         self._surface = surface
-        self._noise = fresh_visits(machine, MOST_VISITS, 2 * ENOUGH_FROM, rng)
+        self._noise = fresh_repetitions(machine, MOST_REPETITIONS, 2 * ENOUGH_FROM, rng)
         on_host = machine in (MACHINES["CPU"], MACHINES["crowded CPU"])
-        self._start = float(rng.uniform(*(HOST_START if on_host else CARD_START)))
-        self._is_card = not on_host and surface.entrants[0].predicted_seconds is not None
-        self.visits = 0
+        self._start = float(rng.uniform(*(HOST_START if on_host else GPU_START)))
+        self._is_gpu = not on_host and surface.search_candidates[0].predicted_seconds is not None
+        self.repetitions = 0
         self.spent = 0.0
 
-    def answer(self, ask: Ask) -> Answer:
+    def answer(self, ask: Ask) -> AskResult:
         seconds: dict[str, float] = {}
         precision: dict[str, float] = {}
-        lost: dict[str, Loss] = {}
+        lost: dict[str, LossReason] = {}
         for name in ask.names:
             self.spent += self._start
             if name not in self._surface.fitting | self._surface.tight:
                 lost[name] = "too-large"
                 continue
-            summary = self._visit(name, ask)
-            if ask.breakdown and self._is_card:
+            summary = self._repetition(name, ask)
+            if ask.breakdown and self._is_gpu:
                 self.spent += BREAKDOWN_SECONDS
             seconds[name] = summary.seconds
             precision[name] = summary.precision or 0.0
             if name in self._surface.tight:
                 lost[name] = "tight"
         needs = {name: self._surface.bytes[name] for name in seconds}
-        return Answer(self.spent, seconds, precision, needs, lost)
+        return AskResult(self.spent, seconds, precision, needs, lost)
 
-    def _visit(self, name: str, ask: Ask) -> ProcessSummary:
-        most = min(2 * ENOUGH_FROM, int(ask.visit_seconds / ITERATION_SECONDS))
-        times = np.exp(self._noise[self.visits % MOST_VISITS]) * self._surface.seconds[name]
-        self.visits += 1
+    def _repetition(self, name: str, ask: Ask) -> ProcessSummary:
+        most = min(2 * ENOUGH_FROM, int(ask.repetition_seconds / ITERATION_SECONDS))
+        times = np.exp(self._noise[self.repetitions % MOST_REPETITIONS]) * self._surface.seconds[name]
+        self.repetitions += 1
         first = times[:ENOUGH_FROM].tolist()
         kept = first if most <= ENOUGH_FROM or is_enough(first, PRECISION) else times[:most].tolist()
         self.spent += len(kept) * ITERATION_SECONDS
@@ -128,14 +128,14 @@ class Clockwork:
 @dataclass(frozen=True)
 class Trial:
     regret: float
-    visits: int
+    repetitions: int
     time_share: float
     promise: float | None
 
 
 def search_once(surface: Surface, machine: Machine, budget: float, rng: np.random.Generator) -> Trial:
-    rules = Rules(seconds=budget)
-    search, bench = Search(surface.entrants, rules), Clockwork(surface, machine, rng)
+    rules = SearchRules(seconds=budget)
+    search, bench = Search(surface.search_candidates, rules), Clockwork(surface, machine, rng)
     asks = search.asks()
     try:
         ask = next(asks)
@@ -148,7 +148,7 @@ def search_once(surface: Surface, machine: Machine, budget: float, rng: np.rando
     regret = surface.seconds[pick.chosen] / surface.best - 1
     shown = final_estimates(pick.reading.kept).get(pick.chosen) if pick.reading else None
     promise = None if shown is None else surface.seconds[pick.chosen] / shown
-    return Trial(regret, bench.visits, bench.spent / budget, promise)
+    return Trial(regret, bench.repetitions, bench.spent / budget, promise)
 
 
 def simulate(machine: Machine | None, searches: int, budget: float, seed: int) -> list[Trial]:
@@ -163,17 +163,17 @@ def simulate(machine: Machine | None, searches: int, budget: float, seed: int) -
 
 
 @dataclass(frozen=True)
-class Told:
+class Reported:
     found: Share
     median: float
     worst: float
     """Of 95 in 100 the largest regret."""
-    visits: float
+    repetitions: float
     time_share: float
     promise: tuple[float, float, float]
 
     @classmethod
-    def of(cls, trials: list[Trial]) -> "Told":
+    def of(cls, trials: list[Trial]) -> "Reported":
         regrets = np.array([trial.regret for trial in trials])
         promises = np.array([trial.promise for trial in trials if trial.promise is not None])
         low, middle, high = (float(value) for value in np.quantile(promises, (0.025, 0.5, 0.975)))
@@ -181,7 +181,7 @@ class Told:
             Share.among([bool(regret < WANTED_REGRET) for regret in regrets]),
             float(np.median(regrets)),
             float(np.quantile(regrets, WANTED_SHARE)),
-            float(np.mean([trial.visits for trial in trials])),
+            float(np.mean([trial.repetitions for trial in trials])),
             float(np.mean([trial.time_share for trial in trials])),
             (low, middle, high),
         )
@@ -203,13 +203,14 @@ def main() -> None:
         print("|---|---|---|---|---|---|---|")
     for name in given.machines:
         began = time.perf_counter()
-        told = Told.of(simulate(MACHINES.get(name), given.searches, given.budget, given.seed))
-        document[name] = asdict(told) | {"seconds": time.perf_counter() - began}
+        reported = Reported.of(simulate(MACHINES.get(name), given.searches, given.budget, given.seed))
+        document[name] = asdict(reported) | {"seconds": time.perf_counter() - began}
         if not given.json:
-            low, middle, high = told.promise
+            low, middle, high = reported.promise
             print(
-                f"| {name} | {told.found} | {told.median:.2%} | {told.worst:.2%} | {told.visits:.1f} "
-                f"| {told.time_share:.0%} | {middle:.3f} [{low:.3f}, {high:.3f}] |",
+                f"| {name} | {reported.found} | {reported.median:.2%} | {reported.worst:.2%} | "
+                f"{reported.repetitions:.1f} "
+                f"| {reported.time_share:.0%} | {middle:.3f} [{low:.3f}, {high:.3f}] |",
                 flush=True,
             )
     if given.json:

@@ -14,7 +14,7 @@ from nanodyno.analysis.attribution import Attribution
 from nanodyno.config import RunConfig
 from nanodyno.experiments.attribute import Inquiry, attribute
 from nanodyno.records.probe import MemoryRecord, OutOfMemory, ProbeResult
-from tunings import GIB, FakeStopwatch, build_place, build_visit
+from tunings import GIB, FakeStopwatch, build_place, build_repetition
 from tunings import SETTINGS as TUNED
 
 SETTINGS: dict[str, Any] = TUNED | {"n_embd": 128, "batch_size": 4}
@@ -33,11 +33,13 @@ class Surface:
     dice: random.Random = field(default_factory=lambda: random.Random(1))
 
     def __call__(self, config: RunConfig) -> ProbeResult:
-        corner = config.n_embd, config.batch_size
-        if corner in self.too_large:
+        combination = config.n_embd, config.batch_size
+        if combination in self.too_large:
             return OutOfMemory(config=config, stage="building", memory=MemoryRecord(), words="out of memory")
-        seconds = 100 / self.rates[corner] * exp(self.dice.gauss(0, self.noise))
-        return build_visit(config, seconds, config.n_embd * 2**20, idle=0.4 if corner == (128, 2) else 0.05)
+        seconds = 100 / self.rates[combination] * exp(self.dice.gauss(0, self.noise))
+        return build_repetition(
+            config, seconds, config.n_embd * 2**20, idle=0.4 if combination == (128, 2) else 0.05
+        )
 
 
 def measure(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nanodyno.hardware.ceilings import Ceilings, Product, Timing
-from nanodyno.hardware.inventory import CardState, Inventory
+from nanodyno.hardware.ceilings import Ceilings, Matmul, Timing
+from nanodyno.hardware.inventory import GpuState, Inventory
 from nanodyno.records.ceilings import device_of
 from nanodyno.records.checkup import CheckupRecord, CompileRecord, DeviceRecord, DiskRecord, HostRecord
 from nanodyno.records.types import MachineRecord
@@ -33,7 +33,7 @@ def build_machine(**changes: Any) -> MachineRecord:
 
 def build_ceilings(machine: MachineRecord | None = None, **changes: Any) -> Ceilings:
     """Of an H200: 791.2 TFLOP/s, 80% of its datasheet, and so on."""
-    square = Product(8192, 8192, 8192, Timing(791.2e9, (0.00099, 0.001, 0.001, 0.001, 0.00101)))
+    square = Matmul(8192, 8192, 8192, Timing(791.2e9, (0.00099, 0.001, 0.001, 0.001, 0.00101)))
     values: dict[str, Any] = {
         "device": device_of(machine or build_machine()),
         "torch": "2.13",
@@ -41,7 +41,7 @@ def build_ceilings(machine: MachineRecord | None = None, **changes: Any) -> Ceil
         "seconds": 19.0,
         "large": {"bfloat16": square},
         "gpt_dtype": "bfloat16",
-        "gpt": {768: {"fc forward": Product(8192, 3072, 768, Timing(6.5e9, (1e-5, 1e-5)))}},
+        "gpt": {768: {"fc forward": Matmul(8192, 3072, 768, Timing(6.5e9, (1e-5, 1e-5)))}},
         "copy": Timing(4.2e9, (0.001, 0.001, 0.001, 0.001)),
         "host_to_device": Timing(5.5e7, (0.001,)),
         "launch": Timing(500, (0.001,)),
@@ -74,7 +74,7 @@ def build_device(machine: MachineRecord | None = None, **changes: Any) -> Device
 
 def build_checkup(**changes: Any) -> CheckupRecord:
     """A machine in order, with an H200."""
-    card = CardState(
+    gpu = GpuState(
         0, "NVIDIA H200", "GPU-7c1f", 150_754_820_096, 139 * GIB, 700.0, 40, 0, lanes=16, most_lanes=16
     )
     values: dict[str, Any] = {
@@ -86,12 +86,12 @@ def build_checkup(**changes: Any) -> CheckupRecord:
             available_bytes=100 * GIB,
             swap_bytes=0,
             swap_used_bytes=0,
-            card_can_page=False,
+            gpu_can_page=False,
         ),
         "disk": DiskRecord(
             folder="/runs", free_bytes=700 * GIB, bytes=2**28, write_seconds=0.25, read_seconds=0.1
         ),
-        "inventory": Inventory("580.159", (card,)),
+        "inventory": Inventory("580.159", (gpu,)),
         "device": build_device(),
         "compiling": CompileRecord(works=True, seconds=8.0),
         "ceilings": build_ceilings(),

@@ -146,13 +146,13 @@ def build_stop(iteration: int, reason: Any = "finished", **changes: Any) -> Stop
 def build_record(
     settings: dict[str, Any] | None = None,
     *,
-    card: tuple[str, float] | None = ("NVIDIA GeForce RTX 4070", 11.99),
+    gpu: tuple[str, float] | None = ("NVIDIA GeForce RTX 4070", 11.99),
     dtype: Any = "bfloat16",
     processes: int = 1,
     resumed_at: tuple[int, ...] = (),
 ) -> RunRecord:
     """The case's wide model on an RTX 4070 unless told otherwise; card=None is a CPU."""
-    name, gib = card or ("some CPU", 0)
+    name, gib = gpu or ("some CPU", 0)
     return RunRecord(
         name="case",
         started_at=datetime(2026, 1, 1, tzinfo=UTC),
@@ -160,9 +160,9 @@ def build_record(
         config=build_config(CASE_WIDE if settings is None else settings),
         vocab_size=50304,
         machine=MachineRecord(
-            device_type="cuda" if card else "cpu",
+            device_type="cuda" if gpu else "cpu",
             device_name=name,
-            device_memory_bytes=int(gib * GIB) if card else None,
+            device_memory_bytes=int(gib * GIB) if gpu else None,
             cpu_name="some CPU",
             cpu_count=8,
             cpu_threads=8,
@@ -178,7 +178,7 @@ def build_record(
             fingerprint="0",
         ),
         arithmetic=ArithmeticRecord(
-            device="cuda" if card else "cpu", dtype=dtype, compiled=True, processes=processes
+            device="cuda" if gpu else "cpu", dtype=dtype, compiled=True, processes=processes
         ),
         resumed_at_iterations=resumed_at,
     )
@@ -258,7 +258,7 @@ class NoNvml(Exception):
 def build_nvml(reasons: int = 0, holders: tuple[Any, ...] = (), busy: tuple[Any, ...] = ()) -> Any:
     """NVIDIA's library with a card of 87 degrees, 345.6 W and 1,980 MHz, which tells only what is given."""
 
-    def told(values: Any) -> Callable[..., Any]:
+    def reported(values: Any) -> Callable[..., Any]:
         def ask(*_: object) -> Any:
             if values in (None, ()):
                 raise NoNvml
@@ -270,12 +270,12 @@ def build_nvml(reasons: int = 0, holders: tuple[Any, ...] = (), busy: tuple[Any,
         NVMLError=NoNvml,
         NVML_CLOCK_SM=1,
         NVML_TEMPERATURE_GPU=0,
-        nvmlDeviceGetClockInfo=told(1980),
-        nvmlDeviceGetTemperature=told(87),
-        nvmlDeviceGetPowerUsage=told(345_600),
-        nvmlDeviceGetCurrentClocksThrottleReasons=told(reasons),
-        nvmlDeviceGetComputeRunningProcesses=told(holders),
-        nvmlDeviceGetProcessUtilization=told(busy),
+        nvmlDeviceGetClockInfo=reported(1980),
+        nvmlDeviceGetTemperature=reported(87),
+        nvmlDeviceGetPowerUsage=reported(345_600),
+        nvmlDeviceGetCurrentClocksThrottleReasons=reported(reasons),
+        nvmlDeviceGetComputeRunningProcesses=reported(holders),
+        nvmlDeviceGetProcessUtilization=reported(busy),
     )
 
 

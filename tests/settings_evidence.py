@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from nanodyno.config import RunConfig, build_config
 from nanodyno.config.shape import ModelShape
-from nanodyno.data.corpus import Document
+from nanodyno.data.corpus import CorpusDocument
 from nanodyno.data.shards import Dataset, open_dataset
 from nanodyno.data.tokenizers import BytesTokenizer
 from nanodyno.data.writer import write_dataset
@@ -86,7 +86,7 @@ SAMPLES: dict[str, tuple[dict[str, Any], Any]] = {
     "dtype": ({}, "bfloat16"),
     "kernels": ({}, "fused"),
     "attention": ({}, "math"),
-    "loss_rows": ({}, 4),
+    "loss_chunk_size": ({}, 4),
     "residual_dtype": (FUSED, "bfloat16"),
     "moments_dtype": (FUSED, "bfloat16"),
     "fp8": (FUSED | {"dtype": "bfloat16"}, True),
@@ -124,8 +124,8 @@ class _Traced(TorchDispatchMode):
 
 @cache
 def datasets(folder: Path) -> dict[str, Dataset]:
-    def text(first: int, last: int) -> Document:
-        return Document(f"{first}", "".join(f"{n} times {n} is {n * n}.\n" for n in range(first, last)))
+    def text(first: int, last: int) -> CorpusDocument:
+        return CorpusDocument(f"{first}", "".join(f"{n} times {n} is {n * n}.\n" for n in range(first, last)))
 
     for name, at in (("first", 0), ("second", 500)):
         splits = {"train": [text(at, at + 200)], "val": [text(at + 200, at + 240)]}

@@ -18,7 +18,7 @@ RUNS = Path("runs")
 
 
 @pytest.fixture
-def card(monkeypatch: pytest.MonkeyPatch) -> None:
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def at_hand(device: str, gpu: str | None, limit: int | None) -> Target:
         del device
         return named_target(gpu or "RTX 4070", limit)
@@ -51,7 +51,7 @@ def test_the_fewest_settings_of_a_run_make_its_config(
     assert ("n_head" in request.given.values) == (made.config.n_embd != 64 * made.config.n_head)
 
 
-@pytest.mark.usefixtures("card")
+@pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("recipe", ["best-8h", "speedrun-124m"])
 def test_a_rate_to_be_found_is_left_to_be_found(recipe: str) -> None:
     request = resolve(recipe, ["--learning_rate=auto"], RUNS)
@@ -63,7 +63,7 @@ def test_a_rate_to_be_found_is_left_to_be_found(recipe: str) -> None:
     )
 
 
-@pytest.mark.usefixtures("card")
+@pytest.mark.usefixtures("gpu")
 def test_what_was_chosen_is_in_the_command_that_tune_advises() -> None:
     """Else a micro-batch that is given would make another choice."""
     request = resolve("best-1h", ["--n_embd=384"], RUNS)
@@ -105,7 +105,7 @@ def test_no_gpu_and_no_data_are_looked_at_for_a_config_that_leaves_nothing_to_th
     assert resolve("gpt2-768", ["--batch_size=4"], RUNS).config.batch_size == 4
 
 
-@pytest.mark.usefixtures("card")
+@pytest.mark.usefixtures("gpu")
 def test_what_follows_from_a_request_is_worked_out_once() -> None:
     request = resolve("best-1h", [], RUNS)
     assert request.choice is not None

@@ -114,7 +114,7 @@ def test_more_iterations_make_a_longer_window_and_a_narrower_interval() -> None:
     assert whole_scale([]) is None
 
 
-def test_a_signal_that_cannot_be_told_from_zero_has_no_upper_end_and_is_not_settled() -> None:
+def test_a_signal_that_cannot_be_reported_from_zero_has_no_upper_end_and_is_not_settled() -> None:
     rng = np.random.default_rng(1)
     noisy = [Sample(float(s), 10.0 + float(s)) for s in rng.normal(0.01, 1.0, size=100)]
     scale = noise_scale(noisy)

@@ -12,10 +12,10 @@ from checkups import build_device, build_machine
 from nanodyno.analysis.asking import Ask
 from nanodyno.analysis.candidates import Ground, TuneRequest
 from nanodyno.config import RunConfig, build_config
-from nanodyno.experiments.ground import Place
+from nanodyno.experiments.ground import DeviceState
 from nanodyno.experiments.stopwatch import Redo
-from nanodyno.experiments.tune import Bench
-from nanodyno.hardware.cards import card_named
+from nanodyno.experiments.tune import TuneBench
+from nanodyno.hardware.gpus import gpu_named
 from nanodyno.probe.repetition import ProbeJob
 from nanodyno.records.probe import (
     BreakdownRecord,
@@ -24,9 +24,9 @@ from nanodyno.records.probe import (
     MemoryRecord,
     OutOfMemory,
     ProbeResult,
+    RepetitionRecord,
     SampleRecord,
     SetupRecord,
-    VisitRecord,
     WatchProbe,
 )
 from nanodyno.records.types import ArithmeticRecord, VersionsRecord
@@ -43,27 +43,27 @@ def build_request(config: RunConfig, budget_seconds: float, **options: Any) -> T
     return TuneRequest(config, 50304, budget_seconds, **options)
 
 
-def build_place(usable_gib: float = 12.0, **changes: Any) -> Place:
+def build_place(usable_gib: float = 12.0, **changes: Any) -> DeviceState:
     """An H200 of which so much is usable: half a GiB is the context, half a GiB is to stay free."""
     values: dict[str, Any] = {
         "device_type": "cuda",
         "dtype": "bfloat16",
-        "card": card_named("H200"),
+        "gpu": gpu_named("H200"),
         "usable_bytes": int(usable_gib * GIB),
         "context_bytes": GIB // 2,
         "margin_bytes": GIB // 2,
         "has_triton": True,
         "has_fp8": True,
     }
-    return Place(build_device(), Ground(**(values | changes)))
+    return DeviceState(build_device(), Ground(**(values | changes)))
 
 
-def build_host_place(threads: tuple[int, ...] = ()) -> Place:
+def build_host_place(threads: tuple[int, ...] = ()) -> DeviceState:
     device = build_device(build_machine(device_type="cpu"), dtype="float32")
-    return Place(device, Ground("cpu", "float32", threads=threads))
+    return DeviceState(device, Ground("cpu", "float32", threads=threads))
 
 
-def build_visit(config: RunConfig, seconds: float, reserved: int, idle: float = 0.1) -> Measured:
+def build_repetition(config: RunConfig, seconds: float, reserved: int, idle: float = 0.1) -> Measured:
     """Twenty even iterations of a process."""
     steps = config.gradient_accumulation_steps
     sample = SampleRecord(seconds=seconds, micro_steps=steps)
@@ -81,13 +81,13 @@ def build_visit(config: RunConfig, seconds: float, reserved: int, idle: float = 
     return Measured(
         config=config,
         setup=setup,
-        visits=(VisitRecord(process=0, round=0, samples=(sample,) * 20, wall_time=0.0),),
+        repetitions=(RepetitionRecord(process=0, round=0, samples=(sample,) * 20, wall_time=0.0),),
         memory=MemoryRecord(peak_allocated_bytes=reserved, peak_reserved_bytes=reserved),
         breakdown=BreakdownRecord(
             source="kernels",
             iterations=1,
             micro_steps=steps,
-            part_seconds={"matrix products": (1 - idle) * seconds},
+            part_seconds={"matmul": (1 - idle) * seconds},
             profiled_seconds=seconds,
             wall_seconds=seconds,
             data_seconds=0.0,
@@ -102,7 +102,7 @@ def rising(config: RunConfig) -> ProbeResult:
     if size >= 16:
         return OutOfMemory(config=config, stage="building", memory=MemoryRecord(), words="CUDA out of memory")
     seconds = {1: 2.0, 2: 1.5, 4: 1.1, 8: 1.0}[size]
-    return build_visit(config, seconds, size * GIB, idle=0.4 if size < 4 else 0.05)
+    return build_repetition(config, seconds, size * GIB, idle=0.4 if size < 4 else 0.05)
 
 
 @dataclass
@@ -110,7 +110,7 @@ class FakeStopwatch:
     """Answers at once, and lets a clock of its own run on by so much for each visit."""
 
     answer: Callable[[RunConfig], ProbeResult] = rising
-    visit_seconds: float = 5.0
+    repetition_seconds: float = 5.0
     interrupt_at: int | None = None
     at_once: int = 1
     now: float = 0.0
@@ -129,19 +129,19 @@ class FakeStopwatch:
         for name in names:
             if self.interrupt_at is not None and sum(len(each[2]) for each in self.asked) > self.interrupt_at:
                 raise KeyboardInterrupt
-            if self.visit_seconds > seconds_left:
+            if self.repetition_seconds > seconds_left:
                 self.now += seconds_left
                 break
-            self.now += self.visit_seconds
-            seconds_left -= self.visit_seconds
+            self.now += self.repetition_seconds
+            seconds_left -= self.repetition_seconds
             self.latest[name] = self.answer(self.jobs[name].config)
         return self.latest
 
     def measured(self) -> dict[str, ProbeResult]:
         return self.latest
 
-    def bench(self, cache: Path, place: Place | None = None) -> Bench:
-        return Bench(self.make, lambda *_: place or build_place(), cache, lambda: self.now)
+    def bench(self, cache: Path, place: DeviceState | None = None) -> TuneBench:
+        return TuneBench(self.make, lambda *_: place or build_place(), cache, lambda: self.now)
 
     def __enter__(self) -> Self:
         return self
@@ -157,7 +157,7 @@ def tunings() -> Any:
         request=build_request,
         place=build_place,
         host_place=build_host_place,
-        visit=build_visit,
+        repetition=build_repetition,
         rising=rising,
         stopwatch=FakeStopwatch,
         failed=lambda config, reason: Failed(

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nanodyno.analysis.account import account_of
-from nanodyno.analysis.attribution import Untold
+from nanodyno.analysis.attribution import AssumedSetting
 from nanodyno.analysis.audit import with_found_shape
-from nanodyno.analysis.sizing import Choice, choose_size, fitted_batch
+from nanodyno.analysis.sizing import SizeChoice, choose_size, fitted_batch
 from nanodyno.config import (
     COUNTED_IN_MICRO_BATCHES,
     PLACES,
@@ -96,7 +96,7 @@ class Request:
         return build_config({key: values[key] for key in keys if key in values})
 
     @cached_property
-    def choice(self) -> Choice | None:
+    def choice(self) -> SizeChoice | None:
         """What was chosen for the GPU, where the source is for so many hours."""
         if self.given.hours is None:
             return None
@@ -109,10 +109,10 @@ class Request:
         given = self.given
         if self.choice is not None:
             return _completed(given, {**self.choice.chosen.settings, **given.values})
-        if not given.fitted:
+        if not given.auto_batch_size:
             return given
         target, vocabulary = self.target, self.vocabulary
-        if target.card is None and target.ceilings is None:
+        if target.gpu is None and target.ceilings is None:
             return _completed(given, given.values)
         size = fitted_batch(given, target, vocabulary.model, vocabulary.data)
         return _completed(given, {**given.values, "batch_size": size})
@@ -268,9 +268,9 @@ def _fewest(config: RunConfig) -> dict[str, object]:
 def _completed(settings: Settings, values: Mapping[str, object]) -> Settings:
     """The settings when nothing is left to a GPU any more."""
     chosen = tuple(key for key in values if key not in settings.values)
-    if settings.fitted:
+    if settings.auto_batch_size:
         chosen = (*chosen, "batch_size")
-    return replace(settings, values=dict(values), hours=None, fitted=False, chosen=chosen)
+    return replace(settings, values=dict(values), hours=None, auto_batch_size=False, chosen=chosen)
 
 
 def target_of(device: str, gpu: str | None, limit_bytes: int | None) -> Target:
@@ -286,16 +286,16 @@ def target_of(device: str, gpu: str | None, limit_bytes: int | None) -> Target:
     if device in ("cpu", "mps") or not torch.cuda.is_available():
         return Target(None, None, limit_bytes, limited=limit_bytes is not None)
     cuda: Any = torch.cuda  # which has no types for properties
-    cards = [cuda.get_device_properties(number) for number in range(cuda.device_count())]
+    found = [cuda.get_device_properties(number) for number in range(cuda.device_count())]
     _, _, number = device.partition(":")
-    if number and int(number) >= len(cards):
-        raise NanodynoError(f"device={device}, but this machine has {len(cards)} of them")
-    if not number and len({(card.name, card.total_memory) for card in cards}) > 1:
-        listed = ", ".join(f"cuda:{place} {card.name}" for place, card in enumerate(cards))
+    if number and int(number) >= len(found):
+        raise NanodynoError(f"device={device}, but this machine has {len(found)} of them")
+    if not number and len({(each.name, each.total_memory) for each in found}) > 1:
+        listed = ", ".join(f"cuda:{place} {each.name}" for place, each in enumerate(found))
         raise NanodynoError(f"which card is meant: {listed}", "name one by --device=cuda:N or --gpu NAME")
     place = int(number) if number else 0
-    card, ceilings = cards[place], recall_ceilings(describe_machine(torch.device("cuda", place)))
-    target = present_target(card.name, card.total_memory, limit_bytes, available_memory())
+    device_at, ceilings = found[place], recall_ceilings(describe_machine(torch.device("cuda", place)))
+    target = present_target(device_at.name, device_at.total_memory, limit_bytes, available_memory())
     return replace(target, ceilings=ceilings)
 
 
@@ -308,7 +308,7 @@ class Pair:
     names: tuple[str, str]
     elsewhere: tuple[tuple[str, str | None], ...] = ()
     """Runs that were made on another device than this one's, and which, where their logs name it."""
-    untold: tuple[Untold, ...] = ()
+    unreported: tuple[AssumedSetting, ...] = ()
     """What was taken to be the same, because one of the two does not say it."""
     logs_only: bool = False
 
@@ -341,7 +341,7 @@ def _paired(one: Request, other: Request, names: tuple[str, str]) -> Pair:
     """What a log does not say is as in the other, and as usual where neither says it."""
     first, second = names
     configs: list[RunConfig] = []
-    untold: list[Untold] = []
+    unreported: list[AssumedSetting] = []
     for request, beside, name, its_name in ((one, other, first, second), (other, one, second, first)):
         values = request.settings.values
         lent = {
@@ -350,7 +350,7 @@ def _paired(one: Request, other: Request, names: tuple[str, str]) -> Pair:
             if request.is_log and key not in values and key != "n_head"
         }
         configs.append(build_config({**lent, **values}))
-        untold += [Untold(name, tuple(lent), its_name)] if lent else []
+        unreported += [AssumedSetting(name, tuple(lent), its_name)] if lent else []
     return Pair(
         before=configs[0],
         after=configs[1],
@@ -358,6 +358,6 @@ def _paired(one: Request, other: Request, names: tuple[str, str]) -> Pair:
         elsewhere=tuple(
             (name, each.device_name) for name, each in ((first, one), (second, other)) if each.is_log
         ),
-        untold=tuple(untold),
+        unreported=tuple(unreported),
         logs_only=one.is_log and other.is_log,
     )

@@ -4,7 +4,7 @@ import math
 from typing import Protocol
 
 
-class Settings(Protocol):
+class ScheduleSettings(Protocol):
     """The part of a RunConfig that the learning rate depends on."""
 
     @property
@@ -23,7 +23,7 @@ class Settings(Protocol):
     def wsd_decay_fraction(self) -> float: ...
 
 
-def learning_rate_at(config: Settings, iteration: int) -> float:
+def learning_rate_at(config: ScheduleSettings, iteration: int) -> float:
     """Linear warm-up, then the schedule down to min_lr at lr_decay_iters, then min_lr.
 
     As nanoGPT, iteration 0 has a learning rate above zero: warm-up climbs in warmup_iters + 1 steps.
@@ -40,7 +40,7 @@ def learning_rate_at(config: Settings, iteration: int) -> float:
     return floor + _share_left(config, iteration) * (peak - floor)
 
 
-def _share_left(config: Settings, iteration: int) -> float:
+def _share_left(config: ScheduleSettings, iteration: int) -> float:
     """How far above min_lr: 1 is learning_rate, held until the decay starts; 0 comes at lr_decay_iters."""
     start = config.warmup_iters
     if config.schedule == "wsd":

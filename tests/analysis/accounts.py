@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nanodyno.analysis.account import Account, Eval, Step
+from nanodyno.analysis.account import Account, AccountEval, AccountStep
 from nanodyno.config import ModelShape
 
 SHAPE = ModelShape(
@@ -29,19 +29,23 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def steps(seconds: float, mfu: float | None = None, first: int = 790, count: int = 20) -> tuple[Step, ...]:
+def steps(
+    seconds: float, mfu: float | None = None, first: int = 790, count: int = 20
+) -> tuple[AccountStep, ...]:
     """Iterations that scatter by a thousandth."""
     return tuple(
-        Step(first + number, 6.0, seconds * (1 + 0.001 * (number % 3 - 1)), printed_mfu=mfu)
+        AccountStep(first + number, 6.0, seconds * (1 + 0.001 * (number % 3 - 1)), printed_mfu=mfu)
         for number in range(count)
     )
 
 
-def curve(start: float, noise: float = 0.0, iterations: int = 1000, every: int = 100) -> tuple[Eval, ...]:
+def curve(
+    start: float, noise: float = 0.0, iterations: int = 1000, every: int = 100
+) -> tuple[AccountEval, ...]:
     """Falls with the logarithm; every second evaluation lies `noise` above, every other below."""
     places = range(every, iterations + 1, every)
     return tuple(
-        Eval(at, start - 0.5 * (at / every) ** 0.5 + noise * (1 if number % 2 else -1))
+        AccountEval(at, start - 0.5 * (at / every) ** 0.5 + noise * (1 if number % 2 else -1))
         for number, at in enumerate(places)
     )
 
@@ -63,7 +67,7 @@ def account(name: str = "run", seconds: float = 1.0, **changes: Any) -> Account:
     return Account(**(values | changes))
 
 
-def told(
+def reported(
     name: str, settings: dict[str, Any], seconds: float, mfu: float, losses: dict[int, float]
 ) -> Account:
     """One of the case's two: neither layers nor heads, nor the card's name."""
@@ -71,7 +75,7 @@ def told(
         name=name,
         settings={"block_size": 1024, "compile": True, **settings},
         steps=steps(seconds, mfu),
-        evals=tuple(Eval(iteration, loss) for iteration, loss in losses.items()),
+        evals=tuple(AccountEval(iteration, loss) for iteration, loss in losses.items()),
         data_vocab_size=50257,
         foreign=True,
     )
@@ -79,5 +83,5 @@ def told(
 
 SMALL = {"batch_size": 16, "gradient_accumulation_steps": 32, "n_embd": 384, "learning_rate": 1e-3}
 LARGE = {"batch_size": 8, "gradient_accumulation_steps": 64, "n_embd": 768, "learning_rate": 3e-4}
-BEFORE = told("train2", SMALL, 3.91, 0.129, {500: 5.5328, 1000: 4.4593})
-AFTER = told("train1", LARGE, 9.34, 0.154, {500: 5.5194})
+BEFORE = reported("train2", SMALL, 3.91, 0.129, {500: 5.5328, 1000: 4.4593})
+AFTER = reported("train1", LARGE, 9.34, 0.154, {500: 5.5194})

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from tests.analysis.accounts import account
 
-from nanodyno.analysis.account import Account, Eval
+from nanodyno.analysis.account import Account, AccountEval
 from nanodyno.analysis.forecast_law import Array, Schedule, Shape, annealed, elapsed
 
 SHAPE = Shape(pace=0.05, reach=0.5, fading=0.14, bend=0.75)
@@ -39,5 +39,5 @@ def with_losses(
     } | more.pop("settings", {})  # fmt: skip
     places = np.arange(every, until + 1, every, dtype=np.float64)
     values = (loss or (lambda at: true_loss(cosine(max_iters), at)))(places)
-    evals = tuple(Eval(int(at), float(value)) for at, value in zip(places, values, strict=True))
+    evals = tuple(AccountEval(int(at), float(value)) for at, value in zip(places, values, strict=True))
     return account(evals=evals, steps=more.pop("steps", ()), settings=settings, **more)

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 from tests.analysis.accounts import AFTER, BEFORE
 
-from nanodyno.analysis.account import Account, Eval
+from nanodyno.analysis.account import Account, AccountEval
 from nanodyno.analysis.audit import audit, fitting_shapes, with_found_shape
 from nanodyno.analysis.compare import compare
 from nanodyno.analysis.conclusions import conclusions
 from nanodyno.analysis.findings import Finding
-from nanodyno.hardware.cards import card_named
+from nanodyno.hardware.gpus import gpu_named
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_throughput_fell_by_58_percent_and_the_rate_of_work_rose_by_23(found: di
     numbers = found["throughput-fell-rate-rose"].numbers
     assert numbers["throughput_ratio"] == pytest.approx(3.91 / 9.34)
     assert numbers["rate_ratio"] == pytest.approx(1.23, abs=0.005)
-    assert numbers["flops_per_second"] == pytest.approx([36.4e12, 44.8e12], rel=0.003)
+    assert numbers["achieved_flops_per_second"] == pytest.approx([36.4e12, 44.8e12], rel=0.003)
     assert numbers["work_ratio"] == pytest.approx(2.938, abs=0.001)
     assert numbers["parameters_ratio"] == pytest.approx(3.05, abs=0.005)
 
@@ -55,7 +55,7 @@ def test_the_effective_batch_and_the_steps_per_token_are_the_same(found: dict[st
     assert found["steps-unchanged"].numbers["steps_per_billion"] == pytest.approx(1907.35, abs=0.01)
 
 
-def test_four_changes_are_confounded_and_what_is_not_told_may_have_changed_too(
+def test_four_changes_are_confounded_and_what_is_not_reported_may_have_changed_too(
     found: dict[str, Finding],
 ) -> None:
     numbers = found["confounded"].numbers
@@ -72,7 +72,9 @@ def test_the_losses_are_no_evidence_for_the_learning_rate(found: dict[str, Findi
     assert numbers["difference"] == pytest.approx(-0.0134)
 
 
-def test_who_is_ahead_is_told_of_speed_and_not_of_losses_without_noise(runs: tuple[Account, Account]) -> None:
+def test_who_is_ahead_is_reported_of_speed_and_not_of_losses_without_noise(
+    runs: tuple[Account, Account],
+) -> None:
     assert compare(runs).winners == {
         "iteration_seconds": "train2",
         "tokens_per_second": "train2",
@@ -99,31 +101,31 @@ def test_ten_billion_tokens_take_49_and_a_half_hours(runs: tuple[Account, Accoun
 
 
 @pytest.mark.parametrize(
-    ("card", "code", "share"),
+    ("gpu", "code", "share"),
     [
         ("RTX 3060 12GB", "rate-impossible", 1.756),
-        ("RTX 4070", "share-of-card", 0.768),
-        ("RTX 3080 Ti", "share-of-card", 0.657),
-        ("RTX 4070 SUPER", "share-of-card", 0.631),
+        ("RTX 4070", "share-of-gpu", 0.768),
+        ("RTX 3080 Ti", "share-of-gpu", 0.657),
+        ("RTX 4070 SUPER", "share-of-gpu", 0.631),
     ],
 )
-def test_on_a_named_card_it_is_a_share_of_its_peak_or_impossible(
-    runs: tuple[Account, Account], card: str, code: str, share: float
+def test_on_a_named_gpu_it_is_a_share_of_its_peak_or_impossible(
+    runs: tuple[Account, Account], gpu: str, code: str, share: float
 ) -> None:
-    codes = {each.code: each for each in audit(replace(runs[1], card=card_named(card)))}
+    codes = {each.code: each for each in audit(replace(runs[1], gpu=gpu_named(gpu)))}
     assert codes[code].numbers["share"] == pytest.approx(share, abs=0.001)
 
 
-def test_without_a_name_the_cards_that_cannot_have_done_it_are_named(found: dict[str, Finding]) -> None:
-    numbers = found["cards-by-rate"].numbers
+def test_without_a_name_the_gpus_that_cannot_have_done_it_are_named(found: dict[str, Finding]) -> None:
+    numbers = found["gpus-by-rate"].numbers
     assert "RTX 3060" in numbers["excluded"]  # pyright: ignore[reportOperatorIssue]
-    able = {each["card"]: each["share"] for each in numbers["able"]}  # pyright: ignore
+    able = {each["gpu"]: each["share"] for each in numbers["able"]}  # pyright: ignore
     assert able["RTX 4070"] == pytest.approx(0.768, abs=0.001)
 
 
 def test_a_val_loss_of_22_is_a_perplexity(runs: tuple[Account, Account]) -> None:
-    claimed = replace(runs[1], evals=(Eval(500, 24.1), Eval(1000, 22.3)))
+    claimed = replace(runs[1], evals=(AccountEval(500, 24.1), AccountEval(1000, 22.3)))
     (finding,) = [each for each in audit(claimed) if each.code == "perplexity-as-loss"]
-    assert finding.numbers["told_loss"] == 22.3
+    assert finding.numbers["reported_loss"] == 22.3
     assert finding.numbers["loss"] == pytest.approx(3.105, abs=0.001)
     assert finding.numbers["guessing"] == pytest.approx(10.825, abs=0.001)

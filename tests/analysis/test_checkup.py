@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from nanodyno.analysis.checkup import can_train, ceiling_share, findings
-from nanodyno.hardware.ceilings import Product, Timing
-from nanodyno.hardware.inventory import CardState, Inventory
+from nanodyno.analysis.checkup import can_train, ceiling_fraction, findings
+from nanodyno.hardware.ceilings import Matmul, Timing
+from nanodyno.hardware.inventory import GpuState, Inventory
 from nanodyno.hardware.telemetry import Holder
 from nanodyno.records.checkup import CheckupRecord, CompileRecord, DiskRecord
 
@@ -31,23 +31,23 @@ def test_without_a_torch_that_runs_training_is_impossible(checkup: Builder) -> N
     assert not can_train((only,))
 
 
-def test_on_a_machine_without_a_card_there_is_nothing_to_fix(
+def test_on_a_machine_without_a_gpu_there_is_nothing_to_fix(
     checkup: Builder, device: Builder, machine: Builder
 ) -> None:
     cpu = device(machine(device_type="cpu"), visible=(), cuda=None, bfloat16=False, dtype="float32")
-    told = findings(checkup(device=cpu, inventory=Inventory(fault="not found"), ceilings=None))
-    assert [(each.code, each.severity) for each in told] == [("no-card", "note")]
+    reported = findings(checkup(device=cpu, inventory=Inventory(fault="not found"), ceilings=None))
+    assert [(each.code, each.severity) for each in reported] == [("no-gpu", "note")]
 
 
-@pytest.mark.parametrize(("cuda", "code"), [(None, "torch-for-cpu"), ("13.0", "card-not-seen")])
-def test_a_card_that_torch_cannot_use_is_to_be_fixed(
+@pytest.mark.parametrize(("cuda", "code"), [(None, "torch-for-cpu"), ("13.0", "gpu-not-seen")])
+def test_a_gpu_that_torch_cannot_use_is_to_be_fixed(
     checkup: Builder, device: Builder, machine: Builder, cuda: str | None, code: str
 ) -> None:
     cpu = device(machine(device_type="cpu"), visible=(), cuda=cuda)
     assert codes(checkup(device=cpu, ceilings=None)) == [code]
 
 
-def test_who_asks_about_the_cpu_beside_a_card_is_told_nothing_of_the_card(
+def test_who_asks_about_the_cpu_beside_a_gpu_is_reported_nothing_of_the_gpu(
     checkup: Builder, device: Builder, machine: Builder
 ) -> None:
     assert codes(checkup(device=device(machine(device_type="cpu")), ceilings=None)) == []
@@ -67,7 +67,7 @@ def test_who_asks_about_the_cpu_beside_a_card_is_told_nothing_of_the_card(
         ("9.0", ("gfx942",), True),
     ],
 )
-def test_a_torch_without_kernels_for_the_card_makes_training_impossible(
+def test_a_torch_without_kernels_for_the_gpu_makes_training_impossible(
     checkup: Builder,
     device: Builder,
     machine: Builder,
@@ -75,57 +75,61 @@ def test_a_torch_without_kernels_for_the_card_makes_training_impossible(
     built_for: tuple[str, ...],
     runs: bool,
 ) -> None:
-    card = device(machine(compute_capability=capability), built_for=built_for)
-    assert can_train(findings(checkup(device=card))) is runs
+    gpu = device(machine(compute_capability=capability), built_for=built_for)
+    assert can_train(findings(checkup(device=gpu))) is runs
 
 
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
-        ({"visible": ("NVIDIA H200", "NVIDIA L4")}, "different-cards"),
+        ({"visible": ("NVIDIA H200", "NVIDIA L4")}, "different-gpus"),
         ({"bfloat16": False}, "no-bfloat16"),
         ({"no_triton": "Triton cannot be imported"}, "no-triton"),
         ({"attention_faults": {"cudnn-packed": "No module named 'cudnn'"}}, "no-cudnn-front-end"),
         ({"attention_seconds": {}}, "no-attention"),
     ],
 )
-def test_what_a_device_lacks_is_told(
+def test_what_a_device_lacks_is_reported(
     checkup: Builder, device: Builder, changes: dict[str, Any], code: str
 ) -> None:
     assert codes(checkup(device=device(**changes))) == [code]
 
 
-def test_two_cards_of_one_kind_are_no_question(checkup: Builder, device: Builder) -> None:
+def test_two_gpus_of_one_kind_are_no_question(checkup: Builder, device: Builder) -> None:
     assert codes(checkup(device=device(visible=("NVIDIA H200", "NVIDIA H200")))) == []
 
 
-def test_a_card_that_is_not_in_the_table_is_told(checkup: Builder, device: Builder, machine: Builder) -> None:
-    assert codes(checkup(device=device(machine(device_name="NVIDIA RTX A1000")))) == ["unknown-card"]
+def test_a_gpu_that_is_not_in_the_table_is_reported(
+    checkup: Builder, device: Builder, machine: Builder
+) -> None:
+    assert codes(checkup(device=device(machine(device_name="NVIDIA RTX A1000")))) == ["unknown-gpu"]
 
 
 @pytest.mark.parametrize(
     ("state", "code"),
     [
-        ({"free_bytes": GIB}, "card-full"),
+        ({"free_bytes": GIB}, "gpu-full"),
         ({"holders": (Holder(1, "game", 9 * GIB),)}, "memory-held"),
-        ({"reasons": 0x40, "temperature_celsius": 93}, "hot-card"),
+        ({"reasons": 0x40, "temperature_celsius": 93}, "hot-gpu"),
         ({"lanes": 4, "most_lanes": 16}, "few-lanes"),
     ],
 )
-def test_what_the_driver_says_of_the_card_is_told(checkup: Builder, state: dict[str, Any], code: str) -> None:
+def test_what_the_driver_says_of_the_gpu_is_reported(
+    checkup: Builder, state: dict[str, Any], code: str
+) -> None:
     values = {"name": "NVIDIA H200", "uuid": "GPU-7c1f", "memory_bytes": 140 * GIB, "free_bytes": 9 * GIB}
-    card = CardState(0, **(values | state))
-    assert codes(checkup(inventory=Inventory("580", (card,)))) == [code]
+    gpu = GpuState(0, **(values | state))
+    assert codes(checkup(inventory=Inventory("580", (gpu,)))) == [code]
 
 
-def test_another_card_in_the_machine_is_not_the_one_that_is_meant(checkup: Builder) -> None:
-    other = CardState(1, "NVIDIA L4", "GPU-other", 24 * GIB, 0, reasons=0x40)
+def test_another_gpu_in_the_machine_is_not_the_one_that_is_meant(checkup: Builder) -> None:
+    other = GpuState(1, "NVIDIA L4", "GPU-other", 24 * GIB, 0, reasons=0x40)
     assert codes(checkup(inventory=Inventory("580", (other,)))) == []
 
 
-def test_a_card_whose_library_is_silent_goes_on_and_says_so(checkup: Builder) -> None:
-    told = findings(checkup(inventory=Inventory(fault="Insufficient Permissions")))
-    assert [(each.code, each.severity) for each in told] == [("nvml-silent", "note")]
+def test_a_gpu_whose_library_is_silent_goes_on_and_says_so(checkup: Builder) -> None:
+    reported = findings(checkup(inventory=Inventory(fault="Insufficient Permissions")))
+    assert [(each.code, each.severity) for each in reported] == [("nvml-silent", "note")]
 
 
 @pytest.mark.parametrize(
@@ -136,19 +140,19 @@ def test_a_card_whose_library_is_silent_goes_on_and_says_so(checkup: Builder) ->
         (DiskRecord(folder="/x", free_bytes=90 * GIB, bytes=10**8, write_seconds=1.1), "slow-disk"),
     ],
 )
-def test_a_disk_that_will_not_do_is_told(checkup: Builder, disk: DiskRecord, code: str) -> None:
+def test_a_disk_that_will_not_do_is_reported(checkup: Builder, disk: DiskRecord, code: str) -> None:
     assert codes(checkup(disk=disk)) == [code]
 
 
 @pytest.mark.parametrize(
-    ("host", "code"), [({"available_bytes": GIB}, "little-memory"), ({"card_can_page": True}, "card-pages")]
+    ("host", "code"), [({"available_bytes": GIB}, "little-memory"), ({"gpu_can_page": True}, "gpu-pages")]
 )
-def test_a_host_that_will_not_do_is_told(checkup: Builder, host: dict[str, Any], code: str) -> None:
+def test_a_host_that_will_not_do_is_reported(checkup: Builder, host: dict[str, Any], code: str) -> None:
     assert codes(checkup(host=checkup().host.model_copy(update=host))) == [code]
 
 
-def test_paging_is_no_matter_without_a_card(checkup: Builder, device: Builder, machine: Builder) -> None:
-    host = checkup().host.model_copy(update={"card_can_page": True})
+def test_paging_is_no_matter_without_a_gpu(checkup: Builder, device: Builder, machine: Builder) -> None:
+    host = checkup().host.model_copy(update={"gpu_can_page": True})
     cpu = device(machine(device_type="cpu"))
     assert codes(checkup(host=host, device=cpu, ceilings=None)) == []
 
@@ -161,19 +165,21 @@ def test_paging_is_no_matter_without_a_card(checkup: Builder, device: Builder, m
         ({"kept": False}, "not-remembered"),
     ],
 )
-def test_what_went_wrong_in_measuring_is_told(checkup: Builder, changes: dict[str, Any], code: str) -> None:
+def test_what_went_wrong_in_measuring_is_reported(
+    checkup: Builder, changes: dict[str, Any], code: str
+) -> None:
     assert codes(checkup(**changes)) == [code]
 
 
-def test_large_products_far_below_the_datasheet_are_told(checkup: Builder, ceilings: Builder) -> None:
-    assert ceiling_share(checkup()) == pytest.approx(791.2 / 989)
-    slow = ceilings(large={"bfloat16": Product(1, 1, 1, Timing(989e9, (0.002,)))})
+def test_large_products_far_below_the_datasheet_are_reported(checkup: Builder, ceilings: Builder) -> None:
+    assert ceiling_fraction(checkup()) == pytest.approx(791.2 / 989)
+    slow = ceilings(large={"bfloat16": Matmul(1, 1, 1, Timing(989e9, (0.002,)))})
     (only,) = findings(checkup(ceilings=slow))
     assert (only.code, only.numbers) == ("low-ceiling", {"share": pytest.approx(0.5)})
 
 
 def test_the_worst_comes_first(checkup: Builder, device: Builder, machine: Builder) -> None:
-    card = device(
+    gpu = device(
         machine(compute_capability="7.0"), bfloat16=False, no_triton="it is too old", dtype="float16"
     )
-    assert codes(checkup(device=card)) == ["torch-not-for-card", "no-triton", "no-bfloat16"]
+    assert codes(checkup(device=gpu)) == ["torch-not-for-gpu", "no-triton", "no-bfloat16"]

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 from tests.analysis.accounts import AFTER, BEFORE, account, curve, steps
 
-from nanodyno.analysis.account import Account, Eval, Step
+from nanodyno.analysis.account import Account, AccountEval, AccountStep
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.compare import compare, named_apart
 from nanodyno.analysis.conclusions import conclusions
-from nanodyno.hardware.cards import card_named
+from nanodyno.hardware.gpus import gpu_named
 from nanodyno.records.types import DataRecord
 from nanodyno.report.finding_words import COMPOSED, WORDS, words
 
 Runs = Sequence[Account]
 CASE = [with_found_shape(BEFORE), with_found_shape(AFTER)]
 SAME = [account("a"), account("b")]
-H200 = card_named("H200")
-SLOW_EVAL = (*steps(1.0, 0.3), Step(900, 6.0, 30.0, steady=False, printed_mfu=0.3))
+H200 = gpu_named("H200")
+SLOW_EVAL = (*steps(1.0, 0.3), AccountStep(900, 6.0, 30.0, steady=False, printed_mfu=0.3))
 
 
 def pair(one: dict[str, object] | None = None, **other: object) -> Runs:
@@ -32,41 +32,45 @@ def settings(**changed: object) -> Runs:
     return pair(settings=changed)
 
 
-def rates(leap: float) -> tuple[Step, ...]:
+def rates(leap: float) -> tuple[AccountStep, ...]:
     return tuple(
-        Step(number, 5.0, 1.0, learning_rate=1e-3 * (1 if number < 10 else leap)) for number in range(20)
+        AccountStep(number, 5.0, 1.0, learning_rate=1e-3 * (1 if number < 10 else leap))
+        for number in range(20)
     )
 
 
-def restless(seconds: float) -> tuple[Step, ...]:
+def restless(seconds: float) -> tuple[AccountStep, ...]:
     """Iterations that take half as long or half as much again."""
-    return tuple(Step(number, 6.0, seconds * (0.5, 1.0, 1.5)[number % 3]) for number in range(20))
+    return tuple(AccountStep(number, 6.0, seconds * (0.5, 1.0, 1.5)[number % 3]) for number in range(20))
 
 
 BOTH_WAYS: dict[str, tuple[Runs, Runs]] = {
     "model-from-numbers": (CASE, SAME),
     "model-from-count": (
-        [replace(account("a"), shape=None, told_parameters=123.59e6), account("b")],
+        [replace(account("a"), shape=None, reported_parameters=123.59e6), account("b")],
         SAME,
     ),
     "mfu-of-another-peak": (pair({"steps": steps(1.0, 0.5)}), pair({"steps": steps(0.9345, 1.5371)})),
-    "tokens-contradict": (pair({"told_tokens_per_iter": 491520}), pair({"told_tokens_per_iter": 524288})),
+    "tokens-contradict": (
+        pair({"reported_tokens_per_iter": 491520}),
+        pair({"reported_tokens_per_iter": 524288}),
+    ),
     "mfu-above-one": (pair({"steps": steps(1.0, 1.4)}), CASE),
-    "rate-impossible": (pair({"card": card_named("RTX 4070")}), pair({"card": H200})),
-    "share-of-card": (pair({"card": H200}), pair({"card": card_named("RTX 4070")})),
-    "cards-by-rate": (CASE, SAME),
+    "rate-impossible": (pair({"gpu": gpu_named("RTX 4070")}), pair({"gpu": H200})),
+    "share-of-gpu": (pair({"gpu": H200}), pair({"gpu": gpu_named("RTX 4070")})),
+    "gpus-by-rate": (CASE, SAME),
     "mfu-against-a100": (
         pair({"steps": steps(9.0, 0.15)}, steps=steps(9.0)),
-        pair({"card": card_named("A100 80GB PCIe"), "steps": steps(9.0, 0.15)}),
+        pair({"gpu": gpu_named("A100 80GB PCIe"), "steps": steps(9.0, 0.15)}),
     ),
     "mfus-against-a100": (CASE, pair({"steps": steps(9.0, 0.15)}, steps=steps(9.0))),
     "mfu-poisoned": (pair({"steps": SLOW_EVAL}), pair({"steps": SLOW_EVAL[:-1]})),
     "perplexity-as-loss": (
-        pair({"evals": (Eval(500, 22.3),)}),
-        pair({"evals": (Eval(0, 10.9), Eval(9, 9.0))}),
+        pair({"evals": (AccountEval(500, 22.3),)}),
+        pair({"evals": (AccountEval(0, 10.9), AccountEval(9, 9.0))}),
     ),
-    "not-a-number": (pair({"evals": (Eval(500, math.nan),)}), SAME),
-    "loss-too-low": (pair({"evals": (Eval(500, 3.5),)}), pair({"evals": (Eval(500, 5.4),)})),
+    "not-a-number": (pair({"evals": (AccountEval(500, math.nan),)}), SAME),
+    "loss-too-low": (pair({"evals": (AccountEval(500, 3.5),)}), pair({"evals": (AccountEval(500, 5.4),)})),
     "another-schedule": (
         pair({"steps": rates(0.5), "restarts": (10,)}),
         pair({"steps": rates(0.99), "restarts": (10,)}),
@@ -98,11 +102,11 @@ BOTH_WAYS: dict[str, tuple[Runs, Runs]] = {
     "losses-of-different-models": (settings(n_layer=24, learning_rate=1e-3), settings(n_layer=24)),
     "no-evidence-for-learning-rate": (CASE, settings(learning_rate=1e-3)),
     "same-loss": (SAME, pair(evals=curve(5.9, 0.01))),
-    "loss-noise-unknown": (pair({"evals": (Eval(500, 5.0),)}, evals=(Eval(500, 4.9),)), SAME),
+    "loss-noise-unknown": (pair({"evals": (AccountEval(500, 5.0),)}, evals=(AccountEval(500, 4.9),)), SAME),
     "losses-within-noise": (pair({"evals": curve(6.0, 0.1)}, evals=curve(6.01, 0.1)), SAME),
     "losses-apart": (pair(evals=curve(5.8, 0.01)), pair({"evals": curve(6.0, 0.1)}, evals=curve(6.01, 0.1))),
     "next-measure-apart": (CASE, settings(learning_rate=1e-3)),
-    "next-name-the-card": (CASE, SAME),
+    "next-name-the-gpu": (CASE, SAME),
     "next-evaluate-more": (pair(evals=()), SAME),
 }
 
@@ -140,9 +144,9 @@ def test_a_run_held_against_itself_differs_in_nothing() -> None:
     assert not found & {"confounded", "one-change", "losses-apart", "throughput-changed"}
 
 
-@pytest.mark.parametrize("told", [BEFORE, replace(BEFORE, settings={"tokens_per_iter": 524_288})])
-def test_so_does_one_that_tells_little(told: Account) -> None:
-    found = codes([told, told])
+@pytest.mark.parametrize("reported", [BEFORE, replace(BEFORE, settings={"tokens_per_iter": 524_288})])
+def test_so_does_one_that_tells_little(reported: Account) -> None:
+    found = codes([reported, reported])
     assert {"no-change", "same-speed", "same-loss"} <= found
     assert not found & {"settings-unknown", "throughput-changed", "one-known-change"}
 
@@ -190,7 +194,7 @@ def test_a_setting_that_is_changed_in_proportion_to_its_leader_is_no_change_of_i
     assert found.numbers["changed"] == said
 
 
-def test_a_told_run_without_times_has_no_rate_and_no_guess() -> None:
+def test_a_reported_run_without_times_has_no_rate_and_no_guess() -> None:
     silent = replace(AFTER, steps=())
     assert silent.speed.tokens_per_second is None
     assert with_found_shape(silent).shape is None
@@ -237,12 +241,12 @@ def test_a_log_that_does_not_tell_its_vocabulary_is_not_said_to_have_another() -
     assert "losses-on-other-data" in codes(pair(**letters))
 
 
-def test_two_cards_are_held_against_both_their_peaks_and_each_prints_its_own_mfu() -> None:
+def test_two_gpus_are_held_against_both_their_peaks_and_each_prints_its_own_mfu() -> None:
     """A rate that is impossible for one RTX 4070 is 716% of it, and of eight 90%."""
-    card = card_named("RTX 4070")
-    assert "rate-impossible" in codes(pair({"card": card}))
-    eight = account("a", card=card, processes=8)
-    assert "share-of-card" in codes([eight, account("b")])
+    gpu = gpu_named("RTX 4070")
+    assert "rate-impossible" in codes(pair({"gpu": gpu}))
+    eight = account("a", gpu=gpu, processes=8)
+    assert "share-of-gpu" in codes([eight, account("b")])
     alone = account("b")
     one, each = alone.speed.nanogpt_mfu, eight.speed.nanogpt_mfu
     assert one is not None
@@ -254,12 +258,14 @@ def test_two_cards_are_held_against_both_their_peaks_and_each_prints_its_own_mfu
 
 def test_a_loss_per_letter_is_neither_too_low_nor_a_perplexity_by_gpt2s_vocabulary() -> None:
     letters = {"settings": {"vocab_size": 65}, "data_vocab_size": None}
-    assert "loss-too-low" not in codes(pair({**letters, "evals": (Eval(500, 1.5),)}))
-    assert "perplexity-as-loss" in codes(pair({**letters, "evals": (Eval(500, 4.5),)}))  # ln 65 is 4.17
+    assert "loss-too-low" not in codes(pair({**letters, "evals": (AccountEval(500, 1.5),)}))
+    assert "perplexity-as-loss" in codes(
+        pair({**letters, "evals": (AccountEval(500, 4.5),)})
+    )  # ln 65 is 4.17
 
 
 def test_a_perplexity_is_held_against_no_loss() -> None:
-    found = pair(evals=tuple(Eval(at, 22.3) for at in range(100, 1001, 100)))
+    found = pair(evals=tuple(AccountEval(at, 22.3) for at in range(100, 1001, 100)))
     assert not compare(found).losses
     assert {"perplexity-as-loss", "no-common-loss"} <= codes(found)
     assert "next-evaluate-more" not in codes(found)
@@ -267,16 +273,21 @@ def test_a_perplexity_is_held_against_no_loss() -> None:
 
 def test_another_programs_mfu_is_not_taken_for_a_share_of_an_a100() -> None:
     """llm.c's is of the card that it found; nothing follows from it about the model."""
-    told = [replace(each, shape=None, shape_found=False, mfu_is_nanogpts=False) for each in CASE]
-    assert not codes(told) & {"mfu-against-a100", "model-from-numbers", "mfu-of-another-peak", "mfu-poisoned"}
+    reported = [replace(each, shape=None, shape_found=False, mfu_is_nanogpts=False) for each in CASE]
+    assert not codes(reported) & {
+        "mfu-against-a100",
+        "model-from-numbers",
+        "mfu-of-another-peak",
+        "mfu-poisoned",
+    }
 
 
 def test_where_evaluations_pulled_the_mfu_down_the_number_of_parameters_tells_the_model() -> None:
     """An MFU a tenth too low fits no model of 123.59M; many fit the number, and one with the width told."""
-    poisoned = replace(AFTER, steps=steps(9.34, 0.139), told_parameters=123.59e6)
+    poisoned = replace(AFTER, steps=steps(9.34, 0.139), reported_parameters=123.59e6)
     found = with_found_shape(poisoned)
     assert found.shape is not None
     assert (found.shape.n_layer, found.shape.n_embd) == (12, 768)
     assert "model-from-count" in codes([found, found])
-    assert with_found_shape(replace(poisoned, told_parameters=None)).shape is None
-    assert with_found_shape(replace(poisoned, told_parameters=0)).shape is None
+    assert with_found_shape(replace(poisoned, reported_parameters=None)).shape is None
+    assert with_found_shape(replace(poisoned, reported_parameters=0)).shape is None

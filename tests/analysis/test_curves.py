@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from tests.analysis.accounts import account
 
-from nanodyno.analysis.account import Eval, account_of
+from nanodyno.analysis.account import AccountEval, account_of
 from nanodyno.analysis.curves import LossAt, is_apart, last_of_stretches, loss_at, losses_at_equal, noise_of
 
 
 def test_losses_meet_at_the_furthest_evaluation_that_both_have_reached() -> None:
-    one = account("a", evals=(Eval(100, 5.0), Eval(200, 4.0), Eval(300, 3.5)))
-    other = account("b", evals=(Eval(100, 5.2), Eval(200, 4.4)))
+    one = account("a", evals=(AccountEval(100, 5.0), AccountEval(200, 4.0), AccountEval(300, 3.5)))
+    other = account("b", evals=(AccountEval(100, 5.2), AccountEval(200, 4.4)))
     found = losses_at_equal([one, other], "tokens")
     assert found is not None
     assert found.at == 200 * 524288
@@ -22,9 +22,9 @@ def test_losses_meet_at_the_furthest_evaluation_that_both_have_reached() -> None
 
 def test_between_two_evaluations_the_loss_lies_on_the_line_over_the_logarithm() -> None:
     """Half as many tokens an iteration: at the other's 150th it is at its 300th, between 200 and 400."""
-    one = account("a", evals=(Eval(100, 5.0), Eval(150, 4.5)))
+    one = account("a", evals=(AccountEval(100, 5.0), AccountEval(150, 4.5)))
     small = {"gradient_accumulation_steps": 32}
-    other = account("b", settings=small, evals=(Eval(200, 5.0), Eval(400, 4.0)))
+    other = account("b", settings=small, evals=(AccountEval(200, 5.0), AccountEval(400, 4.0)))
     found = losses_at_equal([one, other], "tokens")
     assert found is not None
     share = math.log(301 / 201) / math.log(401 / 201)
@@ -33,7 +33,7 @@ def test_between_two_evaluations_the_loss_lies_on_the_line_over_the_logarithm() 
 
 
 def test_at_equal_time_the_faster_one_has_gone_further() -> None:
-    evals = tuple(Eval(at, 6 - at / 100) for at in (100, 200, 300, 400))
+    evals = tuple(AccountEval(at, 6 - at / 100) for at in (100, 200, 300, 400))
     found = losses_at_equal(
         [account("a", seconds=1.0, evals=evals), account("b", seconds=0.5, evals=evals)], "seconds"
     )
@@ -43,9 +43,9 @@ def test_at_equal_time_the_faster_one_has_gone_further() -> None:
     assert found.losses["b"].loss == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize("evals", [(), (Eval(500, 4.0),), (Eval(100, math.nan),)])
-def test_without_a_common_place_there_is_none(evals: tuple[Eval, ...]) -> None:
-    one = account("a", evals=(Eval(100, 5.0), Eval(200, 4.0)))
+@pytest.mark.parametrize("evals", [(), (AccountEval(500, 4.0),), (AccountEval(100, math.nan),)])
+def test_without_a_common_place_there_is_none(evals: tuple[AccountEval, ...]) -> None:
+    one = account("a", evals=(AccountEval(100, 5.0), AccountEval(200, 4.0)))
     assert losses_at_equal([one, account("b", evals=evals)], "tokens") is None
 
 
@@ -54,7 +54,9 @@ def test_the_noise_of_evaluations_is_judged_by_their_curve() -> None:
     draw = random.Random(1)
     judged: list[float] = []
     for _ in range(200):
-        evals = [Eval(at, 8 - 0.6 * math.log(at) + draw.gauss(0, 0.02)) for at in range(250, 5250, 250)]
+        evals = [
+            AccountEval(at, 8 - 0.6 * math.log(at) + draw.gauss(0, 0.02)) for at in range(250, 5250, 250)
+        ]
         found = noise_of(evals)
         assert found is not None
         judged.append(found)
@@ -62,11 +64,11 @@ def test_the_noise_of_evaluations_is_judged_by_their_curve() -> None:
 
 
 def test_too_few_evaluations_have_no_judged_noise() -> None:
-    assert noise_of([Eval(at, 5.0) for at in (1, 2, 3, 4)]) is None
+    assert noise_of([AccountEval(at, 5.0) for at in (1, 2, 3, 4)]) is None
 
 
 def test_the_same_iteration_evaluated_twice_counts_once_with_its_later_word() -> None:
-    evals = (Eval(100, 5.0), Eval(200, 9.0), Eval(200, 4.0))
+    evals = (AccountEval(100, 5.0), AccountEval(200, 9.0), AccountEval(200, 4.0))
     found = losses_at_equal([account("a", evals=evals), account("b", evals=evals)], "iterations")
     assert found is not None
     assert found.losses["a"].loss == 4.0
@@ -85,25 +87,30 @@ def test_what_cannot_be_judged_is_not_apart() -> None:
 def test_between_evaluations_that_are_far_apart_nothing_is_read() -> None:
     """At the other's 150th it is between its 50th and its 400th; at its 400th the other has not been."""
     small = {"gradient_accumulation_steps": 32}
-    one = account("a", evals=(Eval(0, 10.9), Eval(25, 6.9), Eval(150, 4.5)))
-    other = account("b", settings=small, evals=(Eval(0, 10.9), Eval(50, 6.8), Eval(400, 4.0)))
+    one = account("a", evals=(AccountEval(0, 10.9), AccountEval(25, 6.9), AccountEval(150, 4.5)))
+    other = account(
+        "b", settings=small, evals=(AccountEval(0, 10.9), AccountEval(50, 6.8), AccountEval(400, 4.0))
+    )
     found = losses_at_equal([one, other], "tokens")
     assert found is not None
     assert (found.at, found.losses["a"].loss) == (25 * 8 * 64 * 1024, 6.9)
 
 
 def test_two_untrained_models_have_no_loss_in_common() -> None:
-    one, other = account("a", evals=(Eval(0, 10.9),)), account("b", evals=(Eval(0, 10.8), Eval(100, 6.0)))
+    one, other = (
+        account("a", evals=(AccountEval(0, 10.9),)),
+        account("b", evals=(AccountEval(0, 10.8), AccountEval(100, 6.0))),
+    )
     assert losses_at_equal([one, other], "tokens") is None
 
 
 def test_the_fall_from_the_untrained_model_is_no_noise() -> None:
-    trained = [Eval(at, 2.0 + 8.0 * at**-0.5) for at in range(25, 225, 25)]
-    assert noise_of([Eval(0, 10.9), *trained]) == noise_of(trained)
+    trained = [AccountEval(at, 2.0 + 8.0 * at**-0.5) for at in range(25, 225, 25)]
+    assert noise_of([AccountEval(0, 10.9), *trained]) == noise_of(trained)
 
 
 def test_a_curve_can_be_read_up_to_where_its_evaluations_lie_too_far_apart() -> None:
-    evals = [Eval(at, 5.0) for at in (0, 25, 50, 100, 300, 500)]
+    evals = [AccountEval(at, 5.0) for at in (0, 25, 50, 100, 300, 500)]
     assert last_of_stretches(evals) == [0, 100, 500]
     assert loss_at(evals, 80) is not None
     assert loss_at(evals, 200) is None
@@ -111,7 +118,7 @@ def test_a_curve_can_be_read_up_to_where_its_evaluations_lie_too_far_apart() -> 
 
 def test_of_a_smooth_curve_that_bends_little_is_taken_for_noise() -> None:
     """A power law early in training, which falls by a nat in these eight evaluations."""
-    found = noise_of([Eval(at, 2.0 + 8.0 * at**-0.5) for at in range(25, 225, 25)])
+    found = noise_of([AccountEval(at, 2.0 + 8.0 * at**-0.5) for at in range(25, 225, 25)])
     assert found is not None
     assert found < 0.01
 

@@ -9,15 +9,15 @@ import pytest
 from nanodyno.analysis.attributing import speed_rules
 from nanodyno.analysis.budget import Budget
 from nanodyno.analysis.effects import (
+    EffectRules,
     Observed,
-    Rules,
     call_of,
     effects,
     half_width,
     look_cut_short,
     looks,
 )
-from nanodyno.analysis.shapley import corners_of
+from nanodyno.analysis.shapley import combinations_of
 from nanodyno.analysis.statistics import Interval
 
 TABLE = [{0: 0.0, 1: 1.0, 2: 2.0, 3: 6.0}, {0: 10.0, 1: 11.2, 2: 12.0, 3: 16.4}]
@@ -30,7 +30,7 @@ def test_effects_and_their_intervals_by_hand() -> None:
     Student's t at one degree and 90% is 6.314, the deviation 0.3 / sqrt(2), so half of it is 0.3 * 6.314 / 2;
     two parts share an error of 20%.
     """
-    found = effects(TABLE, Rules(2, 0.02, 0.01), 0.8)
+    found = effects(TABLE, EffectRules(2, 0.02, 0.01), 0.8)
     part = found.parts[0].interval
     assert part.value == pytest.approx(2.65)
     assert half_width(part) == pytest.approx(0.15 * 6.3138, rel=1e-4)
@@ -43,14 +43,14 @@ def test_effects_and_their_intervals_by_hand() -> None:
     assert found.means == pytest.approx({0: 5.0, 1: 6.1, 2: 7.0, 3: 11.2})
 
 
-def test_with_a_corner_missing_there_are_steps_and_no_parts() -> None:
-    table = [{corner: value for corner, value in row.items() if corner != 1} for row in TABLE]
-    found = effects(table, Rules(2, 0.02, 0.01), 0.95)
+def test_with_a_combination_missing_there_are_steps_and_no_parts() -> None:
+    table = [{combination: value for combination, value in row.items() if combination != 1} for row in TABLE]
+    found = effects(table, EffectRules(2, 0.02, 0.01), 0.95)
     assert (found.parts, found.pairs) == ((), {})
     assert set(found.steps) == {(0, 1), (2, 0)}
     assert found.paths() == [(1, 0)]
     assert found.total is not None
-    end_missing = effects([{0: 1.0, 1: 2.0, 2: 3.0}], Rules(2, 0.02, 0.01), 0.95)
+    end_missing = effects([{0: 1.0, 1: 2.0, 2: 3.0}], EffectRules(2, 0.02, 0.01), 0.95)
     assert end_missing.total is None
     assert end_missing.paths() == []
 
@@ -59,12 +59,12 @@ def test_of_many_changes_a_screening_tells_what_its_parts_leave_over() -> None:
     """Three of six changes do 1 more together: the mean effect of each has a quarter of that."""
     sizes = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
 
-    def at(corner: int) -> float:
-        own = sum(size for number, size in enumerate(sizes) if corner >> number & 1)
-        return own + ((corner & 0b100011) == 0b100011)
+    def at(combination: int) -> float:
+        own = sum(size for number, size in enumerate(sizes) if combination >> number & 1)
+        return own + ((combination & 0b100011) == 0b100011)
 
-    row = {corner: at(corner) for corner in corners_of(6)}
-    found = effects([row, row], Rules(6, 0.02, 0.01), 0.95)
+    row = {combination: at(combination) for combination in combinations_of(6)}
+    found = effects([row, row], EffectRules(6, 0.02, 0.01), 0.95)
     parts = [each.interval.value for each in found.parts]
     assert found.screened
     assert found.steps == {}
@@ -78,7 +78,9 @@ def test_of_many_changes_a_screening_tells_what_its_parts_leave_over() -> None:
 def rounds(noise: float, number: int = 100) -> Iterator[list[Observed]]:
     dice = random.Random(3)
     for count in range(number):
-        yield [Observed(corner, count, 0.1 * corner + dice.gauss(0, noise)) for corner in range(4)]
+        yield [
+            Observed(combination, count, 0.1 * combination + dice.gauss(0, noise)) for combination in range(4)
+        ]
 
 
 def test_a_quiet_machine_is_enough_at_the_first_look_and_a_noisy_one_at_the_last() -> None:
@@ -98,7 +100,9 @@ def test_a_round_in_which_something_was_far_slower_is_set_aside() -> None:
     found = look_cut_short([each for row in slow for each in row], speed_rules(2, 0.001))
     assert found.odd == ((2, 6),)
     assert 6 not in found.kept
-    kept = look_cut_short([each for row in slow for each in row], Rules(2, 0.02, 0.01, Budget(), odd=False))
+    kept = look_cut_short(
+        [each for row in slow for each in row], EffectRules(2, 0.02, 0.01, Budget(), odd=False)
+    )
     assert 6 in kept.kept
 
 

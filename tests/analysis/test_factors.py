@@ -20,10 +20,10 @@ def test_the_case_has_two_factors_and_a_learning_rate_that_moves_no_speed() -> N
     assert [each.name for each in design.factors] == ["n_embd", "batch_size"]
     assert design.factors[0].after == {"n_head": 12, "n_embd": 768}
     assert [each.key for each in design.inert] == ["learning_rate", "min_lr"]
-    corner = design.config(0b10)
-    assert isinstance(corner, RunConfig)
-    assert (corner.n_embd, corner.n_head, corner.batch_size) == (384, 6, 8)
-    assert (corner.gradient_accumulation_steps, corner.tokens_per_iter) == (64, 524_288)
+    combination = design.config(0b10)
+    assert isinstance(combination, RunConfig)
+    assert (combination.n_embd, combination.n_head, combination.batch_size) == (384, 6, 8)
+    assert (combination.gradient_accumulation_steps, combination.tokens_per_iter) == (64, 524_288)
     assert design.settings(0b01) == {"n_embd": 768, "batch_size": 16}
     last = design.config(0b11)
     assert isinstance(last, RunConfig)
@@ -62,14 +62,14 @@ def test_groups_and_what_is_ignored() -> None:
     assert last.n_layer == 12
 
 
-def test_a_corner_that_is_no_config_is_a_result() -> None:
+def test_a_combination_that_is_no_config_is_a_result() -> None:
     """12,288 tokens are 4 x 3 sequences of 1024 or 4 x 2 of 1536; of the latter no micro-batch has 3."""
     before = build(batch_size=3, tokens_per_iter=12_288)
     after = build(batch_size=2, block_size=1536, tokens_per_iter=12_288)
     design = design_of(before, after, "tokens_per_second")
-    corner = design.config(0b01)
-    assert isinstance(corner, Infeasible)
-    assert "12288 is not a multiple of batch_size * block_size = 4608" in corner.words
+    combination = design.config(0b01)
+    assert isinstance(combination, Infeasible)
+    assert "12288 is not a multiple of batch_size * block_size = 4608" in combination.words
     assert isinstance(design.config(0b10), RunConfig)
 
 
@@ -109,7 +109,7 @@ def test_settings_that_say_nothing_without_another_are_one_change_with_it() -> N
     )  # fmt: skip
     design = design_of(build(gelu="tanh"), after, "val_loss")
     assert [each.name for each in design.factors] == ["activation", "window", "optimizer", "schedule"]
-    assert all(isinstance(design.config(corner), RunConfig) for corner in range(16))
+    assert all(isinstance(design.config(combination), RunConfig) for combination in range(16))
 
 
 def test_what_has_no_answer_is_refused_with_what_would_have_one() -> None:
@@ -144,7 +144,7 @@ def test_a_ramp_moves_the_speed_of_a_run_and_none_that_is_timed() -> None:
         design_of(build(), build(batch_ramp="100M:1048576"), "tokens_per_second")
 
 
-def test_what_every_corner_has_alike_is_told_and_not_called_inert() -> None:
+def test_what_every_combination_has_alike_is_reported_and_not_called_inert() -> None:
     """Seeds move a loss, and here all corners have the same ones; one process shares nothing."""
     after = build(learning_rate=1e-4, seed=7, eval_tokens=4096, log_interval=5, parallel="fsdp")
     design = design_of(build(), after, "val_loss")

@@ -9,27 +9,27 @@ import pytest
 from tests.analysis.accounts import AFTER, steps
 from tests.analysis.losses import cosine, true_loss, with_losses
 
-from nanodyno.analysis.account import Account, Eval, Step
+from nanodyno.analysis.account import Account, AccountEval, AccountStep
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.findings import Finding
-from nanodyno.analysis.forecast import Forecast, Question, forecast
+from nanodyno.analysis.forecast import Forecast, ForecastQuestion, forecast
 from nanodyno.analysis.forecast_findings import as_planned, ends_of, findings_of, lower_of, stretched
-from nanodyno.analysis.forecast_plan import Pace, pace_of
+from nanodyno.analysis.forecast_plan import IterationTimes, pace_of
 from nanodyno.analysis.forecast_size import law_loss, size_law
 from nanodyno.errors import NanodynoError
 
 END = float(true_loss(cosine(10_000), np.array([10_000.0]))[0])
 
 
-def asked(account: Account, pace: Pace | None = None, **question: Any) -> Forecast:
-    return forecast(account, Question(**question), pace)
+def asked(account: Account, pace: IterationTimes | None = None, **question: Any) -> Forecast:
+    return forecast(account, ForecastQuestion(**question), pace)
 
 
 def found(account: Account, **question: Any) -> dict[str, Finding]:
     return {each.code: each for each in findings_of(asked(account, **question), account)}
 
 
-def test_a_run_is_foretold_to_its_own_end_with_its_tokens() -> None:
+def test_a_run_is_forecast_to_its_own_end_with_its_tokens() -> None:
     made = asked(with_losses(5000))
     assert made.basis == "curve"
     assert (made.iterations_done, made.iterations) == (5000, 10_000)
@@ -39,7 +39,7 @@ def test_a_run_is_foretold_to_its_own_end_with_its_tokens() -> None:
 
 
 def test_a_place_is_named_by_iterations_tokens_or_hours_from_now() -> None:
-    run, pace = with_losses(5000), Pace(2.0, 10.0, 100)  # 2.1 s an iteration with its evaluations
+    run, pace = with_losses(5000), IterationTimes(2.0, 10.0, 100)  # 2.1 s an iteration with its evaluations
     assert asked(run, iterations=7000).iterations == 7000
     assert asked(run, tokens=7000 * 524_288.0).iterations == 7000
     assert asked(run, pace, hours=2.1).iterations == 5000 + 3600
@@ -69,7 +69,7 @@ def test_a_target_is_reached_where_the_law_says_or_not_with_this_schedule() -> N
     assert "target-beyond-laws" not in found(run, until_loss=END + 0.1)
 
 
-def test_a_target_that_lies_behind_is_told_from_the_record() -> None:
+def test_a_target_that_lies_behind_is_reported_from_the_record() -> None:
     """The evaluation at 1,000 iterations is the first that is not above its own loss."""
     target = float(true_loss(cosine(10_000), np.array([1000.0]))[0])
     finding = found(with_losses(5000), until_loss=target)["target-behind"]
@@ -88,12 +88,12 @@ def test_of_a_run_that_is_over_nothing_is_expected() -> None:
     numbers = missed["target-missed"].numbers
     assert (numbers["iterations"], numbers["iterations_done"]) == (10_000, 10_000)
     assert numbers["loss"] == pytest.approx(END)
-    seconds = asked(run, Pace(2.0, 10.0, 100), until_loss=3.5)
+    seconds = asked(run, IterationTimes(2.0, 10.0, 100), until_loss=3.5)
     [reached] = [each for each in findings_of(seconds, run) if each.code == "target-behind"]
     assert seconds.reached is not None
     assert seconds.reached.iterations is not None
     assert reached.numbers["seconds"] == pytest.approx(seconds.reached.iterations * 2.1)
-    worse = replace(run, name="worse", evals=(*run.evals[:-1], Eval(10_000, 9.0)))
+    worse = replace(run, name="worse", evals=(*run.evals[:-1], AccountEval(10_000, 9.0)))
     [lower] = lower_of(asked(worse), asked(run))
     assert (lower.code, lower.runs) == ("measured-lower", (run.name, "worse"))
 
@@ -105,14 +105,14 @@ def test_a_target_that_a_log_has_reached_needs_no_end() -> None:
         found(log, until_loss=2.5)
 
 
-def test_a_place_that_was_passed_is_told_from_the_record() -> None:
+def test_a_place_that_was_passed_is_reported_from_the_record() -> None:
     made = asked(with_losses(5000), iterations=3000)
     assert made.basis == "ended"
     assert made.final.median == pytest.approx(float(true_loss(cosine(10_000), np.array([3000.0]))[0]))
     assert made.final.low == made.final.high == made.final.median
 
 
-def test_a_place_farther_than_was_ever_tried_is_told() -> None:
+def test_a_place_farther_than_was_ever_tried_is_reported() -> None:
     run = with_losses(900)
     assert run.iterations == 800  # a loss every 200
     assert found(run, iterations=8800)["forecast-far"].numbers == {"times": 11.0, "tried": 10}
@@ -134,11 +134,11 @@ def test_without_a_schedule_the_interval_is_wider_and_says_why() -> None:
 def test_changes_that_tell_the_schedule_or_change_nothing_are_held_against_nothing() -> None:
     run = with_losses(5000)
     nameless = replace(run, settings={}, foreign=True)
-    told = {"learning_rate": 6e-4, "warmup_iters": 100, "lr_decay_iters": 10_000, "max_iters": 10_000}
-    assert as_planned(nameless, Question(changes=told), None) is None
-    assert as_planned(run, Question(changes={"max_iters": 10_000}), None) is None
-    assert as_planned(run, Question(iterations=8000, changes={"max_iters": 8000}), None) is None
-    held = as_planned(run, Question(changes={"schedule": "constant"}), None)
+    reported = {"learning_rate": 6e-4, "warmup_iters": 100, "lr_decay_iters": 10_000, "max_iters": 10_000}
+    assert as_planned(nameless, ForecastQuestion(changes=reported), None) is None
+    assert as_planned(run, ForecastQuestion(changes={"max_iters": 10_000}), None) is None
+    assert as_planned(run, ForecastQuestion(iterations=8000, changes={"max_iters": 8000}), None) is None
+    held = as_planned(run, ForecastQuestion(changes={"schedule": "constant"}), None)
     assert held is not None
     assert held.final == asked(run).final
 
@@ -147,12 +147,14 @@ def test_few_losses_that_leave_the_end_open_give_way_to_the_size() -> None:
     """Batches of 300 iterations and one evaluation, asked about 30,000: any end; the size says ± 0.1."""
     at = np.arange(100, 300, 5)
     losses = 7.0 - 0.8 * np.log(at / 100)
-    batches = tuple(Step(int(x), float(y)) for x, y in zip(at, losses, strict=True))
-    run = replace(with_losses(0, max_iters=30_000, steps=batches), evals=(Eval(250, 6.3),))
+    batches = tuple(AccountStep(int(x), float(y)) for x, y in zip(at, losses, strict=True))
+    run = replace(with_losses(0, max_iters=30_000, steps=batches), evals=(AccountEval(250, 6.3),))
     assert asked(run).basis == "size"
     assert asked(replace(run, data_vocab_size=256)).basis == "curve"
     assert asked(replace(run, data_vocab_size=50304)).basis == asked(run).basis
-    many = replace(run, evals=tuple(Eval(x, 7.0 - 0.8 * math.log(x / 100)) for x in range(120, 300, 20)))
+    many = replace(
+        run, evals=tuple(AccountEval(x, 7.0 - 0.8 * math.log(x / 100)) for x in range(120, 300, 20))
+    )
     assert asked(many).basis == "curve"  # a curve is never overruled by what others of its size do
 
 
@@ -168,16 +170,16 @@ def test_few_points_give_the_answer_of_the_size_labelled_and_wide() -> None:
 
 def test_a_size_that_is_known_but_for_biases_is_taken_without_them_and_said() -> None:
     """GPT-2's biases: 12 x 9 x 768 of the matrices and 25 x 768 of the norms are 102,144 of 123,587,328."""
-    told = replace(with_losses(200, settings={"vocab_size": 50304}), shape=None)
-    known = replace(told, told_parameters=123_587_328.0)
-    assert asked(told).basis == "size"
-    assert asked(told).final == asked(known).final
-    said = found(told)["forecast-without-biases"]
+    reported = replace(with_losses(200, settings={"vocab_size": 50304}), shape=None)
+    known = replace(reported, reported_parameters=123_587_328.0)
+    assert asked(reported).basis == "size"
+    assert asked(reported).final == asked(known).final
+    said = found(reported)["forecast-without-biases"]
     assert said.numbers["more"] == pytest.approx(102_144 / 123_587_328)
     assert "forecast-without-biases" not in found(known)
-    without = {key: value for key, value in told.settings.items() if key != "vocab_size"}
+    without = {key: value for key, value in reported.settings.items() if key != "vocab_size"}
     with pytest.raises(NanodynoError, match="one evaluation is too little for a forecast, and its size"):
-        asked(replace(told, settings=without))
+        asked(replace(reported, settings=without))
 
 
 def test_the_size_law_stands_at_the_public_run_and_falls_with_size_and_tokens() -> None:
@@ -203,10 +205,10 @@ def test_the_cases_second_run_to_10_billion_tokens_is_wider_than_the_notes_promi
     assert made.seconds == pytest.approx((19_074 - 810) * 9.34, rel=1e-3)
 
 
-def test_a_log_without_evaluations_is_foretold_by_its_training_loss() -> None:
+def test_a_log_without_evaluations_is_forecast_by_its_training_loss() -> None:
     at = np.arange(100, 5000, 20)
     losses = true_loss(cosine(10_000), at.astype(float))
-    run = with_losses(0, steps=tuple(Step(int(x), float(y)) for x, y in zip(at, losses, strict=True)))
+    run = with_losses(0, steps=tuple(AccountStep(int(x), float(y)) for x, y in zip(at, losses, strict=True)))
     made = asked(run)
     assert made.of_train
     assert made.final.median == pytest.approx(END, abs=0.03)
@@ -242,7 +244,7 @@ def test_a_comparison_tells_ends_of_unfinished_runs_on_the_same_data_only() -> N
 
 
 def test_a_schedule_is_stretched_to_the_place_that_is_asked_about() -> None:
-    question = stretched(with_losses(5000), Question(iterations=20_000), None)
+    question = stretched(with_losses(5000), ForecastQuestion(iterations=20_000), None)
     assert question.changes == {"max_iters": 20_000, "lr_decay_iters": 20_000}
 
 
@@ -270,7 +272,7 @@ def test_tokens_and_hours_need_to_be_known() -> None:
 
 def test_evaluations_in_a_logs_times_are_part_of_the_pace() -> None:
     """Every hundredth iteration took 60 s more than the usual 1 s: 1.6 s an iteration."""
-    slow = tuple(Step(at, 5.0, 61.0, steady=False) for at in (100, 200, 300))
+    slow = tuple(AccountStep(at, 5.0, 61.0, steady=False) for at in (100, 200, 300))
     run = replace(with_losses(5000, every=100, steps=(*steps(1.0), *slow)), foreign=True)
     pace = pace_of(run)
     assert pace is not None
@@ -278,7 +280,7 @@ def test_evaluations_in_a_logs_times_are_part_of_the_pace() -> None:
     assert pace_of(replace(run, steps=())) is None
 
 
-def test_a_loss_that_rises_is_warned_of_and_foretold_with_it() -> None:
+def test_a_loss_that_rises_is_warned_of_and_forecast_with_it() -> None:
     rising = with_losses(
         5000, loss=lambda at: true_loss(cosine(10_000), at) + np.where(at > 4000, (at - 4000) / 5000, 0)
     )
@@ -289,6 +291,6 @@ def test_a_loss_that_rises_is_warned_of_and_foretold_with_it() -> None:
 
 def test_a_nan_is_counted_and_left_out() -> None:
     run = with_losses(5000)
-    spoiled = replace(run, evals=(*run.evals[:-3], Eval(4500, math.nan), *run.evals[-3:]))
+    spoiled = replace(run, evals=(*run.evals[:-3], AccountEval(4500, math.nan), *run.evals[-3:]))
     assert found(spoiled)["warning-not-finite"].numbers["count"] == 1
     assert asked(spoiled).final.median == pytest.approx(asked(run).final.median, abs=0.002)

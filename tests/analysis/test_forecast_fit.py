@@ -19,7 +19,7 @@ from nanodyno.analysis.forecast_fit import (
     shipped_prior,
 )
 from nanodyno.analysis.forecast_law import Array, Schedule, annealed, elapsed
-from nanodyno.analysis.forecast_points import Curve, Points, points_of
+from nanodyno.analysis.forecast_points import Curve, LossPoints, points_of
 
 LAST = 10_000
 END = np.array([float(LAST)])
@@ -83,7 +83,7 @@ def test_the_posterior_is_that_of_one_large_normal_conditioned_on_the_losses() -
     assert float(made.spread[0]) == pytest.approx(np.sqrt(variance + points.noise**2), rel=1e-3)
 
 
-def _conditioned(points: Points, s: Array, fallen: Array, slope: float, turns: Sequence[float]) -> Array:
+def _conditioned(points: LossPoints, s: Array, fallen: Array, slope: float, turns: Sequence[float]) -> Array:
     """A row an exponent and a turn: weight, median, variance, slope."""
     n, now = len(s) - 1, float(s[-2])
     expected = PRIOR.slope_scale * now**-PRIOR.exponent

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.analysis.losses import cosine, true_loss, with_losses
 
-from nanodyno.analysis.account import Step
-from nanodyno.analysis.forecast import Question, forecast
+from nanodyno.analysis.account import AccountStep
+from nanodyno.analysis.forecast import ForecastQuestion, forecast
 from nanodyno.analysis.forecast_law import Schedule
 from nanodyno.analysis.forecast_plan import plan_of, schedule_of, schedules_open_to
 
@@ -17,28 +17,28 @@ def test_rates_that_were_logged_count_where_the_plan_is_not_known() -> None:
     rates = np.full(10_000, 3e-4)
     run = with_losses(5000, loss=lambda at: true_loss(Schedule(rates), at))
     bare = replace(run, settings={"max_iters": 10_000}, foreign=True)
-    logged = replace(bare, steps=tuple(Step(at, learning_rate=3e-4) for at in range(0, 5000, 10)))
+    logged = replace(bare, steps=tuple(AccountStep(at, learning_rate=3e-4) for at in range(0, 5000, 10)))
     ways = schedules_open_to(logged, 10_000)
     assert all(each.rates[:5000] == pytest.approx(rates[:5000]) for each in ways)
     assert [float(each.rates[-1]) for each in ways] == pytest.approx([3e-4, 0, 0], abs=1e-6)
-    wide, narrow = (forecast(each, Question(), None).final for each in (bare, logged))
+    wide, narrow = (forecast(each, ForecastQuestion(), None).final for each in (bare, logged))
     assert narrow.high - narrow.low < wide.high - wide.low
     for way in ways:
         assert narrow.low < float(true_loss(way, np.array([10_000.0]))[0]) < narrow.high
 
 
-def test_before_the_first_logged_rate_it_climbs_where_no_warm_up_is_told() -> None:
-    logged = tuple(Step(at, learning_rate=3e-4) for at in range(999, 5000, 10))
+def test_before_the_first_logged_rate_it_climbs_where_no_warm_up_is_reported() -> None:
+    logged = tuple(AccountStep(at, learning_rate=3e-4) for at in range(999, 5000, 10))
     run = replace(with_losses(5000, steps=logged), settings={}, foreign=True)
-    told = {"schedule": "wsd", "max_iters": 10_000}
+    reported = {"schedule": "wsd", "max_iters": 10_000}
     for warmup, rate in ((0, 1.5e-4), (100, 3e-4)):
-        plan = plan_of(run, {**told, "warmup_iters": warmup})
+        plan = plan_of(run, {**reported, "warmup_iters": warmup})
         assert plan is not None
         assert schedule_of(run, plan, 10_000).rates[499] == pytest.approx(rate)
 
 
-def test_the_peak_of_logged_rates_need_not_be_told() -> None:
-    logged = tuple(Step(at, learning_rate=min(at / 100, 1) * 3e-4) for at in range(0, 5000, 10))
+def test_the_peak_of_logged_rates_need_not_be_reported() -> None:
+    logged = tuple(AccountStep(at, learning_rate=min(at / 100, 1) * 3e-4) for at in range(0, 5000, 10))
     run = replace(with_losses(5000, steps=logged), settings={}, foreign=True)
     assert plan_of(run) is None
     plan = plan_of(run, {"schedule": "wsd", "max_iters": 10_000})
@@ -48,7 +48,7 @@ def test_the_peak_of_logged_rates_need_not_be_told() -> None:
 
 def test_recorded_rates_count_more_than_planned_ones() -> None:
     """A run that was taken up again with a tenth of the rate from iteration 2,000 on."""
-    logged = tuple(Step(at, learning_rate=6e-4 if at < 2000 else 6e-5) for at in range(0, 3000, 10))
+    logged = tuple(AccountStep(at, learning_rate=6e-4 if at < 2000 else 6e-5) for at in range(0, 3000, 10))
     run = with_losses(3000, steps=logged)
     plan = plan_of(run)
     assert plan is not None

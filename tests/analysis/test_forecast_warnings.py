@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.analysis.losses import cosine, true_loss, with_losses
 
-from nanodyno.analysis.account import Account, Eval, Step
+from nanodyno.analysis.account import Account, AccountEval, AccountStep
 from nanodyno.analysis.forecast_plan import curve_of, plan_of
 from nanodyno.analysis.forecast_warnings import Sign, warned
 from nanodyno.records.types import DataRecord
@@ -14,11 +14,11 @@ from nanodyno.records.types import DataRecord
 SOUND = with_losses(5000)
 
 
-def batches(leaps: int) -> tuple[Step, ...]:
+def batches(leaps: int) -> tuple[AccountStep, ...]:
     rng = np.random.default_rng(4)
     losses = 3.5 + 0.02 * rng.normal(size=400)
     losses[50 : 50 + 7 * leaps : 7] += 1.0
-    return tuple(Step(at, float(loss)) for at, loss in enumerate(losses))
+    return tuple(AccountStep(at, float(loss)) for at, loss in enumerate(losses))
 
 
 def parted(by: float) -> Account:
@@ -41,12 +41,14 @@ def data(train_tokens: int) -> DataRecord:
 
 
 CASES: dict[Sign, Account] = {
-    "diverging": replace(SOUND, evals=(*SOUND.evals, Eval(5200, 4.2), Eval(5400, 4.4), Eval(5600, 4.6))),
+    "diverging": replace(
+        SOUND, evals=(*SOUND.evals, AccountEval(5200, 4.2), AccountEval(5400, 4.4), AccountEval(5600, 4.6))
+    ),
     "plateau": with_losses(4800, loss=flat),
     "spikes": replace(SOUND, steps=batches(10)),
     "parting": parted(0.3),
     "repeating": replace(SOUND, data=data(1_000_000_000)),
-    "not-finite": replace(SOUND, evals=(*SOUND.evals, Eval(5200, float("nan")))),
+    "not-finite": replace(SOUND, evals=(*SOUND.evals, AccountEval(5200, float("nan")))),
     "uneven-evaluations": replace(
         SOUND,
         evals=tuple(

@@ -9,7 +9,7 @@ import pytest
 from nanodyno.analysis.imported import known_shape, tokens_up_to
 from nanodyno.analysis.summary import Summary, summarise
 from nanodyno.records.imported import ImportedStep
-from nanodyno.records.importers.joining import Request, import_run
+from nanodyno.records.importers.joining import ImportRequest, import_run
 from nanodyno.records.store import read_run
 
 CASE = Path(__file__).parents[1] / "case"
@@ -17,11 +17,11 @@ SHAPE = {"n_layer": 12, "n_embd": 768, "block_size": 1024, "vocab_size": 50304, 
 
 
 def summary_of(name: str, folder: Path, **options: Any) -> Summary:
-    import_run(Request((CASE / name,), folder / "run", **options))
+    import_run(ImportRequest((CASE / name,), folder / "run", **options))
     return summarise(read_run(folder / "run"))
 
 
-def test_the_cases_logs_tell_speed_and_size_without_a_card(tmp_path: Path) -> None:
+def test_the_cases_logs_tell_speed_and_size_without_a_gpu(tmp_path: Path) -> None:
     wide, narrow = summary_of("train1.log", tmp_path / "w"), summary_of("train2.log", tmp_path / "n")
     assert wide.speed.tokens_per_second
     assert narrow.speed.tokens_per_second
@@ -36,7 +36,7 @@ def test_the_cases_logs_tell_speed_and_size_without_a_card(tmp_path: Path) -> No
     assert (wide.last_val.iteration, wide.last_val.loss) == (500, 5.5194)
 
 
-def test_with_its_shape_and_card_the_share_of_the_peak_is_known(tmp_path: Path) -> None:
+def test_with_its_shape_and_gpu_the_share_of_the_peak_is_known(tmp_path: Path) -> None:
     settings = {"n_layer": 12, "bias": False}
     wide = summary_of("train1.log", tmp_path, gpu="RTX 4070", settings=settings)
     assert wide.parameters
@@ -76,9 +76,9 @@ def test_tokens_are_unknown_where_an_iterations_are() -> None:
 
 
 def test_the_shape_of_a_result_of_ours_knows_what_is_beyond_gpt2() -> None:
-    told: dict[str, Any] = {"n_head": 6, "positions": "rope", "n_kv_head": 2, "untied_head": True}
-    shape = known_shape(SHAPE | told)
+    reported: dict[str, Any] = {"n_head": 6, "positions": "rope", "n_kv_head": 2, "untied_head": True}
+    shape = known_shape(SHAPE | reported)
     assert shape is not None
     assert (shape.positions, shape.kv_heads, shape.untied_head, shape.norm) == ("rope", 2, True, "layer")
-    assert known_shape(SHAPE | told | {"n_kv_head": 4}) is None
-    assert known_shape(SHAPE | told | {"positions": "none"}) is None
+    assert known_shape(SHAPE | reported | {"n_kv_head": 4}) is None
+    assert known_shape(SHAPE | reported | {"positions": "none"}) is None

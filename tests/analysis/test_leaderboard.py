@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.analysis.accounts import AFTER, BEFORE, SHAPE, account, curve, steps
 
-from nanodyno.analysis.account import Account, Eval
+from nanodyno.analysis.account import Account, AccountEval
 from nanodyno.analysis.compare import compare
 from nanodyno.analysis.leaderboard import (
     LOSS,
@@ -14,14 +14,14 @@ from nanodyno.analysis.leaderboard import (
     SPEED,
     Board,
     Leaderboard,
-    Metric,
+    LeaderboardMetric,
     leaderboard,
     standing_of,
 )
-from nanodyno.hardware.cards import card_named
+from nanodyno.hardware.gpus import gpu_named
 from nanodyno.records.types import DataRecord
 
-H200 = card_named("H200")
+H200 = gpu_named("H200")
 
 
 def data(fingerprint: str = "0", tokenizer: str | None = "gpt2", vocab_size: int = 50257) -> DataRecord:
@@ -37,7 +37,7 @@ def data(fingerprint: str = "0", tokenizer: str | None = "gpt2", vocab_size: int
 
 def ours(name: str, start: float = 6.0, noise: float = 0.01, **changes: Any) -> Account:
     """Every second loss lies `noise` above the curve and every other below."""
-    values: dict[str, Any] = {"data": data(), "evals": curve(start, noise), "card": H200}
+    values: dict[str, Any] = {"data": data(), "evals": curve(start, noise), "gpu": H200}
     return account(name, **(values | changes))
 
 
@@ -45,16 +45,16 @@ def ranked(*accounts: Account) -> Leaderboard:
     return leaderboard([standing_of(each) for each in accounts])
 
 
-def board(found: Leaderboard, metric: Metric) -> Board:
+def board(found: Leaderboard, metric: LeaderboardMetric) -> Board:
     (only,) = [each for each in found.boards if each.metric == metric]
     return only
 
 
-def places(found: Leaderboard, metric: Metric) -> dict[str, int | None]:
+def places(found: Leaderboard, metric: LeaderboardMetric) -> dict[str, int | None]:
     return {entry.run: entry.place for entry in board(found, metric).entries}
 
 
-def reasons(found: Leaderboard, metric: Metric) -> dict[str, str]:
+def reasons(found: Leaderboard, metric: LeaderboardMetric) -> dict[str, str]:
     return {each.run: each.reason for each in found.unranked if each.metric == metric}
 
 
@@ -75,7 +75,7 @@ def test_losses_are_held_against_each_other_at_equal_tokens_and_not_at_the_end()
     found = ranked(long, ours("short", 6.0))
     assert places(found, LOSS) == {"short": 1, "long": 2}
     assert long.evals[-1].val_loss < 6.0 - 0.5 * 10**0.5
-    assert found.held_back == ("long",)
+    assert found.compared_early == ("long",)
 
 
 def test_iterations_of_half_the_tokens_meet_at_twice_the_number() -> None:
@@ -119,28 +119,28 @@ def test_a_log_that_does_not_tell_its_tokens_has_no_place_by_loss() -> None:
     found = ranked(BEFORE, AFTER)
     assert reasons(found, LOSS) == {"train2": "text-unknown", "train1": "text-unknown"}
     assert places(found, SPEED) == {"train2": 1, "train1": 2}
-    assert reasons(found, SHARE) == {"train2": "card-unknown", "train1": "card-unknown"}
+    assert reasons(found, SHARE) == {"train2": "gpu-unknown", "train1": "gpu-unknown"}
 
 
 @pytest.mark.parametrize(
     ("changes", "metric", "reason"),
     [
         ({"evals": ()}, LOSS, "no-evaluation"),
-        ({"evals": (Eval(0, 10.9),)}, LOSS, "no-evaluation"),
-        ({"evals": (Eval(500, float("nan")),)}, LOSS, "no-evaluation"),
-        ({"evals": tuple(Eval(at, 22.3) for at in range(100, 700, 100))}, LOSS, "perplexity-as-loss"),
-        ({"evals": (Eval(100, 5.0), Eval(1000, 4.0))}, LOSS, "noise-unknown"),
-        ({"evals": (Eval(9000, 3.0),)}, LOSS, "not-evaluated-there"),
-        ({"told_tokens_per_iter": 491_520}, LOSS, "tokens-contradict"),
-        ({"told_tokens_per_iter": 491_520}, SPEED, "tokens-contradict"),
+        ({"evals": (AccountEval(0, 10.9),)}, LOSS, "no-evaluation"),
+        ({"evals": (AccountEval(500, float("nan")),)}, LOSS, "no-evaluation"),
+        ({"evals": tuple(AccountEval(at, 22.3) for at in range(100, 700, 100))}, LOSS, "perplexity-as-loss"),
+        ({"evals": (AccountEval(100, 5.0), AccountEval(1000, 4.0))}, LOSS, "noise-unknown"),
+        ({"evals": (AccountEval(9000, 3.0),)}, LOSS, "not-evaluated-there"),
+        ({"reported_tokens_per_iter": 491_520}, LOSS, "tokens-contradict"),
+        ({"reported_tokens_per_iter": 491_520}, SPEED, "tokens-contradict"),
         ({"steps": ()}, SPEED, "times-unknown"),
         ({"steps": steps(1.0, count=5)}, SPEED, "too-few-times"),
-        ({"card": None}, SHARE, "card-unknown"),
+        ({"gpu": None}, SHARE, "gpu-unknown"),
         ({"shape": None}, SHARE, "model-unknown"),
         ({"steps": steps(0.1)}, SHARE, "rate-impossible"),
     ],
 )
-def test_why_a_run_has_no_place(changes: dict[str, Any], metric: Metric, reason: str) -> None:
+def test_why_a_run_has_no_place(changes: dict[str, Any], metric: LeaderboardMetric, reason: str) -> None:
     others = [ours("a"), ours("b", 5.0)]
     assert reasons(ranked(*others, ours("c")), metric) == {}
     assert reasons(ranked(*others, ours("c", **changes)), metric) == {"c": reason}
@@ -169,7 +169,7 @@ def test_a_place_of_two_is_what_compare_calls_ahead(
     assert winners.get(LOSS) == winner
 
 
-def test_the_share_is_of_all_the_cards_that_trained() -> None:
+def test_the_share_is_of_all_the_gpus_that_trained() -> None:
     """Twice the speed on two cards is the same share."""
     found = ranked(ours("one", seconds=2.0), ours("two", seconds=1.0, processes=2))
     one, two = (entry.value.value for entry in board(found, SHARE).entries)
@@ -177,14 +177,14 @@ def test_the_share_is_of_all_the_cards_that_trained() -> None:
     assert places(found, SHARE) == {"one": 1, "two": 1}
 
 
-def test_a_run_alone_is_told_so_and_runs_of_one_name_are_told_apart() -> None:
+def test_a_run_alone_is_reported_so_and_runs_of_one_name_are_reported_apart() -> None:
     assert reasons(ranked(ours("a")), SPEED) == {"a": "only-one"}
     assert set(places(ranked(ours("a"), ours("a")), SPEED)) == {"a", "a (2)"}
     assert ranked() == Leaderboard((), ())
 
 
 def test_parameters_are_all_of_them_or_the_logs_own_count() -> None:
-    found = ranked(ours("a"), ours("b", shape=None, told_parameters=123_590_000))
+    found = ranked(ours("a"), ours("b", shape=None, reported_parameters=123_590_000))
     sizes = {entry.run: entry.parameters for entry in board(found, SPEED).entries}
     position = SHAPE.block_size * SHAPE.n_embd
     assert sizes == {"a": 123_587_328 + position, "b": 123_590_000}

@@ -115,8 +115,8 @@ def test_every_figure_follows_from_the_seconds_of_an_iteration():
         "nanogpt_flops_per_token": 3_000_000,
         "processes": 2,
         "gpu_name": "some GPU",
-        "peak_flops": 8e12,
-        "ceiling_flops": 4e12,
+        "peak_flops_per_second": 8e12,
+        "ceiling_flops_per_second": 4e12,
         "iteration_seconds": {"value": 0.5, "low": 0.4, "high": 0.8, "n": 9},
         "micro_step_seconds": {"value": 0.125, "low": 0.1, "high": 0.2, "n": 9},
         "tokens_per_second": {"value": 2000.0, "low": 1250.0, "high": 2500.0, "n": 9},
@@ -142,7 +142,7 @@ def test_without_tokens_or_a_model_only_the_times_are_known():
 
 
 def test_mfu_is_work_per_second_over_the_peak():
-    assert mfu(tokens_per_second=1000.0, flops_per_token=2e9, peak_flops=8e12) == 0.25
+    assert mfu(tokens_per_second=1000.0, flops_per_token=2e9, peak_flops_per_second=8e12) == 0.25
 
 
 def test_the_case_is_12_9_and_15_4_percent_by_nanogpts_figure(record, narrow_settings, wide_settings):
@@ -151,7 +151,7 @@ def test_the_case_is_12_9_and_15_4_percent_by_nanogpts_figure(record, narrow_set
 
 
 @pytest.mark.parametrize(
-    ("card", "exact_share"),
+    ("gpu", "exact_share"),
     [
         # 524,288 / 9.34 s x 797,870,592 FLOP = 44.787 TFLOP/s over each peak
         (("NVIDIA GeForce RTX 4070", 11.99), 44.787 / 58.3),
@@ -160,8 +160,8 @@ def test_the_case_is_12_9_and_15_4_percent_by_nanogpts_figure(record, narrow_set
         (("NVIDIA GeForce RTX 3060", 11.77), 44.787 / 25.5),
     ],
 )
-def test_the_cases_wide_run_on_gpus_of_12_gb(record, card, exact_share):
-    assert at(9.34, record(card=card)).mfu.value == pytest.approx(exact_share, rel=1e-4)
+def test_the_cases_wide_run_on_gpus_of_12_gb(record, gpu, exact_share):
+    assert at(9.34, record(gpu=gpu)).mfu.value == pytest.approx(exact_share, rel=1e-4)
 
 
 def test_on_an_rtx_4070_the_case_went_from_63_to_77_percent_exactly_counted(
@@ -178,7 +178,7 @@ def test_useful_work_has_the_tokenizers_vocabulary_and_nanogpts_count_the_padded
 
 
 @pytest.mark.parametrize(
-    ("card", "dtype"),
+    ("gpu", "dtype"),
     [
         (None, "float32"),
         (("NVIDIA GeForce RTX 4070 Laptop GPU", 8), "bfloat16"),
@@ -186,20 +186,20 @@ def test_useful_work_has_the_tokenizers_vocabulary_and_nanogpts_count_the_padded
         (("Tesla T4", 14.6), "bfloat16"),
     ],
 )
-def test_a_cpu_an_unknown_gpu_or_a_missing_dtype_has_no_named_peak(record, card, dtype):
-    speed = at(1.0, record(card=card, dtype=dtype))
-    assert (speed.reference.gpu_name, speed.reference.peak_flops, speed.mfu) == (None, None, None)
+def test_a_cpu_an_unknown_gpu_or_a_missing_dtype_has_no_named_peak(record, gpu, dtype):
+    speed = at(1.0, record(gpu=gpu, dtype=dtype))
+    assert (speed.reference.gpu_name, speed.reference.peak_flops_per_second, speed.mfu) == (None, None, None)
 
 
 def test_a_float32_run_is_compared_with_the_float32_peak(record):
-    assert Reference.of_run(record(dtype="float32")).peak_flops == pytest.approx(29.1e12)
+    assert Reference.of_run(record(dtype="float32")).peak_flops_per_second == pytest.approx(29.1e12)
 
 
 def test_the_measured_ceiling_is_that_of_the_runs_own_dtype_and_of_all_its_gpus(record, ceilings):
     # 524,288 tokens in 1 s x 797.87 MFLOP = 418.3 TFLOP/s, of twice 791.2.
-    speed = at(1.0, record(card=("NVIDIA H200", 139.8), processes=2), ceilings=ceilings())
-    assert speed.reference.ceiling_flops == pytest.approx(2 * 791.2e12)
-    assert speed.reference.peak_flops == pytest.approx(2 * 989e12, rel=1e-3)
+    speed = at(1.0, record(gpu=("NVIDIA H200", 139.8), processes=2), ceilings=ceilings())
+    assert speed.reference.ceiling_flops_per_second == pytest.approx(2 * 791.2e12)
+    assert speed.reference.peak_flops_per_second == pytest.approx(2 * 989e12, rel=1e-3)
     assert speed.ceiling_fraction.value == pytest.approx(418.3 / 1582.4, rel=1e-4)
     assert at(1.0, record(dtype="float32"), ceilings=ceilings()).ceiling_fraction is None
     assert at(1.0, record()).ceiling_fraction is None

@@ -4,7 +4,7 @@ from typing import Any, get_args
 
 import pytest
 
-from nanodyno.analysis.changes import Change
+from nanodyno.analysis.changes import SettingChange
 from nanodyno.analysis.factors import design_of
 from nanodyno.analysis.moves import Kind, kind_of, moves_loss, moves_speed
 from nanodyno.config import SETTINGS, build_config
@@ -80,7 +80,7 @@ HELD_HERE = {"seed", "eval_tokens", "parallel"}
 def test_attribute_measures_what_compare_says_can_move(key: str, metric: Any) -> None:
     base: dict[str, Any] = {"block_size": 1024, "batch_size": 1, "tokens_per_iter": 8192, "positions": "rope"}
     before, after = SAMPLES[key]
-    change = Change(key, before, after)
+    change = SettingChange(key, before, after)
     configs = [build_config(base | {key: value}) for value in (before, after)]
     if change.moves_loss if metric == "val_loss" else change.moves_speed:
         assert key in {

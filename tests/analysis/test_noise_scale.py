@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nanodyno.analysis.effective import Advice, advise_batch
+from nanodyno.analysis.effective import BatchSizeAdvice, advise_batch
 from nanodyno.analysis.noise_scale import before_decay, course, heading, latest, measured
 from nanodyno.config import RunConfig, build_config
 from nanodyno.records.types import StepRecord
@@ -35,7 +35,7 @@ def config() -> RunConfig:
     return build_config({"batch_size": 8, "tokens_per_iter": TOKENS, "max_iters": 4000})
 
 
-def advice(steps: Sequence[StepRecord], config: RunConfig) -> Advice:
+def advice(steps: Sequence[StepRecord], config: RunConfig) -> BatchSizeAdvice:
     return advise_batch(list(steps), config)
 
 
@@ -55,15 +55,15 @@ def test_skipped_updates_and_numbers_that_are_none_do_not_count(step: Builder) -
 
 
 @pytest.mark.parametrize(
-    ("scale", "verdict"), [(40_000.0, "large"), (100_000.0, "serves"), (200_000.0, "small")]
+    ("scale", "verdict"), [(40_000.0, "large"), (100_000.0, "within"), (200_000.0, "small")]
 )
 def test_a_batch_between_half_and_all_of_the_scale_serves(
     step: Builder, config: RunConfig, scale: float, verdict: str
 ) -> None:
-    told = advice(noisy(step, 200, lambda _: scale, wobble=0.01), config)
-    assert told.verdict == verdict
-    assert told.serves == pytest.approx((scale / 2, scale), rel=0.05)
-    assert told.dearer == pytest.approx(1 + TOKENS / scale, rel=0.05)
+    reported = advice(noisy(step, 200, lambda _: scale, wobble=0.01), config)
+    assert reported.verdict == verdict
+    assert reported.critical_batch_range == pytest.approx((scale / 2, scale), rel=0.05)
+    assert reported.token_cost_ratio == pytest.approx(1 + TOKENS / scale, rel=0.05)
 
 
 @pytest.mark.parametrize("scale", [64_000.0, 134_000.0])
@@ -71,13 +71,16 @@ def test_a_batch_that_the_interval_leaves_open_is_neither_small_nor_large(
     step: Builder, config: RunConfig, scale: float
 ) -> None:
     """65,536 beside a scale, and beside half of one, that is known to some percent."""
-    told = advice(noisy(step, 200, lambda _: scale, wobble=0.5), config)
-    assert told.scale is not None
-    assert told.scale.tokens is not None
-    assert told.scale.low is not None
-    assert told.scale.high is not None
-    assert told.scale.tokens < TOKENS < told.scale.high or told.scale.low < 2 * TOKENS < told.scale.tokens
-    assert told.verdict == "open"
+    reported = advice(noisy(step, 200, lambda _: scale, wobble=0.5), config)
+    assert reported.scale is not None
+    assert reported.scale.tokens is not None
+    assert reported.scale.low is not None
+    assert reported.scale.high is not None
+    assert (
+        reported.scale.tokens < TOKENS < reported.scale.high
+        or reported.scale.low < 2 * TOKENS < reported.scale.tokens
+    )
+    assert reported.verdict == "open"
 
 
 def test_the_suggestion_is_the_doubling_of_a_sequence_next_to_the_middle_of_what_serves(
@@ -90,9 +93,15 @@ def test_the_suggestion_is_the_doubling_of_a_sequence_next_to_the_middle_of_what
 
 def test_no_advice_from_too_few_iterations_or_from_a_wide_interval(step: Builder, config: RunConfig) -> None:
     for steps in (noisy(step, 20, lambda _: 40_000.0), noisy(step, 200, lambda _: 4e6, wobble=0.9)):
-        told = advice(steps, config)
-        assert told.verdict == "not-settled"
-        assert (told.serves, told.suggested, told.dearer, told.heading, told.ramp) == (None,) * 4 + ((),)
+        reported = advice(steps, config)
+        assert reported.verdict == "not-settled"
+        assert (
+            reported.critical_batch_range,
+            reported.suggested,
+            reported.token_cost_ratio,
+            reported.heading,
+            reported.ramp,
+        ) == (None,) * 4 + ((),)
 
 
 def test_what_was_measured_at_a_fallen_learning_rate_is_left_out_of_the_advice(
@@ -102,12 +111,12 @@ def test_what_was_measured_at_a_fallen_learning_rate_is_left_out_of_the_advice(
     rates = [1e-3] * 200 + [1e-3 * (1 - at / 100) for at in range(1, 101)]
     steps = noisy(step, 300, lambda at: 40_000.0 if at < 250 else 320_000.0, wobble=0.01)
     steps = [each.model_copy(update={"learning_rate": rate}) for each, rate in zip(steps, rates, strict=True)]
-    told = advice(steps, config)
-    assert told.decayed_at == 250  # that with half of it is in
-    assert told.verdict == "large"
-    assert told.serves == pytest.approx((20_000, 40_000), rel=0.05)
+    reported = advice(steps, config)
+    assert reported.decayed_at == 250  # that with half of it is in
+    assert reported.verdict == "large"
+    assert reported.critical_batch_range == pytest.approx((20_000, 40_000), rel=0.05)
     assert advice(steps[:220], config).decayed_at is None
-    assert max(point.tokens_seen for point in told.points) <= 250 * TOKENS
+    assert max(point.tokens_seen for point in reported.points) <= 250 * TOKENS
 
 
 def test_a_rate_that_belongs_to_a_smaller_batch_has_not_fallen(step: Builder) -> None:
@@ -120,16 +129,16 @@ def test_a_rate_that_belongs_to_a_smaller_batch_has_not_fallen(step: Builder) ->
 
 def test_a_micro_batch_that_divides_the_suggestion_comes_with_it(step: Builder) -> None:
     twelve = build_config({"batch_size": 12, "tokens_per_iter": 12 * 8192, "max_iters": 4000})
-    told = advice(noisy(step, 200, lambda _: 25_000.0), twelve)
-    assert (told.suggested, told.batch_size) == (16_384, 8)  # 16 sequences: 12 does not divide them
+    reported = advice(noisy(step, 200, lambda _: 25_000.0), twelve)
+    assert (reported.suggested, reported.batch_size) == (16_384, 8)  # 16 sequences: 12 does not divide them
 
 
 @pytest.mark.parametrize(("micro_steps", "lack"), [(1, "one-micro-step"), (8, "no-sample")])
 def test_runs_without_norms_are_not_measured(
     step: Builder, config: RunConfig, micro_steps: int, lack: str
 ) -> None:
-    told = advice([step(at, micro_steps=micro_steps) for at in range(50)], config)
-    assert (told.verdict, told.lack) == ("not-measured", lack)
+    reported = advice([step(at, micro_steps=micro_steps) for at in range(50)], config)
+    assert (reported.verdict, reported.lack) == ("not-measured", lack)
     none = advice([], config)
     assert (none.verdict, none.lack) == ("not-measured", "no-iteration")
 
@@ -139,34 +148,34 @@ def test_a_run_that_the_noise_grew_has_its_way_to_go_by_iterations(step: Builder
     by_noise = build_config(config.model_dump() | {"batch_ramp": "noise"})
     steps = noisy(step, 2500, lambda _: 40_000.0, wobble=0.01)
     grown = [*steps[:300], *(each.model_copy(update={"tokens": 4 * each.tokens}) for each in steps[300:])]
-    told = advice(grown, by_noise)
-    assert told.heading is not None
-    assert told.heading.tokens_seen == sum(each.tokens for each in grown) + 1500 * 4 * TOKENS
+    reported = advice(grown, by_noise)
+    assert reported.heading is not None
+    assert reported.heading.tokens_seen == sum(each.tokens for each in grown) + 1500 * 4 * TOKENS
     assert advice([*grown[:-1], grown[-1].model_copy(update={"iteration": 3999})], by_noise).heading is None
 
 
-def test_a_scale_that_grows_as_the_root_of_the_tokens_is_foretold_so(
+def test_a_scale_that_grows_as_the_root_of_the_tokens_is_forecast_so(
     step: Builder, config: RunConfig
 ) -> None:
     """30,000 at 1000 iterations: 60,000 at 4000, the end."""
     steps = noisy(step, 1000, lambda at: 30_000 * math.sqrt((at + 1) / 1000), wobble=0.01)
-    told = advice(steps, config)
-    assert told.heading is not None
-    assert told.heading.exponent == pytest.approx(0.5, abs=0.06)
-    assert told.heading.tokens == pytest.approx(60_000, rel=0.15)
+    reported = advice(steps, config)
+    assert reported.heading is not None
+    assert reported.heading.exponent == pytest.approx(0.5, abs=0.06)
+    assert reported.heading.tokens == pytest.approx(60_000, rel=0.15)
     # From 16,384 on; 0.71 of it comes to 32,768 when it is 46,341: at (46,341 / 60,000)^2 of 262M tokens.
-    ((since, size),) = told.ramp
-    assert (told.suggested, size) == (16_384, 32_768)
-    share = 32_768 / math.sqrt(0.5) / told.heading.tokens
-    assert since == pytest.approx(share ** (1 / told.heading.exponent) * 4000 * TOKENS, rel=1e-6)
+    ((since, size),) = reported.ramp
+    assert (reported.suggested, size) == (16_384, 32_768)
+    share = 32_768 / math.sqrt(0.5) / reported.heading.tokens
+    assert since == pytest.approx(share ** (1 / reported.heading.exponent) * 4000 * TOKENS, rel=1e-6)
 
 
 def test_a_scale_that_stays_calls_for_no_ramp(step: Builder, config: RunConfig) -> None:
     """A rise of a thousandth in all: a doubling would come after more tokens than a number holds."""
-    told = advice(noisy(step, 1000, lambda at: 40_000 + 0.04 * at, wobble=0.0001), config)
-    assert told.heading is not None
-    assert 0 < told.heading.exponent < 0.01
-    assert told.ramp == ()
+    reported = advice(noisy(step, 1000, lambda at: 40_000 + 0.04 * at, wobble=0.0001), config)
+    assert reported.heading is not None
+    assert 0 < reported.heading.exponent < 0.01
+    assert reported.ramp == ()
 
 
 def test_the_loss_of_a_stretch_is_the_mean_of_its_iterations(step: Builder) -> None:

@@ -15,18 +15,18 @@ from nanodyno.analysis.account import account_of
 from nanodyno.analysis.attribution import Known
 from nanodyno.analysis.budget import Budget
 from nanodyno.analysis.conclusions import compared_runs
-from nanodyno.analysis.forecast import Question
-from nanodyno.analysis.forecast_findings import foretold
+from nanodyno.analysis.forecast import ForecastQuestion
+from nanodyno.analysis.forecast_findings import forecasts_of
 from nanodyno.analysis.leaderboard import leaderboard, standing_of
 from nanodyno.analysis.metrics import METRICS
 from nanodyno.analysis.probes import reading_of
 from nanodyno.analysis.result import result_of
 from nanodyno.analysis.summary import summarise
 from nanodyno.records.events import Started
-from nanodyno.records.importers.joining import Request, import_run
+from nanodyno.records.importers.joining import ImportRequest, import_run
 from nanodyno.records.result import result_text
 from nanodyno.records.store import Run, read_run
-from nanodyno.report.attribute_document import _corner_document
+from nanodyno.report.attribute_document import _combination_document
 from nanodyno.report.compare import comparison_document
 from nanodyno.report.document import run_document, to_json
 from nanodyno.report.forecast import forecast_document
@@ -105,7 +105,7 @@ def everywhere(run: Run) -> dict[str, dict[str, Any]]:
     """By consumer, its figures of one run."""
     comparison, findings = compared_runs([run, run])
     compared = json.loads(to_json(comparison_document(comparison, findings)))["metrics"]
-    ahead = json.loads(to_json(forecast_document(foretold([run], Question(iterations=200)))))
+    ahead = json.loads(to_json(forecast_document(forecasts_of([run], ForecastQuestion(iterations=200)))))
     exported = json.loads(result_text(result_of(run, summarise(run))))["summary"]
     boards = json.loads(to_json(leaderboard_document(leaderboard([standing_of(account_of(run))] * 2))))
     ranked = {board["metric"]: board["entries"][0]["value"] for board in boards["boards"]}
@@ -164,7 +164,7 @@ def test_the_progress_line_has_the_speed_and_the_time_left_that_show_has(
 @pytest.mark.parametrize("kind", OWN)
 def test_the_time_left_is_the_same_by_show_and_by_forecast(kind: Callable[..., Run], build: Any) -> None:
     run = kind(build, [2.0] * 18)
-    (made,) = foretold([run], Question()).forecasts
+    (made,) = forecasts_of([run], ForecastQuestion()).forecasts
     assert made.seconds == pytest.approx(shown(run)["eta_seconds"], rel=1e-9)
 
 
@@ -184,7 +184,7 @@ def test_an_imported_log_is_reported_alike(tmp_path: Path) -> None:
         "lr_decay_iters": 5000,
         "learning_rate": 6e-4,
     }
-    import_run(Request((log,), tmp_path / "run", gpu="RTX 4070", settings=given_settings))
+    import_run(ImportRequest((log,), tmp_path / "run", gpu="RTX 4070", settings=given_settings))
     figures = everywhere(read_run(tmp_path / "run"))
     assert figures["show"]["tokens_per_second"]["value"] == pytest.approx(524_288 / 9.34, rel=1e-3)
     assert figures["show"]["mfu"]["value"] == pytest.approx(0.768, abs=0.002)
@@ -197,7 +197,7 @@ def test_an_exported_result_that_is_imported_again_keeps_its_speed(
 ) -> None:
     run = kind(build, [2.0, 2.5, 3.0] * 6)
     (tmp_path / "result.json").write_text(result_text(result_of(run, summarise(run))))
-    import_run(Request((tmp_path / "result.json",), tmp_path / "copy"))
+    import_run(ImportRequest((tmp_path / "result.json",), tmp_path / "copy"))
     copy, original = shown(read_run(tmp_path / "copy"))["speed"], shown(run)["speed"]
     for name in METRICS:
         assert copy[name] == near(original[name]), name
@@ -210,7 +210,7 @@ def test_a_probe_is_reported_alike() -> None:
     design = SimpleNamespace(settings=lambda _: {})
     found = SimpleNamespace(design=design, value=lambda _: None)
     known = Known(CONFIG, measured=measured)
-    attributed = json.loads(to_json(_corner_document(found, 0, known)))["summary"]  # type: ignore[arg-type]
+    attributed = json.loads(to_json(_combination_document(found, 0, known)))["summary"]  # type: ignore[arg-type]
     assert probed["speed"] == attributed["speed"]
     assert set(probed["speed"]["tokens_per_second"]) == {"value", "low", "high", "n"}
     assert probed["speed"]["micro_step_seconds"]["value"] == pytest.approx(

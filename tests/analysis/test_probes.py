@@ -7,10 +7,10 @@ from nanodyno.analysis.budget import Budget
 from nanodyno.analysis.probes import (
     iteration_seconds,
     reading_of,
+    repetition_speed,
+    repetitions_of,
     summarise_probe,
     time_shares,
-    visit_speed,
-    visits_of,
 )
 from nanodyno.config import build_config
 from nanodyno.records.probe import (
@@ -18,9 +18,9 @@ from nanodyno.records.probe import (
     Failed,
     Measured,
     MemoryRecord,
+    RepetitionRecord,
     SampleRecord,
     SetupRecord,
-    VisitRecord,
 )
 from nanodyno.records.types import ArithmeticRecord, MachineRecord, VersionsRecord
 
@@ -31,11 +31,11 @@ def build_sample(seconds: float = 0.1, **changes: Any) -> SampleRecord:
     return SampleRecord(**({"seconds": seconds, "micro_steps": 64} | changes))
 
 
-def build_setup(card: str | None = "NVIDIA H200", matmul: float | None = 800e12) -> SetupRecord:
+def build_setup(gpu: str | None = "NVIDIA H200", matmul: float | None = 800e12) -> SetupRecord:
     return SetupRecord(
         machine=MachineRecord(
-            device_type="cuda" if card else "cpu",
-            device_name=card or "some CPU",
+            device_type="cuda" if gpu else "cpu",
+            device_name=gpu or "some CPU",
             cpu_name="some CPU",
             cpu_count=8,
             cpu_threads=8,
@@ -53,8 +53,8 @@ def build_setup(card: str | None = "NVIDIA H200", matmul: float | None = 800e12)
 
 def build_measured(*seconds: float, setup: SetupRecord | None = None, config: Any = CONFIG) -> Measured:
     """A process a figure, each of 20 iterations that all took just so long."""
-    visits = tuple(
-        VisitRecord(
+    repetitions = tuple(
+        RepetitionRecord(
             process=number,
             round=number,
             samples=(build_sample(each, micro_steps=config.gradient_accumulation_steps),) * 20,
@@ -62,7 +62,9 @@ def build_measured(*seconds: float, setup: SetupRecord | None = None, config: An
         )
         for number, each in enumerate(seconds)
     )
-    return Measured(config=config, setup=setup or build_setup(), visits=visits, memory=MemoryRecord())
+    return Measured(
+        config=config, setup=setup or build_setup(), repetitions=repetitions, memory=MemoryRecord()
+    )
 
 
 def test_an_iteration_that_was_measured_whole_is_what_the_clock_said() -> None:
@@ -79,16 +81,16 @@ def test_without_marks_the_whole_is_scaled() -> None:
     assert iteration_seconds(build_sample(0.1, micro_steps=2), 64) == pytest.approx(3.2)
 
 
-def test_visits_are_compared_by_the_time_of_a_token() -> None:
+def test_repetitions_are_compared_by_the_time_of_a_token() -> None:
     half = build_config({"batch_size": 8, "gradient_accumulation_steps": 32})
     results = {"a": build_measured(1.0), "b": build_measured(0.5, config=half)}
-    a, b = visits_of(results)
+    a, b = repetitions_of(results)
     assert a.seconds == pytest.approx(1 / 524_288)
     assert a.seconds == pytest.approx(b.seconds)
 
 
-def test_what_failed_has_no_visits() -> None:
-    assert visits_of({"a": Failed(config=CONFIG, reason="hung", stage="measuring", words="")}) == []
+def test_what_failed_has_no_repetitions() -> None:
+    assert repetitions_of({"a": Failed(config=CONFIG, reason="hung", stage="measuring", words="")}) == []
 
 
 def test_a_single_process_has_a_rate_without_bounds() -> None:
@@ -112,11 +114,11 @@ def test_a_round_that_was_set_aside_has_no_part_in_the_rate() -> None:
 
 def test_the_share_of_the_ceiling_is_work_over_what_matrix_products_reached() -> None:
     """6 x (12 x 12 x 768^2 + 50257 x 768) + 6 x 12 x 768 x 1025 = 797,870,592 FLOP a token."""
-    speed = visit_speed(build_measured(1.0).visits[0], CONFIG, build_setup())
+    speed = repetition_speed(build_measured(1.0).repetitions[0], CONFIG, build_setup())
     assert speed.ceiling_fraction.value == pytest.approx(797_870_592 * 524_288 / 800e12)
 
 
-def test_the_datasheet_of_a_known_card_is_the_other_peak() -> None:
+def test_the_datasheet_of_a_known_gpu_is_the_other_peak() -> None:
     summary = summarise_probe(build_measured(1.0))
     assert summary.speed.reference.gpu_name == "H200"
     reached = summary.achieved_flops_per_second.value
@@ -124,7 +126,7 @@ def test_the_datasheet_of_a_known_card_is_the_other_peak() -> None:
 
 
 def test_a_cpu_has_its_measured_ceiling_alone() -> None:
-    summary = summarise_probe(build_measured(1.0, setup=build_setup(card=None)))
+    summary = summarise_probe(build_measured(1.0, setup=build_setup(gpu=None)))
     assert (summary.speed.reference.gpu_name, summary.speed.mfu) == (None, None)
     assert summary.speed.ceiling_fraction is not None
 
@@ -141,7 +143,7 @@ def build_breakdown(**changes: Any) -> BreakdownRecord:
         "source": "kernels",
         "iterations": 1,
         "micro_steps": 10,
-        "part_seconds": {"matrix products": 0.3, "attention": 0.1},
+        "part_seconds": {"matmul": 0.3, "attention": 0.1},
         "profiled_seconds": 1.2,
         "wall_seconds": 1.0,
         "data_seconds": 0.05,
@@ -153,42 +155,42 @@ def build_breakdown(**changes: Any) -> BreakdownRecord:
 
 def test_what_kernels_leave_of_the_unwatched_time_is_waiting_and_idle() -> None:
     shares = time_shares(build_breakdown(), 10)
-    assert shares.parts == pytest.approx({"matrix products": 0.3, "attention": 0.1})
+    assert shares.parts == pytest.approx({"matmul": 0.3, "attention": 0.1})
     assert (shares.data, shares.idle) == pytest.approx((0.05, 0.55))
     assert (shares.kernels_per_micro_step, shares.launches_per_micro_step) == (500, 1)
 
 
 def test_operators_are_held_against_the_time_in_which_they_were_watched() -> None:
     shares = time_shares(build_breakdown(source="operators", launches=None), 10)
-    assert shares.parts["matrix products"] == pytest.approx(0.25)
+    assert shares.parts["matmul"] == pytest.approx(0.25)
     assert shares.idle == pytest.approx(1 - 0.4 / 1.2 - 0.05 / 1.2)
 
 
-def test_waiting_for_data_while_the_card_is_busy_is_no_idle_time() -> None:
-    shares = time_shares(build_breakdown(part_seconds={"matrix products": 0.98}, data_seconds=0.5), 10)
+def test_waiting_for_data_while_the_gpu_is_busy_is_no_idle_time() -> None:
+    shares = time_shares(build_breakdown(part_seconds={"matmul": 0.98}, data_seconds=0.5), 10)
     assert (shares.data, shares.idle) == pytest.approx((0.02, 0.0))
 
 
 def test_shares_add_up_to_one_even_when_kernels_lasted_longer_than_the_clock_said() -> None:
-    shares = time_shares(build_breakdown(part_seconds={"matrix products": 1.1}), 10)
+    shares = time_shares(build_breakdown(part_seconds={"matmul": 1.1}), 10)
     assert sum(shares.parts.values()) + shares.data + shares.idle == pytest.approx(1.0)
 
 
-def test_how_well_the_profile_adds_up_is_told() -> None:
+def test_how_well_the_profile_adds_up_is_reported() -> None:
     assert time_shares(build_breakdown(), 10).adds_up == pytest.approx(1.2)
 
 
-def test_the_micro_steps_left_out_are_like_those_profiled_and_the_optimiser_comes_once() -> None:
+def test_the_micro_steps_left_out_are_like_those_profiled_and_the_optimizer_comes_once() -> None:
     """Of 1.0 s for 10 micro-steps, 0.1 is the update's: 40 take 3.6 + 0.1."""
-    parts = {"matrix products": 0.3, "attention": 0.1, "optimiser": 0.1}
+    parts = {"matmul": 0.3, "attention": 0.1, "optimizer": 0.1}
     shares = time_shares(build_breakdown(part_seconds=parts), 40)
     assert shares.parts == pytest.approx(
-        {"matrix products": 1.2 / 3.7, "attention": 0.4 / 3.7, "optimiser": 0.1 / 3.7}
+        {"matmul": 1.2 / 3.7, "attention": 0.4 / 3.7, "optimizer": 0.1 / 3.7}
     )
     assert (shares.data, shares.idle) == pytest.approx((0.2 / 3.7, 1.8 / 3.7))
 
 
 def test_several_iterations_profiled_have_as_many_updates() -> None:
-    parts = {"matrix products": 0.5, "optimiser": 0.5}
+    parts = {"matmul": 0.5, "optimizer": 0.5}
     shares = time_shares(build_breakdown(iterations=2, part_seconds=parts, data_seconds=0.0), 5)
-    assert shares.parts["optimiser"] == pytest.approx(0.5)
+    assert shares.parts["optimizer"] == pytest.approx(0.5)

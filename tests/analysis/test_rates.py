@@ -11,10 +11,10 @@ from nanodyno.analysis.rates import (
     FINE,
     SEEDS,
     STEEPEST,
-    Ask,
     Chosen,
     Lengths,
     Trial,
+    TrialRequest,
     choose,
     least_left,
     next_trials,
@@ -99,7 +99,7 @@ def test_where_every_training_diverges_nothing_is_chosen() -> None:
     assert choose(trials, SHORT_ALONE) is None
 
 
-def test_losses_that_fall_to_the_last_rate_are_told() -> None:
+def test_losses_that_fall_to_the_last_rate_are_reported() -> None:
     chosen = found(lambda rate, _: -math.log(rate))
     assert chosen is not None
     assert chosen.at_the_end
@@ -300,15 +300,15 @@ def test_where_every_long_training_diverges_nothing_is_chosen_and_it_gives_up_so
     [
         (0, 0, [], 15 * 200 + 9 * 800),
         (14, 0, [], 200 + 9 * 800),
-        (14, 0, [Ask(1e-3, 1), Ask(2e-3, 1)], 2 * 200 + 9 * 800),  # more than the fewest
+        (14, 0, [TrialRequest(1e-3, 1), TrialRequest(2e-3, 1)], 2 * 200 + 9 * 800),  # more than the fewest
         (17, 8, [], 800),
-        (17, 8, [Ask(1e-3, 1, long=True)] * 3, 3 * 800),
+        (17, 8, [TrialRequest(1e-3, 1, long=True)] * 3, 3 * 800),
         (17, 9, [], 0),
         (17, 12, [], 0),
     ],
 )
 def test_what_is_left_are_the_asks_and_what_is_asked_for_in_any_case(
-    short: int, long: int, asks: list[Ask], left: int
+    short: int, long: int, asks: list[TrialRequest], left: int
 ) -> None:
     trials = [Trial(1e-3, 0, 3.0)] * short + [Trial(1e-3, 0, 3.0, long=True)] * long
     assert least_left(trials, asks, Lengths(200, 800, 4000)) == left

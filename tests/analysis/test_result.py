@@ -13,11 +13,11 @@ import pytest
 from nanodyno.analysis.account import account_of
 from nanodyno.analysis.compare import compare
 from nanodyno.analysis.conclusions import compared_runs
-from nanodyno.analysis.growth import Growth
+from nanodyno.analysis.growth import BatchGrowth
 from nanodyno.analysis.leaderboard import leaderboard, standing_of
 from nanodyno.analysis.result import result_of, thinned, without_folders
 from nanodyno.analysis.summary import summarise
-from nanodyno.records.importers.joining import Request, import_run
+from nanodyno.records.importers.joining import ImportRequest, import_run
 from nanodyno.records.result import is_result, result_text
 from nanodyno.records.store import Run, read_run
 
@@ -68,7 +68,9 @@ def sent(tmp_path: Path) -> Callable[..., Run]:
     """A run as it comes back from a file."""
 
     def build(run: Run, **options: Any) -> Run:
-        import_run(Request((exported(run, tmp_path),), tmp_path / "runs" / "copy", replace=True, **options))
+        import_run(
+            ImportRequest((exported(run, tmp_path),), tmp_path / "runs" / "copy", replace=True, **options)
+        )
         return read_run(tmp_path / "runs" / "copy")
 
     return build
@@ -96,7 +98,7 @@ def test_the_copy_stands_beside_the_original_on_the_leaderboard(long: Run, sent:
     assert found.unranked == ()
     for board in found.boards:
         one, other = board.entries
-        assert (one.parameters, one.card) == (other.parameters, other.card)
+        assert (one.parameters, one.gpu) == (other.parameters, other.gpu)
 
 
 def test_the_copy_leads_to_the_same_findings_as_the_original(
@@ -117,7 +119,7 @@ def test_the_copy_of_a_run_whose_batch_grew_has_its_tokens(
     settings = {**wide_settings, "batch_ramp": f"{8 * 2**19}:1048576"}
     grown = run(steps, [evaluation(at) for at in (10, 20)], record(settings))
     for each in (account_of(grown), account_of(sent(grown))):
-        assert each.growth == Growth(2**19, ((8, 2**20),))
+        assert each.growth == BatchGrowth(2**19, ((8, 2**20),))
         assert [entry.iteration for entry in each.even_evals] == [12, 32]
         assert each.speed.iteration_seconds is not None
         assert (each.speed.iteration_seconds.value, each.speed.tokens_per_iter) == (18.0, 2**20)
@@ -156,9 +158,9 @@ def test_the_noise_scale_is_in_the_summary_where_it_was_measured(
     """Squares of 9 over 8,192 tokens and 2 over 65,536: a signal of 1, and noise as large at 65,536."""
     norms = {"micro_grad_norm": 3.0, "micro_tokens": 8192, "grad_norm": 2**0.5, "tokens": 65_536}
     noisy = run([step(number, **norms) for number in range(40)], [evaluation(40)])
-    told = json.loads(result_text(result_of(noisy, summarise(noisy))))["summary"]["noise_scale"]
-    assert (told["samples"], told["settled"]) == (32, True)  # the latest
-    assert told["tokens"] == pytest.approx(65_536)
+    reported = json.loads(result_text(result_of(noisy, summarise(noisy))))["summary"]["noise_scale"]
+    assert (reported["samples"], reported["settled"]) == (32, True)  # the latest
+    assert reported["tokens"] == pytest.approx(65_536)
     assert sent(noisy).steps
     few = run([step(0, **norms)], [evaluation(1)])
     assert result_of(few, summarise(few)).summary["noise_scale"] == {
@@ -170,7 +172,7 @@ def test_the_noise_scale_is_in_the_summary_where_it_was_measured(
 
 def test_a_log_of_another_program_can_be_sent_on(tmp_path: Path, sent: Callable[..., Run]) -> None:
     """With its iterations that hold an evaluation, and without what nobody told."""
-    import_run(Request((CASE / "train1.log",), tmp_path / "runs" / "train1", gpu="4070"))
+    import_run(ImportRequest((CASE / "train1.log",), tmp_path / "runs" / "train1", gpu="4070"))
     original = read_run(tmp_path / "runs" / "train1")
     copy = sent(original)
     assert (copy.steps, copy.evals) == (original.steps, original.evals)
@@ -186,16 +188,16 @@ def test_text_under_unknown_names_is_not_sent(tmp_path: Path, sent: Callable[...
         "Overriding: server = alice.example\nOverriding: depth = 7\nOverriding: dataset = ~/alice/edu\n"
         "iter 0: loss 4.2000, time 9.00ms, mfu 1.00%\n"
     )
-    import_run(Request((log,), tmp_path / "runs" / "x"))
+    import_run(ImportRequest((log,), tmp_path / "runs" / "x"))
     assert sent(read_run(tmp_path / "runs" / "x")).settings == {"depth": 7, "dataset": "edu"}
 
 
 def test_what_its_receiver_knows_better_counts(long: Run, sent: Callable[..., Run]) -> None:
     copy = sent(long, settings={"n_head": 6, "tokens_per_iter": 1000}, gpu="RTX 3060 12GB")
     assert (copy.settings["n_head"], copy.tokens_per_iter) == (6, 1000)
-    card = account_of(copy).card
-    assert card is not None
-    assert card.label == "RTX 3060 12GB"
+    gpu = account_of(copy).gpu
+    assert gpu is not None
+    assert gpu.label == "RTX 3060 12GB"
 
 
 def test_losses_that_are_no_numbers_survive(
@@ -223,7 +225,7 @@ def test_losses_that_are_no_numbers_survive(
         ("gpt2", "gpt2"),
     ],
 )
-def test_a_path_is_told_by_its_last_part_where_it_names_a_place(path: str, kept: str) -> None:
+def test_a_path_is_reported_by_its_last_part_where_it_names_a_place(path: str, kept: str) -> None:
     assert without_folders(path) == kept
 
 

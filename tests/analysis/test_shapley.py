@@ -12,7 +12,7 @@ from nanodyno.analysis.shapley import (
     aliased_pairs,
     along,
     average_effect,
-    corners_of,
+    combinations_of,
     difference,
     interaction,
     paths,
@@ -21,13 +21,16 @@ from nanodyno.analysis.shapley import (
 )
 
 
-def drawn(corners: int, seed: int) -> dict[int, Fraction]:
+def drawn(combinations: int, seed: int) -> dict[int, Fraction]:
     dice = random.Random(seed)
-    return {corner: Fraction(dice.randint(-999, 999), dice.randint(1, 99)) for corner in range(corners)}
+    return {
+        combination: Fraction(dice.randint(-999, 999), dice.randint(1, 99))
+        for combination in range(combinations)
+    }
 
 
 def worth(contrast: Contrast, values: dict[int, Fraction]) -> Fraction:
-    return sum((weight * values[corner] for corner, weight in contrast.items()), Fraction(0))
+    return sum((weight * values[combination] for combination, weight in contrast.items()), Fraction(0))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
@@ -65,7 +68,7 @@ def test_an_interaction_of_two_is_averaged_over_the_third() -> None:
     assert worth(interaction(3, (0, 1)), values) == (apart(0) + apart(4)) / 2
 
 
-def test_a_path_needs_all_its_corners() -> None:
+def test_a_path_needs_all_its_combinations() -> None:
     assert paths(2, {0, 1, 2, 3}) == [(0, 1), (1, 0)]
     assert paths(2, {0, 2, 3}) == [(1, 0)]
     assert paths(2, {0, 3}) == []
@@ -75,22 +78,24 @@ def test_a_path_needs_all_its_corners() -> None:
 @pytest.mark.parametrize("count", range(5, MOST_FACTORS + 1))
 def test_a_fraction_has_both_ends_and_tells_every_change_from_every_other_and_every_pair(count: int) -> None:
     """The value is a sum of effects and of one pair's interaction: each effect comes out exactly."""
-    corners = corners_of(count)
-    assert len(set(corners)) == 16
-    assert {0, 2**count - 1} <= set(corners)
+    combinations = combinations_of(count)
+    assert len(set(combinations)) == 16
+    assert {0, 2**count - 1} <= set(combinations)
     dice = random.Random(count)
     effects = [Fraction(dice.randint(-99, 99)) for _ in range(count)]
     for group in aliased_pairs(count):
         one, other = group[-1]
 
-        def at(corner: int, one: int = one, other: int = other) -> Fraction:
-            main = sum((effects[each] for each in range(count) if corner >> each & 1), Fraction(0))
-            return main + 7 * (corner >> one & 1) * (corner >> other & 1)
+        def at(combination: int, one: int = one, other: int = other) -> Fraction:
+            main = sum((effects[each] for each in range(count) if combination >> each & 1), Fraction(0))
+            return main + 7 * (combination >> one & 1) * (combination >> other & 1)
 
-        values = {corner: at(corner) for corner in corners}
+        values = {combination: at(combination) for combination in combinations}
         for factor, effect in enumerate(effects):
             half = Fraction(7, 2) if factor in (one, other) else 0
-            assert worth(average_effect(corners, (factor,)), values) == effect + half
-        found = {pairs: worth(average_effect(corners, pairs[0]), values) for pairs in aliased_pairs(count)}
+            assert worth(average_effect(combinations, (factor,)), values) == effect + half
+        found = {
+            pairs: worth(average_effect(combinations, pairs[0]), values) for pairs in aliased_pairs(count)
+        }
         assert {pairs for pairs, size in found.items() if size} == {group}
         assert found[group] == 7

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from nanodyno.analysis.sizing import Choice, choose_size, fitted_batch
+from nanodyno.analysis.sizing import SizeChoice, choose_size, fitted_batch
 from nanodyno.analysis.sizing_rules import batch_for, course_for, ramp_for, rate_for, training_flops
 from nanodyno.config import ConfigError, build_config
 from nanodyno.costs import plan as plans
-from nanodyno.costs.plan import Plan, Wishes, make_plan
+from nanodyno.costs.plan import Plan, PlanRequest, make_plan
 from nanodyno.costs.target import GIB, Target, named_target
 from nanodyno.errors import NanodynoError
 from nanodyno.recipes import Settings, load_settings
@@ -22,7 +22,7 @@ def best(hours: float = 8, **given: Any) -> Settings:
     return replace(recipe, values=recipe.values | given, hours=hours)
 
 
-def chosen(hours: float = 8, *, gpu: str = "RTX 4070", limit: int | None = None, **given: Any) -> Choice:
+def chosen(hours: float = 8, *, gpu: str = "RTX 4070", limit: int | None = None, **given: Any) -> SizeChoice:
     return choose_size(best(hours, **given), named_target(gpu, limit), 50304, 50257)
 
 
@@ -120,7 +120,7 @@ def test_more_hours_never_make_a_smaller_model() -> None:
     assert counts[0] < counts[2]
 
 
-def test_what_does_not_fit_is_not_chosen_and_what_would_have_been_is_told() -> None:
+def test_what_does_not_fit_is_not_chosen_and_what_would_have_been_is_reported() -> None:
     choice = chosen(48, gpu="H200", limit=6 * GIB)
     assert choice.chosen.memory_bytes <= 0.95 * 6 * GIB
     assert choice.best.parameters > choice.chosen.parameters
@@ -147,7 +147,7 @@ def test_another_length_leaves_the_choice_and_has_a_warm_up_of_its_own() -> None
     assert short == whole.model_copy(update=length)
 
 
-def test_a_loss_is_told_of_the_tokens_that_will_be_seen() -> None:
+def test_a_loss_is_reported_of_the_tokens_that_will_be_seen() -> None:
     """1,862 iterations of 32,768 make 61M, 6,851 of 65,536 the way to 510M, the rest are of 131,072."""
     hours, longer = chosen(8), chosen(8, max_iters=20_000)
     assert hours.tokens == hours.chosen.tokens
@@ -164,7 +164,7 @@ def test_a_number_of_heads_leaves_the_widths_that_it_divides() -> None:
         chosen(8, n_head=7, n_embd=768)
 
 
-def test_a_card_without_a_speed_is_refused() -> None:
+def test_a_gpu_without_a_speed_is_refused() -> None:
     with pytest.raises(NanodynoError, match="there is none here") as none:
         choose_size(best(), Target(None, None, None), 50304, 50257)
     assert "--gpu NAME" in str(none.value.hint)
@@ -173,7 +173,7 @@ def test_a_card_without_a_speed_is_refused() -> None:
     assert "nanodyno doctor" in str(unknown.value.hint)
 
 
-def test_the_loss_is_told_for_a_folder_of_nanogpts_files() -> None:
+def test_the_loss_is_reported_for_a_folder_of_nanogpts_files() -> None:
     """For which a user gives nanoGPT's 50,304 rows; of another vocabulary no loss is known."""
     for size, known in ((50257, True), (50304, True), (50048, False)):
         assert choose_size(best(), named_target("RTX 4070", None), 50304, size).known_tokenizer is known
@@ -187,7 +187,7 @@ def nearest(limit: int, **given: Any) -> dict[str, int]:
     return {key: int(value) for key, value in re.findall(r"--(\w+)=(\d+)", found[1])}
 
 
-def test_a_card_too_small_for_every_size_is_told_what_is_nearest() -> None:
+def test_a_gpu_too_small_for_every_size_is_reported_what_is_nearest() -> None:
     with pytest.raises(NanodynoError, match="no size of best-8h fits: the smallest, n_layer=4 n_embd=256,"):
         chosen(8, limit=GIB)
     assert nearest(2 * GIB) == {"value_embeddings": 0}
@@ -215,7 +215,7 @@ def fitted(gpu: str, limit: int | None = None, **given: Any) -> int:
 
 def planned(gpu: str, limit: int | None = None, **given: Any) -> Plan:
     config = build_config(load_settings("speedrun-124m").values | given)
-    return make_plan(config, 50304, 50257, named_target(gpu, limit), Wishes())
+    return make_plan(config, 50304, 50257, named_target(gpu, limit), PlanRequest())
 
 
 def test_a_given_model_has_the_smallest_micro_batch_that_is_nearly_the_fastest() -> None:
@@ -233,13 +233,13 @@ def test_a_ramp_has_a_micro_batch_that_fits_all_of_it() -> None:
 
 def test_a_limit_is_filled_but_for_what_predictions_err_by() -> None:
     """A micro-batch of 8 is taken where what it needs by prediction is within 95% of the limit."""
-    held = {"recompute": "none", "loss_rows": 3072}
+    held = {"recompute": "none", "loss_chunk_size": 3072}
     needs = planned("H200", 12 * GIB, **held, batch_size=8).asked.memory.total
     for share, taken in ((1.001, 8), (0.999, 4)):
         assert fitted("H200", int(needs / 0.95 * share), **held) == taken
 
 
-def test_a_given_model_that_does_not_fit_is_told_the_nearest_that_does() -> None:
+def test_a_given_model_that_does_not_fit_is_reported_the_nearest_that_does() -> None:
     with pytest.raises(
         NanodynoError,
         match=r"micro-batch of 1, and H200 has 4.75 GiB for it \(0.25 GiB of its 5.00 GiB are left free\)",
@@ -252,8 +252,10 @@ def test_a_given_model_that_does_not_fit_is_told_the_nearest_that_does() -> None
     assert fitted("H200", 5 * GIB, n_layer=n_layer, n_embd=n_embd, n_head=n_head) >= 1
     with pytest.raises(NanodynoError, match="speedrun-124m needs") as bare:
         fitted("RTX 4070", 3 * GIB)
-    told = "the nearest that fits: --n_layer=8 --n_embd=512 --n_head=8 --value_embeddings=0, 76.7M parameters"
-    assert bare.value.hint == told
+    reported = (
+        "the nearest that fits: --n_layer=8 --n_embd=512 --n_head=8 --value_embeddings=0, 76.7M parameters"
+    )
+    assert bare.value.hint == reported
     assert fitted("RTX 4070", 3 * GIB, n_layer=8, n_embd=512, n_head=8, value_embeddings=0) >= 1
     with pytest.raises(NanodynoError, match="speedrun-124m needs") as none:
         fitted("H200", GIB)

@@ -23,7 +23,7 @@ def test_a_ramp_is_dropped_until_it_no_longer_matters():
     assert 0.2 * math.exp(-start / 3) < 0.005
 
 
-def test_a_card_that_starts_too_fast_warms_up_too():
+def test_a_gpu_that_starts_too_fast_warms_up_too():
     start = steady_start([0.8, 0.85, 0.9, 0.95, *even(36)])
     assert start is not None
     assert 4 <= start <= 8
@@ -50,7 +50,7 @@ def test_seven_iterations_are_too_few_to_tell():
     assert steady_start(even(8)) == 0
 
 
-def test_a_spike_is_left_out_and_what_it_took_is_told():
+def test_a_spike_is_left_out_and_what_it_took_is_reported():
     summary = summarise([*[1.0] * 20, 5.0, *[1.0] * 19])
     assert summary is not None
     assert (summary.seconds, summary.counted, summary.warmup, summary.spikes) == (1.0, 39, 0, 1)
@@ -78,20 +78,20 @@ def test_spikes_that_hide_behind_larger_ones_are_found_too():
     assert (summary.spikes, summary.seconds) == (16, 1.0)
 
 
-def test_a_neighbour_in_a_third_of_the_time_is_left_out_and_told():
+def test_a_neighbour_in_a_third_of_the_time_is_left_out_and_reported():
     summary = summarise([*even(14), *even(13, 1.3), *even(13)])
     assert summary is not None
     assert summary.disturbed == "bursts"
     assert summary.seconds == pytest.approx(1.0, abs=0.001)
 
 
-def test_a_neighbour_in_most_of_the_time_is_told():
+def test_a_neighbour_in_most_of_the_time_is_reported():
     summary = summarise([*even(14, 1.3), *even(12), *even(14, 1.3)])
     assert summary is not None
     assert summary.disturbed == "bursts"
 
 
-def test_of_a_card_that_swings_around_its_power_limit_every_iteration_counts():
+def test_of_a_gpu_that_swings_around_its_power_limit_every_iteration_counts():
     """A hump of two in eight: by itself it is bursts, and the humps would be left out."""
     swinging = [*even(6), *even(2, 1.1)] * 4
     alone, regulated = summarise(swinging), summarise(swinging, regulated=True)

@@ -24,7 +24,7 @@ def test_the_cases_wide_run_summarised(run, step, evaluation):
     assert summary.speed.tokens_per_second is not None
     assert summary.speed.tokens_per_second.value == pytest.approx(56_134, abs=1)
     assert summary.speed.achieved_flops_per_second.value == pytest.approx(44.787e12, rel=1e-4)
-    assert (summary.speed.reference.gpu_name, summary.speed.reference.peak_flops) == (
+    assert (summary.speed.reference.gpu_name, summary.speed.reference.peak_flops_per_second) == (
         "RTX 4070",
         pytest.approx(58.3e12),
     )
@@ -60,9 +60,13 @@ def test_an_empty_run_knows_its_model_and_nothing_else(run):
     assert unknown == (None,) * len(unknown)
 
 
-def test_a_run_on_a_cpu_has_nanogpts_figure_and_no_share_of_a_card(run, step, record):
-    summary = summarise(run([step(i) for i in range(12)], record=record(card=None, dtype="float32")))
-    assert (summary.speed.reference.gpu_name, summary.speed.reference.peak_flops, summary.speed.mfu) == (
+def test_a_run_on_a_cpu_has_nanogpts_figure_and_no_share_of_a_gpu(run, step, record):
+    summary = summarise(run([step(i) for i in range(12)], record=record(gpu=None, dtype="float32")))
+    assert (
+        summary.speed.reference.gpu_name,
+        summary.speed.reference.peak_flops_per_second,
+        summary.speed.mfu,
+    ) == (
         None,
         None,
         None,
@@ -187,12 +191,12 @@ def test_after_a_split_the_time_left_is_at_the_new_speed(run, step, evaluation, 
     assert summary.eta_seconds == 5 * 8.0 + 10.0
 
 
-def test_two_cards_are_held_against_twice_the_peak_and_each_by_nanogpt(run, step, record):
+def test_two_gpus_are_held_against_twice_the_peak_and_each_by_nanogpt(run, step, record):
     # As on one card, with twice the tokens a second: 112,268 tokens/s.
     steps = [step(i, step_seconds=4.67, micro_steps=32) for i in range(20)]
     summary = summarise(run(steps, record=record(processes=2)))
     assert summary.speed.reference.processes == 2
-    assert (summary.speed.reference.gpu_name, summary.speed.reference.peak_flops) == (
+    assert (summary.speed.reference.gpu_name, summary.speed.reference.peak_flops_per_second) == (
         "RTX 4070",
         pytest.approx(2 * 58.3e12),
     )

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from nanodyno.analysis.repeats import Visit
+from nanodyno.analysis.repeats import RepetitionTime
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.verdict import call_of, compare
 
@@ -34,9 +34,9 @@ def test_with_a_margin_of_nothing_nothing_is_tied():
     assert call_of(Interval(1.0, 0.999, 1.001, 0.95, 8), margin=0.0) == "no difference shown"
 
 
-def visits_of(seconds: dict[str, list[float]]) -> list[Visit]:
+def repetitions_of(seconds: dict[str, list[float]]) -> list[RepetitionTime]:
     return [
-        Visit(config, number, number, value)
+        RepetitionTime(config, number, number, value)
         for config, values in seconds.items()
         for number, value in enumerate(values)
     ]
@@ -46,13 +46,13 @@ FOUR = {config: [1.0, 1.01, 0.99] for config in "ABCD"}
 
 
 def test_against_a_reference_there_are_three_comparisons_and_each_gets_a_third_of_the_error():
-    found = compare(visits_of(FOUR), "B")
+    found = compare(repetitions_of(FOUR), "B")
     assert [(each.config, each.reference) for each in found] == [("A", "B"), ("C", "B"), ("D", "B")]
     assert [each.ratio.level for each in found] == [pytest.approx(1 - 0.05 / 3)] * 3
 
 
 def test_without_a_reference_all_six_pairs_share_the_error():
-    found = compare(visits_of(FOUR))
+    found = compare(repetitions_of(FOUR))
     assert [(each.config, each.reference) for each in found] == [
         ("B", "A"),
         ("C", "A"),
@@ -65,14 +65,14 @@ def test_without_a_reference_all_six_pairs_share_the_error():
 
 
 def test_a_slower_config_has_a_ratio_above_one_and_the_stated_margin_is_kept():
-    (found,) = compare(visits_of({"A": [1.0, 2.0, 4.0], "B": [1.02, 2.04, 4.08]}), "A", margin=0.03)
+    (found,) = compare(repetitions_of({"A": [1.0, 2.0, 4.0], "B": [1.02, 2.04, 4.08]}), "A", margin=0.03)
     assert (found.config, found.reference, found.margin, found.call) == ("B", "A", 0.03, "tied")
     assert found.ratio.value == pytest.approx(1.02)
 
 
 def test_a_pair_that_never_met_is_left_out_and_a_lone_config_has_nothing_to_compare():
-    assert compare([Visit("A", 0, 0, 1.0), Visit("B", 0, 1, 1.0)]) == []
-    assert compare([Visit("A", 0, 0, 1.0)]) == []
+    assert compare([RepetitionTime("A", 0, 0, 1.0), RepetitionTime("B", 0, 1, 1.0)]) == []
+    assert compare([RepetitionTime("A", 0, 0, 1.0)]) == []
 
 
 def test_among_five_equal_configs_any_is_called_different_in_at_most_five_of_a_hundred():
@@ -80,5 +80,5 @@ def test_among_five_equal_configs_any_is_called_different_in_at_most_five_of_a_h
     wrong = 0
     for _ in range(400):
         seconds = {config: [dice.lognormvariate(0, 0.01) for _ in range(8)] for config in "ABCDE"}
-        wrong += any(each.call == "different" for each in compare(visits_of(seconds)))
+        wrong += any(each.call == "different" for each in compare(repetitions_of(seconds)))
     assert wrong <= 20 + 7  # 5% and 1.65 standard deviations of the count

@@ -15,19 +15,21 @@ def simulation(benchmark_module: Callable[[str], ModuleType]) -> Any:
 
 @pytest.mark.parametrize("machine", ["bound by launching", "any machine"])
 def test_attribute_keeps_every_promise(machine: str, simulation: Any) -> None:
-    told = simulation.Told.of(simulation.simulate(machine, 60, seed=5))
-    assert told.kept() == dict.fromkeys(("covers", "steps", "together", "inert", "nothing", "found"), True)
+    reported = simulation.Reported.of(simulation.simulate(machine, 60, seed=5))
+    assert reported.kept() == dict.fromkeys(
+        ("covers", "steps", "together", "inert", "nothing", "found"), True
+    )
 
 
-def test_a_variance_pooled_over_uneven_corners_does_not(simulation: Any) -> None:
+def test_a_variance_pooled_over_uneven_combinations_does_not(simulation: Any) -> None:
     """The noisy corner is one of two in a step, and one of four in what is pooled."""
-    told = simulation.Told.of(simulation.simulate(simulation.ONE_NOISY, 120, seed=5))
-    assert told.kept()["steps"]
-    assert told.pooled_steps.value < told.steps.value
-    assert told.pooled_steps.bounds()[1] < 0.965
+    reported = simulation.Reported.of(simulation.simulate(simulation.ONE_NOISY, 120, seed=5))
+    assert reported.kept()["steps"]
+    assert reported.pooled_steps.value < reported.steps.value
+    assert reported.pooled_steps.bounds()[1] < 0.965
 
 
-def test_parts_of_a_made_up_truth_are_what_its_corners_say(simulation: Any) -> None:
+def test_parts_of_a_made_up_truth_are_what_its_combinations_say(simulation: Any) -> None:
     """Interactions included: the mean over orders of the steps between the true values."""
     rng = np.random.default_rng(1)
     for _ in range(20):

@@ -39,7 +39,7 @@ def test_each_part_leaves_a_text_and_an_archive_of_all_it_made(tmp_path: Path) -
         "document",
         "lines",
     )
-    told = (out / "same.txt").read_text()
-    assert "same: exit 0" in told
-    assert "read benchmarks/attribute_pages.py" in told
-    assert "--names gpt2-384 gpt2-384,kernels=fused,compile=False" in told
+    reported = (out / "same.txt").read_text()
+    assert "same: exit 0" in reported
+    assert "read benchmarks/attribute_pages.py" in reported
+    assert "--names gpt2-384 gpt2-384,kernels=fused,compile=False" in reported

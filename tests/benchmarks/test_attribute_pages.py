@@ -13,7 +13,7 @@ from nanodyno.config import PLACES, RunConfig
 from nanodyno.data.resolve import vocabulary_of
 from nanodyno.experiments.attribute import Inquiry, attribute
 from nanodyno.inputs import Pair, pair_of_runs, resolve_pair
-from nanodyno.records.importers.joining import Request, import_run
+from nanodyno.records.importers.joining import ImportRequest, import_run
 from nanodyno.records.store import read_run
 from nanodyno.report.language import LANGUAGES
 
@@ -31,7 +31,7 @@ def pages(benchmark_module: Callable[[str], ModuleType]) -> Any:
 def pair(tmp_path: Path) -> Pair:
     folders = [tmp_path / name for name in ("train2", "train1")]
     for folder in folders:
-        import_run(Request((CASE / f"{folder.name}.log",), folder))
+        import_run(ImportRequest((CASE / f"{folder.name}.log",), folder))
     return pair_of_runs(*map(read_run, folders))
 
 
@@ -40,7 +40,7 @@ def measured(pair: Pair, tunings: Any, tmp_path: Path) -> Path:
     """The file that a made-up H200 leaves, which has no noise at all."""
 
     def answer(config: RunConfig) -> Any:
-        return tunings.visit(config, SECONDS[config.n_embd, config.batch_size], 2**30)
+        return tunings.repetition(config, SECONDS[config.n_embd, config.batch_size], 2**30)
 
     bench = tunings.stopwatch(answer).bench(tmp_path / "measured", tunings.place(usable_gib=140.0))
     attribute(Inquiry(pair.before, pair.after, pair.names), bench=bench)
@@ -48,13 +48,13 @@ def measured(pair: Pair, tunings: Any, tmp_path: Path) -> Path:
     return file
 
 
-def test_the_logs_of_the_case_have_the_corners_of_the_recipes_for_whatever_moves_the_speed(
+def test_the_logs_of_the_case_have_the_combinations_of_the_recipes_for_whatever_moves_the_speed(
     pair: Pair,
 ) -> None:
     recipes = resolve_pair("gpt2-384", "gpt2-768", (), Path("runs"))
     designs = [design_of(each.before, each.after, "tokens_per_second") for each in (pair, recipes)]
-    for corner in range(4):
-        logged, ours = (design.config(corner) for design in designs)
+    for combination in range(4):
+        logged, ours = (design.config(combination) for design in designs)
         assert isinstance(logged, RunConfig)
         assert isinstance(ours, RunConfig)
         apart = {
@@ -99,17 +99,17 @@ def test_the_report_of_the_case_has_the_attribution_of_another_machine_in_it(
     assert LANGUAGES["fr"].say("tokens per second") in (docs / "reports" / "case-fr.html").read_text("utf-8")
 
 
-def test_the_ablation_of_the_recipe_is_told_as_it_was_measured(
+def test_the_ablation_of_the_recipe_is_reported_as_it_was_measured(
     pages: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The parts in docs/modern.md, and its picture, are those of the kept file."""
     kept, picture = ROOT / "benchmarks" / "ablation_h200.jsonl", tmp_path / "parts.svg"
     (found,) = pages.read(kept, ("plain", "speedrun-124m"))
-    told = (ROOT / "docs" / "modern.md").read_text(encoding="utf-8")
+    reported = (ROOT / "docs" / "modern.md").read_text(encoding="utf-8")
     for effect in (*found.look.effects.parts, found.look.effects.total):
         low, high = effect.interval.low, effect.interval.high
-        assert f"{effect.interval.value:+.4f}" in told
-        assert f"{low:+.4f} to {high:+.4f}" in told
+        assert f"{effect.interval.value:+.4f}" in reported
+        assert f"{low:+.4f} to {high:+.4f}" in reported
     names = ["--names", "plain", "speedrun-124m"]
     monkeypatch.setattr("sys.argv", ["attribute_pages.py", str(kept), *names, "--svg", str(picture)])
     pages.main()

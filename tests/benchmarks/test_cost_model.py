@@ -74,7 +74,7 @@ def test_what_is_measured_for_its_launches_is_bound_by_them_and_not_of_the_grid(
     assert all(iteration_time(grid.setup_of(each), measured()).launch_bound for each in grid.launches())
 
 
-def test_a_fit_finds_the_rates_of_a_made_up_card(parts: tuple[Any, Any]) -> None:
+def test_a_fit_finds_the_rates_of_a_made_up_gpu(parts: tuple[Any, Any]) -> None:
     grid, fit = parts
     now = measured()
     other = replace(
@@ -139,7 +139,7 @@ def test_the_table_tells_the_held_out_apart_and_what_is_missing(parts: tuple[Any
 def test_a_line_that_a_kill_cut_short_is_measured_again(parts: tuple[Any, Any], tmp_path: Path) -> None:
     grid, _ = parts
     file = tmp_path / "grid.jsonl"
-    grid.append(file, grid.Found("a", "card", "0", iteration_seconds=(1.0, 2.0)))
+    grid.append(file, grid.Found("a", "gpu", "0", iteration_seconds=(1.0, 2.0)))
     with file.open("a") as cut:
         cut.write('{"name": "b", "iteration_sec')
-    assert grid.read(file) == {"a": grid.Found("a", "card", "0", iteration_seconds=(1.0, 2.0))}
+    assert grid.read(file) == {"a": grid.Found("a", "gpu", "0", iteration_seconds=(1.0, 2.0))}

@@ -25,7 +25,7 @@ def every_case(benchmark_module: Callable[[str], ModuleType]) -> dict[str, Any]:
 
 
 def test_the_floor_is_the_larger_of_its_two_times(timing: ModuleType) -> None:
-    ceilings = timing.Ceilings(bytes_per_second=100.0, flops_per_second=1000.0)
+    ceilings = timing.Ceilings(bytes_per_second=100.0, achieved_flops_per_second=1000.0)
     assert timing.floor(50, 400, ceilings) == timing.Floor(0.5, "bytes")
     assert timing.floor(50, 600, ceilings) == timing.Floor(0.6, "flops")
 
@@ -58,8 +58,8 @@ def test_a_graph_is_long_enough_and_not_too_long(timing: ModuleType) -> None:
         ("relu2_backward_", 2048 * 6),
         ("relu2_backward_, again", 2048 * 8),
         ("cross_entropy_, capped", 80 * 4 + 8 * 12),
-        ("turn_", 2 * 512 * 4 + 8 * 2 * 4 + 4 * 64 * 4),
-        ("turn_backward_", 2 * 512 * 6 + 8 * 2 * 4 + 4 * 64 * 4),
+        ("apply_rope_", 2 * 512 * 4 + 8 * 2 * 4 + 4 * 64 * 4),
+        ("apply_rope_backward_", 2 * 512 * 6 + 8 * 2 * 4 + 4 * 64 * 4),
         ("attention torch, forward", 512 * 8 + 8 * 4),
         ("up, forward", 512 * 2 + 2048 * 2 + 16384 * 2),
         ("up, weight", 512 * 2 + 2048 * 2 + 16384 * 8),
@@ -94,7 +94,8 @@ def test_attention_counts_the_products_of_pairs_that_are_not_in_the_future(
     "name",
     [
         "add_norm", "norm_backward, again", "gelu_backward_, again", "norm_backward, rms", "relu2_backward_",
-        "cross_entropy_, capped", "turn_", "turn_backward_", "mix_values_", "mix_values_backward_",
+        "cross_entropy_, capped", "apply_rope_", "apply_rope_backward_", "mix_values_",
+        "mix_values_backward_",
         "up, weight",
     ],
 )  # fmt: skip

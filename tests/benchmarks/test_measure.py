@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from nanodyno.records.events import Message, Watch
+from nanodyno.records.events import Message, WatchRun
 from nanodyno.records.types import StepRecord
 
 
@@ -71,7 +71,7 @@ def test_turns_come_in_the_order_abba_and_the_ratio_is_that_of_their_costs(measu
         now += 2.0
         turns.append("B")
 
-    def run(watch: Watch) -> None:
+    def run(watch: WatchRun) -> None:
         nonlocal now
         watch(Message("not an iteration"))
         for iteration in range(100):

@@ -14,8 +14,8 @@ def power(benchmark_module: Callable[[str], ModuleType]) -> ModuleType:
 
 def test_samples_fall_to_the_program_whose_turn_it_was(power: ModuleType) -> None:
     spans = [("A", 0.0, 1.0), ("B", 1.5, 2.5), ("B", 3.0, 4.0), ("A", 4.5, 5.5)]
-    told = [(0.5, 600, 1500), (1.2, 100, 300), (2.0, 500, 1700), (3.5, 540, 1800), (5.0, 700, 1400)]
-    samples = [power.Sample(*each) for each in told]
+    reported = [(0.5, 600, 1500), (1.2, 100, 300), (2.0, 500, 1700), (3.5, 540, 1800), (5.0, 700, 1400)]
+    samples = [power.Sample(*each) for each in reported]
     assert power.draw_of("A", samples, spans) == power.Draw(650, 1450, 2)
     assert power.draw_of("B", samples, spans) == power.Draw(520, 1750, 2)
 

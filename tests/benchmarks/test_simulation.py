@@ -38,7 +38,7 @@ def test_the_stopwatch_keeps_every_promise(launching):
     )
 
 
-def test_a_quiet_card_is_decided_early(simulation):
+def test_a_quiet_gpu_is_decided_early(simulation):
     score = simulation.simulate(simulation.MACHINES["card of one's own"], DEFAULT_BUDGET, 40, seed=2)["ours"]
     assert all(score.kept().values())
     assert score.tied.value > 0.9
@@ -69,8 +69,8 @@ def test_plain_means_are_honest_and_blind(launching):
 
 
 def test_two_equal_configs_have_the_same_noise_and_the_truth_is_their_level(simulation):
-    card, design = simulation.MACHINES["card of one's own"], simulation.Design(4, 2, 64)
-    made = simulation.sessions(card, design, 200, np.random.default_rng(1))
+    gpu, design = simulation.MACHINES["card of one's own"], simulation.Design(4, 2, 64)
+    made = simulation.sessions(gpu, design, 200, np.random.default_rng(1))
     assert made.log_seconds.shape == (200, 8, 2, 64)
     assert made.process_of_round.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     medians = np.median(made.log_seconds[..., 20:], axis=3)

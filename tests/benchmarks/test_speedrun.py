@@ -68,7 +68,7 @@ def test_a_trial_begins_with_another_or_with_the_best_so_far(speedrun: ModuleTyp
     }  # fmt: skip
 
 
-def test_a_trial_that_is_not_there_is_told_before_any_other_begins(
+def test_a_trial_that_is_not_there_is_reported_before_any_other_begins(
     speedrun: ModuleType, tmp_path: Path
 ) -> None:
     (tmp_path / "trials.toml").write_text(WRITTEN)
@@ -200,7 +200,7 @@ def arguments(tmp_path: Path, *more: str) -> list[str]:
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_a_fault_that_takes_the_card_away_lets_another_process_go_on_with_the_next(
+def test_a_fault_that_takes_the_gpu_away_lets_another_process_go_on_with_the_next(
     speedrun: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lost: bool
 ) -> None:
     begun: list[int] = []
@@ -215,7 +215,7 @@ def test_a_fault_that_takes_the_card_away_lets_another_process_go_on_with_the_ne
         raise SystemExit
 
     monkeypatch.setattr(speedrun, "run_trial", fails)
-    monkeypatch.setattr(speedrun, "card_is_lost", lambda: lost)
+    monkeypatch.setattr(speedrun, "gpu_is_lost", lambda: lost)
     monkeypatch.setattr(speedrun.os, "execv", replaced)
     monkeypatch.setattr(speedrun.sys, "argv", ["speedrun.py", *arguments(tmp_path, "--seconds", "50")])
     with pytest.raises(SystemExit) if lost else nullcontext():
@@ -228,7 +228,7 @@ def test_a_fault_that_takes_the_card_away_lets_another_process_go_on_with_the_ne
         assert 0 < float(words[-1]) <= 50
 
 
-def test_the_process_that_goes_on_begins_with_the_trial_it_is_told(
+def test_the_process_that_goes_on_begins_with_the_trial_it_is_reported(
     speedrun: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fails(*_: object, **__: object) -> None:

@@ -24,10 +24,10 @@ def grid(benchmark_module: Callable[[str], ModuleType]) -> Any:
 
 @pytest.mark.parametrize("machine", ["card of one's own", "bound by launching"])
 def test_regret_is_under_2_percent_in_95_of_100_searches(simulation: Any, machine: str) -> None:
-    told = simulation.Told.of(simulation.simulate(simulation.MACHINES[machine], 100, 300.0, seed=3))
-    assert told.found.value >= 0.95
-    assert told.time_share <= 1.0
-    assert told.promise[1] == pytest.approx(1.0, abs=0.01)
+    reported = simulation.Reported.of(simulation.simulate(simulation.MACHINES[machine], 100, 300.0, seed=3))
+    assert reported.found.value >= 0.95
+    assert reported.time_share <= 1.0
+    assert reported.promise[1] == pytest.approx(1.0, abs=0.01)
 
 
 def test_time_is_kept_in_every_search(simulation: Any) -> None:
@@ -53,10 +53,10 @@ def test_times_are_taken_over_the_anchor_of_the_same_call(grid: Any) -> None:
     ]
     assert grid.relative_times(lines) == {"16": [pytest.approx(0.9), pytest.approx(0.9)]}
     tuned = {"chosen": "16", "spent_seconds": 12.0}
-    told = grid.report(["16", "64"], lines, tuned)
-    assert "tune's winner 16: regret 0.00% against 16" in told
-    assert "tune took 12 s: 0.33 of the grid's time" in told
-    assert "| 64 | 0 | out-of-memory | - |" in told
+    reported = grid.report(["16", "64"], lines, tuned)
+    assert "tune's winner 16: regret 0.00% against 16" in reported
+    assert "tune took 12 s: 0.33 of the grid's time" in reported
+    assert "| 64 | 0 | out-of-memory | - |" in reported
 
 
 def test_the_points_that_lack_a_process_come_next_and_those_that_do_not_fit_are_done(grid: Any) -> None:

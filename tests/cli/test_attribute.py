@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nanodyno.experiments.tune import Bench
+from nanodyno.experiments.tune import TuneBench
 from nanodyno.report.attribute_numbers import turn_words
 from nanodyno.report.language import LANGUAGES
 
@@ -31,7 +31,7 @@ def faked(tunings: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def answer(config: Any) -> Any:
         seconds = (config.n_embd / 384) ** 0.5 * (1.1 if config.batch_size == 8 else 1.0)
-        return tunings.visit(config, seconds, config.n_embd * 2**20)
+        return tunings.repetition(config, seconds, config.n_embd * 2**20)
 
     stopwatch = tunings.stopwatch(answer)
     place = tunings.place(usable_gib=140.0)
@@ -48,17 +48,17 @@ def faked(tunings: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_the_two_recipes_of_the_case_on_a_page_and_as_a_document(faked: Any, nanodyno: Run) -> None:
     page = nanodyno("attribute", "gpt2-384", "gpt2-768")
     assert page.exit_code == 0, page.output
-    told = " ".join(page.stdout.split())
-    assert "n_embd 384 to 768" in told
-    assert "batch_size 16 to 8" in told
-    assert "learning_rate 0.001 to 0.0003" in told
+    reported = " ".join(page.stdout.split())
+    assert "n_embd 384 to 768" in reported
+    assert "batch_size 16 to 8" in reported
+    assert "learning_rate 0.001 to 0.0003" in reported
     document = json.loads(nanodyno("attribute", "gpt2-384", "gpt2-768", "--json").stdout)
     assert len(faked.asked) == 4  # the second time all is remembered
     sizes = {name: part["value"] for name, part in document["parts"].items()}
     assert sizes == pytest.approx({"n_embd": -0.34657, "batch_size": -0.09531}, abs=1e-4)
     assert sum(sizes.values()) == pytest.approx(document["difference"]["value"])
     assert [len(path) for path in document["paths"]] == [2, 2]
-    assert len(document["corners"]) == 4
+    assert len(document["combinations"]) == 4
 
 
 def test_a_page_to_open_in_another_language_beside_the_terminals(
@@ -71,9 +71,9 @@ def test_a_page_to_open_in_another_language_beside_the_terminals(
     french = LANGUAGES["fr"]
     assert '<html lang="fr"' in page.read_text("utf-8")
     assert french.say("which change did what") in page.read_text("utf-8").lower()
-    told = " ".join(shown.stdout.split())
-    assert turn_words("n_embd", 384, 768, french) in told
-    assert french.say("what was found") in told
+    reported = " ".join(shown.stdout.split())
+    assert turn_words("n_embd", 384, 768, french) in reported
+    assert french.say("what was found") in reported
     markdown = nanodyno(*command, "--format", "markdown").stdout
     assert markdown.startswith("## ")
     faked.asked.clear()
@@ -81,7 +81,7 @@ def test_a_page_to_open_in_another_language_beside_the_terminals(
     assert (refused.exit_code, faked.asked) == (2, [])
 
 
-def test_logs_of_another_card_are_measured_here_and_compare_shows_it(faked: Any, nanodyno: Run) -> None:
+def test_logs_of_another_gpu_are_measured_here_and_compare_shows_it(faked: Any, nanodyno: Run) -> None:
     for name in ("train2", "train1"):
         log = str(CASE / f"{name}.log")
         assert nanodyno("import", log, "--name", name, "--gpu", "RTX 4070").exit_code == 0
@@ -89,9 +89,9 @@ def test_logs_of_another_card_are_measured_here_and_compare_shows_it(faked: Any,
     assert "nanodyno attribute train2 train1" in before
     page = nanodyno("attribute", "train2", "train1")
     assert page.exit_code == 0, page.output
-    told = " ".join(page.stdout.split())
-    assert "train2 and train1 ran on RTX 4070; all of this was measured on NVIDIA H200" in told
-    assert "what neither log tells is as nanodyno has it by default" in told
+    reported = " ".join(page.stdout.split())
+    assert "train2 and train1 ran on RTX 4070; all of this was measured on NVIDIA H200" in reported
+    assert "what neither log tells is as nanodyno has it by default" in reported
     jobs = {(job.config.n_embd, job.config.batch_size) for job in faked.jobs.values()}
     assert jobs == {(384, 16), (768, 16), (384, 8), (768, 8)}
     assert {job.config.n_layer for job in faked.jobs.values()} == {12}
@@ -114,7 +114,7 @@ def test_a_run_of_our_own_can_be_one_of_the_two(nanodyno: Run, tiny: list[str]) 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         (["demo", "demo"], "the same in every setting"),
         (["demo", "nobody"], "nobody: no recipe, no file and no run"),
@@ -128,23 +128,25 @@ def test_a_run_of_our_own_can_be_one_of_the_two(nanodyno: Run, tiny: list[str]) 
         (["demo", "demo,learning_rate=auto", "--metric=val_loss"], "is found by `nanodyno train`"),
     ],
 )
-def test_what_has_no_answer_is_refused(arguments: list[str], told: str, faked: Any, nanodyno: Run) -> None:
+def test_what_has_no_answer_is_refused(
+    arguments: list[str], reported: str, faked: Any, nanodyno: Run
+) -> None:
     result = nanodyno("attribute", *arguments)
     assert (result.exit_code, faked.asked) == (2, [])
-    assert told in " ".join(result.output.split())
+    assert reported in " ".join(result.output.split())
 
 
-def test_a_loss_is_attributed_by_training_every_corner(
+def test_a_loss_is_attributed_by_training_every_combination(
     nanodyno: Run, tunings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One round, since its time is up then: two corners of three iterations each."""
-    here = Bench(look=lambda *_: tunings.host_place())
+    here = TuneBench(look=lambda *_: tunings.host_place())
     monkeypatch.setattr("nanodyno.cli.attribute.bench", lambda: here)
     words = ["attribute", "demo,batch_size=2", "demo,learning_rate=0.02,batch_size=4", *TINY]
     result = nanodyno(*words, "--metric=val_loss", "--steps=3", "--budget=0.1s", "--json")
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
-    losses = [corner["val_losses"] for corner in document["corners"]]
+    losses = [combination["val_losses"] for combination in document["combinations"]]
     assert [len(each) for each in losses] == [1, 1]
     difference = losses[1][0] - losses[0][0]
     assert document["parts"]["learning_rate"]["value"] == pytest.approx(difference)

@@ -59,9 +59,9 @@ def test_asked_to_it_also_measures_which_change_does_what(
     """On a made-up machine: four times the work in four times the time, whatever the micro-batch."""
 
     def answer(config: Any) -> Any:
-        return tunings.visit(config, (config.n_embd / 128) ** 2, 2**20)
+        return tunings.repetition(config, (config.n_embd / 128) ** 2, 2**20)
 
-    stopwatch = tunings.stopwatch(answer, visit_seconds=1.0)
+    stopwatch = tunings.stopwatch(answer, repetition_seconds=1.0)
     bench = stopwatch.bench(None, tunings.host_place())
     monkeypatch.setattr("nanodyno.cli.attribute.bench", lambda: bench)
     command = ("demo", "--max-iters", "1", "--device", "cpu", "--no-tune", "--attribute", "--json")

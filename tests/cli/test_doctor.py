@@ -60,7 +60,7 @@ def test_a_machine_that_cannot_train_ends_with_1(
 def test_a_machine_with_something_to_fix_ends_with_0(
     nanodyno: Nanodyno, monkeypatch: pytest.MonkeyPatch, checkup: Builder
 ) -> None:
-    hot = checkup(host=checkup().host.model_copy(update={"card_can_page": True}))
+    hot = checkup(host=checkup().host.model_copy(update={"gpu_can_page": True}))
     monkeypatch.setattr(probe_checkup, "check_up", lambda *_: hot)
     done = nanodyno("doctor")
     assert done.exit_code == 0

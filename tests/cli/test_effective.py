@@ -1,4 +1,4 @@
-"""`tune --effective-batch` and `--learning_rate=auto` from the command line, on the tiniest of models."""
+"""`tune --critical-batch-size` and `--learning_rate=auto` from the command line, on the tiniest of models."""
 
 import json
 from collections.abc import Callable
@@ -10,14 +10,18 @@ import pytest
 Run = Callable[..., Any]
 
 
-def test_a_run_that_was_too_short_is_told_so_and_exits_with_1(nanodyno: Run, tiny: list[str]) -> None:
+def test_a_run_that_was_too_short_is_reported_so_and_exits_with_1(nanodyno: Run, tiny: list[str]) -> None:
     assert nanodyno(*tiny, "--name=short").exit_code == 0
-    done = nanodyno("tune", "short", "--effective-batch")
+    done = nanodyno("tune", "short", "--critical-batch-size")
     assert done.exit_code == 1
     assert "Gradient noise of short, by its records: 4 iterations, 256 tokens" in done.output
     assert "none: it has not settled, which takes 32 measured iterations" in " ".join(done.output.split())
-    document = json.loads(nanodyno("tune", "short", "--effective-batch", "--json").stdout)
-    assert (document["settled"], document["verdict"], document["serves"]) == (False, "not-settled", None)
+    document = json.loads(nanodyno("tune", "short", "--critical-batch-size", "--json").stdout)
+    assert (document["settled"], document["verdict"], document["critical_batch_range"]) == (
+        False,
+        "not-settled",
+        None,
+    )
 
 
 def test_a_config_is_trained_a_short_while_and_leaves_nothing(
@@ -25,7 +29,7 @@ def test_a_config_is_trained_a_short_while_and_leaves_nothing(
 ) -> None:
     one = [each for each in tiny[2:] if "accumulation" not in each and "max_iters" not in each]
     done = nanodyno(
-        "tune", "demo", *one, "--tokens_per_iter=32", "--max_iters=40", "--effective-batch", "--json"
+        "tune", "demo", *one, "--tokens_per_iter=32", "--max_iters=40", "--critical-batch-size", "--json"
     )
     document = json.loads(done.stdout)
     assert "in micro-batches of 1" in done.stderr
@@ -38,24 +42,24 @@ def test_a_config_is_trained_a_short_while_and_leaves_nothing(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
-        (["demo", "--effective-batch", "--write=a.toml"], "--effective-batch measures gradients"),
-        (["demo", "--effective-batch", "--budget=off"], "a training without an end"),
+        (["demo", "--critical-batch-size", "--write=a.toml"], "--critical-batch-size measures gradients"),
+        (["demo", "--critical-batch-size", "--budget=off"], "a training without an end"),
         (
-            ["demo", "--effective-batch", "--batch_size=1", "--gradient_accumulation_steps=1"],
+            ["demo", "--critical-batch-size", "--batch_size=1", "--gradient_accumulation_steps=1"],
             "cannot be halved",
         ),
-        (["demo", "--effective-batch", "--dataset=nowhere"], "nowhere"),
+        (["demo", "--critical-batch-size", "--dataset=nowhere"], "nowhere"),
     ],
 )
-def test_what_cannot_be_asked_is_told(nanodyno: Run, words: list[str], told: str) -> None:
+def test_what_cannot_be_asked_is_reported(nanodyno: Run, words: list[str], reported: str) -> None:
     done = nanodyno("tune", *words)
     assert done.exit_code == 2
-    assert told in " ".join(done.output.split())
+    assert reported in " ".join(done.output.split())
 
 
-def test_a_rate_that_is_found_is_told_and_noted(
+def test_a_rate_that_is_found_is_reported_and_noted(
     nanodyno: Run, tiny: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

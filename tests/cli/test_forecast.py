@@ -41,7 +41,7 @@ def flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_a_run_is_foretold_on_a_page_and_as_a_document(imported: Nanodyno) -> None:
+def test_a_run_is_forecast_on_a_page_and_as_a_document(imported: Nanodyno) -> None:
     page = imported("forecast", "a")
     assert page.exit_code == 0
     assert "a ends at a loss of 3.2" in page.output
@@ -83,7 +83,7 @@ def test_a_page_to_open_has_the_band_and_the_target(imported: Nanodyno, tmp_path
         assert words in page.text
 
 
-def test_a_forecast_is_told_in_the_language_that_is_asked_for(imported: Nanodyno) -> None:
+def test_a_forecast_is_reported_in_the_language_that_is_asked_for(imported: Nanodyno) -> None:
     answers = {
         "fr": "a devrait finir à une perte de 3,2",
         "zh-Hant": "a 最終損失預計為 3.2",
@@ -109,7 +109,7 @@ def test_a_forecast_is_told_in_the_language_that_is_asked_for(imported: Nanodyno
         (["nobody"], "there is no run"),
     ],
 )
-def test_a_mistake_is_told_with_exit_code_2(imported: Nanodyno, arguments: list[str], words: str) -> None:
+def test_a_mistake_is_reported_with_exit_code_2(imported: Nanodyno, arguments: list[str], words: str) -> None:
     result = imported("forecast", *arguments)
     assert result.exit_code == 2
     assert words in flat(result.output)
@@ -134,9 +134,9 @@ def test_what_the_hint_proposes_answers(nanodyno: Nanodyno, tmp_path: Path) -> N
     assert nanodyno("import", str(log(tmp_path / "c.log", 5000))).exit_code == 0
     refused = nanodyno("forecast", "c")
     assert refused.exit_code == 2
-    told = [each for each in flat(refused.stderr).split() if "=" in each]
-    assert len(told) == 3
-    answered = nanodyno("forecast", "c", *(f"--set={each}" for each in told))
+    reported = [each for each in flat(refused.stderr).split() if "=" in each]
+    assert len(reported) == 3
+    answered = nanodyno("forecast", "c", *(f"--set={each}" for each in reported))
     assert answered.exit_code == 0
     assert "c ends at a loss of" in answered.output
     assert "instead of" not in answered.output

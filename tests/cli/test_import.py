@@ -20,12 +20,12 @@ def case(nanodyno: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def test_it_says_what_it_recognised_read_and_does_not_know(case: Callable[..., Any]) -> None:
-    told = " ".join(case("import", "train1.log").output.split())
-    assert "recognised nanoGPT: train1.log" in told
-    assert "read 169 iterations, 169 timed, 2 evaluations" in told
-    assert "unknown n_layer, n_head, bias, the card (--config" in told
-    assert "passed over 5 lines without news" in told
-    assert "next: nanodyno show train1" in told
+    reported = " ".join(case("import", "train1.log").output.split())
+    assert "recognised nanoGPT: train1.log" in reported
+    assert "read 169 iterations, 169 timed, 2 evaluations" in reported
+    assert "unknown n_layer, n_head, bias, the card (--config" in reported
+    assert "passed over 5 lines without news" in reported
+    assert "next: nanodyno show train1" in reported
 
 
 def test_a_run_of_the_same_data_is_proposed_for_a_comparison(case: Callable[..., Any]) -> None:
@@ -80,7 +80,7 @@ def test_a_log_has_no_weights_to_draw_text_from(case: Callable[..., Any]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (("nothing.log",), "cannot be read"),
         (("train1.log", "--set", "n_layer"), "not a setting"),
@@ -92,9 +92,9 @@ def test_a_log_has_no_weights_to_draw_text_from(case: Callable[..., Any]) -> Non
         (("train1.log", "--config", "nowhere.toml"), "no such file"),
     ],
 )
-def test_mistakes_are_told_with_exit_code_2(case: Callable[..., Any], words: Any, told: str) -> None:
+def test_mistakes_are_reported_with_exit_code_2(case: Callable[..., Any], words: Any, reported: str) -> None:
     done = case("import", *words)
-    assert (done.exit_code, told in done.output) == (2, True)
+    assert (done.exit_code, reported in done.output) == (2, True)
     assert not Path("runs/train1").exists()
 
 
@@ -103,7 +103,7 @@ def test_what_a_log_says_never_reaches_the_terminal_raw(nanodyno: Callable[..., 
     Path("evil [red].log").write_text(
         f"Overriding: dataset = {evil}\n{evil} warning\niter 0: loss 4.2000, time 9.00ms, mfu 1.00%\n"
     )
-    told = nanodyno("import", "evil [red].log").output + nanodyno("show", "evil-red").output
-    assert "evil [red].log" in told
-    assert "[bold]<b>\\x9b31m" in told
-    assert not {"\x1b", "\x07", "\x9b"} & set(told)
+    reported = nanodyno("import", "evil [red].log").output + nanodyno("show", "evil-red").output
+    assert "evil [red].log" in reported
+    assert "[bold]<b>\\x9b31m" in reported
+    assert not {"\x1b", "\x07", "\x9b"} & set(reported)

@@ -21,12 +21,12 @@ RUNS = Path("runs")
 SMALL = [
     "--n_layer=2", "--n_embd=64", "--block_size=32", "--tokens_per_iter=64", "--max_iters=2",
     "--eval_interval=1", "--eval_tokens=64", "--dataset=python", "--tokenizer=bytes", "--compile=False",
-    "--loss_rows=None", "--value_embeddings=1",
+    "--loss_chunk_size=None", "--value_embeddings=1",
 ]  # fmt: skip
 
 
 @pytest.fixture
-def card(monkeypatch: pytest.MonkeyPatch) -> None:
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A card at hand, whose training the CPU does."""
 
     def at_hand(device: str, gpu: str | None, limit: int | None) -> Target:
@@ -51,7 +51,7 @@ def test_a_run_is_planned_as_it_was_trained(nanodyno: Run, tiny: list[str], tmp_
     assert "nanodyno train --resume mine goes on with it" in " ".join(refused.stderr.split())
 
 
-def test_what_a_log_does_not_tell_is_told_or_asked_for(nanodyno: Run, tmp_path: Path) -> None:
+def test_what_a_log_does_not_tell_is_reported_or_asked_for(nanodyno: Run, tmp_path: Path) -> None:
     assert nanodyno("import", str(CASE)).exit_code == 0
     planned = nanodyno("plan", "train2", "--gpu", "RTX 3060 12GB")
     assert "what the log of train2 does not tell is as nanodyno has it by default" in planned.stdout
@@ -66,13 +66,13 @@ def test_what_a_log_does_not_tell_is_told_or_asked_for(nanodyno: Run, tmp_path: 
 
 
 @pytest.mark.parametrize("command", ["plan", "probe", "tune"])
-def test_a_misspelt_name_is_told_what_there_is(nanodyno: Run, command: str) -> None:
+def test_a_misspelt_name_is_reported_what_there_is(nanodyno: Run, command: str) -> None:
     assert nanodyno("import", str(CASE)).exit_code == 0
     refused = nanodyno(command, "train3")
-    told = " ".join(refused.stderr.split())
+    reported = " ".join(refused.stderr.split())
     assert refused.exit_code == 2
-    assert "train3: no recipe, no file and no run; did you mean train2?" in told
-    assert "gpt2-768, speedrun-124m; runs: train2;" in told
+    assert "train3: no recipe, no file and no run; did you mean train2?" in reported
+    assert "gpt2-768, speedrun-124m; runs: train2;" in reported
 
 
 def test_the_plan_says_what_one_will_get(nanodyno: Run) -> None:
@@ -104,8 +104,8 @@ def test_the_hours_asked_for_are_those_it_is_made_for(nanodyno: Run) -> None:
     other = nanodyno("train", "demo", "--device=cpu", "--hours=3").stderr
     assert "hours: demo is not made for a time" in other
     assert "train --max-hours 3 stops any run" in " ".join(other.split())
-    in_vain = nanodyno("plan", "speedrun-124m", "--gpu", "H200", "--fitted").stderr
-    assert "fitted: is for a file" in in_vain
+    in_vain = nanodyno("plan", "speedrun-124m", "--gpu", "H200", "--auto_batch_size").stderr
+    assert "auto_batch_size: is for a file" in in_vain
 
 
 def test_other_plans_have_no_choice(nanodyno: Run) -> None:
@@ -113,13 +113,13 @@ def test_other_plans_have_no_choice(nanodyno: Run) -> None:
 
 
 @pytest.mark.parametrize("command", ["train", "plan", "tune"])
-def test_without_a_card_nothing_is_chosen(nanodyno: Run, command: str) -> None:
+def test_without_a_gpu_nothing_is_chosen(nanodyno: Run, command: str) -> None:
     refused = nanodyno(command, "best-1h", "--device=cpu")
     assert refused.exit_code == 2
     assert "best-1h is chosen by the speed of a card, and there is none here" in refused.stderr
 
 
-@pytest.mark.usefixtures("card")
+@pytest.mark.usefixtures("gpu")
 def test_the_chosen_settings_are_the_runs_own(nanodyno: Run, tmp_path: Path) -> None:
     done = nanodyno("train", "best-1h", *SMALL, "--device=cpu", "--name=mine")
     assert done.exit_code == 0, done.output
@@ -130,7 +130,7 @@ def test_the_chosen_settings_are_the_runs_own(nanodyno: Run, tmp_path: Path) -> 
     assert run.notes[0].startswith("best-1h for RTX 4070: 2 layers of 64 for 1 h 00 min")
 
 
-@pytest.mark.usefixtures("card")
+@pytest.mark.usefixtures("gpu")
 def test_a_run_goes_on_as_it_was_made(nanodyno: Run) -> None:
     nanodyno("train", "best-1h", *SMALL, "--device=cpu", "--name=mine")
     refused = nanodyno("train", "best-8h", "--resume", "mine")
@@ -139,7 +139,7 @@ def test_a_run_goes_on_as_it_was_made(nanodyno: Run) -> None:
     assert nanodyno("train", "--resume", "mine", "--max_iters=3", "--lr_decay_iters=3").exit_code == 0
 
 
-@pytest.mark.usefixtures("card")
+@pytest.mark.usefixtures("gpu")
 def test_a_rate_is_found_for_the_model_that_was_chosen(
     nanodyno: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,11 +170,11 @@ def test_a_plan_at_a_rate_to_be_found_is_the_plan(nanodyno: Run) -> None:
     assert "learning rate  " not in page
 
 
-@pytest.mark.usefixtures("card")
+@pytest.mark.usefixtures("gpu")
 def test_a_short_training_for_the_noise_takes_the_rate_that_a_recipe_would(nanodyno: Run) -> None:
     small = [*(each for each in SMALL if "max_iters" not in each), "--batch_size=1", "--max_iters=3"]
     done = nanodyno(
-        "tune", "best-1h", *small, "--device=cpu", "--learning_rate=auto", "--effective-batch", "--json"
+        "tune", "best-1h", *small, "--device=cpu", "--learning_rate=auto", "--critical-batch-size", "--json"
     )
     rate = resolve("best-1h", small, RUNS).settings.values["learning_rate"]
     assert f"learning_rate=auto: this short training takes {rate:g}" in done.stderr
@@ -183,7 +183,7 @@ def test_a_short_training_for_the_noise_takes_the_rate_that_a_recipe_would(nanod
 
 def test_a_short_training_for_the_noise_takes_the_rate_that_a_recipe_has(nanodyno: Run) -> None:
     small = ["--n_layer=1", "--n_embd=32", "--n_head=1", "--max_iters=2", "--learning_rate=auto"]
-    done = nanodyno("tune", "demo", *small, "--effective-batch", "--json")
+    done = nanodyno("tune", "demo", *small, "--critical-batch-size", "--json")
     rate = load_settings("demo").values["learning_rate"]
     assert f"learning_rate=auto: this short training takes {rate}" in done.stderr
     assert "ended with the config's own 2 iterations (--max_iters)" in done.stderr
@@ -196,10 +196,10 @@ def test_a_log_is_of_no_recipe_for_hours(nanodyno: Run) -> None:
     assert "is made for each card anew" in refused.stderr
 
 
-def test_a_given_model_has_the_micro_batch_of_the_card(nanodyno: Run) -> None:
+def test_a_given_model_has_the_micro_batch_of_the_gpu(nanodyno: Run) -> None:
     def batch(*arguments: str) -> int:
-        told = nanodyno("plan", "speedrun-124m", "--tokens_per_iter=65536", *arguments, "--json").stdout
-        return json.loads(told)["batch_size"]
+        reported = nanodyno("plan", "speedrun-124m", "--tokens_per_iter=65536", *arguments, "--json").stdout
+        return json.loads(reported)["batch_size"]
 
     assert batch("--gpu", "H200") > batch("--gpu", "H200", "--memory-limit", "11.2GiB") > 2
     assert batch("--gpu", "H200", "--tokens_per_iter=16384") == 16
@@ -209,7 +209,7 @@ def test_a_given_model_has_the_micro_batch_of_the_card(nanodyno: Run) -> None:
 
 
 @pytest.mark.parametrize(("dataset", "folder_name"), [("few", "few"), ("python", "python-gpt2")])
-def test_data_that_would_be_seen_too_often_are_told(
+def test_data_that_would_be_seen_too_often_are_reported(
     nanodyno: Run, tmp_path: Path, dataset: str, folder_name: str
 ) -> None:
     """The embedded corpus too, by its tokens where it was prepared."""
@@ -228,8 +228,8 @@ def test_a_plan_tells_that_training_would_refuse_the_data(nanodyno: Run, tmp_pat
         (folder / f"{split}.bin").write_bytes(bytes(2 * 5000))
     asked = ("plan", "best-1h", "--gpu", "H200", "--dataset=bare")
     page = " ".join(nanodyno(*asked).stdout.split())
-    told = "training would refuse the dataset: data/bare does not say"
-    assert told in page
+    reported = "training would refuse the dataset: data/bare does not say"
+    assert reported in page
     assert "its vocabulary (the first 5,000 tokens of train.bin go up to 0, so vocab_size=1 or more" in page
     assert "dataset bare has 5.00k train tokens and would be seen" in page
     assert "is not here" not in page
@@ -299,7 +299,7 @@ def test_a_plan_resolves_each_part_once(
     )
 
 
-@pytest.mark.usefixtures("card")
+@pytest.mark.usefixtures("gpu")
 def test_a_training_resolves_each_part_once(nanodyno: Run, counts: Counter[str]) -> None:
     done = nanodyno("train", "best-1h", *SMALL, "--device=cpu")
     assert done.exit_code == 0, done.output
@@ -311,7 +311,7 @@ def test_tune_and_attribute_resolve_each_part_once(
     nanodyno: Run, counts: Counter[str], tunings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def answer(config: RunConfig) -> Any:
-        return tunings.visit(config, 4 / config.batch_size, 2**20)
+        return tunings.repetition(config, 4 / config.batch_size, 2**20)
 
     bench = tunings.stopwatch(answer).bench(tmp_path / "cache", tunings.host_place())
     monkeypatch.setattr("nanodyno.cli.tune.bench_for", lambda _: bench)

@@ -46,7 +46,7 @@ def test_the_locale_counts_where_no_language_is_asked_for(
     assert document["runs"] == ["train2", "train1"]
 
 
-def test_a_language_that_is_lacking_is_told_once_and_english_shown(case: Nanodyno) -> None:
+def test_a_language_that_is_lacking_is_reported_once_and_english_shown(case: Nanodyno) -> None:
     result = case("show", "train1", "--lang", "de")
     assert result.exit_code == 0
     assert result.stderr == "not in de: shown in en; --lang takes en, ar, fr, hi, ja, zh-Hant\n"

@@ -12,7 +12,7 @@ from nanodyno.train.device import describe_machine
 
 Run = Callable[..., Any]
 COMPONENTS = {
-    "weights", "grads", "optimiser", "casts", "activations", "logits_and_loss", "largest_temporary",
+    "weights", "grads", "optimizer", "casts", "activations", "logits_and_loss", "largest_temporary",
     "context", "fragmentation", "total",
 }  # fmt: skip
 
@@ -46,7 +46,7 @@ def test_the_document_has_the_promised_keys(nanodyno: Run) -> None:
         ("H100 PCIe", [], False),
     ],
 )
-def test_only_the_card_that_was_measured_is_verified(
+def test_only_the_gpu_that_was_measured_is_verified(
     nanodyno: Run, gpu: str, more: list[str], verified: bool
 ) -> None:
     document = json.loads(nanodyno("plan", "gpt2-768", "--gpu", gpu, *more, "--json").stdout)
@@ -79,16 +79,16 @@ def test_hours_tell_the_tokens_and_the_tokens_the_hours(nanodyno: Run) -> None:
     assert (back["max_iters"], back["hours"]) == (in_hours["max_iters"], pytest.approx(in_hours["hours"]))
 
 
-def test_a_setting_without_effect_is_told_beside_the_plan(nanodyno: Run) -> None:
+def test_a_setting_without_effect_is_reported_beside_the_plan(nanodyno: Run) -> None:
     arguments = ("plan", "demo", "--gpu", "H200", "--kernels=autograd", "--cuda_graph=False")
-    told = "cuda_graph does nothing beside the other settings: it needs kernels=auto / fused"
-    assert told in " ".join(nanodyno(*arguments).stdout.split())
-    assert told not in " ".join(nanodyno(*arguments[:-1]).stdout.split())
+    reported = "cuda_graph does nothing beside the other settings: it needs kernels=auto / fused"
+    assert reported in " ".join(nanodyno(*arguments).stdout.split())
+    assert reported not in " ".join(nanodyno(*arguments[:-1]).stdout.split())
     in_french = " ".join(nanodyno(*arguments, "--lang", "fr").stdout.split())
     assert "cuda_graph est sans effet avec les autres réglages" in in_french
 
 
-def test_a_rate_to_be_found_and_a_batch_that_may_grow_are_told(nanodyno: Run) -> None:
+def test_a_rate_to_be_found_and_a_batch_that_may_grow_are_reported(nanodyno: Run) -> None:
     """Of 4,000 iterations a short trial has 200 and a long one 800; 16 times 32,768 are 524,288."""
     arguments = ("plan", "gpt2-768", "--gpu", "RTX 4070", "--tokens_per_iter=32768", "--max_iters=4000")
     plain = json.loads(nanodyno(*arguments, "--json").stdout)
@@ -110,10 +110,10 @@ def test_a_batch_that_grows_is_faster_on_the_whole_than_at_first(nanodyno: Run) 
     assert 1.01 < document["mean_tokens_per_second"] / document["tokens_per_second"] < 1.1
 
 
-def test_every_card_is_listed_without_a_config(nanodyno: Run) -> None:
-    page = nanodyno("plan", "--cards").stdout
-    document = json.loads(nanodyno("plan", "--cards", "--json").stdout)
-    labels = [card["label"] for card in document["cards"]]
+def test_every_gpu_is_listed_without_a_config(nanodyno: Run) -> None:
+    page = nanodyno("plan", "--gpus").stdout
+    document = json.loads(nanodyno("plan", "--gpus", "--json").stdout)
+    labels = [gpu["label"] for gpu in document["gpus"]]
     assert {"RTX 3060 12GB", "H200"} <= set(labels)
     assert [line.split("  ")[0] for line in page.splitlines()[1 : 1 + len(labels)]] == labels
 
@@ -140,7 +140,7 @@ def test_a_page_says_what_it_knows_and_how_sure_it_is(nanodyno: Run) -> None:
     )
 
 
-def test_a_config_that_does_not_fit_is_told_with_what_would(nanodyno: Run) -> None:
+def test_a_config_that_does_not_fit_is_reported_with_what_would(nanodyno: Run) -> None:
     done = nanodyno("plan", "gpt2-768", "--gpu", "RTX 3060 12GB", "--batch_size=64", "--recompute=none")
     assert done.exit_code == 0
     assert "GiB too much" in done.stdout
@@ -179,7 +179,7 @@ def test_a_config_that_does_not_fit_is_told_with_what_would(nanodyno: Run) -> No
         (["--gpu", "H200", "--price-hour", "inf"], "--price-hour=inf is no price"),
     ],
 )
-def test_bad_input_is_told_and_exits_with_2(nanodyno: Run, arguments: list[str], words: str) -> None:
+def test_bad_input_is_reported_and_exits_with_2(nanodyno: Run, arguments: list[str], words: str) -> None:
     done = nanodyno("plan", "gpt2-768", *arguments)
     assert done.exit_code == 2
     assert words in done.stderr
@@ -201,14 +201,14 @@ def test_an_absurd_size_is_a_plan_that_does_not_fit(nanodyno: Run) -> None:
     assert "make it smaller" in page
 
 
-def test_without_a_card_the_page_says_so_and_predicts_the_memory(nanodyno: Run) -> None:
+def test_without_a_gpu_the_page_says_so_and_predicts_the_memory(nanodyno: Run) -> None:
     done = nanodyno("plan", "demo", "--device=cpu")
     assert done.exit_code == 0
     assert "demo, no card: predicted memory only" in done.stdout
     assert "a recent one is assumed; --gpu NAME predicts" in done.stdout
 
 
-def cards(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+def gpus(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """A machine with these cards of 12 GiB."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: len(names))
@@ -224,8 +224,8 @@ def cards(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     )
 
 
-def test_of_two_kinds_of_cards_one_has_to_be_named(nanodyno: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    cards(monkeypatch, "NVIDIA GeForce RTX 3060", "NVIDIA GeForce RTX 4070")
+def test_of_two_kinds_of_gpus_one_has_to_be_named(nanodyno: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus(monkeypatch, "NVIDIA GeForce RTX 3060", "NVIDIA GeForce RTX 4070")
     done = nanodyno("plan", "gpt2-768")
     assert done.exit_code == 2
     assert "cuda:0 NVIDIA GeForce RTX 3060, cuda:1 NVIDIA GeForce RTX 4070" in done.stderr
@@ -234,10 +234,10 @@ def test_of_two_kinds_of_cards_one_has_to_be_named(nanodyno: Run, monkeypatch: p
 
 
 @pytest.mark.parametrize("name", ["NVIDIA GeForce RTX 3060", "NVIDIA of next year"])
-def test_the_card_at_hand_is_taken_as_doctor_measured_it(
+def test_the_gpu_at_hand_is_taken_as_doctor_measured_it(
     nanodyno: Run, monkeypatch: pytest.MonkeyPatch, ceilings: Callable[..., Any], name: str
 ) -> None:
-    cards(monkeypatch, name)
+    gpus(monkeypatch, name)
     before = json.loads(nanodyno("plan", "gpt2-768", "--json").stdout)
     machine = describe_machine(torch.device("cuda", 0))
     remember_ceilings(ceilings(machine))
@@ -247,8 +247,8 @@ def test_the_card_at_hand_is_taken_as_doctor_measured_it(
     assert "by this card's own ceilings" in nanodyno("plan", "gpt2-768").stdout
 
 
-def test_the_card_at_hand_is_planned_for(nanodyno: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    cards(monkeypatch, "NVIDIA GeForce RTX 3060", "NVIDIA GeForce RTX 3060")
+def test_the_gpu_at_hand_is_planned_for(nanodyno: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus(monkeypatch, "NVIDIA GeForce RTX 3060", "NVIDIA GeForce RTX 3060")
     assert "of 12.00 GiB" in nanodyno("plan", "gpt2-768").stdout
     assert "12.00 GiB by its driver, CUDA's context included" in nanodyno("plan", "gpt2-768").stdout
     larger = nanodyno("plan", "gpt2-768", "--memory-limit", "24GB")
@@ -257,13 +257,13 @@ def test_the_card_at_hand_is_planned_for(nanodyno: Run, monkeypatch: pytest.Monk
     assert nanodyno("plan", "gpt2-768", "--memory-limit", "24GB", "--device=cpu").exit_code == 0
 
 
-def test_an_unknown_card_at_hand_has_no_speed(nanodyno: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    cards(monkeypatch, "NVIDIA Something New")
+def test_an_unknown_gpu_at_hand_has_no_speed(nanodyno: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus(monkeypatch, "NVIDIA Something New")
     document = json.loads(nanodyno("plan", "gpt2-768", "--json").stdout)
     assert (document["fits"], document["tokens_per_second"], document["hours"]) == (True, None, None)
 
 
-def test_a_dataset_that_is_not_here_is_told(nanodyno: Run) -> None:
+def test_a_dataset_that_is_not_here_is_reported(nanodyno: Run) -> None:
     page = nanodyno("plan", "gpt2-768", "--gpu", "H200", "--dataset=elsewhere").stdout
     assert "dataset elsewhere is not here: a vocabulary of 50,257 is assumed" in page
 

@@ -46,11 +46,11 @@ def test_a_folder_of_texts_becomes_a_dataset_that_trains(
 @pytest.mark.usefixtures("texts")
 def test_json_is_one_document_with_the_counts(nanodyno: Nanodyno) -> None:
     done = nanodyno(*PREPARE, "--json", "--out", "out")
-    told = json.loads(done.stdout)
-    assert told["folder"] == "out"
-    assert told["train_documents"] + told["val_documents"] == 50
+    reported = json.loads(done.stdout)
+    assert reported["folder"] == "out"
+    assert reported["train_documents"] + reported["val_documents"] == 50
     manifest = json.loads(Path("out/manifest.json").read_text())
-    assert told["train_tokens"] == sum(shard["tokens"] for shard in manifest["splits"]["train"])
+    assert reported["train_tokens"] == sum(shard["tokens"] for shard in manifest["splits"]["train"])
 
 
 @pytest.mark.usefixtures("texts")
@@ -68,7 +68,7 @@ def test_verify_mends_and_says_what(nanodyno: Nanodyno) -> None:
 
 @pytest.mark.usefixtures("texts")
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         (["--tokens", "many"], "--tokens=many is not a number of tokens"),
         (["--tokens", "0"], "--tokens=0 is not a number of tokens"),
@@ -79,14 +79,16 @@ def test_verify_mends_and_says_what(nanodyno: Nanodyno) -> None:
         (["--verify", "nowhere"], "`nanodyno prepare` did not make it"),
     ],
 )
-def test_a_mistake_is_told_with_exit_code_2(nanodyno: Nanodyno, arguments: list[str], told: str) -> None:
+def test_a_mistake_is_reported_with_exit_code_2(
+    nanodyno: Nanodyno, arguments: list[str], reported: str
+) -> None:
     done = nanodyno(*PREPARE, *arguments)
     assert done.exit_code == 2
-    assert told in done.output
+    assert reported in done.output
     assert list(Path("data").rglob("*")) == []
 
 
-def test_nothing_to_prepare_is_told(nanodyno: Nanodyno) -> None:
+def test_nothing_to_prepare_is_reported(nanodyno: Nanodyno) -> None:
     assert nanodyno("prepare", "").exit_code == 2
     done = nanodyno("prepare", "--json")
     assert done.exit_code == 2
@@ -96,8 +98,8 @@ def test_nothing_to_prepare_is_told(nanodyno: Nanodyno) -> None:
 @pytest.mark.usefixtures("texts")
 @pytest.mark.parametrize(("text", "number"), [("300", 300), ("0.3k", 300), ("1_000", 1000), ("1K", 1000)])
 def test_tokens_are_counted_as_people_write_them(nanodyno: Nanodyno, text: str, number: int) -> None:
-    told = json.loads(nanodyno(*PREPARE, "--val", "0", "--tokens", text, "--json").stdout)
-    assert number <= told["train_tokens"] < number + 570
+    reported = json.loads(nanodyno(*PREPARE, "--val", "0", "--tokens", text, "--json").stdout)
+    assert number <= reported["train_tokens"] < number + 570
 
 
 @pytest.mark.usefixtures("texts")
@@ -131,9 +133,9 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(nanodyno: Nanodyno, 
     while not first.exists() and time.monotonic() < deadline:
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=600)
-    assert process.returncode == 130, told
-    assert "the shards in out that are done stay; the same command goes on from there" in told
+    _, reported = process.communicate(timeout=600)
+    assert process.returncode == 130, reported
+    assert "the shards in out that are done stay; the same command goes on from there" in reported
     assert not Path("out/manifest.json").exists()
     record = json.loads(nanodyno(*command, "--json").stdout)
     assert 0 < record["new_tokens"] < record["train_tokens"] + record["val_tokens"]

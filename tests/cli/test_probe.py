@@ -37,7 +37,10 @@ def test_ctrl_c_leaves_a_document_of_what_was_measured_and_exits_with_130(tmp_pa
     assert process.returncode == 130
     document = json.loads(stdout)
     assert list(document["results"]) == ["demo", "demo (2)"]
-    rounds = [[visit["round"] for visit in result["visits"]] for result in document["results"].values()]
+    rounds = [
+        [repetition["round"] for repetition in result["repetitions"]]
+        for result in document["results"].values()
+    ]
     assert rounds == [[0], [0, 1]]
     (comparison,) = document["comparisons"]
     assert (comparison["config"], comparison["reference"]) == ("demo (2)", "demo")

@@ -58,7 +58,7 @@ def test_a_page_is_opened_from_a_passing_place_where_none_is_named(
     assert Path(re.sub("^file://", "", address)).exists()
 
 
-def test_without_a_browser_the_file_is_told(case: Nanodyno, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_browser_the_file_is_reported(case: Nanodyno, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webbrowser, "open", lambda _: False)
     result = case("show", "train1", "--html", "run.html", "--open")
     assert result.exit_code == 0
@@ -114,7 +114,7 @@ def test_a_folder_that_may_not_be_written_is_refused(nanodyno: Nanodyno, tmp_pat
     assert "no permission" in result.output
 
 
-def test_a_disk_that_fills_up_is_told_as_such(case: Nanodyno, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fills_up_is_reported_as_such(case: Nanodyno, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -125,16 +125,16 @@ def test_a_disk_that_fills_up_is_told_as_such(case: Nanodyno, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (("--out", "x.md"), "--out needs a --format"),
         (("--json", "--format", "markdown"), "stdout cannot carry --json and a --format"),
     ],
 )
-def test_what_contradicts_itself_is_refused(case: Nanodyno, words: tuple[str, ...], told: str) -> None:
+def test_what_contradicts_itself_is_refused(case: Nanodyno, words: tuple[str, ...], reported: str) -> None:
     result = case("compare", "train2", "train1", *words)
     assert result.exit_code == 2
-    assert told in result.output
+    assert reported in result.output
 
 
 def test_the_page_is_in_the_readers_language_though_the_terminal_has_no_letters_for_it(

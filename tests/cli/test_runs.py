@@ -158,13 +158,13 @@ def case(nanodyno: Nanodyno) -> Nanodyno:
 
 def test_the_leaderboard_ranks_what_follows_and_says_why_the_rest_does_not(case: Nanodyno) -> None:
     """By speed the narrow model is first, by the share of the peak the wide one; each has two evaluations."""
-    told = " ".join(case("runs", "--leaderboard").output.split())
-    assert "val loss on fineweb-edu (gpt2) after 262.1M tokens" in told
-    assert "- train1 124.4M 5.5194 - RTX 4070 - train2 41.0M 5.5328" in told
-    assert "1 train2 41.0M 134,099" in told
-    assert "2 train1 124.4M 56,131" in told
-    assert "1 train1 124.4M 76.8%" in told
-    assert "val loss: train1, train2: fewer than 5 evaluations" in told
+    reported = " ".join(case("runs", "--leaderboard").output.split())
+    assert "val loss on fineweb-edu (gpt2) after 262.1M tokens" in reported
+    assert "- train1 124.4M 5.5194 - RTX 4070 - train2 41.0M 5.5328" in reported
+    assert "1 train2 41.0M 134,099" in reported
+    assert "2 train1 124.4M 56,131" in reported
+    assert "1 train1 124.4M 76.8%" in reported
+    assert "val loss: train1, train2: fewer than 5 evaluations" in reported
 
 
 def test_the_leaderboard_as_a_document(case: Nanodyno) -> None:
@@ -184,12 +184,12 @@ def test_a_leaderboard_of_nothing_says_what_to_do(nanodyno: Nanodyno) -> None:
 
 def test_a_result_goes_out_and_comes_back_as_the_same_row(trained: Nanodyno, tiny: list[str]) -> None:
     assert trained(*tiny, "--name=other", "--learning_rate=0.01").exit_code == 0
-    told = trained("runs", "--export", "small.json", "small").output
-    assert "4 iterations and 3 evaluations of small" in told
+    reported = trained("runs", "--export", "small.json", "small").output
+    assert "4 iterations and 3 evaluations of small" in reported
     assert str(Path.cwd()) not in Path("small.json").read_text()
-    told = trained("import", "small.json", "--name", "copy").output
-    assert "recognised  nanodyno" in told
-    assert "next: nanodyno show copy, nanodyno compare other copy" in " ".join(told.split())
+    reported = trained("import", "small.json", "--name", "copy").output
+    assert "recognised  nanodyno" in reported
+    assert "next: nanodyno show copy, nanodyno compare other copy" in " ".join(reported.split())
     document = json.loads(trained("compare", "small", "copy", "--json").stdout)
     assert document["changes"] == []
     for values in document["metrics"].values():
@@ -198,7 +198,7 @@ def test_a_result_goes_out_and_comes_back_as_the_same_row(trained: Nanodyno, tin
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (("--export", "x.json"), "one run"),
         (("--export", "x.json", "train1", "train2"), "one run"),
@@ -209,10 +209,10 @@ def test_a_result_goes_out_and_comes_back_as_the_same_row(trained: Nanodyno, tin
         (("--export", "x.json", "nobody"), "no run 'nobody'"),
     ],
 )
-def test_an_export_that_cannot_be_is_refused(case: Nanodyno, words: tuple[str, ...], told: str) -> None:
+def test_an_export_that_cannot_be_is_refused(case: Nanodyno, words: tuple[str, ...], reported: str) -> None:
     Path("there.txt").write_text("mine")
     result = case("runs", *words)
-    assert (result.exit_code, told in result.stderr) == (2, True)
+    assert (result.exit_code, reported in result.stderr) == (2, True)
     assert Path("there.txt").read_text() == "mine"
 
 

@@ -138,7 +138,7 @@ def test_resume_by_name_needs_no_recipe_and_takes_changes(nanodyno: Nanodyno, ti
         (["train"], "recipe"),
     ],
 )
-def test_a_mistake_is_told_and_leaves_everything_as_it_was(
+def test_a_mistake_is_reported_and_leaves_everything_as_it_was(
     nanodyno: Nanodyno, tiny: list[str], arguments: list[str], words: str
 ) -> None:
     assert nanodyno(*tiny, "--name=mine").exit_code == 0

@@ -114,7 +114,7 @@ def test_nanogpt_config_and_data_train_as_they_are(nanodyno: Nanodyno, tmp_path:
         (["--gradient_accumulation_steps=1", "--tokens_per_iter=100"], "tokens_per_iter"),
     ],
 )
-def test_a_mistake_is_told_with_exit_code_2(
+def test_a_mistake_is_reported_with_exit_code_2(
     nanodyno: Nanodyno, tiny: list[str], arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
@@ -124,7 +124,7 @@ def test_a_mistake_is_told_with_exit_code_2(
     assert not list(Path().glob("runs/*"))
 
 
-def test_all_faults_are_told_at_once(nanodyno: Nanodyno, tiny: list[str]) -> None:
+def test_all_faults_are_reported_at_once(nanodyno: Nanodyno, tiny: list[str]) -> None:
     stderr = nanodyno(*tiny, "--n_layer=0", "--dropout=2", "--lerning_rate=1").stderr
     assert [key for key in ("n_layer", "dropout", "lerning_rate") if key not in stderr] == []
 

@@ -44,7 +44,7 @@ def faked(tunings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The command with a stopwatch that is made up: 4 is the fastest micro-batch."""
 
     def answer(config: Any) -> Any:
-        return tunings.visit(config, 4 / config.batch_size, config.batch_size * 2**20)
+        return tunings.repetition(config, 4 / config.batch_size, config.batch_size * 2**20)
 
     stopwatch = tunings.stopwatch(answer)
     bench = stopwatch.bench(tmp_path / "cache", tunings.host_place())
@@ -66,14 +66,14 @@ def test_what_was_written_is_what_train_takes(faked: Any, nanodyno: Run) -> None
     assert (config["batch_size"], config["tokens_per_iter"], config["threads"]) == (4, 64, 1)
 
 
-def test_the_command_that_is_told_trains_the_same_tokens_per_iteration(faked: Any, nanodyno: Run) -> None:
+def test_the_command_that_is_reported_trains_the_same_tokens_per_iteration(faked: Any, nanodyno: Run) -> None:
     """The recipe has an accumulation of 2: with another micro-batch alone it would train other tokens."""
     words = [word for word in TINY if "tokens_per_iter" not in word]
     done = nanodyno("tune", "demo", *words, "--gradient_accumulation_steps=2", "--budget=1m")
     assert done.exit_code == 0, done.output
     assert faked.asked
-    told = done.stdout.split("train with it: nanodyno ")[1].split()
-    trained = nanodyno(*told, "--max_iters=1", "--warmup_iters=1", "--json")
+    reported = done.stdout.split("train with it: nanodyno ")[1].split()
+    trained = nanodyno(*reported, "--max_iters=1", "--warmup_iters=1", "--json")
     assert trained.exit_code == 0, trained.output
     config = json.loads(trained.stdout)["run"]["config"]
     assert (config["batch_size"], config["tokens_per_iter"]) == (4, 64)
@@ -117,7 +117,7 @@ def test_a_search_that_finds_nothing_to_train_with_fails(faked: Any, nanodyno: R
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (["--batch_size=2", "demo"], "a config comes before --batch_size=2"),
         (["demo", "--budget=off"], "a search without an end"),
@@ -129,10 +129,12 @@ def test_a_search_that_finds_nothing_to_train_with_fails(faked: Any, nanodyno: R
         (["demo", "--device=cuda:9"], "device=cuda:9"),
     ],
 )
-def test_mistakes_are_told_before_anything_is_measured(words: list[str], told: str, nanodyno: Run) -> None:
+def test_mistakes_are_reported_before_anything_is_measured(
+    words: list[str], reported: str, nanodyno: Run
+) -> None:
     done = nanodyno("tune", *words)
     assert done.exit_code == 2
-    assert told in done.stderr
+    assert reported in done.stderr
 
 
 def test_a_budget_too_short_is_refused_with_one_that_is_not(nanodyno: Run) -> None:

@@ -13,7 +13,7 @@ def faults_of(**settings: object) -> list[str]:
 
 def test_nothing_given_is_gpt2() -> None:
     config = build_config({})
-    assert config.beyond_hand is None
+    assert config.fused_unsupported is None
     assert config.model_shape(50304).is_gpt2
 
 
@@ -34,7 +34,7 @@ def test_nothing_given_is_gpt2() -> None:
 def test_every_part_alone_makes_another_model(key: str, value: object) -> None:
     config = build_config({key: value})
     assert not config.model_shape(64).is_gpt2
-    assert config.beyond_hand == (f"{key}={value}" if key in ("n_kv_head", "window") else None)
+    assert config.fused_unsupported == (f"{key}={value}" if key in ("n_kv_head", "window") else None)
 
 
 @pytest.mark.parametrize(
@@ -42,17 +42,17 @@ def test_every_part_alone_makes_another_model(key: str, value: object) -> None:
 )
 def test_another_update_leaves_the_model(key: str, value: object) -> None:
     config = build_config({key: value})
-    assert config.beyond_hand is None
+    assert config.fused_unsupported is None
     assert config.model_shape(64).is_gpt2
 
 
 def test_where_it_begins_leaves_the_model_gpt2() -> None:
     config = build_config({"zero_init": True, "embedding_init": 0.5})
-    assert config.beyond_hand is None
+    assert config.fused_unsupported is None
     assert config.model_shape(64).is_gpt2
 
 
-def test_all_faults_of_a_block_are_told_at_once() -> None:
+def test_all_faults_of_a_block_are_reported_at_once() -> None:
     faults = faults_of(
         n_kv_head=5, window=4000, logit_softcap=0, kernels="fused", muon_lr=1, activation="relu2", gelu="tanh"
     )
@@ -105,7 +105,7 @@ def test_a_setting_that_says_nothing_is_refused(settings: dict[str, object]) -> 
 
 
 @pytest.mark.parametrize(("key", "without"), [("muon_lr", "None"), ("muon_momentum", "0.95")])
-def test_what_a_recipe_sets_in_vain_is_told_how_to_leave_out(key: str, without: str) -> None:
+def test_what_a_recipe_sets_in_vain_is_reported_how_to_leave_out(key: str, without: str) -> None:
     (fault,) = faults_of(**{key: 0.02})
     assert f"leave it out ({key}={without} where a recipe sets it)" in fault
 

@@ -39,12 +39,14 @@ def test_nothing_given_is_nanogpts_default_run():
 
 def test_what_makes_a_run_faster_is_automatic_and_keeps_the_arithmetic():
     config = build_config({})
-    assert (config.kernels, config.attention, config.recompute, config.loss_rows) == ("auto",) * 3 + (None,)
+    assert (config.kernels, config.attention, config.recompute, config.loss_chunk_size) == ("auto",) * 3 + (
+        None,
+    )
     assert (config.residual_dtype, config.moments_dtype) == ("float32", "float32")
     assert (config.cuda_graph, config.offload_moments) == (True, False)
 
 
-def test_a_backend_of_the_attention_that_nobody_knows_is_told():
+def test_a_backend_of_the_attention_that_nobody_knows_is_reported():
     fault = only_fault_of(attention="flash3")
     assert fault.startswith('attention: must be "auto", ')
     assert fault.endswith(", not 'flash3'")
@@ -178,7 +180,7 @@ def test_eval_iters_gives_eval_tokens():
         ("compile", "yes", "must be true or false, not 'yes'"),
         ("dtype", "fp16", 'must be "auto", "float32", "bfloat16" or "float16", not \'fp16\''),
         ("kernels", "triton", 'must be "auto", "fused" or "autograd", not \'triton\''),
-        ("loss_rows", 0, "must be a whole number of at least 1, not 0"),
+        ("loss_chunk_size", 0, "must be a whole number of at least 1, not 0"),
         ("recompute", True, 'must be "auto", "none", "light", "mlp" or "full", not True'),
         ("cuda_graph", 1, "must be true or false, not 1"),
         ("residual_dtype", "float16", 'must be "float32" or "bfloat16", not \'float16\''),
@@ -191,7 +193,7 @@ def test_eval_iters_gives_eval_tokens():
         ("out_dir", ["x" * 99], "must be text that is not empty, not ['" + "x" * 55 + "..."),
     ],
 )
-def test_a_wrong_value_is_told_in_plain_words(key: str, value: object, words: str):
+def test_a_wrong_value_is_reported_in_plain_words(key: str, value: object, words: str):
     assert only_fault_of(**{key: value}) == f"{key}: {words}"
 
 

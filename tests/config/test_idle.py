@@ -25,7 +25,7 @@ def idle(**settings: Any) -> tuple[Idle | Unreached, ...]:
         ({"kernels": "autograd", "cuda_graph": False}, ("cuda_graph",), "kernels=auto|fused"),
         ({"embedding_lr": 0.1}, ("embedding_lr",), "untied_head=True|value_embeddings=1"),
         ({"parallel": "fsdp"}, ("parallel",), "torchrun --nproc_per_node=2"),
-        ({"device": "cpu", "products": "torch"}, ("products",), "device=cuda"),
+        ({"device": "cpu", "gemm_algorithm": "torch"}, ("gemm_algorithm",), "device=cuda"),
         ({"kernels": "fused", "compile": False}, ("compile",), "kernels=autograd|optimizer=muon"),
     ],
 )
@@ -47,7 +47,7 @@ def test_several_processes_have_something_to_divide() -> None:
     assert idle_settings(build_config({"parallel": "fsdp"}), processes=2) == ()
 
 
-def test_a_size_that_a_run_ends_before_is_told() -> None:
+def test_a_size_that_a_run_ends_before_is_reported() -> None:
     """100 iterations of 1,024 tokens are 102,400, or with 2,048 from 51,200 on 50 and 50: 153,600."""
     small = {"block_size": 64, "batch_size": 8, "tokens_per_iter": 1024}
     assert idle(**small, batch_ramp="102400:2048") == (Unreached(102_400, 102_400),)

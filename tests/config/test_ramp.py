@@ -49,7 +49,7 @@ def test_in_a_shorter_run_a_ramp_keeps_its_shares() -> None:
     assert Ramp(100, most=800).in_share(0.5) == "noise:800"
 
 
-def test_noise_grows_to_sixteen_times_or_as_far_as_it_is_told() -> None:
+def test_noise_grows_to_sixteen_times_or_as_far_as_it_is_reported() -> None:
     assert build_config({"batch_ramp": "noise", "tokens_per_iter": 12 * 1024 * 2}).ramp.most == 12 * 1024 * 32
     assert build_config({"batch_ramp": "noise:100k", "tokens_per_iter": 24576}).ramp.most == 98_304
 
@@ -62,10 +62,10 @@ def test_doubling_by_noise_ends_at_the_last_size_that_it_may_have() -> None:
     assert (Ramp(32768, ((10**6, 65536),)).most, Ramp(32768).grows) == (None, False)
 
 
-def test_a_step_that_does_not_divide_is_told_with_what_would() -> None:
+def test_a_step_that_does_not_divide_is_reported_with_what_would() -> None:
     """Of 400, 1050 and 2200 tokens 50 is the greatest part in common: a sequence."""
-    told = fault(batch_ramp="1M:1050, 2M:2200")
-    assert told == (
+    reported = fault(batch_ramp="1M:1050, 2M:2200")
+    assert reported == (
         "batch_ramp: step 1 (1M:1050) has 1050 tokens per iteration, not a multiple of batch_size * "
         "block_size = 100; use 1000 or 1100, or keep it with batch_size=1"
     )
@@ -93,8 +93,8 @@ def test_what_is_no_ramp_is_refused(text: str, words: str) -> None:
 
 
 def test_noise_cannot_be_seen_with_one_micro_step() -> None:
-    told = fault(batch_ramp="noise", batch_size=6, tokens_per_iter=300)
-    assert told == (
+    reported = fault(batch_ramp="noise", batch_size=6, tokens_per_iter=300)
+    assert reported == (
         "batch_ramp: noise is measured between micro-steps, and batch_size=6 makes one of "
         "tokens_per_iter=300; use batch_size=3, or make tokens_per_iter larger"
     )

@@ -23,11 +23,11 @@ from torch.utils._pytree import tree_leaves
 from nanodyno.config import ModelShape
 from nanodyno.costs.setup import Setup
 from nanodyno.model.attention import BACKENDS
-from nanodyno.model.fused import Plan
+from nanodyno.model.fused import MicroStepPlan
 from nanodyno.model.fused_modern import make_step
 from nanodyno.model.loss import head_loss
+from nanodyno.model.matmul import Units
 from nanodyno.model.modern import make_model
-from nanodyno.model.products import Units
 from nanodyno.train.evaluate import rows_at_once
 
 MULTIPROCESSORS = 132
@@ -97,9 +97,9 @@ def _attend(qkv: Tensor, sequences: int, heads: int) -> _Attended:
 def without_launches(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The Triton kernels' own callers, whose launches do nothing."""
     gpu = pytest.importorskip("nanodyno.model.kernels.gpu")
-    from nanodyno.model.kernels import embedding, gelu, loss, norm, quantise, relu, turn, values
+    from nanodyno.model.kernels import embedding, gelu, loss, norm, quantise, relu, rope, values
 
-    for module in (embedding, gelu, loss, norm, quantise, relu, turn, values):
+    for module in (embedding, gelu, loss, norm, quantise, relu, rope, values):
         for name in [name for name, value in vars(module).items() if type(value).__name__ == "JITFunction"]:
             monkeypatch.setattr(module, name, _NoLaunch())
 
@@ -117,11 +117,11 @@ def _no_product(a: Tensor, b: Tensor, out: Tensor, add: bool, units: Units | Non
 
 def fused_peak_of_code(setup: Setup, kernels: Any) -> int:
     """Of a real micro-step, without moments."""
-    plan = Plan(
+    plan = MicroStepPlan(
         half=DTYPES[setup.dtype],
         residual=DTYPES[setup.residual_dtype],
         attention=_attend,
-        loss_rows=setup.loss_rows or setup.positions,
+        loss_chunk_size=setup.loss_chunk_size or setup.positions,
         recompute=setup.recompute,
         kernels=kernels,
         fp8=setup.fp8,
@@ -141,7 +141,7 @@ def autograd_peaks_of_code(setup: Setup) -> tuple[int, int]:
     half = torch.float16  # as_on_cuda's, of the same size
     with counted() as live:
         model = make_model(setup.shape)
-        model.loss_rows = setup.loss_rows
+        model.loss_chunk_size = setup.loss_chunk_size
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
         inputs = torch.zeros(setup.batch_size, setup.shape.block_size, dtype=torch.int64)
@@ -161,7 +161,7 @@ def saved_by_a_compiled_step(setup: Setup) -> int:
     """Bytes that torch's partitioner, which compilation uses too, keeps from the forward for the backward."""
     half = DTYPES[setup.dtype]
     model = make_model(setup.shape)
-    model.loss_rows = setup.loss_rows
+    model.loss_chunk_size = setup.loss_chunk_size
     if setup.shape.dropout:  # on a CPU torch's own would keep a matrix of scores, as no card does
         for block in model.blocks:
             cast(Any, block).attention.attend = BACKENDS["torch"]

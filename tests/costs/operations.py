@@ -92,7 +92,7 @@ def eager_operations(setup: Setup) -> Operations:
     """Of a micro-step after the first, so that gradients are there to be added to."""
     with FakeTensorMode():
         model = GPT(setup.shape)
-        model.loss_rows = setup.loss_rows
+        model.loss_chunk_size = setup.loss_chunk_size
         for parameter in model.parameters():
             parameter.grad = torch.empty_like(parameter)
         inputs = torch.zeros(setup.batch_size, setup.shape.block_size, dtype=torch.int64)

@@ -19,11 +19,11 @@ def compiled(setup: Setup) -> Setup:
 
 
 ALLOCATED = {
-    "768/16": (Setup(GPT2, 16, 32, loss_rows=16384), 8.93),
-    "768/16 light, 4096 rows": (Setup(GPT2, 16, 32, loss_rows=4096, recompute="light"), 6.09),
-    "768/16 light, 3072 rows": (Setup(GPT2, 16, 32, loss_rows=3072, recompute="light"), 6.03),
-    "768/8 under 11.2 GiB": (Setup(GPT2, 8, 64, loss_rows=3072), 5.13),
-    "768/32 light under 11.2 GiB": (Setup(GPT2, 32, 16, loss_rows=3072, recompute="light"), 9.56),
+    "768/16": (Setup(GPT2, 16, 32, loss_chunk_size=16384), 8.93),
+    "768/16 light, 4096 rows": (Setup(GPT2, 16, 32, loss_chunk_size=4096, recompute="light"), 6.09),
+    "768/16 light, 3072 rows": (Setup(GPT2, 16, 32, loss_chunk_size=3072, recompute="light"), 6.03),
+    "768/8 under 11.2 GiB": (Setup(GPT2, 8, 64, loss_chunk_size=3072), 5.13),
+    "768/32 light under 11.2 GiB": (Setup(GPT2, 32, 16, loss_chunk_size=3072, recompute="light"), 9.56),
     "compiled 768/8": (compiled(Setup(GPT2, 8, 64)), 5.59),
     "compiled 768/16": (compiled(Setup(GPT2, 16, 32)), 8.91),
     "compiled 384/8": (compiled(Setup(NARROW, 8, 64)), 2.86),

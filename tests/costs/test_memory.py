@@ -46,7 +46,7 @@ def fused_setup(seed: int) -> Setup:
         batch_size=draw.choice([1, 2, 8, 32]),
         micro_steps=4,
         dtype="bfloat16" if draw.random() < 0.8 else "float32",
-        loss_rows=draw.choice([512, 3072, 16384]),
+        loss_chunk_size=draw.choice([512, 3072, 16384]),
         recompute=draw.choice(RECOMPUTE),
         residual_dtype=draw.choice(["float32", "bfloat16"]),
         fp8=draw.random() < 0.3,
@@ -88,7 +88,9 @@ def test_a_fused_micro_step_peaks_where_the_code_does(
 
 @pytest.mark.parametrize("recompute", RECOMPUTE)
 def test_gpt2_at_micro_batch_16_peaks_where_the_code_does(recompute: Any, kernels: Any) -> None:
-    setup = Setup(gpt(12, 12, 1024, 50304), 16, 32, loss_rows=3072, recompute=recompute, offload_moments=True)
+    setup = Setup(
+        gpt(12, 12, 1024, 50304), 16, 32, loss_chunk_size=3072, recompute=recompute, offload_moments=True
+    )
     assert fused_peak(setup, MULTIPROCESSORS).total == pytest.approx(fused_peak_of_code(setup, kernels), 1e-4)
 
 
@@ -102,12 +104,12 @@ def test_an_eager_micro_step_and_an_evaluation_peak_where_torch_does(seed: int) 
         micro_steps=4,
         dtype=draw.choice(["float32", "bfloat16"]),
         kernels="autograd",
-        loss_rows=draw.choice([None, 64, 1024, 4096]),
+        loss_chunk_size=draw.choice([None, 64, 1024, 4096]),
         cuda_graph=False,
     )
     peak, evaluation = autograd_peaks_of_code(setup)
     predicted = autograd_peak(setup)
-    assert predicted.total - predicted.optimiser == pytest.approx(peak, 0.01)
+    assert predicted.total - predicted.optimizer == pytest.approx(peak, 0.01)
     assert evaluation_bytes(setup) == pytest.approx(evaluation, 0.01)
 
 
@@ -125,13 +127,13 @@ def test_a_compiled_micro_step_saves_what_is_predicted(dtype: Any, dropout: floa
 def test_a_compiled_loss_by_rows_peaks_where_inductors_does(dtype: Any, batch_size: int) -> None:
     """Some rows of logits, and their softmax in fp32."""
     setup = Setup(gpt(1, 1, 512, 4096), batch_size, 4, dtype=dtype, kernels="autograd", compiled=True)
-    setup = replace(setup, loss_rows=1024, cuda_graph=False)
+    setup = replace(setup, loss_chunk_size=1024, cuda_graph=False)
     assert autograd_peak(setup).logits_and_loss == pytest.approx(peak_of_a_compiled_loss(setup), 0.03)
 
 
 def test_what_a_block_keeps_is_36_24_16_and_4_bytes_times_the_width() -> None:
     """Besides two norms' statistics of 8 bytes and 4 bytes a head of the attention."""
-    setup = Setup(gpt(7, 12, 1024, 50304), 2, 1, loss_rows=1024)
+    setup = Setup(gpt(7, 12, 1024, 50304), 2, 1, loss_chunk_size=1024)
     kept = [fused_peak(replace(setup, recompute=each), 1).activations for each in RECOMPUTE]
     besides = 2 * 8 + 4 * 12
     assert kept == [
@@ -146,7 +148,7 @@ def test_the_moments_are_8_bytes_a_parameter_4_in_bf16_and_none_on_the_host() ->
     setup = Setup(gpt(2, 2, 256, 512), 1, 1)
     elements = fused_peak(setup, 1).weights // 4
     found = [
-        fused_peak(each, 1).optimiser
+        fused_peak(each, 1).optimizer
         for each in (setup, replace(setup, moments_dtype="bfloat16"), replace(setup, offload_moments=True))
     ]
     assert found == [8 * elements, 4 * elements, 0]
@@ -163,14 +165,14 @@ def test_what_gradients_and_moments_leave_of_the_first_logits_is_held_in_vain() 
     setup = Setup(gpt(4, 4, 512, 8192), 16, 2, kernels="autograd", compiled=True, cuda_graph=False)
     peak = autograd_peak(setup)
     logits = 16 * 512 * 8192
-    stay = peak.grads + peak.optimiser
+    stay = peak.grads + peak.optimizer
     assert idle_bytes(setup, peak) == 2 * logits - stay > 0
     assert idle_bytes(replace(setup, batch_size=1), peak) == 0
     assert idle_bytes(replace(setup, compiled=False), peak) == 4 * logits < 10 * logits - stay
-    assert idle_bytes(replace(setup, loss_rows=512), peak) == 0
+    assert idle_bytes(replace(setup, loss_chunk_size=512), peak) == 0
 
 
-def test_a_dropped_activation_is_a_byte_more_on_a_card() -> None:
+def test_a_dropped_activation_is_a_byte_more_on_a_gpu() -> None:
     setup = Setup(gpt(3, 2, 256, 512), 2, 2, kernels="autograd", cuda_graph=False)
     dropping = replace(setup, shape=setup.shape.replaced(dropout=0.1))
     more = autograd_peak(dropping).activations - autograd_peak(setup).activations
@@ -185,7 +187,7 @@ def test_the_components_add_up_to_the_total() -> None:
         == memory.allocated + memory.context + memory.fragmentation
     )
     assert set(memory.components) == {
-        "weights", "grads", "optimiser", "casts", "activations", "logits_and_loss", "largest_temporary",
+        "weights", "grads", "optimizer", "casts", "activations", "logits_and_loss", "largest_temporary",
         "context", "fragmentation",
     }  # fmt: skip
 

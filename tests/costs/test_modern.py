@@ -15,7 +15,7 @@ from nanodyno.costs.memory import memory_of
 from nanodyno.costs.memory_autograd import autograd_peak, evaluation_bytes
 from nanodyno.costs.memory_fused import fused_peak
 from nanodyno.costs.parameters import parameters
-from nanodyno.costs.plan import Wishes, make_plan
+from nanodyno.costs.plan import PlanRequest, make_plan
 from nanodyno.costs.setup import Setup, settle
 from nanodyno.costs.target import Target, named_target
 from nanodyno.costs.work import micro_step, per_iteration
@@ -131,7 +131,7 @@ def test_muon_keeps_one_moment_of_a_matrix_and_adamw_two() -> None:
     optimizer.step()
     kept = sum(each.nbytes for state in optimizer.state.values() for each in state.values() if each.ndim)
     setup = settle(config, shape, "bfloat16", None)
-    assert autograd_peak(setup).optimiser == kept == 4 * (2 * parameters(shape).total - 2 * 12 * 64 * 64)
+    assert autograd_peak(setup).optimizer == kept == 4 * (2 * parameters(shape).total - 2 * 12 * 64 * 64)
 
 
 @pytest.mark.parametrize(
@@ -153,12 +153,12 @@ def test_an_evaluation_of_a_modern_model_peaks_where_torch_does(
     parts = {"positions": "rope", "norm": "rms", "activation": "relu2", "qk_norm": True,
              "logit_softcap": 15.0, "value_embeddings": 1}  # fmt: skip
     shape = gpt(2, 4, 256, vocabulary).replaced(**(parts | changes))
-    setup = Setup(shape, 16, 1, dtype=dtype, kernels="autograd", loss_rows=256, cuda_graph=False)
+    setup = Setup(shape, 16, 1, dtype=dtype, kernels="autograd", loss_chunk_size=256, cuda_graph=False)
     assert evaluation_bytes(setup) == pytest.approx(autograd_peaks_of_code(setup)[1], 0.01)
 
 
 def test_muons_step_takes_memory_beside_a_graph_as_an_evaluation_does_and_else_of_the_micro_step() -> None:
-    by_muon = Setup(gpt(12, 12, 1024, 50304), 8, 8, optimizer="muon", loss_rows=1024)
+    by_muon = Setup(gpt(12, 12, 1024, 50304), 8, 8, optimizer="muon", loss_chunk_size=1024)
     assert replace(by_muon, optimizer="adamw").step_cost.temporary_bytes == 0
     # Six bytes of each of 12 matrices of 3072 x 768
     assert by_muon.step_cost.temporary_bytes == 6 * 12 * 3072 * 768 == 169_869_312
@@ -167,8 +167,8 @@ def test_muons_step_takes_memory_beside_a_graph_as_an_evaluation_does_and_else_o
     assert peak.activations == 0
     assert peak.largest_temporary > tiny.step_cost.temporary_bytes
     assert fused_peak(by_muon, 4).activations > 0
-    card = calibration_for(None)
-    with_graph, without = (memory_of(replace(by_muon, cuda_graph=each), card) for each in (True, False))
+    gpu = calibration_for(None)
+    with_graph, without = (memory_of(replace(by_muon, cuda_graph=each), gpu) for each in (True, False))
     beside = with_graph.fragmentation - without.fragmentation
     assert beside == max(evaluation_bytes(by_muon), by_muon.step_cost.temporary_bytes)
 
@@ -221,13 +221,15 @@ def test_a_plan_of_it_goes_the_trainers_way_and_knows_whether_that_was_measured(
     config = build_config(
         MODERN | changes | {"optimizer": "muon", "batch_size": 8, "tokens_per_iter": 65_536}
     )
-    plan = make_plan(config, 50304, 50257, H200, Wishes())
+    plan = make_plan(config, 50304, 50257, H200, PlanRequest())
     assert (plan.asked.setup.kernels, plan.asked.setup.attention) == way
     assert plan.verified == measured
-    assert not make_plan(config, 50304, 50257, named_target("RTX 4090", None), Wishes()).verified
+    assert not make_plan(config, 50304, 50257, named_target("RTX 4090", None), PlanRequest()).verified
     small = Target("small", None, plan.asked.memory.total // 2, host_bytes=2**40)
     settings = {
-        key for each in make_plan(config, 50304, 50257, small, Wishes()).advice for key in dict(each.settings)
+        key
+        for each in make_plan(config, 50304, 50257, small, PlanRequest()).advice
+        for key in dict(each.settings)
     }
     assert settings
     assert not settings & {"kernels", "offload_moments", "moments_dtype"}
@@ -236,4 +238,4 @@ def test_a_plan_of_it_goes_the_trainers_way_and_knows_whether_that_was_measured(
 def test_a_plan_refuses_what_training_would() -> None:
     config = build_config({"window": 256, "fp8": True})
     with pytest.raises(NanodynoError, match="fp8=True cannot be had with window=256"):
-        make_plan(config, 50304, 50257, H200, Wishes())
+        make_plan(config, 50304, 50257, H200, PlanRequest())

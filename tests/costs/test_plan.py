@@ -7,18 +7,21 @@ import pytest
 from tests.costs.live import gpt
 
 from nanodyno.config import build_config
-from nanodyno.costs.plan import NEARLY, Costs, Plan, Wishes, make_plan, splits
+from nanodyno.costs.plan import NEARLY, Costs, Plan, PlanRequest, make_plan, splits
 from nanodyno.costs.setup import Setup, rows_by_memory, settle
 from nanodyno.costs.target import GIB, Target, named_target
 from nanodyno.errors import NanodynoError
 
 
 def planned(
-    gpu: str | None = "RTX 3060 12GB", wishes: Wishes | None = None, limit: int | None = None, **settings: Any
+    gpu: str | None = "RTX 3060 12GB",
+    request: PlanRequest | None = None,
+    limit: int | None = None,
+    **settings: Any,
 ) -> Plan:
     given = {"tokens_per_iter": 524_288, "batch_size": 8, **settings}
     target = Target(None, None, limit) if gpu is None else named_target(gpu, limit)
-    return make_plan(build_config(given), 50304, 50257, target, wishes or Wishes())
+    return make_plan(build_config(given), 50304, 50257, target, request or PlanRequest())
 
 
 def test_a_plan_has_the_parameters_and_the_flops_of_the_model() -> None:
@@ -49,7 +52,7 @@ def test_candidates_divide_the_sequences_of_an_iteration(size: int, steps: int, 
 def test_candidates_divide_every_size_that_a_batch_grows_to(ramp: str | None, sizes: list[int]) -> None:
     """8 sequences, then 12 or 10; by noise every one twice, between which it is measured."""
     config = build_config({"batch_size": 2, "tokens_per_iter": 8192, "batch_ramp": ramp})
-    plan = make_plan(config, 50304, 50257, named_target("H200", None), Wishes())
+    plan = make_plan(config, 50304, 50257, named_target("H200", None), PlanRequest())
     assert [each.setup.batch_size for each in plan.candidates] == sizes
     for size in sizes:
         assert build_config(config.model_dump() | {"batch_size": size, "gradient_accumulation_steps": None})
@@ -102,7 +105,7 @@ def test_advice_saves_what_a_plan_with_it_needs_less() -> None:
         assert plan.asked.memory.total - other.asked.memory.total == advice.saved_bytes, advice
 
 
-def test_where_no_switch_is_enough_the_fastest_together_that_fits_is_told() -> None:
+def test_where_no_switch_is_enough_the_fastest_together_that_fits_is_reported() -> None:
     """GPT-2 medium needs 16 bytes a parameter and its casts, 5.9 GiB, before anything else."""
     plan = planned(limit=5 * GIB, n_layer=24, n_embd=1024, n_head=16)
     fitting = [each for each in plan.advice if each.fits]
@@ -115,7 +118,7 @@ def test_where_no_switch_is_enough_the_fastest_together_that_fits_is_told() -> N
     assert {each.arithmetic for each in fitting} == {"rounding"}
 
 
-def test_where_nothing_is_enough_the_smallest_is_told() -> None:
+def test_where_nothing_is_enough_the_smallest_is_reported() -> None:
     plan = planned(limit=3 * GIB, n_layer=24, n_embd=1024, n_head=16)
     assert not any(each.fits for each in plan.advice)
     together = max(plan.advice, key=lambda each: len(each.settings))
@@ -124,7 +127,7 @@ def test_where_nothing_is_enough_the_smallest_is_told() -> None:
 
 
 def test_hours_energy_and_money_follow_from_the_rate() -> None:
-    plan = planned(wishes=Wishes(tokens=3_600_000_000, price_kwh=0.5, price_hour=2.0))
+    plan = planned(request=PlanRequest(tokens=3_600_000_000, price_kwh=0.5, price_hour=2.0))
     assert plan.asked.time is not None
     hours = 1_000_000 / plan.asked.time.tokens_per_second
     bill = plan.bill
@@ -145,8 +148,8 @@ def test_a_batch_that_grows_makes_its_updates_rarer() -> None:
     assert plan.bill.hours == pytest.approx(seconds / 3600)
     assert plan.bill.tokens_per_second == pytest.approx(plan.bill.tokens / seconds)
     assert time.tokens_per_second < plan.bill.tokens / seconds
-    wishes = Wishes(hours=seconds / 3600 + 1e-6)
-    again = planned(tokens_per_iter=65_536, batch_ramp="3276800:131072", wishes=wishes)
+    request = PlanRequest(hours=seconds / 3600 + 1e-6)
+    again = planned(tokens_per_iter=65_536, batch_ramp="3276800:131072", request=request)
     assert (again.bill.max_iters, again.bill.tokens) == (100, plan.bill.tokens)
 
 
@@ -161,9 +164,9 @@ def test_what_can_become_of_a_batch_that_grows_with_the_noise_is_in_the_bill() -
     assert (grown.tokens_per_iter, grown.tokens) == (262_144, 100 * 262_144)
     seconds = 100 * (32 * time.micro_step_seconds + time.once_seconds)
     assert grown.hours == pytest.approx(seconds / 3600)
-    without_card = planned(None, **grows).bill.grown
-    assert without_card is not None
-    assert (without_card.tokens, without_card.hours) == (100 * 262_144, None)
+    without_gpu = planned(None, **grows).bill.grown
+    assert without_gpu is not None
+    assert (without_gpu.tokens, without_gpu.hours) == (100 * 262_144, None)
     assert planned(tokens_per_iter=65_536, batch_ramp="1M:131072").bill.grown is None
 
 
@@ -173,7 +176,7 @@ def test_nothing_is_sent_to_a_host_that_has_no_room_for_it() -> None:
     def advised(host_bytes: int | None) -> set[str]:
         target = replace(named_target("RTX 3060 12GB", 3 * GIB), host_bytes=host_bytes)
         config = build_config({"tokens_per_iter": 524_288, "batch_size": 8})
-        advice = make_plan(config, 50304, 50257, target, Wishes()).advice
+        advice = make_plan(config, 50304, 50257, target, PlanRequest()).advice
         moved = {each.host_bytes for each in advice if "offload_moments" in dict(each.settings)}
         assert all(bytes_ == pytest.approx(8 * 124_373_760, rel=0.001) for bytes_ in moved)
         return {key for each in advice for key, _ in each.settings}
@@ -187,13 +190,13 @@ def test_without_tokens_the_configs_own_length_counts() -> None:
     assert planned(max_iters=100).bill.tokens == 100 * 524_288
 
 
-def test_without_a_card_memory_is_predicted_and_nothing_else() -> None:
+def test_without_a_gpu_memory_is_predicted_and_nothing_else() -> None:
     plan = planned(gpu=None)
     assert (plan.asked.fits, plan.asked.time, plan.bill.hours, plan.verified) == (None, None, None, False)
     assert planned(gpu=None, limit=12 * GIB).asked.fits is True
 
 
-def test_a_card_before_bfloat16_trains_by_autograd_in_float16() -> None:
+def test_a_gpu_before_bfloat16_trains_by_autograd_in_float16() -> None:
     setup = planned(gpu="RTX 2070").asked.setup
     assert (setup.kernels, setup.dtype, setup.compiled) == ("autograd", "float16", True)
 
@@ -219,9 +222,9 @@ def test_the_rows_of_logits_follow_from_the_memory_as_in_training() -> None:
     shape = gpt(1, 1, 64, 50304)
     assert rows_by_memory(int(11.2 * GIB), shape, "bfloat16") == 3072
     config = build_config({"batch_size": 8, "gradient_accumulation_steps": 1})
-    assert settle(config, shape, "bfloat16", int(11.2 * GIB)).loss_rows == 3072
-    assert settle(config, shape, "bfloat16", 141 * GIB).loss_rows == 16384
-    assert settle(config, shape, "float16", 141 * GIB).loss_rows is None
+    assert settle(config, shape, "bfloat16", int(11.2 * GIB)).loss_chunk_size == 3072
+    assert settle(config, shape, "bfloat16", 141 * GIB).loss_chunk_size == 16384
+    assert settle(config, shape, "float16", 141 * GIB).loss_chunk_size is None
 
 
 @pytest.mark.parametrize("away", [False, True])
@@ -268,7 +271,7 @@ def test_the_fastest_that_fits_is_that_of_all_micro_batches(given: dict[str, Any
     recompute is slower."""
     target = named_target("H200", int(limit_gib * GIB))
     config = build_config({"tokens_per_iter": 524_288, "batch_size": 1, **given})
-    every = make_plan(config, 50304, 50257, target, Wishes()).candidates
+    every = make_plan(config, 50304, 50257, target, PlanRequest()).candidates
     rates = {each.setup.batch_size: each.time.tokens_per_second for each in every if each.fits and each.time}
     enough = NEARLY * max(rates.values(), default=0.0)
     expected = next((each for each in every if rates.get(each.setup.batch_size, -1.0) >= enough), every[0])

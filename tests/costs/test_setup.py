@@ -10,7 +10,7 @@ from tests.costs.live import gpt
 from nanodyno.config import build_config
 from nanodyno.costs.setup import settle
 from nanodyno.errors import NanodynoError
-from nanodyno.train.device import Choice
+from nanodyno.train.device import DeviceChoice
 from nanodyno.train.kernels import choose_way
 
 CHOICES = {
@@ -36,7 +36,7 @@ def test_a_plan_takes_the_way_that_training_takes_and_refuses_what_it_refuses(
 ) -> None:
     monkeypatch.setattr("nanodyno.train.kernels.why_no_triton", lambda _: None)
     monkeypatch.setattr("nanodyno.train.kernels._capability", lambda _: (9, 0))
-    choice = Choice(torch.device("cuda", 0), dtype)
+    choice = DeviceChoice(torch.device("cuda", 0), dtype)
     seen = set()
     for values in product(*CHOICES.values()):
         config = build_config(dict(zip(CHOICES, values, strict=True)))

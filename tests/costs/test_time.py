@@ -10,7 +10,7 @@ from nanodyno.costs.flops import flops_per_token
 from nanodyno.costs.setup import Setup
 from nanodyno.costs.time import device_seconds, iteration_time, unfilled_share
 from nanodyno.costs.work import Work, micro_step, per_iteration
-from nanodyno.hardware.cards import find_card
+from nanodyno.hardware.gpus import find_gpu
 
 GPT2 = gpt(12, 12, 1024, 50304)
 NARROW = gpt(12, 6, 1024, 50304)
@@ -18,7 +18,7 @@ NARROW = gpt(12, 6, 1024, 50304)
 
 def compiled(setup: Setup) -> Setup:
     return replace(
-        setup, kernels="autograd", compiled=True, attention="torch", loss_rows=None, cuda_graph=False
+        setup, kernels="autograd", compiled=True, attention="torch", loss_chunk_size=None, cuda_graph=False
     )
 
 
@@ -89,15 +89,15 @@ def test_without_a_graph_a_micro_step_lasts_at_least_as_long_as_its_launches() -
 
 
 LOGGED = {
-    "768/64": (Setup(GPT2, 64, 8, loss_rows=16384), 606_972),
-    "768/32": (Setup(GPT2, 32, 16, loss_rows=16384), 577_461),
-    "768/8": (Setup(GPT2, 8, 64, loss_rows=16384), 558_169),
-    "768/4": (Setup(GPT2, 4, 128, loss_rows=16384), 522_570),
-    "768/64 bf16": (Setup(GPT2, 64, 8, loss_rows=16384, residual_dtype="bfloat16"), 623_120),
-    "768/16 light": (Setup(GPT2, 16, 32, loss_rows=3072, recompute="light"), 560_881),
-    "768/32 light": (Setup(GPT2, 32, 16, loss_rows=3072, recompute="light"), 552_581),
-    "384/64": (Setup(NARROW, 64, 8, loss_rows=16384), 1_416_451),
-    "384/8": (Setup(NARROW, 8, 64, loss_rows=16384), 1_194_981),
+    "768/64": (Setup(GPT2, 64, 8, loss_chunk_size=16384), 606_972),
+    "768/32": (Setup(GPT2, 32, 16, loss_chunk_size=16384), 577_461),
+    "768/8": (Setup(GPT2, 8, 64, loss_chunk_size=16384), 558_169),
+    "768/4": (Setup(GPT2, 4, 128, loss_chunk_size=16384), 522_570),
+    "768/64 bf16": (Setup(GPT2, 64, 8, loss_chunk_size=16384, residual_dtype="bfloat16"), 623_120),
+    "768/16 light": (Setup(GPT2, 16, 32, loss_chunk_size=3072, recompute="light"), 560_881),
+    "768/32 light": (Setup(GPT2, 32, 16, loss_chunk_size=3072, recompute="light"), 552_581),
+    "384/64": (Setup(NARROW, 64, 8, loss_chunk_size=16384), 1_416_451),
+    "384/8": (Setup(NARROW, 8, 64, loss_chunk_size=16384), 1_194_981),
     "compiled 768/8": (compiled(Setup(GPT2, 8, 64)), 476_671),
     "compiled 768/16": (compiled(Setup(GPT2, 16, 32)), 518_229),
     "compiled 384/8": (compiled(Setup(NARROW, 8, 64)), 558_263),
@@ -118,15 +118,15 @@ FP8 = {(768, 16): 1.140, (768, 64): 1.135, (1600, 16): 1.192, (2048, 8): 1.186}
 
 @pytest.mark.parametrize(("width", "batch_size"), FP8)
 def test_what_fp8_gains_is_predicted_within_2_percent(width: int, batch_size: int) -> None:
-    setup = Setup(gpt(12, width // 64, 1024, 50304), batch_size, 8, loss_rows=16384)
+    setup = Setup(gpt(12, width // 64, 1024, 50304), batch_size, 8, loss_chunk_size=16384)
     slow, fast = (iteration_time(replace(setup, fp8=fp8), measured()) for fp8 in (False, True))
     gain = slow.micro_step_seconds / fast.micro_step_seconds
     assert gain == pytest.approx(FP8[width, batch_size], 0.02)
 
 
-def test_another_card_is_scaled_by_its_datasheet_and_not_verified() -> None:
-    card = find_card("NVIDIA A100-SXM4-80GB", None)
-    scaled = calibration_for(card)
+def test_another_gpu_is_scaled_by_its_datasheet_and_not_verified() -> None:
+    gpu = find_gpu("NVIDIA A100-SXM4-80GB", None)
+    scaled = calibration_for(gpu)
     assert scaled.matmul_flops_per_second == pytest.approx(measured().matmul_flops_per_second * 312 / 989)
     assert scaled.bandwidth_bytes_per_second == pytest.approx(
         measured().bandwidth_bytes_per_second * 2039 / 4800
@@ -135,7 +135,7 @@ def test_another_card_is_scaled_by_its_datasheet_and_not_verified() -> None:
     assert rates["flash"] == rates["torch"] == pytest.approx(own["flash"] * 312 / 989)
     share = measured().attention_softmax_share * (312 / 989) / (108 / 132)
     assert scaled.attention_softmax_share == pytest.approx(share)
-    assert (scaled.verified, calibration_for(find_card("NVIDIA H200", None)).verified) == (False, True)
+    assert (scaled.verified, calibration_for(find_gpu("NVIDIA H200", None)).verified) == (False, True)
 
 
 @pytest.mark.parametrize("graph", [True, False])

@@ -11,10 +11,10 @@ from nanodyno.costs.work import micro_step
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-@pytest.mark.parametrize("loss_rows", [None, 1024, 8192])
+@pytest.mark.parametrize("loss_chunk_size", [None, 1024, 8192])
 @pytest.mark.parametrize("bias", [False, True])
 def test_an_eager_micro_step_launches_and_moves_what_torch_does(
-    dtype: Any, loss_rows: int | None, bias: bool
+    dtype: Any, loss_chunk_size: int | None, bias: bool
 ) -> None:
     setup = Setup(
         gpt(3, 6, 512, 50304, bias),
@@ -22,7 +22,7 @@ def test_an_eager_micro_step_launches_and_moves_what_torch_does(
         4,
         dtype=dtype,
         kernels="autograd",
-        loss_rows=loss_rows,
+        loss_chunk_size=loss_chunk_size,
         cuda_graph=False,
     )
     done, work = eager_operations(setup), micro_step(setup)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nanodyno.data.binformats import is_llmc, llmc_file, llmc_splits, read_llmc, write_llmc, write_nanogpt
-from nanodyno.data.corpus import Document
+from nanodyno.data.corpus import CorpusDocument
 from nanodyno.data.shards import Dataset, open_dataset
 from nanodyno.data.tokenizers import BytesTokenizer
 from nanodyno.data.writer import write_dataset
@@ -28,14 +28,19 @@ def dataset(tmp_path: Path) -> Dataset:
 
 
 def prepared(folder: Path, tokenizer: BytesTokenizer) -> Dataset:
-    splits = {"train": [Document("1", "abc"), Document("2", "de")], "val": [Document("3", "xyz")]}
+    splits = {
+        "train": [CorpusDocument("1", "abc"), CorpusDocument("2", "de")],
+        "val": [CorpusDocument("3", "xyz")],
+    }
     return write_dataset(folder / "tiny", tokenizer, splits, {})
 
 
 def shard(tokens: list[int], magic: int = 20240520, version: int = 1, count: int | None = None) -> bytes:
     """A shard as llm.c's documentation has it, put together by hand."""
-    told = len(tokens) if count is None else count
-    return struct.pack("<256i", magic, version, told, *[0] * 253) + struct.pack(f"<{len(tokens)}H", *tokens)
+    reported = len(tokens) if count is None else count
+    return struct.pack("<256i", magic, version, reported, *[0] * 253) + struct.pack(
+        f"<{len(tokens)}H", *tokens
+    )
 
 
 def test_llmc_shards_have_its_header_and_are_cut_at_the_same_length(dataset: Dataset, tmp_path: Path) -> None:

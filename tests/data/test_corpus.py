@@ -57,11 +57,11 @@ def test_a_file_stays_in_its_split_for_ever() -> None:
 
 
 def test_the_embedded_dataset_is_prepared_once_and_then_opened(tmp_path: Path) -> None:
-    told: list[str] = []
-    first = embedded_dataset(tmp_path, "bytes", told.append)
-    assert [line.split()[0] for line in told] == ["preparing", "prepared"]
-    second = embedded_dataset(tmp_path, "bytes", told.append)
-    assert len(told) == 2
+    reported: list[str] = []
+    first = embedded_dataset(tmp_path, "bytes", reported.append)
+    assert [line.split()[0] for line in reported] == ["preparing", "prepared"]
+    second = embedded_dataset(tmp_path, "bytes", reported.append)
+    assert len(reported) == 2
     assert second == first
     assert second.name == "python-bytes"
     assert embedded_tokens("bytes") == pytest.approx(second.tokens("train"), rel=0.001)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nanodyno.data.corpus import Document
+from nanodyno.data.corpus import CorpusDocument
 from nanodyno.data.shards import open_dataset
 from nanodyno.data.tokenizers import get_tokenizer
 from nanodyno.data.writer import write_dataset
@@ -15,11 +15,11 @@ from nanodyno.errors import NanodynoError
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    splits = {"train": [Document("one", "ab")], "val": [Document("two", "c")]}
+    splits = {"train": [CorpusDocument("one", "ab")], "val": [CorpusDocument("two", "c")]}
     return write_dataset(tmp_path / "tiny", get_tokenizer("bytes"), splits, {}).folder
 
 
-def told(folder: Path) -> dict[str, Any]:
+def reported(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "manifest.json").read_text())
 
 
@@ -48,7 +48,7 @@ def tell(folder: Path, manifest: object) -> None:
     ],
 )
 def test_a_field_of_the_wrong_kind_is_named(folder: Path, field: str, value: object) -> None:
-    tell(folder, told(folder) | {field: value})
+    tell(folder, reported(folder) | {field: value})
     with pytest.raises(NanodynoError, match=rf"manifest\.json is damaged: .*{field}"):
         open_dataset(folder)
 
@@ -76,7 +76,7 @@ def test_a_field_of_the_wrong_kind_is_named(folder: Path, field: str, value: obj
     ],
 )
 def test_a_wrong_field_of_a_shard_is_named(folder: Path, field: str, value: object) -> None:
-    manifest = told(folder)
+    manifest = reported(folder)
     manifest["splits"]["train"][0][field] = value
     tell(folder, manifest)
     with pytest.raises(NanodynoError, match=rf"manifest\.json is damaged: splits\.train\.0\.{field}: "):
@@ -92,7 +92,7 @@ def test_a_number_beyond_all_numbers_is_no_vocabulary(folder: Path) -> None:
 
 @pytest.mark.parametrize("field", ["tokenizer", "vocab_size", "end_of_text", "dtype", "source", "splits"])
 def test_a_missing_field_is_named(folder: Path, field: str) -> None:
-    manifest = told(folder)
+    manifest = reported(folder)
     del manifest[field]
     tell(folder, manifest)
     with pytest.raises(NanodynoError, match=rf"manifest\.json is damaged: {field}: Field required"):

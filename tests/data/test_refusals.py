@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nanodyno.data.corpus import Document
+from nanodyno.data.corpus import CorpusDocument
 from nanodyno.data.resolve import resolve_dataset, why_unopened
 from nanodyno.data.shards import Dataset, open_dataset, verify
 from nanodyno.data.tokenizers import get_tokenizer
@@ -20,12 +20,12 @@ BYTES = get_tokenizer("bytes")
 
 
 def prepared(folder: Path) -> Dataset:
-    splits = {"train": [Document("one", "ab")], "val": [Document("two", "c")]}
+    splits = {"train": [CorpusDocument("one", "ab")], "val": [CorpusDocument("two", "c")]}
     return write_dataset(folder, BYTES, splits, {})
 
 
-def failing(number: int) -> Iterator[Document]:
-    yield Document("one", "ab")
+def failing(number: int) -> Iterator[CorpusDocument]:
+    yield CorpusDocument("one", "ab")
     raise OSError(number, os.strerror(number), "somewhere")
 
 
@@ -35,7 +35,7 @@ def ended_process() -> int:
     return process.pid
 
 
-def test_a_name_of_300_characters_is_told_to_be_no_dataset(tmp_path: Path) -> None:
+def test_a_name_of_300_characters_is_reported_to_be_no_dataset(tmp_path: Path) -> None:
     # Python 3.14 answers "no such folder" where earlier ones raise "File name too long".
     with pytest.raises(NanodynoError, match=r"File name too long|no dataset"):
         resolve_dataset("x" * 300, tmp_path, "bytes", None)
@@ -43,7 +43,7 @@ def test_a_name_of_300_characters_is_told_to_be_no_dataset(tmp_path: Path) -> No
         open_dataset(tmp_path / ("x" * 300))
 
 
-def test_a_data_folder_that_is_a_file_is_told_and_nobody_is_sent_to_free_space(tmp_path: Path) -> None:
+def test_a_data_folder_that_is_a_file_is_reported_and_nobody_is_sent_to_free_space(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.write_text("a file")
     with pytest.raises(NanodynoError, match=r"preparing .*python-bytes stopped.*Not a directory") as caught:
@@ -71,7 +71,7 @@ def test_the_hint_of_a_stopped_preparation_fits_its_cause(
     assert list((tmp_path / "tiny").iterdir()) == []
 
 
-def test_a_file_that_may_not_be_read_is_told_with_its_name(
+def test_a_file_that_may_not_be_read_is_reported_with_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Permissions do not bind root, under which tests may run: the refusal is made where files are opened.
@@ -88,7 +88,7 @@ def test_a_file_that_may_not_be_read_is_told_with_its_name(
         open_dataset(tmp_path / "tiny")
 
 
-def test_a_shard_gone_since_the_opening_is_told_with_its_name(tmp_path: Path) -> None:
+def test_a_shard_gone_since_the_opening_is_reported_with_its_name(tmp_path: Path) -> None:
     dataset = prepared(tmp_path / "tiny")
     (tmp_path / "tiny" / "val.bin").unlink()
     with pytest.raises(NanodynoError, match=r"cannot read .*val\.bin: No such file"):
@@ -128,17 +128,17 @@ def test_half_moved_files_stay_interrupted_when_the_next_preparation_fails_too(t
     assert open_dataset(folder).tokens("train") == 3
 
 
-def test_data_that_are_not_there_are_told_from_data_that_are_refused(tmp_path: Path) -> None:
+def test_data_that_are_not_there_are_reported_from_data_that_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "bare").mkdir()
     for split in ("train", "val"):
         (tmp_path / "bare" / f"{split}.bin").write_bytes(bytes(2000))
-    told: dict[str, str] = {}
+    reported: dict[str, str] = {}
     for name in ("nowhere", "empty", "bare"):
         with pytest.raises(NanodynoError) as refused:
             resolve_dataset(name, tmp_path, "gpt2", None)
-        told[name] = why_unopened(name, refused.value)
-    assert told == {
+        reported[name] = why_unopened(name, refused.value)
+    assert reported == {
         "nowhere": "dataset nowhere is not here",
         "empty": "dataset empty is not here",
         "bare": f"{tmp_path / 'bare'} does not say its vocabulary",

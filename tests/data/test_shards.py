@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nanodyno.data.binformats import write_llmc
-from nanodyno.data.corpus import Document
+from nanodyno.data.corpus import CorpusDocument
 from nanodyno.data.resolve import resolve_dataset
 from nanodyno.data.shards import Dataset, datasets_in, open_dataset, verify
 from nanodyno.data.tokenizers import BytesTokenizer, get_tokenizer
@@ -19,8 +19,8 @@ from nanodyno.errors import NanodynoError
 BYTES = get_tokenizer("bytes")
 
 
-def documents(*texts: str) -> list[Document]:
-    return [Document(f"text {number}", text) for number, text in enumerate(texts)]
+def documents(*texts: str) -> list[CorpusDocument]:
+    return [CorpusDocument(f"text {number}", text) for number, text in enumerate(texts)]
 
 
 def small_dataset(folder: Path) -> Dataset:
@@ -82,7 +82,7 @@ def test_the_fingerprint_is_of_the_content(tmp_path: Path) -> None:
 
 
 def test_a_killed_preparation_leaves_no_dataset(tmp_path: Path) -> None:
-    def killed() -> Iterator[Document]:
+    def killed() -> Iterator[CorpusDocument]:
         yield from documents("ab")
         raise KeyboardInterrupt
 
@@ -94,7 +94,7 @@ def test_a_killed_preparation_leaves_no_dataset(tmp_path: Path) -> None:
 
 
 def test_a_killed_second_preparation_leaves_the_first_one_whole(tmp_path: Path) -> None:
-    def killed() -> Iterator[Document]:
+    def killed() -> Iterator[CorpusDocument]:
         yield from documents("zzz")
         raise KeyboardInterrupt
 

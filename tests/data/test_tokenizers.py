@@ -82,7 +82,7 @@ def test_without_files_and_network_gpt2_says_which_two_files_to_put_where(
 
 
 @pytest.mark.parametrize("name", tiktoken.list_encoding_names())
-def test_the_files_told_are_those_that_tiktoken_asks_for(
+def test_the_files_reported_are_those_that_tiktoken_asks_for(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     import tiktoken.load

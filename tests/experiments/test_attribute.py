@@ -38,11 +38,11 @@ def test_the_case_comes_out_with_both_orders_and_the_parts_add_up(attributions: 
     (orders,) = [each for each in attribution_findings(found) if each.code == "paths-disagree"]
     expected = {"one_first": 0.39, "other_then": -0.07, "other_first": -0.44, "one_then": 1.30}
     assert {key: orders.numbers[key] for key in expected} == pytest.approx(expected, abs=0.01)
-    assert {"corner-idles", "idle-moved"} <= codes(found)
-    assert [each.round for each in found.corners[0].measured.visits] == [0, 1, 2, 3]
+    assert {"combination-idles", "idle-moved"} <= codes(found)
+    assert [each.round for each in found.combinations[0].measured.repetitions] == [0, 1, 2, 3]
 
 
-def test_corners_are_visited_once_a_round_in_another_order_each_time(
+def test_combinations_are_visited_once_a_round_in_another_order_each_time(
     attributions: Any, tmp_path: Path
 ) -> None:
     _, bench = attributions.measure(attributions.inquiry(), tmp_path)
@@ -56,7 +56,7 @@ def test_the_same_command_measures_nothing_twice_and_another_metric_reads_the_sa
     attributions: Any, tmp_path: Path
 ) -> None:
     first, _ = attributions.measure(attributions.inquiry(), tmp_path)
-    again, bench = attributions.measure(attributions.inquiry(metric="flops_per_second"), tmp_path)
+    again, bench = attributions.measure(attributions.inquiry(metric="achieved_flops_per_second"), tmp_path)
     assert bench.asked == []
     assert again.reused == 16
     rate, work = (each.look.effects.parts[1].interval.value for each in (first, again))
@@ -66,24 +66,24 @@ def test_the_same_command_measures_nothing_twice_and_another_metric_reads_the_sa
 
 def test_ctrl_c_keeps_what_is_known_and_the_same_command_goes_on(attributions: Any, tmp_path: Path) -> None:
     """At the third corner of the third round: two rounds are whole, and the third is made again."""
-    surface, visits = attributions.surface(), iter(range(100))
+    surface, repetitions = attributions.surface(), iter(range(100))
 
     def answer(config: Any) -> Any:
-        if next(visits) == 10:
+        if next(repetitions) == 10:
             raise KeyboardInterrupt
         return surface(config)
 
     stopped, _ = attributions.measure(attributions.inquiry(), tmp_path, answer)
     assert stopped.interrupted
     assert stopped.look.kept == (0, 1)
-    assert {len(each.measured.visits) for each in stopped.corners.values()} == {2}
+    assert {len(each.measured.repetitions) for each in stopped.combinations.values()} == {2}
     finished, bench = attributions.measure(attributions.inquiry(), tmp_path)
     assert not finished.interrupted
     assert [number for _, number, _ in bench.asked] == [2, 3]
     assert finished.look.finished
 
 
-def test_corners_that_ctrl_c_left_are_counted_and_no_seed_is_claimed(
+def test_combinations_that_ctrl_c_left_are_counted_and_no_seed_is_claimed(
     attributions: Any, tmp_path: Path
 ) -> None:
     def answer(_: Any) -> Any:
@@ -91,11 +91,11 @@ def test_corners_that_ctrl_c_left_are_counted_and_no_seed_is_claimed(
 
     stopped, _ = attributions.measure(attributions.inquiry(), tmp_path, answer)
     trained = attribution_findings(replace(stopped, metric="val_loss"))
-    assert [each.code for each in trained] == ["corners-not-measured"]
+    assert [each.code for each in trained] == ["combinations-not-measured"]
     assert words(trained[0]) == "4 combinations were not measured: there was no time"
 
 
-def test_a_corner_that_does_not_fit_is_a_result_and_no_part_is_claimed(
+def test_a_combination_that_does_not_fit_is_a_result_and_no_part_is_claimed(
     attributions: Any, tmp_path: Path
 ) -> None:
     surface = attributions.surface(too_large=((256, 4),))
@@ -105,14 +105,14 @@ def test_a_corner_that_does_not_fit_is_a_result_and_no_part_is_claimed(
     steps = found.look.effects.steps
     assert math.exp(steps[0, 1].interval.value) == pytest.approx(172 / 308, rel=0.01)
     assert math.exp(steps[2, 0].interval.value) == pytest.approx(396 / 172, rel=0.01)
-    assert {"corner-too-large", "path", "no-parts", "next-make-fit"} <= codes(found)
-    (large,) = [each for each in attribution_findings(found) if each.code == "corner-too-large"]
-    assert large.numbers["corner"] == {"n_embd": 256, "batch_size": 4}
+    assert {"combination-too-large", "path", "no-parts", "next-make-fit"} <= codes(found)
+    (large,) = [each for each in attribution_findings(found) if each.code == "combination-too-large"]
+    assert large.numbers["combination"] == {"n_embd": 256, "batch_size": 4}
     assert isinstance(large.numbers["needs_bytes"], int)
     assert all(len(names) == 3 for _, number, names in bench.asked if number)
 
 
-def test_where_every_mixed_corner_is_missing_only_the_whole_is_told(
+def test_where_every_mixed_combination_is_missing_only_the_whole_is_reported(
     attributions: Any, tmp_path: Path
 ) -> None:
     surface = attributions.surface(too_large=((256, 4), (128, 2)))
@@ -122,7 +122,7 @@ def test_where_every_mixed_corner_is_missing_only_the_whole_is_told(
     assert "no-path" in codes(found)
 
 
-def test_where_an_end_is_missing_single_steps_are_told(attributions: Any, tmp_path: Path) -> None:
+def test_where_an_end_is_missing_single_steps_are_reported(attributions: Any, tmp_path: Path) -> None:
     """308 to 427 and to 172, each from before."""
     surface = attributions.surface(too_large=((256, 2),))
     found, _ = attributions.measure(attributions.inquiry(), tmp_path, surface)
@@ -138,7 +138,7 @@ def test_where_nothing_fits_one_round_says_so(attributions: Any, tmp_path: Path)
     found, bench = attributions.measure(attributions.inquiry(), tmp_path, surface)
     assert len(bench.asked) == 1
     assert found.look.made == 0
-    assert "corner-too-large" in codes(found)
+    assert "combination-too-large" in codes(found)
 
 
 def test_noise_that_precision_does_not_come_of_ends_with_the_budget_and_says_so(
@@ -158,7 +158,7 @@ def test_noise_that_precision_does_not_come_of_ends_with_the_budget_and_says_so(
     assert longer.look.made == 8
 
 
-def test_a_machine_that_stays_too_noisy_is_told_so_and_no_longer_budget_is_advised(
+def test_a_machine_that_stays_too_noisy_is_reported_so_and_no_longer_budget_is_advised(
     attributions: Any, tmp_path: Path
 ) -> None:
     """The last look is after 16 rounds: the same command with more time measures nothing."""
@@ -172,7 +172,7 @@ def test_a_machine_that_stays_too_noisy_is_told_so_and_no_longer_budget_is_advis
     assert more.asked == []
 
 
-def test_what_was_seen_once_is_told_without_a_verdict(attributions: Any, tmp_path: Path) -> None:
+def test_what_was_seen_once_is_reported_without_a_verdict(attributions: Any, tmp_path: Path) -> None:
     """A round takes 20 s, and there is no time for a second."""
     found, _ = attributions.measure(attributions.inquiry(budget_seconds=30.0), tmp_path)
     assert {"difference-once", "part-once", "one-round"} <= codes(found)
@@ -201,7 +201,7 @@ def test_changes_that_do_nothing_are_not_shown_to_do_anything(attributions: Any,
     assert not {"part", "paths-disagree", "difference"} & codes(found)
 
 
-def test_a_switch_that_makes_all_fit_is_found_by_prediction_and_told(
+def test_a_switch_that_makes_all_fit_is_found_by_prediction_and_reported(
     attributions: Any, tunings: Any, tmp_path: Path
 ) -> None:
     from nanodyno.experiments.attribute import attribute
@@ -209,7 +209,7 @@ def test_a_switch_that_makes_all_fit_is_found_by_prediction_and_told(
     inquiry = attributions.inquiry({"n_embd": 256, "batch_size": 16}, make_fit=True)
 
     def answer(config: Any) -> Any:
-        return tunings.visit(config, 1.0, 2**30)
+        return tunings.repetition(config, 1.0, 2**30)
 
     bench = tunings.stopwatch(answer)
     found = attribute(inquiry, bench=bench.bench(tmp_path, tunings.place(usable_gib=2.2)))
@@ -241,31 +241,31 @@ def test_a_process_that_died_is_tried_again_by_the_next_command(
         return tunings.failed(config, "died") if config.n_embd == 256 else surface(config)
 
     spoilt, _ = attributions.measure(attributions.inquiry(), tmp_path, dying)
-    assert "corner-failed" in codes(spoilt)
+    assert "combination-failed" in codes(spoilt)
     mended, bench = attributions.measure(attributions.inquiry(), tmp_path)
     assert [number for _, number, _ in bench.asked] == [0, 1, 2, 3]
     assert len(mended.look.effects.parts) == 2
     ((question, lines),) = attributions_of(mended.design.before, mended.design.after, tmp_path)
     kept = read_attribution(question, lines, mended.names, mended.metric)
     assert kept.look == mended.look
-    assert kept.corners == mended.corners
+    assert kept.combinations == mended.combinations
 
 
 class Mortal:
     """Lets the process of one corner die in these of its visits."""
 
-    def __init__(self, surface: Any, failed: Any, visits: tuple[int, ...]) -> None:
-        self.surface, self.failed, self.visits = surface, failed, visits
+    def __init__(self, surface: Any, failed: Any, repetitions: tuple[int, ...]) -> None:
+        self.surface, self.failed, self.repetitions = surface, failed, repetitions
         self.seen = 0
 
     def __call__(self, config: Any) -> Any:
         if (config.n_embd, config.batch_size) != (256, 4):
             return self.surface(config)
         self.seen += 1
-        return self.failed(config, "died") if self.seen - 1 in self.visits else self.surface(config)
+        return self.failed(config, "died") if self.seen - 1 in self.repetitions else self.surface(config)
 
 
-def test_a_process_that_dies_after_its_corner_was_measured_costs_its_round_and_no_more(
+def test_a_process_that_dies_after_its_combination_was_measured_costs_its_round_and_no_more(
     attributions: Any, tunings: Any, tmp_path: Path
 ) -> None:
     """Four whole rounds are enough here; the second is lost, and a fifth is made in its place."""
@@ -275,22 +275,22 @@ def test_a_process_that_dies_after_its_corner_was_measured_costs_its_round_and_n
     assert all(len(names) == 4 for _, _, names in bench.asked)
     assert found.look.kept == (0, 2, 3, 4)
     assert len(found.look.effects.parts) == 2
-    (corner,) = [each for each in found.corners.values() if each.deaths]
-    assert corner.measured is not None
-    assert (corner.deaths, len(corner.measured.visits)) == (((1, "it is gone"),), 4)
-    (told,) = [each for each in attribution_findings(found) if each.code == "round-lost"]
-    assert (told.numbers["round"], told.numbers["words"]) == (2, "it is gone")
+    (combination,) = [each for each in found.combinations.values() if each.deaths]
+    assert combination.measured is not None
+    assert (combination.deaths, len(combination.measured.repetitions)) == (((1, "it is gone"),), 4)
+    (reported,) = [each for each in attribution_findings(found) if each.code == "round-lost"]
+    assert (reported.numbers["round"], reported.numbers["words"]) == (2, "it is gone")
     ((question, lines),) = attributions_of(found.design.before, found.design.after, tmp_path)
     assert read_attribution(question, lines, found.names, found.metric).look == found.look
 
 
-def test_a_corner_whose_processes_keep_dying_is_given_up(
+def test_a_combination_whose_processes_keep_dying_is_given_up(
     attributions: Any, tunings: Any, tmp_path: Path
 ) -> None:
     mortal = Mortal(attributions.surface(), tunings.failed, tuple(range(1, 50)))
     found, _ = attributions.measure(attributions.inquiry(), tmp_path, mortal)
     assert mortal.seen == 1 + 3
-    assert "corner-failed" in codes(found)
+    assert "combination-failed" in codes(found)
 
 
 def test_a_schedule_is_cut_short_as_a_whole(tunings: Any) -> None:
@@ -311,7 +311,7 @@ def test_a_batch_that_grows_is_cut_short_to_the_same_tokens(tunings: Any) -> Non
 def test_equal_tokens_are_fewer_steps_of_a_larger_batch_and_equal_time_is_by_pace(tunings: Any) -> None:
     small, large = tunings.config(), tunings.config(tokens_per_iter=2 * 16_384)
     assert tokens_of_each({0: small, 1: large}, 10, None) == {0: 10 * 32_768, 1: 10 * 32_768}
-    paces = {0: tunings.visit(small, 1.0, 1), 1: tunings.visit(large, 1.0, 1)}
+    paces = {0: tunings.repetition(small, 1.0, 1), 1: tunings.repetition(large, 1.0, 1)}
     assert tokens_of_each({0: small, 1: large}, 10, paces) == {
         0: pytest.approx(10 * 16_384),
         1: pytest.approx(10 * 32_768),
@@ -322,7 +322,7 @@ def test_equal_tokens_are_fewer_steps_of_a_larger_batch_and_equal_time_is_by_pac
         tokens_of_each({0: small}, 10, {0: tunings.failed(small, "died")})
 
 
-def test_corners_share_the_seed_of_a_round_and_a_failure_is_a_result(tunings: Any) -> None:
+def test_combinations_share_the_seed_of_a_round_and_a_failure_is_a_result(tunings: Any) -> None:
     seen: list[ShortTraining] = []
 
     def train(request: ShortTraining, _: object) -> Trained | Failure:

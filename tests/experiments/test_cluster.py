@@ -14,7 +14,14 @@ from nanodyno.analysis.asking import Ask
 from nanodyno.analysis.candidates import TuneRequest
 from nanodyno.config import build_config
 from nanodyno.errors import NanodynoError, RunFailed
-from nanodyno.experiments.cluster import GRACE_SECONDS, Cluster, RayStopwatch, Slot, ray_bench, slots_of
+from nanodyno.experiments.cluster import (
+    GRACE_SECONDS,
+    Cluster,
+    ClusterSlot,
+    RayStopwatch,
+    ray_bench,
+    slots_of,
+)
 from nanodyno.experiments.node import NodeRequest
 from nanodyno.experiments.stopwatch import Redo
 from nanodyno.experiments.tune import tune
@@ -31,11 +38,11 @@ def node(name: str, **resources: float) -> dict[str, Any]:
     return {"NodeID": name, "Alive": True, "Resources": {"CPU": 4.0, **resources}}
 
 
-def test_every_card_is_a_slot_and_without_any_every_node() -> None:
+def test_every_gpu_is_a_slot_and_without_any_every_node() -> None:
     nodes = [node("a", GPU=2.0), node("b"), {"NodeID": "c", "Alive": False, "Resources": {"CPU": 1.0}}]
-    assert slots_of(nodes, "auto") == [Slot("a", 0, True), Slot("a", 1, True)]
-    assert slots_of(nodes, "cpu") == [Slot("a", 0, False), Slot("b", 0, False)]
-    assert slots_of([node("b")], "auto") == [Slot("b", 0, False)]
+    assert slots_of(nodes, "auto") == [ClusterSlot("a", 0, True), ClusterSlot("a", 1, True)]
+    assert slots_of(nodes, "cpu") == [ClusterSlot("a", 0, False), ClusterSlot("b", 0, False)]
+    assert slots_of([node("b")], "auto") == [ClusterSlot("b", 0, False)]
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +91,11 @@ class FakeRay:
 
     def __init__(self) -> None:
         self.lost: set[str] = set()
-        self.busy: list[Slot] = []
+        self.busy: list[ClusterSlot] = []
 
-    def begin(self, slot: Slot, _: object, request: NodeRequest) -> tuple[Slot, tuple[str, ...]]:
+    def begin(
+        self, slot: ClusterSlot, _: object, request: NodeRequest
+    ) -> tuple[ClusterSlot, tuple[str, ...]]:
         assert slot not in self.busy, "two on one device"
         self.busy.append(slot)
         return slot, tuple(request.jobs)
@@ -94,7 +103,7 @@ class FakeRay:
     def wait(self, tasks: list[Any], **_: object) -> tuple[list[Any], list[Any]]:
         return tasks[-1:], tasks[:-1]
 
-    def get(self, task: tuple[Slot, tuple[str, ...]]) -> dict[str, Slot]:
+    def get(self, task: tuple[ClusterSlot, tuple[str, ...]]) -> dict[str, ClusterSlot]:
         self.busy.remove(task[0])
         if task[0].node in self.lost:
             raise NodeLost("gone")
@@ -105,7 +114,7 @@ class FakeRay:
 def fake(monkeypatch: pytest.MonkeyPatch) -> tuple[FakeRay, RayStopwatch]:
     ray = FakeRay()
     monkeypatch.setattr("nanodyno.experiments.cluster.begin", lambda _, *task: ray.begin(*task))
-    slots = [Slot("a", 0, True), Slot("a", 1, True), Slot("b", 0, True)]
+    slots = [ClusterSlot("a", 0, True), ClusterSlot("a", 1, True), ClusterSlot("b", 0, True)]
     jobs = {name: ProbeJob(config=build_config(TINY)) for name in "uvwxyz"}
     return ray, RayStopwatch(ray, slots, jobs, lambda _: None, Redo(), ExitStack())
 
@@ -114,14 +123,14 @@ def asked(stopwatch: RayStopwatch, stage: Any, number: int, names: str) -> Any:
     return stopwatch.measure(Ask(stage, number, tuple(names), 1.0, 60.0), list(names), 60.0)
 
 
-def test_more_candidates_than_cards_wait_for_a_free_one(fake: tuple[FakeRay, RayStopwatch]) -> None:
+def test_more_candidates_than_gpus_wait_for_a_free_one(fake: tuple[FakeRay, RayStopwatch]) -> None:
     _, stopwatch = fake
     found = asked(stopwatch, "halving", 1, "uvwxyz")
     assert found.keys() == set("uvwxyz")
     assert {(slot.node, slot.number) for slot in found.values()} == {("a", 0), ("a", 1), ("b", 0)}
 
 
-def test_a_round_of_the_final_stays_on_one_card_and_the_next_is_on_the_next(
+def test_a_round_of_the_final_stays_on_one_gpu_and_the_next_is_on_the_next(
     fake: tuple[FakeRay, RayStopwatch],
 ) -> None:
     _, stopwatch = fake
@@ -150,7 +159,7 @@ def test_what_a_busy_cluster_does_not_begin_in_time_is_given_up(fake: tuple[Fake
     assert [names for _, names in given_up] == [("x",)]
 
 
-def test_no_cluster_there_is_told() -> None:
+def test_no_cluster_there_is_reported() -> None:
     pytest.importorskip("ray", reason="ray is not installed (the extra `ray`)")
     with pytest.raises(NanodynoError, match="is no address"):
         tune(TuneRequest(build_config(TINY), 256), bench=ray_bench("nonsense"))

@@ -7,7 +7,7 @@ import pytest
 from checkups import build_device, build_machine
 from nanodyno.errors import NanodynoError
 from nanodyno.experiments.ground import MARGIN_BYTES, place_of
-from nanodyno.hardware.inventory import CardState
+from nanodyno.hardware.inventory import GpuState
 from nanodyno.hardware.telemetry import Holder
 
 GIB = 2**30
@@ -15,8 +15,8 @@ TOTAL = 140 * GIB
 MACHINE = build_machine(device_memory_bytes=TOTAL)
 
 
-def card(free: int | None = TOTAL, **changes: Any) -> CardState:
-    return CardState(0, "NVIDIA H200", "GPU-7c1f", TOTAL, free, **changes)
+def gpu(free: int | None = TOTAL, **changes: Any) -> GpuState:
+    return GpuState(0, "NVIDIA H200", "GPU-7c1f", TOTAL, free, **changes)
 
 
 def device(**changes: Any) -> Any:
@@ -26,19 +26,17 @@ def device(**changes: Any) -> Any:
 
 
 def test_what_is_neither_free_nor_torchs_is_the_context(tunings: Any) -> None:
-    place = place_of(tunings.config(), None, device(), (card(),))
+    place = place_of(tunings.config(), None, device(), (gpu(),))
     assert place.ground.context_bytes == GIB
     assert place.ground.usable_bytes == TOTAL
     assert place.ground.margin_bytes == MARGIN_BYTES
-    assert place.ground.card is not None
+    assert place.ground.gpu is not None
     assert place.notes == ()
 
 
 def test_what_others_hold_is_gone_and_no_context(tunings: Any) -> None:
     holders = (Holder(12, "python", 10 * GIB),)
-    place = place_of(
-        tunings.config(), None, device(free_bytes=127 * GIB), (card(130 * GIB, holders=holders),)
-    )
+    place = place_of(tunings.config(), None, device(free_bytes=127 * GIB), (gpu(130 * GIB, holders=holders),))
     assert place.ground.context_bytes == GIB
     assert place.ground.usable_bytes == 130 * GIB
     assert place.held_bytes == 10 * GIB
@@ -46,27 +44,27 @@ def test_what_others_hold_is_gone_and_no_context(tunings: Any) -> None:
     assert "other programs hold 10.00 GiB of the card" in place.notes[0]
 
 
-def test_a_smaller_card_is_emulated_as_a_whole(tunings: Any) -> None:
-    place = place_of(tunings.config(), 12 * GIB, device(), (card(130 * GIB),))
+def test_a_smaller_gpu_is_emulated_as_a_whole(tunings: Any) -> None:
+    place = place_of(tunings.config(), 12 * GIB, device(), (gpu(130 * GIB),))
     assert place.ground.usable_bytes == 12 * GIB
     assert place.notes == ()
 
 
-def test_where_the_driver_does_not_tell_a_context_is_assumed_and_told(tunings: Any) -> None:
-    for before in ((), (card(None),), (CardState(0, uuid="GPU-another", free_bytes=GIB),)):
+def test_where_the_driver_does_not_tell_a_context_is_assumed_and_reported(tunings: Any) -> None:
+    for before in ((), (gpu(None),), (GpuState(0, uuid="GPU-another", free_bytes=GIB),)):
         place = place_of(tunings.config(), None, device(), before)
         assert place.ground.context_bytes > 0
         assert "are assumed" in place.notes[0]
 
 
-def test_no_card_is_larger_than_it_is(tunings: Any) -> None:
+def test_no_gpu_is_larger_than_it_is(tunings: Any) -> None:
     with pytest.raises(NanodynoError, match="--memory-limit"):
-        place_of(tunings.config(), 200 * GIB, device(), (card(),))
+        place_of(tunings.config(), 200 * GIB, device(), (gpu(),))
 
 
 def test_without_triton_or_fp8_there_is_less_to_try(tunings: Any) -> None:
     old = device(no_triton="too old", fp8=False)
-    ground = place_of(tunings.config(), None, old, (card(),)).ground
+    ground = place_of(tunings.config(), None, old, (gpu(),)).ground
     assert (ground.has_triton, ground.has_fp8) == (False, False)
 
 

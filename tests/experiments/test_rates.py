@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nanodyno.analysis.rates import Ask, Begun, Ended
+from nanodyno.analysis.rates import Begun, TrialEnded, TrialRequest
 from nanodyno.config import RunConfig, build_config
 from nanodyno.errors import RunFailed
 from nanodyno.experiments import rates
@@ -56,10 +56,10 @@ def test_trials_are_the_run_in_short_with_seeds_of_their_own() -> None:
 def test_a_trial_is_a_200th_of_the_run_within_bounds_and_a_long_one_four_times_that_or_half_of_the_run(
     whole: int, short: int, long: int | None
 ) -> None:
-    told: list[object] = []
-    lengths = range_test(TINY | {"max_iters": whole}, told.append, bowl).lengths
+    reported: list[object] = []
+    lengths = range_test(TINY | {"max_iters": whole}, reported.append, bowl).lengths
     assert (lengths.short, lengths.long, lengths.whole) == (short, long, whole)
-    (begun,) = (event for event in told if isinstance(event, Begun))
+    (begun,) = (event for event in reported if isinstance(event, Begun))
     assert begun.work == 15 * short + 9 * (long or 0)
 
 
@@ -77,9 +77,9 @@ def test_the_time_left_is_that_of_the_fewest_trials_at_the_pace_of_those_made_no
         return bowl(config, data)
 
     def left() -> list[float | None]:
-        told: list[object] = []
-        range_test(TINY, told.append, attempt)
-        return [event.seconds_left for event in told if isinstance(event, Ended)]
+        reported: list[object] = []
+        range_test(TINY, reported.append, attempt)
+        return [event.seconds_left for event in reported if isinstance(event, TrialEnded)]
 
     first = left()
     assert first[:3] == [14 * 200 + 9 * 500, (13 * 200 + 9 * 500) / 2, (12 * 200 + 9 * 500) / 2]
@@ -90,7 +90,7 @@ def test_the_time_left_is_that_of_the_fewest_trials_at_the_pace_of_those_made_no
 @pytest.mark.parametrize(("own", "of_a_trial"), [(0, 0), (7, 7), (50, 50), (700, 50)])
 def test_warm_up_is_the_runs_own_and_at_most_half_of_a_trial(own: int, of_a_trial: int) -> None:
     config = build_config({**TINY, "learning_rate": 1e-3, "warmup_iters": own})
-    assert trial_config(config, Ask(1e-3, 0), 100).warmup_iters == of_a_trial
+    assert trial_config(config, TrialRequest(1e-3, 0), 100).warmup_iters == of_a_trial
 
 
 def test_a_test_that_was_stopped_goes_on_with_what_it_has() -> None:
@@ -141,8 +141,8 @@ def test_a_real_trial_learns_and_one_that_diverges_is_none() -> None:
         lambda config, data: configs.append(config) or kept.append(data) or bowl(config, data),
     )
     dataset = kept[0]
-    good = train_shortly(trial_config(configs[0], Ask(1e-1, 0), 12), dataset)
-    bad = train_shortly(trial_config(configs[0], Ask(1e-9, 0), 12), dataset)
+    good = train_shortly(trial_config(configs[0], TrialRequest(1e-1, 0), 12), dataset)
+    bad = train_shortly(trial_config(configs[0], TrialRequest(1e-9, 0), 12), dataset)
     assert good is not None
     assert bad is not None
     assert good < bad - 0.5

@@ -7,9 +7,9 @@ import pytest
 
 from nanodyno.analysis.asking import Ask
 from nanodyno.config import build_config
-from nanodyno.experiments.stopwatch import BenchStopwatch, Redo, visit_limit, visit_of
+from nanodyno.experiments.stopwatch import BenchStopwatch, Redo, repetition_limit, repetition_of
 from nanodyno.experiments.tune import REDO
-from nanodyno.probe.bench import Bench, Plan
+from nanodyno.probe.bench import Bench, ProbePlan
 from nanodyno.probe.repetition import ProbeJob
 from nanodyno.records.probe import Failed, Measured
 
@@ -27,7 +27,7 @@ def test_a_stage_measures_each_once_and_what_has_no_time_is_missing() -> None:
     ) as stopwatch:
         found = stopwatch.measure(Ask("screening", 0, ("a",), 0.3, 60.0, breakdown=True), ["a"], 60.0)
         assert isinstance(found["a"], Measured)
-        assert len(found["a"].visits) == 1
+        assert len(found["a"].repetitions) == 1
         assert found["a"].breakdown is not None
         began = time.monotonic()
         assert stopwatch.measure(Ask("final", 0, ("b", "a"), 30.0, 60.0), ["b", "a"], 0.5) == {}
@@ -35,7 +35,9 @@ def test_a_stage_measures_each_once_and_what_has_no_time_is_missing() -> None:
     assert stages.count("profiling") > 0
 
 
-def test_a_visit_that_hangs_leaves_half_of_the_time_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repetition_that_hangs_leaves_half_of_the_time_to_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Or a minute is its own, of which a slow start may need most."""
     limits: list[float] = []
 
@@ -48,17 +50,17 @@ def test_a_visit_that_hangs_leaves_half_of_the_time_to_the_others(monkeypatch: p
         for seconds_left in (600.0, 300.0, 20.0):
             stopwatch.measure(Ask("screening", 0, ("a",), 4.0, 600.0), ["a"], seconds_left)
     assert limits == [300.0, 150.0, 60.0]
-    assert limits == [visit_limit(each) for each in (600.0, 300.0, 20.0)]
+    assert limits == [repetition_limit(each) for each in (600.0, 300.0, 20.0)]
 
 
 def test_a_result_is_read_by_the_round(tunings: Any) -> None:
-    measured = tunings.visit(tunings.config(), 1.0, 2**30)
-    assert visit_of(measured, 0) == measured
-    assert visit_of(measured, 1) is None
+    measured = tunings.repetition(tunings.config(), 1.0, 2**30)
+    assert repetition_of(measured, 0) == measured
+    assert repetition_of(measured, 1) is None
     died, stopped = (tunings.failed(tunings.config(), reason) for reason in ("died", "interrupted"))
-    assert visit_of(died, 3) == died
-    assert visit_of(stopped, 3) is None
-    ended = visit_of(measured.model_copy(update={"stopped": "killed"}), 1)
+    assert repetition_of(died, 3) == died
+    assert repetition_of(stopped, 3) is None
+    ended = repetition_of(measured.model_copy(update={"stopped": "killed"}), 1)
     assert isinstance(ended, Failed)
     assert (ended.reason, ended.words) == ("died", "killed")
 
@@ -66,10 +68,10 @@ def test_a_result_is_read_by_the_round(tunings: Any) -> None:
 def test_disturbed_looks_and_rounds_of_the_final_are_made_again_as_often_as_each_may(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    plans: list[Plan] = []
+    plans: list[ProbePlan] = []
 
     class NoBench(Bench):
-        def __init__(self, jobs: Any, plan: Plan, watch: Any) -> None:
+        def __init__(self, jobs: Any, plan: ProbePlan, watch: Any) -> None:
             super().__init__(jobs, plan, watch)
             plans.append(plan)
 

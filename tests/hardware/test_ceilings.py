@@ -1,15 +1,15 @@
 import pytest
 
-from nanodyno.hardware.ceilings import Ceilings, Device, Product, Timing
+from nanodyno.hardware.ceilings import Ceilings, DeviceIdentity, Matmul, Timing
 
 
-def product(flops: float, *seconds: float) -> Product:
-    return Product(1, 1, 1, Timing(flops, seconds))
+def product(flops: float, *seconds: float) -> Matmul:
+    return Matmul(1, 1, 1, Timing(flops, seconds))
 
 
-def ceilings(gpt: dict[int, dict[str, Product]]) -> Ceilings:
+def ceilings(gpt: dict[int, dict[str, Matmul]]) -> Ceilings:
     large = {"bfloat16": product(8e12, 0.01, 0.02, 0.03)}
-    return Ceilings(Device("a card"), "2.13", 0.0, 1.0, large, "bfloat16", gpt)
+    return Ceilings(DeviceIdentity("a card"), "2.13", 0.0, 1.0, large, "bfloat16", gpt)
 
 
 def test_a_rate_is_that_of_the_median() -> None:

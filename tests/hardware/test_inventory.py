@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nanodyno.hardware.inventory import CardState, Inventory, take_inventory
+from nanodyno.hardware.inventory import GpuState, Inventory, take_inventory
 from nanodyno.hardware.telemetry import Holder
 
 GIB = 2**30
@@ -48,23 +48,23 @@ ANSWERS: dict[str, Any] = {
 }
 
 
-def test_every_card_is_told_with_who_computes_and_draws_on_it_the_largest_first() -> None:
+def test_every_gpu_is_reported_with_who_computes_and_draws_on_it_the_largest_first() -> None:
     found = take_inventory(Library(**ANSWERS))
     assert found.driver == "580.95"
-    assert [card.name for card in found.cards] == ["card 0", "card 1"]
-    first = found.cards[0]
+    assert [gpu.name for gpu in found.gpus] == ["card 0", "card 1"]
+    first = found.gpus[0]
     assert (first.memory_bytes, first.free_bytes, first.power_limit_watts) == (12 * GIB, 9 * GIB, 200.0)
     assert first.holders == (Holder(NOBODY + 1, None, 2 * GIB), Holder(NOBODY, None, GIB))
 
 
 def test_what_the_library_refuses_is_not_known_and_the_rest_is() -> None:
     few = {key: ANSWERS[key] for key in ("nvmlInit", "nvmlDeviceGetCount", "nvmlDeviceGetName")}
-    assert take_inventory(Library(**few)).cards == (CardState(0), CardState(1))
+    assert take_inventory(Library(**few)).gpus == (GpuState(0), GpuState(1))
     denied = Library(**{key: value for key, value in ANSWERS.items() if "Processes" not in key})
-    assert take_inventory(denied).cards[0].holders == ()
+    assert take_inventory(denied).gpus[0].holders == ()
 
 
 @pytest.mark.parametrize("refuses", ["nvmlInit", "nvmlDeviceGetCount"])
-def test_without_the_driver_or_the_right_to_ask_it_the_reason_is_told(refuses: str) -> None:
+def test_without_the_driver_or_the_right_to_ask_it_the_reason_is_reported(refuses: str) -> None:
     answers = {key: value for key, value in ANSWERS.items() if key != refuses}
     assert take_inventory(Library(**answers)) == Inventory(fault=f"{refuses}: Insufficient Permissions")

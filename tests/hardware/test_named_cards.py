@@ -3,11 +3,11 @@
 import pytest
 
 from nanodyno.errors import NanodynoError
-from nanodyno.hardware.cards import all_cards, card_named
+from nanodyno.hardware.gpus import all_gpus, gpu_named
 
 
-def test_every_card_is_meant_by_its_own_label():
-    assert all(card_named(card.label) is card for card in all_cards())
+def test_every_gpu_is_meant_by_its_own_label():
+    assert all(gpu_named(gpu.label) is gpu for gpu in all_gpus())
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,8 @@ def test_every_card_is_meant_by_its_own_label():
         ("mi300x", "AMD Instinct MI300X"),
     ],
 )
-def test_people_name_a_card_in_fewer_words_than_drivers(typed, label):
-    assert card_named(typed).label == label
+def test_people_name_a_gpu_in_fewer_words_than_drivers(typed, label):
+    assert gpu_named(typed).label == label
 
 
 @pytest.mark.parametrize(
@@ -40,13 +40,13 @@ def test_people_name_a_card_in_fewer_words_than_drivers(typed, label):
         ("Quadro RTX 5000 with Max-Q Design", "laptop parts are not in the table"),
         ("4070m", "laptop parts are not in the table"),
         ("RTX 4077", "--memory-limit 8GB"),
-        ("RTX 4077", "`nanodyno plan --cards` lists"),
+        ("RTX 4077", "`nanodyno plan --gpus` lists"),
         ("zzz", "`nanodyno doctor` measures"),
         ("", "`nanodyno doctor` measures"),
     ],
 )
-def test_a_name_that_is_no_card_or_several_is_refused_with_the_nearest(typed, hint):
+def test_a_name_that_is_no_gpu_or_several_is_refused_with_the_nearest(typed, hint):
     with pytest.raises(NanodynoError) as refused:
-        card_named(typed)
+        gpu_named(typed)
     assert refused.value.hint is not None
     assert hint in refused.value.hint

@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from nanodyno.hardware import telemetry
-from nanodyno.hardware.telemetry import CardReading, Holder, WatchedCard, read_host, watch_card
+from nanodyno.hardware.telemetry import GpuReading, Holder, WatchedGpu, read_host, watch_gpu
 
 Nvml = Callable[..., Any]
 
@@ -21,35 +21,35 @@ def use(pid: int, share: int, time: int) -> SimpleNamespace:
 
 
 def test_a_reading_is_in_watts_degrees_and_megahertz(nvml: Nvml) -> None:
-    assert WatchedCard(nvml(reasons=0x4), None).read() == CardReading(
+    assert WatchedGpu(nvml(reasons=0x4), None).read() == GpuReading(
         sm_mhz=1980, temperature_celsius=87, power_watts=345.6, reasons=0x4
     )
 
 
-def test_a_process_on_the_card_has_its_name_and_its_memory(nvml: Nvml) -> None:
+def test_a_process_on_the_gpu_has_its_name_and_its_memory(nvml: Nvml) -> None:
     us = os.getpid()
-    (holder,) = WatchedCard(nvml(holders=(process(us, 2**30),)), None).holders()
+    (holder,) = WatchedGpu(nvml(holders=(process(us, 2**30),)), None).holders()
     assert holder == Holder(process=us, name=psutil.Process(us).name(), bytes=2**30)
 
 
 def test_a_process_that_cannot_be_seen_has_no_name(nvml: Nvml) -> None:
-    (holder,) = WatchedCard(nvml(holders=(process(2**22 + 1, None),)), None).holders()
+    (holder,) = WatchedGpu(nvml(holders=(process(2**22 + 1, None),)), None).holders()
     assert (holder.name, holder.bytes) == (None, None)
 
 
-def test_the_use_of_a_process_is_a_share_of_the_card(nvml: Nvml) -> None:
-    assert WatchedCard(nvml(busy=(use(20, 35, 5), use(0, 9, 6))), None).read().busy == {20: 0.35}
+def test_the_use_of_a_process_is_a_share_of_the_gpu(nvml: Nvml) -> None:
+    assert WatchedGpu(nvml(busy=(use(20, 35, 5), use(0, 9, 6))), None).read().busy == {20: 0.35}
 
 
-def test_a_cpu_has_no_card() -> None:
-    assert watch_card("cpu", None) is None
+def test_a_cpu_has_no_gpu() -> None:
+    assert watch_gpu("cpu", None) is None
 
 
 @pytest.mark.parametrize(
     ("visible", "device", "number"),
     [("", "auto", 0), ("", "cuda:1", 1), ("2,3", "cuda:1", 3), ("GPU-7c1f", "cuda", 0)],
 )
-def test_a_card_that_was_renamed_for_torch_is_found_by_its_own_number(
+def test_a_gpu_that_was_renamed_for_torch_is_found_by_its_own_number(
     monkeypatch: pytest.MonkeyPatch, visible: str, device: str, number: int
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)

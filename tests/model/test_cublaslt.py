@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from nanodyno.model import cublaslt
-from nanodyno.model.cublaslt import Algorithm, CublasError, CublasLt, Form, form_of
-from nanodyno.model.products import Units
+from nanodyno.model.cublaslt import Algorithm, CublasError, CublasLt, GemmProblem, form_of
+from nanodyno.model.matmul import Units
 
 VALUES, GRADIENTS = torch.float8_e4m3fn, torch.float8_e5m2
 DTYPES = {0: torch.float32, 2: torch.float16, 14: torch.bfloat16, 28: VALUES, 29: GRADIENTS}
@@ -117,7 +117,7 @@ def drawn(rows: int, columns: int, turned: bool, dtype: torch.dtype = torch.bflo
     return tensor.t() if turned else tensor
 
 
-def form(a: Tensor, b: Tensor, out: Tensor, add: bool = False) -> Form:
+def form(a: Tensor, b: Tensor, out: Tensor, add: bool = False) -> GemmProblem:
     found = form_of(a, b, out, add)
     assert found is not None
     return found
@@ -125,11 +125,11 @@ def form(a: Tensor, b: Tensor, out: Tensor, add: bool = False) -> Form:
 
 @pytest.mark.parametrize("add", [False, True])
 @pytest.mark.parametrize("out_dtype", [torch.bfloat16, torch.float32])
-@pytest.mark.parametrize(("a_turned", "b_turned"), list(itertools.product([False, True], repeat=2)))
+@pytest.mark.parametrize(("a_transposed", "b_transposed"), list(itertools.product([False, True], repeat=2)))
 def test_a_product_is_the_float64_one_however_its_factors_lie(
-    library: Library, a_turned: bool, b_turned: bool, out_dtype: torch.dtype, add: bool
+    library: Library, a_transposed: bool, b_transposed: bool, out_dtype: torch.dtype, add: bool
 ) -> None:
-    a, b = drawn(3, 5, a_turned), drawn(5, 4, b_turned)
+    a, b = drawn(3, 5, a_transposed), drawn(5, 4, b_transposed)
     out = drawn(3, 4, False, out_dtype)
     want = a.double() @ b.double() + (out.double() if add else 0)
     CublasLt().run(form(a, b, out, add), Algorithm(ALGORITHM, 24), a, b, out)
@@ -158,7 +158,7 @@ def test_a_product_in_fp8_has_its_units_in_it(library: Library, fast: bool) -> N
     assert operation[25] == fast
 
 
-def test_proposals_are_those_that_it_can_do_and_wishes_are_told(library: Library) -> None:
+def test_proposals_are_those_that_it_can_do_and_wishes_are_reported(library: Library) -> None:
     a, b, out = drawn(3, 5, False), drawn(5, 4, False), torch.empty(3, 4, dtype=torch.bfloat16)
     found = CublasLt().proposals(form(a, b, out))
     assert found == [Algorithm(ALGORITHM, 0), Algorithm(ALGORITHM, 16)]
@@ -175,7 +175,7 @@ def test_what_it_refuses_is_an_error_that_names_the_call(library: Library) -> No
         CublasLt().run(form(a, b, out), Algorithm(bytes(64), 0), a, b, out)
 
 
-def test_memory_that_it_does_not_find_is_told_from_a_refusal(library: Library) -> None:
+def test_memory_that_it_does_not_find_is_reported_from_a_refusal(library: Library) -> None:
     del library
     a, b, out = drawn(3, 5, False), drawn(5, 4, False), torch.empty(3, 4)
     with pytest.raises(torch.OutOfMemoryError):

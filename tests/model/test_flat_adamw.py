@@ -16,7 +16,7 @@ from nanodyno.model.flat_adamw import FlatAdamW, clip_coefficient, gradient_norm
 from nanodyno.model.gpt import GPT
 from nanodyno.model.optimizer import Optimizer, set_learning_rate
 from nanodyno.train import checkpoint
-from nanodyno.train.checkpoint import Checkpoint, Progress
+from nanodyno.train.checkpoint import Checkpoint, TrainingProgress
 
 CONFIG = build_config({"learning_rate": 0.01, "beta1": 0.8, "beta2": 0.9, "weight_decay": 0.3})
 Models = Callable[..., GPT]
@@ -141,7 +141,9 @@ def test_a_checkpoint_of_either_optimizer_goes_on_in_the_other(
         return model, FlatAdamW(flatten(model, torch.bfloat16), CONFIG)
 
     folder = checkpoint.folder_for(tmp_path, 2)
-    about = Checkpoint(folder, shape(), Progress(iteration=2, sequences=0), vocab_size=24, tokenizer=None)
+    about = Checkpoint(
+        folder, shape(), TrainingProgress(iteration=2, sequences=0), vocab_size=24, tokenizer=None
+    )
     model, optimizer = make(saved_by)
     train(model, optimizer, range(2))
     checkpoint.save(about, model, optimizer, first=True)
@@ -191,7 +193,9 @@ def test_a_run_with_bf16_moments_goes_on_to_the_bit_after_a_checkpoint(
     shape: Shapes, drawn_model: Models, tmp_path: Path
 ) -> None:
     folder = checkpoint.folder_for(tmp_path, 2)
-    about = Checkpoint(folder, shape(), Progress(iteration=2, sequences=0), vocab_size=24, tokenizer=None)
+    about = Checkpoint(
+        folder, shape(), TrainingProgress(iteration=2, sequences=0), vocab_size=24, tokenizer=None
+    )
     whole, resumed = (drawn_model(shape(), torch.float32) for _ in range(2))
     optimizer = FlatAdamW(flatten(whole, torch.bfloat16), CONFIG, bf16_moments=True)
     train(whole, optimizer, range(2))

@@ -55,7 +55,7 @@ def with_muon(shape: Shapes) -> tuple[GPT, FlatUpdate, BatchedOptimizer]:
         {"cautious_decay": True, "optimizer": "adamw", "muon_lr": None},
     ],
 )
-def test_three_steps_are_those_of_torchs_optimisers(shape: Shapes, changes: dict[str, Any]) -> None:
+def test_three_steps_are_those_of_torchs_optimizers(shape: Shapes, changes: dict[str, Any]) -> None:
     config = build_config(MUON | changes)
     theirs = ModernGPT(shape(**(PARTS | {"untied_head": config.untied_head}))).double()
     ours = copy.deepcopy(theirs)
@@ -128,7 +128,7 @@ def test_plain_adamw_needs_no_more_than_one_stretch(shape: Shapes) -> None:
     assert takes_over_moments(optimizer, model.tokens.weight)
 
 
-def test_what_an_optimiser_does_is_laid_side_by_side(shape: Shapes) -> None:
+def test_what_an_optimizer_does_is_laid_side_by_side(shape: Shapes) -> None:
     model = ModernGPT(shape(**PARTS))
     flat = flatten(model, torch.bfloat16)
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}

@@ -11,8 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from nanodyno.config import ModelShape
 from nanodyno.model import fp8
 from nanodyno.model.attention import packed
-from nanodyno.model.fp8 import ROOM, Fp8Products
-from nanodyno.model.fused import FusedStep, Plan
+from nanodyno.model.fp8 import ROOM, Fp8Matmuls
+from nanodyno.model.fused import FusedStep, MicroStepPlan
 from nanodyno.model.gpt import GPT, Block
 from nanodyno.model.kernels import plain
 
@@ -34,7 +34,7 @@ def batch() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def fused(model: GPT) -> FusedStep:
-    plan = Plan(torch.float32, torch.float32, packed("torch"), 50, "none", plain, fp8=True)
+    plan = MicroStepPlan(torch.float32, torch.float32, packed("torch"), 50, "none", plain, fp8=True)
     return FusedStep(copy.deepcopy(model), plan)
 
 
@@ -59,10 +59,10 @@ def test_a_micro_step_is_as_near_to_autograd_as_fp8_is(model: GPT) -> None:
 
 def test_factors_are_of_the_iteration_before_with_room(model: GPT) -> None:
     step = fused(model)
-    assert isinstance(step.products, Fp8Products)
+    assert isinstance(step.matmuls, Fp8Matmuls)
     block = step.model.blocks[0]
     assert isinstance(block, Block)
-    slot = step.products.input_slot(block.mlp.down)
+    slot = step.matmuls.input_slot(block.mlp.down)
     assert slot is not None
     step.begin(1.0)
     assert slot.scale == 1.0
@@ -83,15 +83,15 @@ def test_products_without_a_slot_stay_as_they_were(model: GPT) -> None:
     step.begin(1.0)
     x = torch.randn(3, SHAPE.n_embd)
     torch.testing.assert_close(
-        step.products.forward(block.attention.out, x),
+        step.matmuls.forward(block.attention.out, x),
         torch.nn.functional.linear(x, block.attention.out.weight, block.attention.out.bias),
     )
-    assert step.products.gradient_slot(block.attention.qkv) is None
+    assert step.matmuls.gradient_slot(block.attention.qkv) is None
 
 
 def weights_of(step: FusedStep) -> dict[nn.Linear | nn.Embedding, tuple[torch.Tensor, ...]]:
-    assert isinstance(step.products, Fp8Products)
-    found = step.products._weights
+    assert isinstance(step.matmuls, Fp8Matmuls)
+    found = step.matmuls._weights
     return {layer: (each.rows.float(), each.columns.float(), each.unit) for layer, each in found.items()}
 
 

@@ -9,22 +9,25 @@ import torch
 from torch import Tensor
 
 from nanodyno.config import ModelShape
+from nanodyno.costs.setup import Recompute
 from nanodyno.model.attention import packed
-from nanodyno.model.fused import FusedStep, Plan, Recompute
+from nanodyno.model.fused import FusedStep, MicroStepPlan
 from nanodyno.model.gpt import GPT
 
 Shapes = Callable[..., ModelShape]
 Models = Callable[..., GPT]
 Tokens = Callable[..., Tensor]
 
-EXACT = Plan(torch.float64, torch.float64, packed("torch"), loss_rows=7)
-MIXED = Plan(torch.bfloat16, torch.float32, packed("torch"), loss_rows=16)
+EXACT = MicroStepPlan(torch.float64, torch.float64, packed("torch"), loss_chunk_size=7)
+MIXED = MicroStepPlan(torch.bfloat16, torch.float32, packed("torch"), loss_chunk_size=16)
 IGNORED = -100
 
 every_recompute = pytest.mark.parametrize("recompute", ["none", "light", "mlp", "full"])
 
 
-def by_hand(model: GPT, batches: list[tuple[Tensor, Tensor]], plan: Plan, weight: float = 1.0) -> FusedStep:
+def by_hand(
+    model: GPT, batches: list[tuple[Tensor, Tensor]], plan: MicroStepPlan, weight: float = 1.0
+) -> FusedStep:
     step = FusedStep(copy.deepcopy(model), plan)
     step.begin(weight)
     for inputs, targets in batches:
@@ -47,7 +50,7 @@ def gradients(model: GPT) -> dict[str, Tensor]:
 
 
 def assert_as_autograd(
-    model: GPT, batches: list[tuple[Tensor, Tensor]], plan: Plan, weight: float = 1.0
+    model: GPT, batches: list[tuple[Tensor, Tensor]], plan: MicroStepPlan, weight: float = 1.0
 ) -> None:
     step = by_hand(model, batches, plan, weight)
     reference, total = by_autograd(model, batches, weight)
@@ -74,7 +77,7 @@ def test_the_rows_of_logits_at_a_time_need_not_divide_the_positions(
 ) -> None:
     # 3 sequences of 8 positions are 24 rows.
     assert_as_autograd(
-        drawn_model(shape()), [(tokens(seed=1), tokens(seed=2))], replace(EXACT, loss_rows=rows)
+        drawn_model(shape()), [(tokens(seed=1), tokens(seed=2))], replace(EXACT, loss_chunk_size=rows)
     )
 
 
@@ -158,7 +161,7 @@ def test_dropped_micro_steps_leave_nothing_behind(shape: Shapes, drawn_model: Mo
 @pytest.mark.parametrize("recompute", ["light", "mlp", "full"])
 @pytest.mark.parametrize("plan", [EXACT, MIXED], ids=["float64", "bf16"])
 def test_making_activations_again_changes_no_bit(
-    shape: Shapes, drawn_model: Models, tokens: Tokens, plan: Plan, recompute: Recompute
+    shape: Shapes, drawn_model: Models, tokens: Tokens, plan: MicroStepPlan, recompute: Recompute
 ) -> None:
     model = drawn_model(shape(), torch.float32 if plan is MIXED else torch.float64)
     batch = (tokens(seed=1), tokens(seed=2))

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from nanodyno.config import ModelShape
+from nanodyno.costs.setup import Recompute
 from nanodyno.model.attention import packed
-from nanodyno.model.fused import FusedStep, Plan, Recompute
+from nanodyno.model.fused import FusedStep, MicroStepPlan
 from nanodyno.model.fused_modern import ModernStep, make_step
 from nanodyno.model.gpt import GPT
 from nanodyno.model.modern import ModernGPT, rotation
@@ -20,7 +21,7 @@ Shapes = Callable[..., ModelShape]
 Models = Callable[..., GPT]
 Tokens = Callable[..., Tensor]
 
-EXACT = Plan(torch.float64, torch.float64, packed("torch"), loss_rows=7)
+EXACT = MicroStepPlan(torch.float64, torch.float64, packed("torch"), loss_chunk_size=7)
 PARTS: dict[str, Any] = {
     "positions": "rope", "norm": "rms", "activation": "relu2", "qk_norm": True, "value_embeddings": 1,
     "untied_head": True, "logit_softcap": 3.0,
@@ -45,7 +46,7 @@ def modern_model(shape: ModelShape) -> ModernGPT:
     return model
 
 
-def assert_as_autograd(model: GPT, batches: list[tuple[Tensor, Tensor]], plan: Plan) -> FusedStep:
+def assert_as_autograd(model: GPT, batches: list[tuple[Tensor, Tensor]], plan: MicroStepPlan) -> FusedStep:
     step = make_step(copy.deepcopy(model), plan)
     step.begin(0.25)
     total = torch.zeros((), dtype=torch.float64)

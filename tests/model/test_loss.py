@@ -109,7 +109,7 @@ def test_a_gpt_with_rows_has_the_loss_and_the_gradients_of_one_without(
     shape: Shapes, drawn_model: Models, tokens: Tokens, rows: int
 ) -> None:
     usual, ours = drawn_model(shape()), drawn_model(shape())
-    ours.loss_rows = rows
+    ours.loss_chunk_size = rows
     losses = [model(tokens(seed=1), tokens(seed=2)) for model in (usual, ours)]
     assert losses[1].item() == pytest.approx(losses[0].item(), rel=1e-12)
     for loss in losses:
@@ -120,7 +120,7 @@ def test_a_gpt_with_rows_has_the_loss_and_the_gradients_of_one_without(
 
 def test_an_evaluations_rows_are_its_own(shape: Shapes, drawn_model: Models, tokens: Tokens) -> None:
     usual, ours = drawn_model(shape()), drawn_model(shape())
-    ours.loss_rows = 5
+    ours.loss_chunk_size = 5
     summed = [model(tokens(seed=1), tokens(seed=2), rows=7).item() for model in (usual, ours)]
     assert summed[0] == summed[1]
     assert summed[0] == pytest.approx(24 * usual(tokens(seed=1), tokens(seed=2)).item(), rel=1e-6)

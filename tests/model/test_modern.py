@@ -140,7 +140,7 @@ def test_a_loss_by_rows_and_an_evaluation_are_the_whole_loss(
     gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     assert set(gradients) == {name for name, _ in model.named_parameters()}
     model.zero_grad()
-    model.loss_rows = 5
+    model.loss_chunk_size = 5
     by_rows = model(inputs, targets)
     by_rows.backward()
     torch.testing.assert_close(by_rows, whole, rtol=1e-12, atol=0)
@@ -168,7 +168,7 @@ def test_logits_stay_within_the_cap(shape: Callable[..., ModelShape], tokens: Ca
     assert logits[0.5] <= 0.5
 
 
-def test_relu_squared_is_no_power_which_a_cards_autocast_would_widen(
+def test_relu_squared_is_no_power_which_a_gpus_autocast_would_widen(
     shape: Callable[..., ModelShape],
 ) -> None:
     """On a CPU it would not, so that nothing but the operation shows it here."""

@@ -9,9 +9,9 @@ import torch
 from nanodyno.hardware.ceilings import Timing
 from nanodyno.probe import ceilings, timing
 from nanodyno.probe.ceilings import Sizes, gpt_products, measure_ceilings, unless_full
-from nanodyno.probe.timing import Pace, sampled, timed, timed_alone
+from nanodyno.probe.timing import TimingLimits, sampled, timed, timed_alone
 
-ONCE = Pace(warm_seconds=0.0, measure_seconds=0.0, least=2, most=2)
+ONCE = TimingLimits(warm_seconds=0.0, measure_seconds=0.0, least=2, most=2)
 CPU = torch.device("cpu")
 
 
@@ -23,14 +23,14 @@ def test_the_warm_up_is_not_counted() -> None:
         next(ticks)
         return next(times)
 
-    found = sampled(once, 5.0, Pace(warm_seconds=0.01, measure_seconds=0.0, least=4, most=9))
+    found = sampled(once, 5.0, TimingLimits(warm_seconds=0.01, measure_seconds=0.0, least=4, most=9))
     assert found.work == 5.0
     assert found.seconds == (1.0,) * 4
     assert next(ticks) > 4
 
 
 def test_measuring_ends_with_its_time_or_with_enough() -> None:
-    assert len(sampled(lambda: 1.0, 1.0, Pace(0.0, 60.0, least=2, most=7)).seconds) == 7
+    assert len(sampled(lambda: 1.0, 1.0, TimingLimits(0.0, 60.0, least=2, most=7)).seconds) == 7
 
 
 @pytest.mark.parametrize("time_it", [timed, timed_alone])
@@ -43,7 +43,7 @@ def test_a_call_is_made_as_often_as_it_is_timed_and_once_before(time_it: Callabl
 
 
 @pytest.mark.parametrize(("call_seconds", "calls"), [(1e-5, 200), (1e-9, 500), (3e-3, 1)])
-def test_short_calls_of_a_card_are_timed_by_the_group(
+def test_short_calls_of_a_gpu_are_timed_by_the_group(
     monkeypatch: pytest.MonkeyPatch, call_seconds: float, calls: int
 ) -> None:
     made: list[int] = []
@@ -81,9 +81,9 @@ def test_each_weight_of_a_gpt_has_three_products_of_the_same_work() -> None:
     }
 
 
-def test_everything_that_a_cpu_has_is_measured_and_told() -> None:
-    told: list[str] = []
-    found = measure_ceilings(CPU, "float32", (16,), told.append, ONCE, ONCE)
+def test_everything_that_a_cpu_has_is_measured_and_reported() -> None:
+    reported: list[str] = []
+    found = measure_ceilings(CPU, "float32", (16,), reported.append, ONCE, ONCE)
     assert found.device.name
     assert found.device.threads == torch.get_num_threads()
     assert found.large.keys() == {"float32"}
@@ -94,7 +94,7 @@ def test_everything_that_a_cpu_has_is_measured_and_told() -> None:
     assert found.host_to_device is None
     assert found.launch is not None
     assert found.micro_step.keys() == {"eager"}
-    assert told == ["large products in float32", "a GPT's products at width 16", "copies", "launches"]
+    assert reported == ["large products in float32", "a GPT's products at width 16", "copies", "launches"]
 
 
 def test_what_memory_is_too_short_for_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

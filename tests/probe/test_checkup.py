@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from nanodyno.hardware.telemetry import CardReading
+from nanodyno.hardware.telemetry import GpuReading
 from nanodyno.probe import checkup
-from nanodyno.probe.checkup import DeviceRequest, Wanted, check_up
+from nanodyno.probe.checkup import CheckupRequest, DeviceRequest, check_up
 from nanodyno.probe.process import Failure, Watch
 from nanodyno.records.ceilings import recall_ceilings, remember_ceilings
 from nanodyno.records.checkup import CheckupRecord, CompileRecord
@@ -20,7 +20,7 @@ Builder = Callable[..., Any]
 class Children:
     """Answers by task; a Failure where none is given."""
 
-    def __init__(self, answers: dict[str, Any], reading: CardReading | None = None) -> None:
+    def __init__(self, answers: dict[str, Any], reading: GpuReading | None = None) -> None:
         self.answers = answers
         self.asked: list[tuple[str, DeviceRequest]] = []
         self.pid = 4242
@@ -38,10 +38,10 @@ class Children:
     def tasks(self) -> list[str]:
         return [task for task, _ in self.asked]
 
-    def card(self, *_: object) -> Any:
+    def gpu(self, *_: object) -> Any:
         return self if self._reading else None
 
-    def read(self) -> CardReading:
+    def read(self) -> GpuReading:
         assert self._reading is not None
         return self._reading
 
@@ -59,7 +59,7 @@ def look(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     def look(
-        reading: CardReading | None = None, without: str = "", **wanted: Any
+        reading: GpuReading | None = None, without: str = "", **wanted: Any
     ) -> tuple[CheckupRecord, Children]:
         answers = {
             "device": device(gpu),
@@ -69,7 +69,7 @@ def look(
         answers.pop(without, None)
         children = Children(answers, reading)
         monkeypatch.setattr(checkup, "run_task", children)
-        return check_up(Wanted(**wanted), tmp_path, lambda _: None, children.card), children
+        return check_up(CheckupRequest(**wanted), tmp_path, lambda _: None, children.gpu), children
 
     return look
 
@@ -87,7 +87,7 @@ def test_everything_is_asked_once_and_the_ceilings_are_remembered(
     assert recall_ceilings(gpu) == ceilings(gpu)
 
 
-def test_a_cache_that_cannot_be_written_is_told(
+def test_a_cache_that_cannot_be_written_is_reported(
     look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -142,16 +142,16 @@ def test_a_compiler_whose_process_dies_does_not_work(look: Look) -> None:
     assert found.ceilings is not None
 
 
-def test_ceilings_that_could_not_be_measured_are_told(look: Look, gpu: MachineRecord) -> None:
+def test_ceilings_that_could_not_be_measured_are_reported(look: Look, gpu: MachineRecord) -> None:
     found, _ = look(without="ceilings")
     assert (found.ceilings, found.ceilings_fault) == (None, "it died")
     assert recall_ceilings(gpu) is None
 
 
-def test_ceilings_of_a_card_that_throttles_for_heat_are_told_and_not_remembered(
+def test_ceilings_of_a_gpu_that_throttles_for_heat_are_reported_and_not_remembered(
     look: Look, gpu: MachineRecord
 ) -> None:
-    found, _ = look(CardReading(sm_mhz=900, temperature_celsius=93, reasons=0x40))
+    found, _ = look(GpuReading(sm_mhz=900, temperature_celsius=93, reasons=0x40))
     assert found.ceilings is not None
     assert found.ceilings.disturbed == ("thermal",)
     assert [each.code for each in found.disturbances] == ["thermal"]
@@ -159,7 +159,7 @@ def test_ceilings_of_a_card_that_throttles_for_heat_are_told_and_not_remembered(
     assert recall_ceilings(gpu) is None
 
 
-def test_a_card_at_its_power_limit_is_not_disturbed(look: Look, gpu: MachineRecord) -> None:
-    found, _ = look(CardReading(sm_mhz=1700, reasons=0x4))
+def test_a_gpu_at_its_power_limit_is_not_disturbed(look: Look, gpu: MachineRecord) -> None:
+    found, _ = look(GpuReading(sm_mhz=1700, reasons=0x4))
     assert found.disturbances == ()
     assert recall_ceilings(gpu) is not None

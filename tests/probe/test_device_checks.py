@@ -14,11 +14,11 @@ CPU = torch.device("cpu")
 
 
 def test_a_child_tells_what_the_device_is_and_what_runs_on_it() -> None:
-    told: list[str] = []
+    reported: list[str] = []
     request = DeviceRequest(device="cpu")
-    device = check_device("device", request, DeviceRecord, lambda _, words: words and told.append(words))
+    device = check_device("device", request, DeviceRecord, lambda _, words: words and reported.append(words))
     assert isinstance(device, DeviceRecord)
-    assert told == ["torch and the device"]
+    assert reported == ["torch and the device"]
     assert device.machine.device_type == "cpu"
     assert device.torch == torch.__version__
     assert device.attention_seconds.keys() == {"torch", "math"}
@@ -38,7 +38,7 @@ def test_a_check_that_takes_too_long_is_hung(monkeypatch: pytest.MonkeyPatch) ->
     assert (failure.reason, failure.words) == ("hung", "not done after 0.1 s, still starting")
 
 
-def test_a_compiler_that_fails_is_told_by_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_that_fails_is_reported_by_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("torch wraps it") from OSError("no C++ compiler was found\nand more")
 

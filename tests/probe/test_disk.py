@@ -23,13 +23,13 @@ def test_the_flush_is_part_of_the_time(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(flushed) == 1
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_reported(tmp_path: Path) -> None:
     found = try_disk(tmp_path / "nowhere")
     assert found.fault == "No such file or directory"
     assert (found.free_bytes, found.bytes) == (None, None)
 
 
-def test_a_disk_that_is_full_is_told_and_left_as_it_was(
+def test_a_disk_that_is_full_is_reported_and_left_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> int:

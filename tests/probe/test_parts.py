@@ -29,7 +29,7 @@ ELEMENTS = [
     "triton_poi_fused__scaled_dot_product_flash_attention_backward_cat_5",
     "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(...)",
 ]
-OPTIMISER = [
+OPTIMIZER = [
     "void at::native::multi_tensor_apply_kernel<FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor>",
     "void at::native::multi_tensor_apply_kernel<TensorListMetadata<1>, LpNormFunctor<float, NormType::L2>>",
 ]
@@ -37,7 +37,7 @@ OPTIMISER = [
 
 @pytest.mark.parametrize("name", MATRIX)
 def test_a_library_of_matrix_products_is_known_by_its_names(name: str) -> None:
-    assert part_of_kernel(name) == "matrix products"
+    assert part_of_kernel(name) == "matmul"
 
 
 @pytest.mark.parametrize("name", ATTENTION)
@@ -55,9 +55,9 @@ def test_a_fused_loop_is_element_wise_whatever_stood_beside_it(name: str) -> Non
     assert part_of_kernel(name) == "element-wise"
 
 
-@pytest.mark.parametrize("name", OPTIMISER)
-def test_updating_and_clipping_are_the_optimiser(name: str) -> None:
-    assert part_of_kernel(name) == "optimiser"
+@pytest.mark.parametrize("name", OPTIMIZER)
+def test_updating_and_clipping_are_the_optimizer(name: str) -> None:
+    assert part_of_kernel(name) == "optimizer"
 
 
 def test_a_cast_is_a_copy() -> None:
@@ -70,8 +70,8 @@ def test_a_product_inside_attention_is_attention() -> None:
 
 
 def test_a_product_elsewhere_is_a_product() -> None:
-    assert part_of_operator("aten::mm", "element-wise") == "matrix products"
+    assert part_of_operator("aten::mm", "element-wise") == "matmul"
 
 
-def test_a_copy_inside_the_update_is_the_optimisers() -> None:
-    assert part_of_operator("aten::copy_", part_of_operator("Optimizer.step#AdamW.step", None)) == "optimiser"
+def test_a_copy_inside_the_update_is_the_optimizers() -> None:
+    assert part_of_operator("aten::copy_", part_of_operator("Optimizer.step#AdamW.step", None)) == "optimizer"

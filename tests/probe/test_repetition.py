@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.analysis.test_probes import build_setup
 
-from nanodyno.hardware.telemetry import CardReading
+from nanodyno.hardware.telemetry import GpuReading
 from nanodyno.probe.repetition import Measure, ProbeJob, Repetition
 from nanodyno.records.probe import MemoryRecord, SampleRecord
 
@@ -17,9 +17,9 @@ SWINGING = ([1.0] * 5 + [1.1] * 3) * 4
 """Of every eight iterations three take a tenth longer."""
 
 
-@pytest.mark.parametrize(("reasons", "told"), [(POWER_CAP, ["power-limit"]), (0, ["bursts"])])
-def test_swings_are_a_disturbance_unless_the_card_is_at_its_power_limit(
-    reasons: int, told: list[str], job: Callable[..., ProbeJob]
+@pytest.mark.parametrize(("reasons", "reported"), [(POWER_CAP, ["power-limit"]), (0, ["bursts"])])
+def test_swings_are_a_disturbance_unless_the_gpu_is_at_its_power_limit(
+    reasons: int, reported: list[str], job: Callable[..., ProbeJob]
 ) -> None:
     samples = tuple(SampleRecord(seconds=each, micro_steps=2) for each in SWINGING)
 
@@ -30,10 +30,10 @@ def test_swings_are_a_disturbance_unless_the_card_is_at_its_power_limit(
         return MemoryRecord()
 
     child: Any = SimpleNamespace(pid=os.getpid(), stage="measuring", ask=ask)
-    card: Any = SimpleNamespace(read=lambda: CardReading(sm_mhz=1500, reasons=reasons))
-    setup = build_setup(card=None, matmul=None)
-    repetition = Repetition(child, job().config, setup, card, lambda *_: None)
+    gpu: Any = SimpleNamespace(read=lambda: GpuReading(sm_mhz=1500, reasons=reasons))
+    setup = build_setup(gpu=None, matmul=None)
+    repetition = Repetition(child, job().config, setup, gpu, lambda *_: None)
     done = repetition.measure(Measure(precision=0.01, limit_seconds=1), 0, 0, [])
     assert isinstance(done, tuple)
     assert done[0].samples == samples
-    assert [each.code for each in done[0].disturbances if each.code != "cpu-contention"] == told
+    assert [each.code for each in done[0].disturbances if each.code != "cpu-contention"] == reported

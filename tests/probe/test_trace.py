@@ -15,13 +15,13 @@ def operator(name: str, ts: float, dur: float, tid: int = 1) -> dict[str, Any]:
 
 def test_kernels_one_after_the_other_keep_their_whole_time() -> None:
     spent = Spent.of(device_slices([kernel("nvjet_a", 0, 100), kernel("flash_fwd", 150, 50)]))
-    assert spent.part_seconds == pytest.approx({"matrix products": 100e-6, "attention": 50e-6})
+    assert spent.part_seconds == pytest.approx({"matmul": 100e-6, "attention": 50e-6})
 
 
 def test_a_moment_of_two_kernels_at_once_counts_once_and_for_the_earlier() -> None:
     events = [kernel("flash_fwd", 60, 80), kernel("nvjet_a", 0, 100)]
     assert Spent.of(device_slices(events)).part_seconds == pytest.approx(
-        {"matrix products": 100e-6, "attention": 40e-6}
+        {"matmul": 100e-6, "attention": 40e-6}
     )
 
 
@@ -36,7 +36,7 @@ def test_memory_set_or_moved_is_a_copy_whatever_its_name() -> None:
     assert Spent.of(device_slices(events)).part_seconds == pytest.approx({"copies": 7e-6})
 
 
-def test_what_the_host_does_is_no_time_of_the_card() -> None:
+def test_what_the_host_does_is_no_time_of_the_gpu() -> None:
     events = [kernel("cudaLaunchKernel", 0, 10, "cuda_runtime"), kernel("nvjet_a", 2, 5)]
     assert [each.name for each in device_slices(events)] == ["nvjet_a"]
 
@@ -54,7 +54,7 @@ def test_launches_are_counted_by_all_their_names() -> None:
 def test_an_operator_has_its_time_without_what_it_called() -> None:
     events = [operator("aten::gelu", 0, 100), operator("aten::mm", 10, 30), operator("aten::add", 120, 5)]
     spent = Spent.of(host_slices(events))
-    assert spent.part_seconds == pytest.approx({"element-wise": 75e-6, "matrix products": 30e-6})
+    assert spent.part_seconds == pytest.approx({"element-wise": 75e-6, "matmul": 30e-6})
 
 
 def test_calls_within_calls_are_taken_off_once() -> None:
@@ -64,7 +64,7 @@ def test_calls_within_calls_are_taken_off_once() -> None:
         operator("aten::copy_", 5, 20),
     ]
     spent = Spent.of(host_slices(events))
-    assert spent.part_seconds == pytest.approx({"matrix products": 80e-6, "copies": 20e-6})
+    assert spent.part_seconds == pytest.approx({"matmul": 80e-6, "copies": 20e-6})
 
 
 def test_only_the_thread_that_trains_counts() -> None:
@@ -73,7 +73,7 @@ def test_only_the_thread_that_trains_counts() -> None:
         operator("aten::mm", 20, 10),
         operator("aten::gelu", 0, 500, tid=2),
     ]
-    assert Spent.of(host_slices(events)).part_seconds == pytest.approx({"matrix products": 20e-6})
+    assert Spent.of(host_slices(events)).part_seconds == pytest.approx({"matmul": 20e-6})
 
 
 def test_the_longest_kernels_are_named_with_their_times() -> None:

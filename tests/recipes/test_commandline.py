@@ -76,7 +76,7 @@ def test_the_last_of_two_wins():
     assert parse_overrides(["--n_layer=2", "--n_layer=3"]) == {"n_layer": 3}
 
 
-def test_unknown_keys_are_left_to_be_told_with_all_other_faults():
+def test_unknown_keys_are_left_to_be_reported_with_all_other_faults():
     assert parse_overrides(["--n_layrs=3", "--fast", "--no-n-layer=1"]) == {
         "n_layrs": 3,
         "fast": True,

@@ -152,13 +152,13 @@ def test_a_misspelt_key_is_kept_so_that_the_build_names_the_nearest(tmp_path: Pa
         ("print(max_iters := 5)", "is not a plain assignment"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_file_line_and_key(tmp_path: Path, line: str, reason: str):
+def test_what_cannot_be_read_is_reported_with_file_line_and_key(tmp_path: Path, line: str, reason: str):
     fault = faults_of(tmp_path, f"batch_size = 4\n{line}\n")[0]
     assert fault.startswith("max_iters: ")
     assert fault.endswith(f"mine.py, line 2: `{line}` {reason}")
 
 
-def test_all_unreadable_keys_are_told_at_once(tmp_path: Path):
+def test_all_unreadable_keys_are_reported_at_once(tmp_path: Path):
     faults = faults_of(tmp_path, "max_iters = f()\nn_layer = 2\nn_embd = n_layer * g\n")
     assert [fault.split(":")[0] for fault in faults] == ["max_iters", "n_embd"]
 
@@ -223,7 +223,7 @@ n_layer = 3
     ],
     ids=["syntax", "digits", "parentheses", "signs", "null"],
 )
-def test_what_is_no_python_is_told_with_its_line(tmp_path: Path, text: str, message: str):
+def test_what_is_no_python_is_reported_with_its_line(tmp_path: Path, text: str, message: str):
     with pytest.raises(NanodynoError) as caught:
         read(tmp_path, text)
     assert message in caught.value.message

@@ -58,7 +58,7 @@ def test_an_unknown_recipe_names_the_nearest_and_all_others():
     assert "demo, gpt2-384, gpt2-768" in error.hint
 
 
-def test_a_recipe_for_other_hours_is_told_how_to_ask_for_them():
+def test_a_recipe_for_other_hours_is_reported_how_to_ask_for_them():
     assert (refusal_of("best-24h").hint or "").startswith("for so many hours: best-8h --hours=24; recipes: ")
 
 
@@ -77,7 +77,7 @@ def test_tables_are_refused_by_name(tmp_path: Path):
     assert "mine.toml" in caught.value.message
 
 
-def test_a_toml_mistake_is_told_with_its_line(tmp_path: Path):
+def test_a_toml_mistake_is_reported_with_its_line(tmp_path: Path):
     error = refusal_of(toml(tmp_path, "n_layer = 2\ndataset = python\n"))
     assert "mine.toml: not valid TOML" in error.message
     assert "line 2" in error.message
@@ -91,14 +91,14 @@ def test_a_toml_file_that_breaks_the_parser_is_only_a_mistake(tmp_path: Path, te
 
 
 @pytest.mark.parametrize("name", ["missing.toml", "missing.py"])
-def test_a_missing_file_is_told(tmp_path: Path, name: str):
+def test_a_missing_file_is_reported(tmp_path: Path, name: str):
     error = refusal_of(tmp_path / name)
     assert error.message.endswith(f"{name}: no such file")
     assert error.hint is not None
     assert "demo" in error.hint
 
 
-def test_what_is_no_settings_file_is_told(tmp_path: Path):
+def test_what_is_no_settings_file_is_reported(tmp_path: Path):
     (tmp_path / "notes.txt").write_text("n_layer = 2")
     (tmp_path / "folder.toml").mkdir()
     (tmp_path / "binary.py").write_bytes(b"\xff\xfe\x00")
@@ -117,8 +117,8 @@ def test_the_recipes_for_a_time_are_one_but_for_their_hours():
 
 def test_a_file_of_ones_own_may_be_for_hours_or_fitted(tmp_path: Path):
     settings = load_settings(toml(tmp_path, "hours = 2.5\nblock_size = 512"))
-    assert (settings.hours, settings.fitted, settings.values) == (2.5, False, {"block_size": 512})
-    assert load_settings(toml(tmp_path, "fitted = true")).fitted
+    assert (settings.hours, settings.auto_batch_size, settings.values) == (2.5, False, {"block_size": 512})
+    assert load_settings(toml(tmp_path, "fitted = true")).auto_batch_size
 
 
 @pytest.mark.parametrize("text", ["hours = 0", 'hours = "8"', "hours = true", "hours = 1e9", "fitted = 1"])

@@ -67,7 +67,7 @@ def test_an_override_wins_over_a_base_instead_of_conflicting_with_it():
     assert (config.gradient_accumulation_steps, config.eval_tokens) == (2, 4096)
 
 
-def test_what_a_command_line_changed_is_told_from_what_it_only_repeated():
+def test_what_a_command_line_changed_is_reported_from_what_it_only_repeated():
     base = Settings("base", {"n_layer": 12, "tokens_per_iter": 524_288})
     again = override(base, {"n_layer": 12, "recompute": "auto", "wandb_log": True})
     assert changed(base, again) == {}
@@ -84,11 +84,11 @@ def test_hours_change_only_where_a_recipe_is_for_some():
     assert changed(made, override(made, given)) == given
     with pytest.raises(ConfigError, match="hours: run is not made for a time"):
         override(Settings("run", {}), {"hours": 3})
-    with pytest.raises(ConfigError, match="fitted: is for a file"):
-        override(made, {"fitted": True})
+    with pytest.raises(ConfigError, match="auto_batch_size: is for a file"):
+        override(made, {"auto_batch_size": True})
 
 
 def test_a_given_micro_batch_is_not_fitted():
-    made = Settings("run", {"batch_size": 8}, fitted=True)
-    assert override(made, {"n_layer": 4}).fitted
-    assert not override(made, {"batch_size": 4}).fitted
+    made = Settings("run", {"batch_size": 8}, auto_batch_size=True)
+    assert override(made, {"n_layer": 4}).auto_batch_size
+    assert not override(made, {"batch_size": 4}).auto_batch_size

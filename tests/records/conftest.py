@@ -13,7 +13,7 @@ def record(record: Callable[..., RunRecord]) -> Callable[..., RunRecord]:
     """Four iterations on a CPU, with a note beyond ASCII; any field can be changed."""
 
     def build(name: str = "one", **changes: Any) -> RunRecord:
-        plain = record({"n_embd": 64, "max_iters": 4, "min_lr": 0.0}, card=None, dtype="float32")
+        plain = record({"n_embd": 64, "max_iters": 4, "min_lr": 0.0}, gpu=None, dtype="float32")
         return plain.model_copy(update={"name": name, "notes": ("größer — a note",), **changes})
 
     return build

@@ -26,7 +26,7 @@ def test_what_is_remembered_is_recalled_whole(ceilings: Builder, machine: Builde
         {"device_memory_bytes": 2**33},
     ],
 )
-def test_another_card_or_driver_has_none(
+def test_another_gpu_or_driver_has_none(
     ceilings: Builder, machine: Builder, tmp_path: Path, change: dict[str, Any]
 ) -> None:
     cache = tmp_path / "ceilings.json"
@@ -34,7 +34,7 @@ def test_another_card_or_driver_has_none(
     assert recall_ceilings(machine(**change), cache) is None
 
 
-def test_on_a_cpu_other_threads_have_none_and_on_a_card_they_do_not_matter(
+def test_on_a_cpu_other_threads_have_none_and_on_a_gpu_they_do_not_matter(
     ceilings: Builder, machine: Builder, tmp_path: Path
 ) -> None:
     cache = tmp_path / "ceilings.json"
@@ -45,7 +45,7 @@ def test_on_a_cpu_other_threads_have_none_and_on_a_card_they_do_not_matter(
     assert recall_ceilings(machine(cpu_threads=3), cache) == ceilings()
 
 
-def test_the_latest_of_a_card_takes_the_place_of_the_one_before(
+def test_the_latest_of_a_gpu_takes_the_place_of_the_one_before(
     ceilings: Builder, machine: Builder, tmp_path: Path
 ) -> None:
     cache = tmp_path / "ceilings.json"
@@ -68,10 +68,10 @@ def test_a_damaged_cache_is_as_good_as_none_and_is_replaced(
     assert recall_ceilings(machine(), cache) == ceilings()
 
 
-def test_who_cannot_write_the_cache_is_told_why_and_goes_on(ceilings: Builder, tmp_path: Path) -> None:
+def test_who_cannot_write_the_cache_is_reported_why_and_goes_on(ceilings: Builder, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    told = remember_ceilings(ceilings(), tmp_path / "file" / "ceilings.json")
-    assert told is not None
-    assert told.startswith(f"{tmp_path / 'file' / 'ceilings.json'}: ")
+    reported = remember_ceilings(ceilings(), tmp_path / "file" / "ceilings.json")
+    assert reported is not None
+    assert reported.startswith(f"{tmp_path / 'file' / 'ceilings.json'}: ")
     assert remember_ceilings(ceilings(), tmp_path / "ceilings.json") is None
     assert (tmp_path / "file").read_text() == ""

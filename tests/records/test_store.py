@@ -184,7 +184,7 @@ def test_a_run_is_found_by_its_name_or_by_its_path(folder: Path, monkeypatch: py
     assert find_run("runs/one", Path("nowhere")) == Path("runs/one")
 
 
-def test_a_run_that_is_not_there_is_told_with_those_that_are(folder: Path) -> None:
+def test_a_run_that_is_not_there_is_reported_with_those_that_are(folder: Path) -> None:
     with pytest.raises(NanodynoError, match="no run 'two'") as caught:
         find_run("two", folder.parent)
     assert "one" in (caught.value.hint or "")

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from nanodyno.records.tuning import Journal, ProbedRecord, Question, settings_of
+from nanodyno.records.tuning import Journal, ProbedRecord, TuneQuestion, settings_of
 
 
 @pytest.fixture
-def question(tunings: Any) -> Question:
-    return Question(
+def question(tunings: Any) -> TuneQuestion:
+    return TuneQuestion(
         device_name="NVIDIA H200",
         device_memory_bytes=2**37,
         driver="580",
@@ -34,18 +34,18 @@ def line(tunings: Any) -> ProbedRecord:
         name="4 x 4",
         cost_seconds=5.0,
         until_seconds=100.0,
-        result=tunings.visit(config, 1.0, 2**30),
+        result=tunings.repetition(config, 1.0, 2**30),
     )
 
 
-def filled(question: Question, line: ProbedRecord, folder: Path) -> Path:
+def filled(question: TuneQuestion, line: ProbedRecord, folder: Path) -> Path:
     journal = Journal(question, folder=folder)
     journal.append(line)
     journal.close()
     return journal.path
 
 
-def test_what_was_probed_is_there_again(question: Question, line: ProbedRecord, tmp_path: Path) -> None:
+def test_what_was_probed_is_there_again(question: TuneQuestion, line: ProbedRecord, tmp_path: Path) -> None:
     filled(question, line, tmp_path)
     again = Journal(question, folder=tmp_path)
     assert again.probed("screening", 0, "4 x 4") == line
@@ -53,8 +53,8 @@ def test_what_was_probed_is_there_again(question: Question, line: ProbedRecord, 
     assert again.notes == []
 
 
-def test_another_card_driver_or_version_has_a_file_of_its_own(
-    question: Question, line: ProbedRecord, tmp_path: Path
+def test_another_gpu_driver_or_version_has_a_file_of_its_own(
+    question: TuneQuestion, line: ProbedRecord, tmp_path: Path
 ) -> None:
     filled(question, line, tmp_path)
     for change in ({"driver": "590"}, {"torch": "2.14"}, {"nanodyno": "0.2.0"}, {"memory_limit_bytes": 12}):
@@ -68,7 +68,7 @@ def test_the_length_and_the_learning_rate_of_a_run_are_no_part_of_the_question(t
 
 
 def test_a_line_that_a_kill_cut_is_dropped_without_a_word(
-    question: Question, line: ProbedRecord, tmp_path: Path
+    question: TuneQuestion, line: ProbedRecord, tmp_path: Path
 ) -> None:
     path = filled(question, line, tmp_path)
     whole = path.read_text()
@@ -81,8 +81,8 @@ def test_a_line_that_a_kill_cut_is_dropped_without_a_word(
 
 
 @pytest.mark.parametrize("foreign", ["", "no JSON\n", '{"format": "something else"}\n', "\udcff"])
-def test_a_foreign_file_is_put_aside_and_told(
-    foreign: str, question: Question, line: ProbedRecord, tmp_path: Path
+def test_a_foreign_file_is_put_aside_and_reported(
+    foreign: str, question: TuneQuestion, line: ProbedRecord, tmp_path: Path
 ) -> None:
     path = filled(question, line, tmp_path)
     path.write_bytes(foreign.encode(errors="surrogateescape"))
@@ -94,8 +94,8 @@ def test_a_foreign_file_is_put_aside_and_told(
     assert Journal(question, folder=tmp_path).probed("screening", 0, "4 x 4") == line
 
 
-def test_a_damaged_line_is_passed_over_and_told(
-    question: Question, line: ProbedRecord, tmp_path: Path
+def test_a_damaged_line_is_passed_over_and_reported(
+    question: TuneQuestion, line: ProbedRecord, tmp_path: Path
 ) -> None:
     path = filled(question, line, tmp_path)
     first, second = path.read_text().splitlines()
@@ -106,15 +106,15 @@ def test_a_damaged_line_is_passed_over_and_told(
 
 
 def test_measuring_again_forgets_what_was_there(
-    question: Question, line: ProbedRecord, tmp_path: Path
+    question: TuneQuestion, line: ProbedRecord, tmp_path: Path
 ) -> None:
     filled(question, line, tmp_path)
     Journal(question, again=True, folder=tmp_path).close()
     assert Journal(question, folder=tmp_path).probed("screening", 0, "4 x 4") is None
 
 
-def test_a_cache_that_cannot_be_written_is_told_and_not_needed(
-    question: Question, line: ProbedRecord, tmp_path: Path
+def test_a_cache_that_cannot_be_written_is_reported_and_not_needed(
+    question: TuneQuestion, line: ProbedRecord, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
     journal = Journal(question, folder=tmp_path / "file" / "below")

@@ -17,7 +17,7 @@ from nanodyno.report.attribute_document import attribution_document
 from nanodyno.report.attribute_numbers import change_words
 from nanodyno.report.attribute_picture import waterfall_bars
 from nanodyno.report.attribute_words import words
-from tunings import build_visit
+from tunings import build_repetition
 
 
 @pytest.fixture
@@ -71,18 +71,22 @@ def test_groups_of_many_settings_have_a_column_each_where_all_of_them_do_not_fit
 
 
 def test_both_orders_stand_on_the_page(found: Attribution) -> None:
-    told = " ".join(" ".join(page(found, 100)).split())
-    assert "the order matters: first n_embd, +38." in told
-    assert "n_embd 128 to 256" in told
-    assert "the card idles 40% of the time" in told
+    reported = " ".join(" ".join(page(found, 100)).split())
+    assert "the order matters: first n_embd, +38." in reported
+    assert "n_embd 128 to 256" in reported
+    assert "the card idles 40% of the time" in reported
 
 
-def test_a_ramp_is_told_as_what_was_not_timed(attributions: Any, tmp_path: Path) -> None:
+def test_a_ramp_is_reported_as_what_was_not_timed(attributions: Any, tmp_path: Path) -> None:
     after = {"n_embd": 256, "batch_size": 2, "batch_ramp": "1M:32768", "learning_rate": 1e-3}
     found = attributions.measure(attributions.inquiry(after), tmp_path)[0]
-    told = " ".join(" ".join(page(found, 100)).split())
-    assert "the batch has grown, but what was timed is its first size: batch_ramp None to 1M:32768" in told
-    assert "by arithmetic these cannot move the throughput, so they were not measured: learning_rate" in told
+    reported = " ".join(" ".join(page(found, 100)).split())
+    assert (
+        "the batch has grown, but what was timed is its first size: batch_ramp None to 1M:32768" in reported
+    )
+    assert (
+        "by arithmetic these cannot move the throughput, so they were not measured: learning_rate" in reported
+    )
 
 
 def test_a_waterfall_goes_from_before_to_after(found: Attribution) -> None:
@@ -95,17 +99,17 @@ def test_a_waterfall_goes_from_before_to_after(found: Attribution) -> None:
 
 
 @pytest.mark.parametrize("width", [60, 80])
-def test_a_missing_corner_takes_no_room_from_settings(width: int, gappy: Attribution) -> None:
+def test_a_missing_combination_takes_no_room_from_settings(width: int, gappy: Attribution) -> None:
     assert not any("…" in line for line in page(gappy, width))
 
 
-def test_a_missing_corner_is_a_row_and_there_is_no_waterfall(gappy: Attribution) -> None:
+def test_a_missing_combination_is_a_row_and_there_is_no_waterfall(gappy: Attribution) -> None:
     lines = page(gappy, 100)
     assert any("does not fit" in line and "256" in line for line in lines)
     assert not any("█" in line for line in lines)
-    told = " ".join(" ".join(lines).split())
-    assert "first batch_size -44." in told
-    assert "then n_embd +130%" in told
+    reported = " ".join(" ".join(lines).split())
+    assert "first batch_size -44." in reported
+    assert "then n_embd +130%" in reported
 
 
 def test_the_document_has_every_step_and_every_finding(found: Attribution) -> None:
@@ -118,7 +122,7 @@ def test_the_document_has_every_step_and_every_finding(found: Attribution) -> No
 def test_changes_in_words() -> None:
     assert change_words(0.386, "tokens_per_second") == "+38.6%"
     assert change_words(-0.004, "tokens_per_second") == "-0.4%"
-    assert change_words(1.302, "flops_per_second") == "+130%"
+    assert change_words(1.302, "achieved_flops_per_second") == "+130%"
     assert change_words(0.01234, "val_loss") == "+0.0123"
 
 
@@ -129,26 +133,28 @@ def test_five_changes_are_screened_with_what_that_leaves_open(attributions: Any,
     def answer(config: RunConfig) -> ProbeResult:
         made = [getattr(config, key) == value for key, value in after.items()]
         seconds = 1.2 ** sum(made) * (1.1 if made[0] and made[1] else 1.0)
-        return build_visit(config, seconds, 2**30)
+        return build_repetition(config, seconds, 2**30)
 
     found, bench = attributions.measure(attributions.inquiry(after), tmp_path, answer)
     assert all(len(names) == 16 for _, _, names in bench.asked)
     lines = page(found, 100)
     assert any("average" in line for line in lines)
-    told = " ".join(" ".join(lines).split())
-    assert "5 changes were screened with 16 corners" in told
-    assert "at least one interacts, and a screening cannot say which:" in told
-    assert "n_embd with batch_size" in told
+    reported = " ".join(" ".join(lines).split())
+    assert "5 changes were screened with 16 corners" in reported
+    assert "at least one interacts, and a screening cannot say which:" in reported
+    assert "n_embd with batch_size" in reported
     assert sum(bar.change is not None for bar in waterfall_bars(found)) == 6
 
 
-@pytest.mark.parametrize(("there", "told"), [(None, "cards that their logs do not name"), ("RTX 4070",) * 2])
+@pytest.mark.parametrize(
+    ("there", "reported"), [(None, "cards that their logs do not name"), ("RTX 4070",) * 2]
+)
 def test_what_holds_for_both_runs_is_said_once(
-    attributions: Any, tmp_path: Path, there: Any, told: str
+    attributions: Any, tmp_path: Path, there: Any, reported: str
 ) -> None:
     asked = attributions.inquiry(names=("a", "b"), elsewhere=(("a", there), ("b", there)))
     found, _ = attributions.measure(asked, tmp_path)
     [finding] = [each for each in attribution_findings(found) if each.code == "measured-here"]
     assert words(finding) == (
-        f"a and b ran on {told}; all of this was measured on NVIDIA H200, and speaks for it"
+        f"a and b ran on {reported}; all of this was measured on NVIDIA H200, and speaks for it"
     )

@@ -21,7 +21,7 @@ def test_numbers_stand_under_their_own_names_with_their_digits() -> None:
 
 
 def test_what_is_not_known_is_no_row_and_nothing_is_no_table() -> None:
-    assert numbers_table({"noise": [None, None], "words": "", "cards": [], "value": None}) is None
+    assert numbers_table({"noise": [None, None], "words": "", "gpus": [], "value": None}) is None
 
 
 def test_every_rate_is_worked_out_from_what_was_measured() -> None:

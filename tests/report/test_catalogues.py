@@ -34,7 +34,7 @@ STAYS = {
     "GB", "GB/s", "PB/s", "TB/s", "MB/s", "kB/s", "B/s", "GiB", "KiB", "MiB", "ms", "s", "tok/s", "ms/iter",
     "ms/micro-batch", "tokens/s", "{time}/micro-batch", "swap {size}", "compute capability {number}",
     "{date} {time} UTC", "{kind} attention", "micro-batch", "loss", "val loss", "attention", "context",
-    "graph", "offload", "bf16 moments", "bfloat16 moments", "moments",
+    "matmul", "graph", "offload", "bf16 moments", "bfloat16 moments", "moments",
     # the same word in French
     "machine", "fragmentation", "activations", "tokens", "params", "{number} tokens", "copies",
     "batch", "exact", "minutes", "plan", "micro-batch x accumulation",
@@ -154,10 +154,10 @@ def test_every_code_of_a_finding_has_words() -> None:
 @each_language
 def test_every_code_is_worded_in_it(language: Language) -> None:
     tables = (finding_words.WORDS, forecast_words.WORDS, tune_words.WORDS, attribute_words.WORDS)
-    told = [words for table in (*tables, disturbances.WORDS) for words in table.values()]
-    told += [words for what, how in doctor_words.WORDS.values() for words in (what, how) if words]
+    reported = [words for table in (*tables, disturbances.WORDS) for words in table.values()]
+    reported += [words for what, how in doctor_words.WORDS.values() for words in (what, how) if words]
     catalogue = translations(language.locale)
-    for words in told:
+    for words in reported:
         if isinstance(words, Plural):
             assert catalogue.ngettext(words.one, words.many, 5) != words.many
         else:

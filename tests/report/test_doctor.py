@@ -10,7 +10,7 @@ from rich.console import Console
 from nanodyno.analysis.checkup import findings
 from nanodyno.analysis.findings import Finding
 from nanodyno.config import RunConfig
-from nanodyno.hardware.inventory import CardState, Inventory
+from nanodyno.hardware.inventory import GpuState, Inventory
 from nanodyno.hardware.telemetry import Holder
 from nanodyno.records.checkup import CheckupRecord
 from nanodyno.records.probe import Disturbance
@@ -44,60 +44,63 @@ def test_the_numbers_of_a_finding_are_in_its_words(checkup: Builder) -> None:
         finding_words(Finding("slow-disk", "fix", numbers={"rate": 9.1e7}))[0]
         == "this disk takes only 91.0 MB/s"
     )
-    assert finding_words(Finding("hot-card", "fix", numbers={"celsius": 93}))[0] == (
+    assert finding_words(Finding("hot-gpu", "fix", numbers={"celsius": 93}))[0] == (
         "the card throttles for heat at 93 degrees"
     )
     assert findings(checkup()) == ()
 
 
-def test_a_card_is_told_with_its_datasheet_and_what_it_was_measured_to_reach(checkup: Builder) -> None:
-    told = unwrapped(checkup())
+def test_a_gpu_is_reported_with_its_datasheet_and_what_it_was_measured_to_reach(checkup: Builder) -> None:
+    reported = unwrapped(checkup())
     assert (
         "card NVIDIA H200, 132 multiprocessors, compute capability 9.0, driver 580.159, power limit 700 W"
-        in (told)
+        in (reported)
     )
     assert (
-        "989.0 TFLOP/s in bfloat16, 67.0 TFLOP/s in float32 (dense, summed in fp32), 4.80 TB/s, 700 W" in told
+        "989.0 TFLOP/s in bfloat16, 67.0 TFLOP/s in float32 (dense, summed in fp32), 4.80 TB/s, 700 W"
+        in reported
     )
-    assert "(NVIDIA H200 datasheet)" in told
-    assert "products 8192 x 8192, bfloat16 791.2 TFLOP/s <0.1% 80.0%" in told
-    assert "copy, read and written 4.20 TB/s <0.1% 87.5%" in told
-    assert "launching 12 layers, one by one 14.0 ms" in told
-    assert "launching 12 layers, as a graph 400.0 us" in told
-    assert "in hardware: bfloat16, float16, fp8; training multiplies in bfloat16" in told
+    assert "(NVIDIA H200 datasheet)" in reported
+    assert "products 8192 x 8192, bfloat16 791.2 TFLOP/s <0.1% 80.0%" in reported
+    assert "copy, read and written 4.20 TB/s <0.1% 87.5%" in reported
+    assert "launching 12 layers, one by one 14.0 ms" in reported
+    assert "launching 12 layers, as a graph 400.0 us" in reported
+    assert "in hardware: bfloat16, float16, fp8; training multiplies in bfloat16" in reported
     assert (
         "runs: cudnn-packed 0.20 ms, flash 0.30 ms (forward and backward, 8 x 12 x 1024 x 64); not: fa3"
-        in told
+        in reported
     )
-    assert "cuDNN 9.19.0" in told
-    assert "139.00 GiB free; no other program is known to use it" in told
-    assert "paging no: a full card refuses at once, and nothing becomes slower" in told
-    assert "nothing to fix" in told
+    assert "cuDNN 9.19.0" in reported
+    assert "139.00 GiB free; no other program is known to use it" in reported
+    assert "paging no: a full card refuses at once, and nothing becomes slower" in reported
+    assert "nothing to fix" in reported
 
 
 def test_a_cache_that_cannot_be_written_is_to_be_fixed(checkup: Builder) -> None:
-    told = unwrapped(checkup(cache_fault="/cache/ceilings.json: Permission denied"))
-    assert "1. the ceilings cannot be remembered in /cache/ceilings.json: Permission denied" in told
-    assert "XDG_CACHE_HOME" in told
+    reported = unwrapped(checkup(cache_fault="/cache/ceilings.json: Permission denied"))
+    assert "1. the ceilings cannot be remembered in /cache/ceilings.json: Permission denied" in reported
+    assert "XDG_CACHE_HOME" in reported
 
 
-def test_who_holds_the_cards_memory_is_named(checkup: Builder) -> None:
+def test_who_holds_the_gpus_memory_is_named(checkup: Builder) -> None:
     holders = (Holder(20, "game", 9 * GIB), Holder(21))
-    card = CardState(0, "NVIDIA H200", "GPU-7c1f", 140 * GIB, 100 * GIB, holders=holders)
-    told = unwrapped(checkup(inventory=Inventory("580", (card,))))
-    assert "100.00 GiB free; held by game (20) with 9.00 GiB, a process (21)" in told
-    assert "to fix 1. other programs hold 9.00 GiB of the card end those that are not needed" in told
+    gpu = GpuState(0, "NVIDIA H200", "GPU-7c1f", 140 * GIB, 100 * GIB, holders=holders)
+    reported = unwrapped(checkup(inventory=Inventory("580", (gpu,))))
+    assert "100.00 GiB free; held by game (20) with 9.00 GiB, a process (21)" in reported
+    assert "to fix 1. other programs hold 9.00 GiB of the card end those that are not needed" in reported
 
 
-def test_a_machine_without_torch_is_told_with_how_to_fix_it(checkup: Builder) -> None:
-    told = unwrapped(checkup(device=None, device_fault="exit code 1", compiling=None, ceilings=None))
-    assert "1. torch does not run: exit code 1 (training is impossible) install it anew" in told
-    assert "ceilings" not in told
+def test_a_machine_without_torch_is_reported_with_how_to_fix_it(checkup: Builder) -> None:
+    reported = unwrapped(checkup(device=None, device_fault="exit code 1", compiling=None, ceilings=None))
+    assert "1. torch does not run: exit code 1 (training is impossible) install it anew" in reported
+    assert "ceilings" not in reported
 
 
 def test_ceilings_that_were_remembered_or_disturbed_say_so(checkup: Builder) -> None:
-    told = unwrapped(checkup(remembered=True))
-    assert "measured ceilings (2025-11-15 18:06 UTC, torch 2.13, in 19.0 s; --again measures anew)" in told
+    reported = unwrapped(checkup(remembered=True))
+    assert (
+        "measured ceilings (2025-11-15 18:06 UTC, torch 2.13, in 19.0 s; --again measures anew)" in reported
+    )
     hot = Disturbance(code="thermal", numbers={"share": 0.5, "celsius": 93})
     assert "disturbed: the card throttled for heat in 50% of the readings, at 93 degrees" in unwrapped(
         checkup(disturbances=(hot,))
@@ -114,8 +117,8 @@ def test_the_document_has_raw_facts_rates_and_findings(checkup: Builder) -> None
     found = checkup(disk=checkup().disk.model_copy(update={"free_bytes": GIB}))
     document = json.loads(to_json(doctor_document(found)))
     assert document["can_train"] is True
-    assert document["card"]["label"] == "H200"
-    assert document["card"]["source"] == "NVIDIA H200 datasheet"
+    assert document["gpu"]["label"] == "H200"
+    assert document["gpu"]["source"] == "NVIDIA H200 datasheet"
     assert document["ceilings"]["matmul_flops_per_second"] == {"bfloat16": pytest.approx(791.2e12)}
     assert document["ceilings"]["launch_seconds"] == pytest.approx(2e-6)
     (finding,) = document["findings"]
@@ -124,14 +127,14 @@ def test_the_document_has_raw_facts_rates_and_findings(checkup: Builder) -> None
     assert CheckupRecord.model_validate(document["checkup"]) == found
 
 
-def test_an_unknown_card_has_neither_a_row_nor_a_column_of_the_datasheet(
+def test_an_unknown_gpu_has_neither_a_row_nor_a_column_of_the_datasheet(
     checkup: Builder, device: Builder, machine: Builder
 ) -> None:
     found = checkup(device=device(machine(device_name="NVIDIA RTX A1000")))
-    told = unwrapped(found)
-    assert "datasheet not in the table" in told
-    assert "of datasheet" not in told
-    assert json.loads(to_json(doctor_document(found)))["card"] is None
+    reported = unwrapped(found)
+    assert "datasheet not in the table" in reported
+    assert "of datasheet" not in reported
+    assert json.loads(to_json(doctor_document(found)))["gpu"] is None
 
 
 def test_without_a_compiler_everything_that_is_compiled_is_named_as_slower() -> None:

@@ -1,4 +1,4 @@
-"""The page of `tune --effective-batch`."""
+"""The page of `tune --critical-batch-size`."""
 
 import io
 from dataclasses import replace
@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console, RenderableType
 
-from nanodyno.analysis.effective import Advice
-from nanodyno.analysis.noise_scale import Heading, Point
+from nanodyno.analysis.effective import BatchSizeAdvice
+from nanodyno.analysis.noise_scale import Heading, NoiseScalePoint
 from nanodyno.config.ramp import Ramp
 from nanodyno.noise import NoiseScale
-from nanodyno.report.effective import Asked, effective_page
+from nanodyno.report.effective import NoiseScaleSource, effective_page
 from nanodyno.report.html.document import to_html
 from nanodyno.report.jekyll import document
 from nanodyno.report.language import LANGUAGES
@@ -19,8 +19,8 @@ from nanodyno.report.noise import noise_scale_words, unsettled_words
 from nanodyno.report.pages.effective import effective_report
 from nanodyno.report.words import with_ramp
 
-ASKED = Asked("mine", "records", 300, 19_660_800)
-SETTLED = Advice(
+ASKED = NoiseScaleSource("mine", "records", 300, 19_660_800)
+SETTLED = BatchSizeAdvice(
     "large",
     NoiseScale(40_000.0, 30_000.0, 55_000.0, 200),
     65_536,
@@ -28,16 +28,19 @@ SETTLED = Advice(
     16_384,
     8,
     2.64,
-    tuple(Point(10e6 * 2**n, 5.0 - n, NoiseScale(1e4 * 2**n, 9e3 * 2**n, 12e3 * 2**n, 48)) for n in (0, 1)),
+    tuple(
+        NoiseScalePoint(10e6 * 2**n, 5.0 - n, NoiseScale(1e4 * 2**n, 9e3 * 2**n, 12e3 * 2**n, 48))
+        for n in (0, 1)
+    ),
     Heading(0.5, 262_144_000, 80_000.0, 60_000.0, 110_000.0, 4),
     ((99_000_000, 32_768),),
 )
 """Made-up numbers, a row of each kind."""
-UNSETTLED = Advice(
+UNSETTLED = BatchSizeAdvice(
     "not-settled", NoiseScale(None, 9_000.0, None, 40), 4096, None, None, None, None, (), None, ()
 )
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
-SILENT = Advice("not-measured", None, 4096, None, None, None, None, (), None, ())
+SILENT = BatchSizeAdvice("not-measured", None, 4096, None, None, None, None, (), None, ())
 
 
 def shown(page: RenderableType, width: int = 120) -> str:
@@ -81,7 +84,7 @@ def test_what_is_not_known_is_said_without_advice() -> None:
     assert "no iteration told of it" in shown(effective_page(ASKED, replace(SILENT, lack="no-sample")))
 
 
-def test_where_it_heads_is_not_told_of_too_few_stretches_nor_at_the_end() -> None:
+def test_where_it_heads_is_not_reported_of_too_few_stretches_nor_at_the_end() -> None:
     few = replace(SETTLED, heading=None)
     assert "it takes four settled stretches; --batch_ramp=noise" in shown(effective_page(ASKED, few))
     ended = replace(few, points=SETTLED.points * 2)
@@ -98,20 +101,20 @@ def test_a_scale_without_an_upper_end_is_about_so_much() -> None:
 
 def test_an_interval_that_is_far_wider_than_the_others_runs_out_of_the_picture() -> None:
     """Points from 10k to 30k, and as much as a quarter of 20k around them; it ends at 60k."""
-    wide_one = Point(40e6, 3.0, NoiseScale(3e4, 16e3, 60e3, 48))
+    wide_one = NoiseScalePoint(40e6, 3.0, NoiseScale(3e4, 16e3, 60e3, 48))
     page = effective_report(ASKED, replace(SETTLED, points=(*SETTLED.points, wide_one)), LANGUAGES["en"])
     wide, slim = to_html(page, LANGUAGES["en"], NOW).split("<svg")[1:]
     assert [each.count('class="arrow') for each in (wide, slim)] == [1, 1]
 
 
 @pytest.mark.parametrize("advice", [SETTLED, UNSETTLED, SILENT], ids=lambda each: each.verdict)
-def test_the_page_to_open_has_the_rows_and_a_picture_where_there_is_a_course(advice: Advice) -> None:
+def test_the_page_to_open_has_the_rows_and_a_picture_where_there_is_a_course(advice: BatchSizeAdvice) -> None:
     page = effective_report(ASKED, advice, LANGUAGES["en"])
     assert "Gradient noise of mine" in document(page, "markdown", LANGUAGES["en"], NOW)
     assert ("<svg" in to_html(page, LANGUAGES["en"], NOW)) == (len(advice.points) > 1)
 
 
-def test_a_ramp_is_told_after_the_batch() -> None:
+def test_a_ramp_is_reported_after_the_batch() -> None:
     assert with_ramp("8 x 64", Ramp(512)) == "8 x 64"
     assert with_ramp("8 x 64", Ramp(512, ((20_000_000, 1024),))) == (
         "8 x 64, growing to 1,024 from 20.0M tokens on"

@@ -18,21 +18,21 @@ def test_a_run_without_happenings_has_no_row_for_them(run: Builder, step: Builde
     assert rows(run([step(0)])).keys() & {"resumed", "out of memory", "skipped", "saves"} == set()
 
 
-def test_saves_are_told_with_their_share_of_the_time(
+def test_saves_are_reported_with_their_share_of_the_time(
     run: Builder, step: Builder, start: Builder, save: Builder
 ) -> None:
     # 350 x 4 s of training and 3 x 1.4 s of saving: 4.2 of 1404.2 s.
     history = [start(), *(save(i, save_seconds=1.4) for i in (100, 200, 300))]
-    told = rows(run([step(i) for i in range(350)], history=history))["saves"]
-    assert told == "3 saves, 1.50 GiB each, 4.2 s in all, 0.30% of the time; newest at 300"
+    reported = rows(run([step(i) for i in range(350)], history=history))["saves"]
+    assert reported == "3 saves, 1.50 GiB each, 4.2 s in all, 0.30% of the time; newest at 300"
 
 
 def test_a_single_save_is_not_each(run: Builder, step: Builder, save: Builder) -> None:
-    told = rows(run([step(i) for i in range(4)], history=[save(4, save_seconds=4.0)]))["saves"]
-    assert told == "1 save, 1.50 GiB, 4.0 s in all, 20.0% of the time; newest at 4"
+    reported = rows(run([step(i) for i in range(4)], history=[save(4, save_seconds=4.0)]))["saves"]
+    assert reported == "1 save, 1.50 GiB, 4.0 s in all, 20.0% of the time; newest at 4"
 
 
-def test_splits_are_told_until_when_they_hold(run: Builder, split: Builder) -> None:
+def test_splits_are_reported_until_when_they_hold(run: Builder, split: Builder) -> None:
     history = [split(1500), split(1600, batch_size=2, batch_size_before=4)]
     assert rows(run(history=history))["out of memory"] == (
         "at iteration 1,500: micro-batches of 4 until it is resumed (before: 8); "
@@ -40,70 +40,71 @@ def test_splits_are_told_until_when_they_hold(run: Builder, split: Builder) -> N
     )
 
 
-def test_skipped_updates_are_told_by_kind(run: Builder, step: Builder) -> None:
+def test_skipped_updates_are_reported_by_kind(run: Builder, step: Builder) -> None:
     kinds = ["overflow", "norm-spike", "overflow", "not-finite", None]
-    told = rows(run([step(i, skipped=kind) for i, kind in enumerate(kinds)]))["skipped"]
-    assert told == (
+    reported = rows(run([step(i, skipped=kind) for i, kind in enumerate(kinds)]))["skipped"]
+    assert reported == (
         "updates left out: 2 (fp16 overflow), 1 (gradient spike), 1 (loss or gradient not a number)"
     )
 
 
 def test_a_run_resumed_often_names_the_latest(run: Builder, record: Builder) -> None:
-    told = rows(run(record=record(resumed_at=tuple(range(100, 1100, 100)))))["resumed"]
-    assert told == "10 times, at iteration ... 300, 400, 500, 600, 700, 800, 900, 1,000"
+    reported = rows(run(record=record(resumed_at=tuple(range(100, 1100, 100)))))["resumed"]
+    assert reported == "10 times, at iteration ... 300, 400, 500, 600, 700, 800, 900, 1,000"
 
 
 def test_the_share_of_the_measured_ceiling_stands_beside_that_of_the_datasheet(
     run: Builder, step: Builder, record: Builder, ceilings: Builder
 ) -> None:
-    found = run([step(i, step_seconds=1.0) for i in range(20)], record=record(card=("NVIDIA H200", 139.8)))
-    told = dict(fact_rows(found, summarise(found, ceilings())))["work"]
+    found = run([step(i, step_seconds=1.0) for i in range(20)], record=record(gpu=("NVIDIA H200", 139.8)))
+    reported = dict(fact_rows(found, summarise(found, ceilings())))["work"]
     assert (
-        "= 42.3% of H200's datasheet peak of 989.0 TFLOP/s (dense), 52.9% of the measured ceiling of" in told
+        "= 42.3% of H200's datasheet peak of 989.0 TFLOP/s (dense), 52.9% of the measured ceiling of"
+        in reported
     )
-    assert "ceiling of 791.2 TFLOP/s; nanoGPT's MFU" in told
+    assert "ceiling of 791.2 TFLOP/s; nanoGPT's MFU" in reported
     assert "ceiling" not in rows(found)["work"]
 
 
-def test_the_speed_of_two_cards_is_against_the_peak_of_two(
+def test_the_speed_of_two_gpus_is_against_the_peak_of_two(
     run: Builder, step: Builder, record: Builder, start: Builder
 ) -> None:
     steps = [step(i, step_seconds=4.67, micro_steps=32) for i in range(500, 520)]
     history = [start(), start(500, processes=2)]
-    told = rows(run(steps, record=record(processes=2, resumed_at=(500,)), history=history))
-    assert "= 76.8% of 2 x RTX 4070's datasheet peak of 116.6 TFLOP/s (dense)" in told["work"]
-    assert told["machine"].startswith("2 x NVIDIA GeForce RTX 4070, bfloat16")
-    assert told["speed"].endswith("since iteration 500")
-    assert told["batch"] == "524,288 tokens/iteration = 8 x 1024 x 32 micro-steps x 2 processes"
+    reported = rows(run(steps, record=record(processes=2, resumed_at=(500,)), history=history))
+    assert "= 76.8% of 2 x RTX 4070's datasheet peak of 116.6 TFLOP/s (dense)" in reported["work"]
+    assert reported["machine"].startswith("2 x NVIDIA GeForce RTX 4070, bfloat16")
+    assert reported["speed"].endswith("since iteration 500")
+    assert reported["batch"] == "524,288 tokens/iteration = 8 x 1024 x 32 micro-steps x 2 processes"
 
 
-def test_the_noise_scale_is_told_with_its_interval_and_what_serves(run: Builder, step: Builder) -> None:
+def test_the_noise_scale_is_reported_with_its_interval_and_what_serves(run: Builder, step: Builder) -> None:
     # Squares of 1 + 65,536 / tokens: 9 over 8,192, 2 over 65,536; in every second iteration 2.2.
     norms = {"micro_grad_norm": 3.0, "micro_tokens": 8192, "tokens": 65_536}
     steps = [step(i, grad_norm=(2.0 + 0.2 * (i % 2)) ** 0.5, **norms) for i in range(64)]
-    told = rows(run(steps))["noise scale"]
-    assert told.startswith("57.")
-    assert "(95% interval " in told
-    assert "32 measured iterations); 29." in told
-    assert told.endswith("k tokens per iteration serve now")
+    reported = rows(run(steps))["noise scale"]
+    assert reported.startswith("57.")
+    assert "(95% interval " in reported
+    assert "32 measured iterations); 29." in reported
+    assert reported.endswith("k tokens per iteration serve now")
 
 
 def test_a_noise_scale_that_has_not_settled_gives_no_advice(run: Builder, step: Builder) -> None:
     norms = {"micro_grad_norm": 3.0, "micro_tokens": 8192, "grad_norm": 2**0.5, "tokens": 65_536}
-    told = rows(run([step(i, **norms) for i in range(10)]))["noise scale"]
-    assert "no advice from it: it has not settled, which takes 32 measured iterations" in told
+    reported = rows(run([step(i, **norms) for i in range(10)]))["noise scale"]
+    assert "no advice from it: it has not settled, which takes 32 measured iterations" in reported
 
 
 def test_one_micro_step_per_iteration_is_said_to_leave_the_noise_unmeasured(
     run: Builder, step: Builder, record: Builder
 ) -> None:
     alone = record({"n_embd": 768, "batch_size": 8, "gradient_accumulation_steps": 1})
-    told = rows(run([step(0)], record=alone))["noise scale"]
-    assert told.startswith("not measured: there is one micro-step per iteration")
+    reported = rows(run([step(0)], record=alone))["noise scale"]
+    assert reported.startswith("not measured: there is one micro-step per iteration")
     assert "noise scale" not in rows(run([step(0)]))  # an older run, of 64 micro-steps
 
 
-def test_a_batch_that_grew_is_told_as_it_is_now(run: Builder, step: Builder, record: Builder) -> None:
+def test_a_batch_that_grew_is_reported_as_it_is_now(run: Builder, step: Builder, record: Builder) -> None:
     growing = record({"tokens_per_iter": 24_576, "batch_ramp": "noise"})
     assert rows(run([step(0, tokens=24_576)], record=growing))["batch"].endswith("up to 393,216")
     assert rows(run([step(0, tokens=49_152)], record=growing))["batch"].endswith("up to 393,216; now 49,152")

@@ -11,10 +11,10 @@ from tests.analysis.test_forecast_warnings import CASES
 
 from nanodyno.analysis.account import Account
 from nanodyno.analysis.findings import Finding
-from nanodyno.analysis.forecast import Forecast, Loss, Question, forecast
-from nanodyno.analysis.forecast_findings import Foretold, findings_of, lower_of
-from nanodyno.analysis.forecast_plan import Pace
-from nanodyno.report.figures import Band
+from nanodyno.analysis.forecast import Forecast, ForecastLoss, ForecastQuestion, forecast
+from nanodyno.analysis.forecast_findings import Forecasts, findings_of, lower_of
+from nanodyno.analysis.forecast_plan import IterationTimes
+from nanodyno.report.figures import BandFigure
 from nanodyno.report.forecast import forecast_document, picture, sections
 from nanodyno.report.forecast_words import WORDS, sentence, words
 from nanodyno.report.language import ENGLISH
@@ -23,44 +23,47 @@ from nanodyno.report.pages.forecast import forecast_report
 
 RUN = with_losses(5000)
 OVER = with_losses(10_000)
-PACE = Pace(2.0, 10.0, 200)
+PACE = IterationTimes(2.0, 10.0, 200)
 
 
-def of(account: Account, question: Question, pace: Pace | None = PACE) -> list[Finding]:
+def of(account: Account, question: ForecastQuestion, pace: IterationTimes | None = PACE) -> list[Finding]:
     made = forecast(account, question, pace)
     changed = forecast(account, replace(question, changes={}), pace) if question.changes else None
     return list(findings_of(made, account, changed))
 
 
 def every_finding() -> list[Finding]:
-    one, other = forecast(RUN, Question(), PACE), forecast(CASES["diverging"], Question(), PACE)
-    over = forecast(OVER, Question(), PACE)
+    one, other = (
+        forecast(RUN, ForecastQuestion(), PACE),
+        forecast(CASES["diverging"], ForecastQuestion(), PACE),
+    )
+    over = forecast(OVER, ForecastQuestion(), PACE)
     unknown = replace(RUN, settings={"max_iters": 10_000}, foreign=True)
     spiked = np.array([each.val_loss for each in RUN.evals])
     spiked[15] += 1.0
     found = [
-        *of(RUN, Question(until_loss=3.3)),
-        *of(RUN, Question(until_loss=3.265, changes={"lr_decay_iters": 20_000})),
-        *of(RUN, Question(until_loss=2.5, iterations=20_000), replace(PACE, eval_seconds=None)),
-        *of(RUN, Question(iterations=3000)),
-        *of(RUN, Question(until_loss=4.0)),
-        *of(with_losses(400), Question()),
-        *of(unknown, Question()),
-        *of(replace(with_losses(400, settings={"vocab_size": 50304}), shape=None), Question()),
-        *of(replace(RUN, evals=(), steps=CASES["spikes"].steps * 1), Question()),
-        *of(with_losses(5000, loss=lambda _: spiked), Question()),
-        *of(grown(4000), Question()),
-        *of(grown(4000, batch_ramp="noise"), Question()),
-        *(finding for account in CASES.values() for finding in of(account, Question())),
+        *of(RUN, ForecastQuestion(until_loss=3.3)),
+        *of(RUN, ForecastQuestion(until_loss=3.265, changes={"lr_decay_iters": 20_000})),
+        *of(RUN, ForecastQuestion(until_loss=2.5, iterations=20_000), replace(PACE, eval_seconds=None)),
+        *of(RUN, ForecastQuestion(iterations=3000)),
+        *of(RUN, ForecastQuestion(until_loss=4.0)),
+        *of(with_losses(400), ForecastQuestion()),
+        *of(unknown, ForecastQuestion()),
+        *of(replace(with_losses(400, settings={"vocab_size": 50304}), shape=None), ForecastQuestion()),
+        *of(replace(RUN, evals=(), steps=CASES["spikes"].steps * 1), ForecastQuestion()),
+        *of(with_losses(5000, loss=lambda _: spiked), ForecastQuestion()),
+        *of(grown(4000), ForecastQuestion()),
+        *of(grown(4000, batch_ramp="noise"), ForecastQuestion()),
+        *(finding for account in CASES.values() for finding in of(account, ForecastQuestion())),
         *lower_of(one, replace(other, name="other", final=replace(other.final, median=9.0))),
         *lower_of(one, replace(one, name="twin"), rough=True),
-        *of(OVER, Question(until_loss=2.5)),
-        *lower_of(over, replace(over, name="worse", final=Loss(9.0, 9.0, 9.0))),
+        *of(OVER, ForecastQuestion(until_loss=2.5)),
+        *lower_of(over, replace(over, name="worse", final=ForecastLoss(9.0, 9.0, 9.0))),
         *lower_of(over, replace(over, name="twin")),
         Finding("ends-on-other-data", "caution", ("one", "other")),
     ]
-    middle = forecast(RUN, Question(), None).final
-    return [*found, *of(RUN, Question(until_loss=middle.median + 0.001))]
+    middle = forecast(RUN, ForecastQuestion(), None).final
+    return [*found, *of(RUN, ForecastQuestion(until_loss=middle.median + 0.001))]
 
 
 FOUND = every_finding()
@@ -79,14 +82,14 @@ def test_words_leave_no_placeholder_and_no_raw_number(finding: Finding) -> None:
     assert sentence(finding).endswith(".")
 
 
-def test_a_target_that_is_missed_by_a_hair_is_not_told_as_the_same_number() -> None:
+def test_a_target_that_is_missed_by_a_hair_is_not_reported_as_the_same_number() -> None:
     numbers = {"target": 3.26, "loss": 3.26004, "iterations": 9}
-    told = words(Finding("target-not-reached", "fact", ("a",), numbers))
-    assert told == "a does not reach 3.260 with this schedule: 3.26004 is expected at iteration 9"
+    reported = words(Finding("target-not-reached", "fact", ("a",), numbers))
+    assert reported == "a does not reach 3.260 with this schedule: 3.26004 is expected at iteration 9"
 
 
 def test_the_answer_comes_first_and_what_stands_against_it_after() -> None:
-    answer, mind = sections(of(RUN, Question(until_loss=2.5, iterations=20_000)))
+    answer, mind = sections(of(RUN, ForecastQuestion(until_loss=2.5, iterations=20_000)))
     assert answer.title is None
     assert str(answer.parts[0]).startswith("run ends at a loss of")
     assert mind.title == "what to bear in mind"
@@ -94,42 +97,42 @@ def test_the_answer_comes_first_and_what_stands_against_it_after() -> None:
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_a_picture_keeps_to_its_width_and_shows_the_public_run(width: int) -> None:
-    drawn = picture([forecast(RUN, Question(), None)], [RUN], width).plain
+    drawn = picture([forecast(RUN, ForecastQuestion(), None)], [RUN], width).plain
     assert "llm.c 124M (FineWeb)" in drawn
     assert max(len(line) for line in drawn.splitlines()[1:]) <= width
 
 
 def test_a_document_has_the_promised_keys() -> None:
-    made = forecast(RUN, Question(), PACE)
-    document = forecast_document(Foretold((RUN,), (made,), findings_of(made, RUN)))
+    made = forecast(RUN, ForecastQuestion(), PACE)
+    document = forecast_document(Forecasts((RUN,), (made,), findings_of(made, RUN)))
     assert set(document["final_val_loss"]) == {"value", "low", "high", "n"}
     assert document["eta_seconds"] == pytest.approx(5000 * 2.05)
     assert document["tokens"] == 10_000 * 524_288
     assert len(document["band"]["median"]) == len(document["band"]["updates"])
-    two = Foretold((RUN, RUN), (made, made), ())
+    two = Forecasts((RUN, RUN), (made, made), ())
     assert [each["run"] for each in forecast_document(two)["runs"]] == ["run", "run"]
 
 
 def test_a_run_of_few_losses_is_drawn_without_a_band() -> None:
     few = with_losses(400)
-    assert "expected" not in picture([forecast(few, Question(), None)], [few], 80).plain
+    assert "expected" not in picture([forecast(few, ForecastQuestion(), None)], [few], 80).plain
 
 
 def _made(account: Account) -> Forecast:
-    return forecast(account, Question(), None)
+    return forecast(account, ForecastQuestion(), None)
 
 
-def report(account: Account, question: Question) -> Page:
+def report(account: Account, question: ForecastQuestion) -> Page:
     made = forecast(account, question, PACE)
-    return forecast_report(Foretold((account,), (made,), findings_of(made, account)), ENGLISH)
+    return forecast_report(Forecasts((account,), (made,), findings_of(made, account)), ENGLISH)
 
 
 def test_a_page_to_open_has_a_band_where_there_is_one_and_calls_it_expected() -> None:
-    answer, losses, *_ = report(RUN, Question(until_loss=3.3)).sections
+    answer, losses, *_ = report(RUN, ForecastQuestion(until_loss=3.3)).sections
     (tiles,) = [part for part in answer.parts if isinstance(part, Tiles)]
     assert [tile.label for tile in tiles.tiles] == ["expected val loss", "tokens", "time from now"]
     (band,) = losses.parts
-    assert isinstance(band, Band)
+    assert isinstance(band, BandFigure)
     assert band.target == 3.3
     assert band.measured.points[-1][0] == 5000
     assert band.median.points[-1][0] == 10_000
@@ -137,15 +140,15 @@ def test_a_page_to_open_has_a_band_where_there_is_one_and_calls_it_expected() ->
 
 
 def test_a_page_of_a_place_that_was_passed_shows_what_was_measured() -> None:
-    answer, losses, *_ = report(RUN, Question(iterations=3000)).sections
+    answer, losses, *_ = report(RUN, ForecastQuestion(iterations=3000)).sections
     (tiles,) = [part for part in answer.parts if isinstance(part, Tiles)]
     assert tiles.tiles[0] == Tile("val loss", f"{RUN.evals[14].val_loss:.3f}")
-    assert not any(isinstance(part, Band) for part in losses.parts)
+    assert not any(isinstance(part, BandFigure) for part in losses.parts)
 
 
 def test_a_target_far_off_is_left_out_of_the_picture() -> None:
-    (band,) = report(RUN, Question(until_loss=1.0)).sections[1].parts
-    assert isinstance(band, Band)
+    (band,) = report(RUN, ForecastQuestion(until_loss=1.0)).sections[1].parts
+    assert isinstance(band, BandFigure)
     assert band.target is None
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from nanodyno.records.events import Event, Started
+from nanodyno.records.events import RunEvent, Started
 from nanodyno.report.progress import LiveDisplay, NanogptDisplay, PlainDisplay
 
 Builder = Callable[..., Any]
 ALL = [PlainDisplay, LiveDisplay, NanogptDisplay]
 
 
-def shown(display_of: Callable[[Console], Any], events: list[Event]) -> str:
+def shown(display_of: Callable[[Console], Any], events: list[RunEvent]) -> str:
     screen = Console(
         file=io.StringIO(), width=250, force_terminal=display_of is LiveDisplay, color_system=None
     )
@@ -29,7 +29,7 @@ def shown(display_of: Callable[[Console], Any], events: list[Event]) -> str:
 
 @pytest.fixture
 def started(record: Builder) -> Started:
-    return Started(record(card=("NVIDIA H200", 139.8)), Path("runs/case"), 0)
+    return Started(record(gpu=("NVIDIA H200", 139.8)), Path("runs/case"), 0)
 
 
 def test_plain_lines_tell_every_save_with_its_size_and_time(started: Started, save: Builder) -> None:
@@ -54,7 +54,7 @@ def test_the_time_left_counts_the_saves_at_evaluations(
 
 
 @pytest.mark.parametrize("display", ALL)
-def test_running_out_of_memory_is_told_everywhere(
+def test_running_out_of_memory_is_reported_everywhere(
     display: Callable[[Console], Any], started: Started, split: Builder
 ) -> None:
     words = (
@@ -79,7 +79,9 @@ def test_the_first_iterations_after_a_split_do_not_stay_in_the_rates(
     assert "12,800 ms/iter" in last
 
 
-def test_a_skipped_update_is_told_between_the_logged_iterations_too(record: Builder, step: Builder) -> None:
+def test_a_skipped_update_is_reported_between_the_logged_iterations_too(
+    record: Builder, step: Builder
+) -> None:
     started = Started(record({"log_interval": 10}), Path("r"), 0)
     spike = step(512, loss=9.25, grad_norm=31.0, skipped="loss-spike")
     words = "update not applied in iteration 513 (loss spike): loss 9.2500, gradient norm 31"
@@ -110,7 +112,7 @@ def test_a_stop_says_where_it_stands_and_how_it_goes_on(
 
 
 @pytest.mark.parametrize("display", ALL)
-def test_the_end_and_a_failure_are_told_elsewhere(
+def test_the_end_and_a_failure_are_reported_elsewhere(
     display: Callable[[Console], Any], started: Started, stop: Builder
 ) -> None:
     assert "stop" not in shown(display, [started, stop(19_073)])
@@ -133,8 +135,8 @@ def test_a_resumed_run_stopped_in_its_first_iteration_is_still_saved(record: Bui
     assert last.endswith("at iteration 500 of 19073, saved; the same command goes on")
 
 
-def test_two_cards_are_named_with_their_peak_together(record: Builder, step: Builder) -> None:
-    started = Started(record(card=("NVIDIA H200", 139.8), processes=2), Path("r"), 0)
+def test_two_gpus_are_named_with_their_peak_together(record: Builder, step: Builder) -> None:
+    started = Started(record(gpu=("NVIDIA H200", 139.8), processes=2), Path("r"), 0)
     text = shown(PlainDisplay, [started, step(0, step_seconds=0.5, micro_steps=32)])
     assert "on 2 x NVIDIA H200: bfloat16, compiled; datasheet peak 1.98 PFLOP/s dense" in text
     assert "524,288 tokens/iteration = 8 x 1024 x 32 micro-steps x 2 processes" in text
@@ -144,5 +146,5 @@ def test_two_cards_are_named_with_their_peak_together(record: Builder, step: Bui
 
 
 def test_two_processes_on_a_cpu_are_two_processes(record: Builder) -> None:
-    started = Started(record(card=None, dtype="float32", processes=2), Path("r"), 0)
+    started = Started(record(gpu=None, dtype="float32", processes=2), Path("r"), 0)
     assert "on some CPU, 2 processes of 8 threads: float32" in shown(PlainDisplay, [started])

@@ -40,10 +40,10 @@ def test_the_option_comes_before_the_locale_and_a_place_counts_for_its_language(
 )
 def test_a_language_that_is_lacking_gives_the_nearest_and_says_so(wanted: str, code: str) -> None:
     assert language_for(wanted, {}).code == code
-    told = not_quite(wanted, {})
-    assert told is not None
-    assert f"shown in {code}" in told
-    assert not_quite(None, {"LANG": wanted}) == told
+    reported = not_quite(wanted, {})
+    assert reported is not None
+    assert f"shown in {code}" in reported
+    assert not_quite(None, {"LANG": wanted}) == reported
 
 
 def test_only_arabic_is_written_from_the_right() -> None:

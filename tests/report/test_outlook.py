@@ -63,14 +63,14 @@ def test_a_warning_is_given_once(started: Started, evaluation: Builder) -> None:
 
 
 def test_a_resumed_run_goes_on_from_its_records(tmp_path: Path, record: Builder, evaluation: Builder) -> None:
-    folder, told = tmp_path / "one", evals(evaluation, 5000)
+    folder, reported = tmp_path / "one", evals(evaluation, 5000)
     with RunWriter.create(folder, record(SETTINGS)) as writer:
-        for each in told[:-1]:
+        for each in reported[:-1]:
             writer.append(each)
     resumed = Outlook(Started(record(SETTINGS), folder, 4750))
     whole = Outlook(Started(record(SETTINGS), folder, 0))
-    *_, expected = [whole.add_eval(each) for each in told]
-    assert resumed.add_eval(told[-1]) == expected
+    *_, expected = [whole.add_eval(each) for each in reported]
+    assert resumed.add_eval(reported[-1]) == expected
 
 
 @pytest.mark.parametrize("kind", [PlainDisplay, LiveDisplay])

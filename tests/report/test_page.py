@@ -14,10 +14,10 @@ from nanodyno.report.figures import Bar, Bars
 from nanodyno.report.jekyll import document, documents
 from nanodyno.report.language import ENGLISH, LANGUAGES
 from nanodyno.report.page import (
-    Choice,
+    BulletList,
+    FigureChoice,
     Folded,
     Page,
-    Points,
     Section,
     Table,
     Tile,
@@ -34,10 +34,10 @@ PAGE = Page(
     "test",
     (
         Section('a "run": {{ x }} {% y %}', ("It is so.", Tiles((Tile("speed", "5"),)))),
-        Section("pictures", (BARS, Choice("over", (("a", BARS), ("b", BARS))))),
+        Section("pictures", (BARS, FigureChoice("over", (("a", BARS), ("b", BARS))))),
         Section("table", (Table(("", "a|b"), (("k", "v"),)), Verbatim("def f():\n    pass"))),
         Section(
-            "why", (Points(("because",), (Table(("", ""), (("n", "1"),)),)), Folded("more", ("inside",)))
+            "why", (BulletList(("because",), (Table(("", ""), (("n", "1"),)),)), Folded("more", ("inside",)))
         ),
     ),
 )

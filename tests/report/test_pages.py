@@ -24,7 +24,7 @@ from nanodyno.analysis.sizing import choose_size
 from nanodyno.analysis.summary import summarise
 from nanodyno.config import SETTINGS, build_config
 from nanodyno.config.ramp import Ramp
-from nanodyno.costs.plan import Wishes, make_plan
+from nanodyno.costs.plan import PlanRequest, make_plan
 from nanodyno.costs.target import GIB, named_target
 from nanodyno.experiments.tune import tune
 from nanodyno.recipes import load_settings
@@ -36,7 +36,7 @@ from nanodyno.report.forecast import sections
 from nanodyno.report.language import ENGLISH, LANGUAGES, Language
 from nanodyno.report.page import to_terminal
 from nanodyno.report.plan import plan_page
-from nanodyno.report.plan_facts import Source
+from nanodyno.report.plan_facts import PlanSource
 from nanodyno.report.probes import probes_page
 from nanodyno.report.runs import run_page, runs_table
 from nanodyno.report.sizing import data_notes, refused_note
@@ -71,12 +71,12 @@ def pages(
     tuning = tune(tunings.request(tunings.config(), 400.0), bench=tunings.stopwatch().bench(tmp_path))
     config = build_config({"batch_size": 64, "tokens_per_iter": 524_288, "recompute": "none"})
     target = named_target("RTX 3060 12GB", None)
-    plan = make_plan(config, 50304, 50257, target, Wishes(price_kwh=0.3, price_hour=0.5))
+    plan = make_plan(config, 50304, 50257, target, PlanRequest(price_kwh=0.3, price_hour=0.5))
     small = named_target("H200", 6 * GIB)
     choice = choose_size(replace(load_settings("best-8h"), hours=48), small, 50304, 50257)
-    sized = make_plan(choice.chosen.config, 50304, 50257, small, Wishes())
+    sized = make_plan(choice.chosen.config, 50304, 50257, small, PlanRequest())
     foreign = replace(choice, known_tokenizer=False)
-    measured = {"a": tunings.visit(tunings.config(), 1.0, 2**30, 0.4)}
+    measured = {"a": tunings.repetition(tunings.config(), 1.0, 2**30, 0.4)}
     reading = reading_of(measured, Budget(looks=(1,)), "a", 0.01)
     trained = run()
     summary = summarise(trained)
@@ -93,9 +93,9 @@ def pages(
             shown(to_terminal(sections(FOUND, language))),
             shown(tune_page(tuning, "gpt2", WIDTH, language)),
             *(shown(effective_page(ASKED, each, language)) for each in (SETTLED, UNSETTLED, SILENT)),
-            shown(plan_page(plan, Source("gpt2", ramp=GROWING), WIDTH, language)),
-            shown(plan_page(sized, Source("best", choice=choice), WIDTH, language)),
-            shown(plan_page(sized, Source("best", choice=foreign), WIDTH, language)),
+            shown(plan_page(plan, PlanSource("gpt2", ramp=GROWING), WIDTH, language)),
+            shown(plan_page(sized, PlanSource("best", choice=choice), WIDTH, language)),
+            shown(plan_page(sized, PlanSource("best", choice=foreign), WIDTH, language)),
             "\n".join(data_notes("edu", 50257, 10**6, 10**8, language)),
             "\n".join(data_notes("python", None, 10**6, 10**8, language, estimated=True)),
             refused_note("...", language),

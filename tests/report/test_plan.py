@@ -9,28 +9,28 @@ from rich.console import Console
 
 from nanodyno.analysis.sizing import choose_size
 from nanodyno.config import build_config
-from nanodyno.costs.plan import Plan, Wishes, make_plan
+from nanodyno.costs.plan import Plan, PlanRequest, make_plan
 from nanodyno.costs.target import GIB, Target, named_target
 from nanodyno.recipes import Settings, load_settings
 from nanodyno.report.language import ENGLISH, LANGUAGES
 from nanodyno.report.pages.plan import plan_report
 from nanodyno.report.plan import candidates_table, plan_page
 from nanodyno.report.plan_bill import bill_words
-from nanodyno.report.plan_facts import Source
+from nanodyno.report.plan_facts import PlanSource
 from nanodyno.report.sizing import data_notes, expected_words, sizes_table
 from nanodyno.report.stacked import PARTS, memory_bars
 
 
 def planned(
-    gpu: str = "RTX 3060 12GB", limit: int | None = None, wishes: Wishes | None = None, **settings: Any
+    gpu: str = "RTX 3060 12GB", limit: int | None = None, request: PlanRequest | None = None, **settings: Any
 ) -> Plan:
     config = build_config({"batch_size": 8, "tokens_per_iter": 524_288, **settings})
-    return make_plan(config, 50304, 50257, named_target(gpu, limit), wishes or Wishes())
+    return make_plan(config, 50304, 50257, named_target(gpu, limit), request or PlanRequest())
 
 
-def page(plan: Plan, source: Source | None = None, width: int = 120) -> str:
+def page(plan: Plan, source: PlanSource | None = None, width: int = 120) -> str:
     """In one line, so that it does not matter where lines are broken."""
-    return " ".join(" ".join(lines(plan_page(plan, source or Source("gpt2"), width), width)).split())
+    return " ".join(" ".join(lines(plan_page(plan, source or PlanSource("gpt2"), width), width)).split())
 
 
 def lines(piece: Any, width: int) -> list[str]:
@@ -47,13 +47,13 @@ def bars(plan: Plan, width: int) -> list[str]:
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_the_bars_fill_the_width_and_the_cards_line_stands_in_one_column(width: int) -> None:
+def test_the_bars_fill_the_width_and_the_gpus_line_stands_in_one_column(width: int) -> None:
     drawn = bars(planned(recompute="none"), width)
     assert {len(line) for line in drawn} == {width}
     assert len({line.index("│") for line in drawn}) == 1
 
 
-def test_a_bar_ends_before_the_cards_line_exactly_where_it_fits() -> None:
+def test_a_bar_ends_before_the_gpus_line_exactly_where_it_fits() -> None:
     plan = planned(recompute="none")
     for line, each in zip(bars(plan, 80), plan.candidates, strict=True):
         beyond = line[line.index("│") + 1 : -11].strip()
@@ -128,9 +128,9 @@ def test_a_faster_micro_batch_that_fits_is_named_where_the_difference_is_worth_i
 
 
 def test_where_nothing_is_enough_the_page_says_to_make_the_model_smaller() -> None:
-    told = page(planned(n_layer=96, n_embd=4096), width=80)
-    assert "make it smaller (--n_layer, --n_embd)" in told
-    assert "if it fitted" in told
+    reported = page(planned(n_layer=96, n_embd=4096), width=80)
+    assert "make it smaller (--n_layer, --n_embd)" in reported
+    assert "if it fitted" in reported
 
 
 def test_a_predicted_speed_has_three_digits_in_the_sentence_and_in_the_table() -> None:
@@ -139,17 +139,17 @@ def test_a_predicted_speed_has_three_digits_in_the_sentence_and_in_the_table() -
     rate = plan.asked.time.tokens_per_second
     assert 10_000 < rate < 100_000
     rounded = f"{round(rate / 100) * 100:,}"
-    told = page(plan)
-    assert f"speed about {rounded} tok/s" in told
-    assert f"yes {rounded} " in told
+    reported = page(plan)
+    assert f"speed about {rounded} tok/s" in reported
+    assert f"yes {rounded} " in reported
 
 
 def test_the_title_says_what_is_not_as_in_the_recipe() -> None:
-    changed = Source("gpt2-768", {"n_layer": 24, "compile": False})
+    changed = PlanSource("gpt2-768", {"n_layer": 24, "compile": False})
     assert page(planned(n_layer=24), changed).startswith(
         "gpt2-768 with n_layer=24, compile=False on RTX 3060 12GB: a prediction, unverified"
     )
-    assert page(planned(), Source("gpt2-768")).startswith("gpt2-768 on RTX 3060 12GB: a prediction")
+    assert page(planned(), PlanSource("gpt2-768")).startswith("gpt2-768 on RTX 3060 12GB: a prediction")
 
 
 def test_the_memory_that_a_plan_is_held_against_is_explained() -> None:
@@ -159,16 +159,18 @@ def test_the_memory_that_a_plan_is_held_against_is_explained() -> None:
     assert "(97%)" in page(planned(limit=12 * GIB))
 
 
-def test_the_iterations_that_reach_the_tokens_are_told_as_they_are_typed() -> None:
+def test_the_iterations_that_reach_the_tokens_are_reported_as_they_are_typed() -> None:
     """A billion tokens are 1,907.3 iterations of 524,288."""
-    assert "iterations --max_iters=1908;" in page(planned(wishes=Wishes(tokens=10**9)))
-    assert "lower --warmup_iters" not in page(planned(wishes=Wishes(tokens=10**9)), Source("it", {}, 1907))
+    assert "iterations --max_iters=1908;" in page(planned(request=PlanRequest(tokens=10**9)))
+    assert "lower --warmup_iters" not in page(
+        planned(request=PlanRequest(tokens=10**9)), PlanSource("it", {}, 1907)
+    )
     assert "a warm-up of 2,000 is too long for it: lower --warmup_iters" in page(
-        planned(wishes=Wishes(tokens=10**9)), Source("it", {}, 2000)
+        planned(request=PlanRequest(tokens=10**9)), PlanSource("it", {}, 2000)
     )
 
 
-def test_what_goes_to_the_host_is_told() -> None:
+def test_what_goes_to_the_host_is_reported() -> None:
     """The moments of GPT-2 124M are 8 bytes of each of 124.4M parameters: 0.93 GiB."""
     assert "offload_moments takes 0.93 GiB of the host's memory" in page(
         planned(batch_size=64, recompute="none")
@@ -176,7 +178,7 @@ def test_what_goes_to_the_host_is_told() -> None:
     assert "moments in 0.93 GiB of the host's memory" in page(planned(offload_moments=True))
 
 
-def test_why_a_prediction_is_not_verified_is_told() -> None:
+def test_why_a_prediction_is_not_verified_is_reported() -> None:
     assert "unverified: rates of an H200, scaled by RTX 3060 12GB's datasheet" in page(planned())
     assert "unverified: H200 was measured in bfloat16, and this is float32" in page(
         planned("H200", dtype="float32")
@@ -184,30 +186,30 @@ def test_why_a_prediction_is_not_verified_is_told() -> None:
     assert "unverified" not in page(planned("H200"))
 
 
-def test_what_was_measured_beyond_gpt2_is_told_and_what_was_not() -> None:
-    told = "what is not plain GPT-2 with AdamW was measured on an H200 alone, at width 768"
+def test_what_was_measured_beyond_gpt2_is_reported_and_what_was_not() -> None:
+    reported = "what is not plain GPT-2 with AdamW was measured on an H200 alone, at width 768"
     by_hand = page(planned("H200", optimizer="muon", positions="rope"))
-    assert told in by_hand
+    assert reported in by_hand
     assert "calibrated on this kind of card" in by_hand
-    assert told in page(planned(positions="rope"))
+    assert reported in page(planned(positions="rope"))
     by_autograd = page(planned("H200", positions="rope", n_kv_head=4))
     assert "unverified: by torch's autograd, what is not plain GPT-2 with AdamW" in by_autograd
     assert "a prediction, unverified" in by_autograd
-    assert told not in by_autograd
+    assert reported not in by_autograd
     assert "plain GPT-2" not in page(planned("H200"))
 
 
-def test_the_time_of_a_switch_is_of_another_card_where_none_is_meant() -> None:
+def test_the_time_of_a_switch_is_of_another_gpu_where_none_is_meant() -> None:
     config = build_config({"batch_size": 64, "tokens_per_iter": 524_288, "recompute": "none"})
-    nothing = make_plan(config, 50304, 50257, Target(None, None, 12 * GIB, True), Wishes())
+    nothing = make_plan(config, 50304, 50257, Target(None, None, 12 * GIB, True), PlanRequest())
     assert "what a switch costs in time is predicted for an H200" in page(nothing)
 
 
-def test_the_vocabulary_of_each_count_of_flops_is_told() -> None:
+def test_the_vocabulary_of_each_count_of_flops_is_reported() -> None:
     assert "797.9 MFLOP exactly (vocabulary 50,257), 854.8 by nanoGPT's formula (50,304)" in page(planned())
 
 
-def test_tables_of_values_are_told_from_the_other_parameters() -> None:
+def test_tables_of_values_are_reported_from_the_other_parameters() -> None:
     """3 x 50,304 x 768 = 115,900,416."""
     text = page(planned(value_embeddings=3))
     assert "115.9M of the parameters are value embeddings" in text
@@ -220,26 +222,26 @@ def test_a_choice_tells_its_learning_rate_and_what_is_beyond_gpt2() -> None:
     target = named_target("RTX 4070", None)
     choice = choose_size(load_settings("best-8h"), target, 50304, 50257)
     config = choice.chosen.config
-    plan = make_plan(config, 50304, 50257, target, Wishes())
-    text = page(plan, Source("best", ramp=config.ramp, choice=choice, config=config))
+    plan = make_plan(config, 50304, 50257, target, PlanRequest())
+    text = page(plan, PlanSource("best", ramp=config.ramp, choice=choice, config=config))
     rate = f"{config.learning_rate:.2e}"
     assert f"learning rate {rate} at first, growing with the root of the batch" in text
     assert "beyond GPT-2 RoPE, RMSNorm" in text
-    to_be_found = page(plan, Source("best", ramp=config.ramp, choice=choice))
+    to_be_found = page(plan, PlanSource("best", ramp=config.ramp, choice=choice))
     assert "learning rate" not in to_be_found
 
 
 @pytest.mark.parametrize(("limit_gib", "words"), [(10.0, "yes: "), (6.4, "tightly: "), (5.0, "no: ")])
-def test_what_fits_with_little_to_spare_is_told_from_what_fits_well(limit_gib: float, words: str) -> None:
+def test_what_fits_with_little_to_spare_is_reported_from_what_fits_well(limit_gib: float, words: str) -> None:
     config = build_config({"batch_size": 8, "tokens_per_iter": 524_288, "recompute": "none"})
-    plan = make_plan(config, 50304, 50257, Target(None, None, int(limit_gib * GIB)), Wishes())
-    assert f" fits {words}" in page(plan, Source("it"), 100)
+    plan = make_plan(config, 50304, 50257, Target(None, None, int(limit_gib * GIB)), PlanRequest())
+    assert f" fits {words}" in page(plan, PlanSource("it"), 100)
 
 
 def test_the_table_calls_tight_what_leaves_a_display_no_room() -> None:
     """The card shows 11.64 GiB and a tenth of that is not filled by choice: 10.48 GiB are."""
     config = build_config({"batch_size": 8, "tokens_per_iter": 524_288})
-    plan = make_plan(config, 50304, 50257, named_target("RTX 4070", None), Wishes())
+    plan = make_plan(config, 50304, 50257, named_target("RTX 4070", None), PlanRequest())
     rows = lines(candidates_table(plan), 120)[1:]
     sizes = [each.memory.total / GIB for each in plan.candidates]
     for row, size in zip(rows, sizes, strict=True):
@@ -248,26 +250,28 @@ def test_the_table_calls_tight_what_leaves_a_display_no_room() -> None:
 
 
 def test_a_micro_batch_that_fits_tightly_is_not_called_the_one_to_take() -> None:
-    held = {"recompute": "none", "loss_rows": 3072}
+    held = {"recompute": "none", "loss_chunk_size": 3072}
     values = load_settings("speedrun-124m").values | held
     eight = make_plan(
-        build_config(values | {"batch_size": 8}), 50304, 50257, named_target("H200", None), Wishes()
+        build_config(values | {"batch_size": 8}), 50304, 50257, named_target("H200", None), PlanRequest()
     )
     config = build_config(values | {"batch_size": 4})
-    for share, told in ((0.999, False), (1.001, True)):
+    for share, reported in ((0.999, False), (1.001, True)):
         target = named_target("H200", int(eight.asked.memory.total / 0.95 * share))
-        text = page(make_plan(config, 50304, 50257, target, Wishes()))
-        assert ("of those that fit: --batch_size=8" in text) is told
+        text = page(make_plan(config, 50304, 50257, target, PlanRequest()))
+        assert ("of those that fit: --batch_size=8" in text) is reported
 
 
 def test_a_choice_tells_its_neighbours_and_what_memory_kept_away() -> None:
     target = named_target("H200", 6 * GIB)
     choice = choose_size(replace(load_settings("best-8h"), hours=48), target, 50304, 50257)
-    plan = make_plan(choice.chosen.config, 50304, 50257, target, Wishes())
-    source = Source("best", choice=choice)
+    plan = make_plan(choice.chosen.config, 50304, 50257, target, PlanRequest())
+    source = PlanSource("best", choice=choice)
     text, size, best = page(plan, source), choice.chosen, choice.best
-    told = f"chosen {size.config.n_layer} layers of {size.config.n_embd} for 2 d 00 h: of the sizes that fit"
-    assert told in text
+    reported = (
+        f"chosen {size.config.n_layer} layers of {size.config.n_embd} for 2 d 00 h: of the sizes that fit"
+    )
+    assert reported in text
     assert f"with more memory it would be {best.config.n_layer} layers of {best.config.n_embd}" in text
     assert "of those that fit: --batch_size" not in text  # the choice has left room for a display
     assert f"expected loss about {size.law.median:.2f} (80%: " in text
@@ -281,7 +285,7 @@ def test_a_choice_tells_its_neighbours_and_what_memory_kept_away() -> None:
     titles = [section.title for section in plan_report(plan, source, ENGLISH).sections]
     assert "sizes that were weighed, for 2 d 00 h each" in titles
     foreign = replace(choice, known_tokenizer=False)
-    assert "the law is of GPT-2's tokenizer" in page(plan, Source("best", choice=foreign))
+    assert "the law is of GPT-2's tokenizer" in page(plan, PlanSource("best", choice=foreign))
 
 
 def test_other_data_are_called_so_in_every_language() -> None:
@@ -291,12 +295,12 @@ def test_other_data_are_called_so_in_every_language() -> None:
     assert "other" not in expected_words(choice, LANGUAGES["ja"])
 
 
-@pytest.mark.parametrize(("shape", "told"), [({}, False), ({"n_layer": 4}, True)])
-def test_a_shape_that_the_law_does_not_know_is_told(shape: dict[str, object], told: bool) -> None:
+@pytest.mark.parametrize(("shape", "reported"), [({}, False), ({"n_layer": 4}, True)])
+def test_a_shape_that_the_law_does_not_know_is_reported(shape: dict[str, object], reported: bool) -> None:
     values = load_settings("best-8h").values | shape
     choice = choose_size(Settings("best", values, hours=8), named_target("RTX 4070", None), 50304, 50257)
-    assert ("the law knows no shape" in expected_words(choice)) is told
-    assert ("形状" in expected_words(choice, LANGUAGES["ja"])) is told
+    assert ("the law knows no shape" in expected_words(choice)) is reported
+    assert ("形状" in expected_words(choice, LANGUAGES["ja"])) is reported
 
 
 def test_data_seen_four_times_are_nothing_to_tell() -> None:
@@ -307,24 +311,24 @@ def test_data_seen_four_times_are_nothing_to_tell() -> None:
 
 def test_how_data_that_are_not_here_are_made() -> None:
     """4.42B and a hundredth more are 4.46B: in steps of 0.1B 4.5B, of two bytes each."""
-    told = list(data_notes("edu", 50257, None, 4_420_000_000))
+    reported = list(data_notes("edu", 50257, None, 4_420_000_000))
     command = "nanodyno prepare fineweb-edu/10BT --tokens 4.5B --out data/edu"
-    assert told[1:] == [f"to make it, with 9.0 GB of disk: {command}"]
+    assert reported[1:] == [f"to make it, with 9.0 GB of disk: {command}"]
     assert "fineweb-edu/100BT --tokens 20.2B" in list(data_notes("edu", 50257, None, 20 * 10**9))[1]
     assert len(list(data_notes("mine", 50257, None, 4_420_000_000))) == 1
 
 
-def test_estimated_tokens_are_told_as_such() -> None:
+def test_estimated_tokens_are_reported_as_such() -> None:
     """5.4B over 5.36M is 1,007.5."""
-    told = next(data_notes("python", None, 5_360_000, 5_400_000_000, estimated=True))
-    assert told.startswith(
+    reported = next(data_notes("python", None, 5_360_000, 5_400_000_000, estimated=True))
+    assert reported.startswith(
         "the embedded corpus has about 5.36M train tokens and would be seen about 1,010 times"
     )
 
 
 @pytest.mark.parametrize(
-    ("hours", "told"), [(40 / 60, "about 40 min"), (10.0, "about 10.0 hours (10 h 00 min)")]
+    ("hours", "reported"), [(40 / 60, "about 40 min"), (10.0, "about 10.0 hours (10 h 00 min)")]
 )
-def test_hours_are_told_where_there_is_one(hours: float, told: str) -> None:
-    plan = planned(wishes=Wishes(hours=hours))
-    assert told in bill_words(replace(plan.bill, hours=hours), plan, ENGLISH)
+def test_hours_are_reported_where_there_is_one(hours: float, reported: str) -> None:
+    plan = planned(request=PlanRequest(hours=hours))
+    assert reported in bill_words(replace(plan.bill, hours=hours), plan, ENGLISH)

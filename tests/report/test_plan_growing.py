@@ -2,48 +2,50 @@
 
 from nanodyno.analysis.rates import Begun, Lengths
 from nanodyno.config import build_config
-from nanodyno.costs.plan import Plan, Wishes, make_plan
+from nanodyno.costs.plan import Plan, PlanRequest, make_plan
 from nanodyno.costs.target import Target, named_target
 from nanodyno.report.language import ENGLISH
 from nanodyno.report.page import Tiles
 from nanodyno.report.pages.plan import plan_report
-from nanodyno.report.plan_facts import Source, fact_rows
+from nanodyno.report.plan_facts import PlanSource, fact_rows
 
-CARD = named_target("RTX 3060 12GB", None)
+GPU = named_target("RTX 3060 12GB", None)
 
 
-def growing(ramp: str | None, target: Target = CARD) -> tuple[Plan, Source]:
+def growing(ramp: str | None, target: Target = GPU) -> tuple[Plan, PlanSource]:
     settings = {"tokens_per_iter": 65_536, "batch_size": 8, "batch_ramp": ramp, "max_iters": 100}
     config = build_config(settings)
-    return make_plan(config, 50304, 50257, target, Wishes()), Source("it", ramp=config.ramp)
+    return make_plan(config, 50304, 50257, target, PlanRequest()), PlanSource("it", ramp=config.ramp)
 
 
-def text(plan: Plan, source: Source) -> str:
+def text(plan: Plan, source: PlanSource) -> str:
     return " ".join(f"{title} {words}" for title, words in fact_rows(plan, source))
 
 
-def test_the_speed_of_a_batch_that_grows_is_told_from_that_of_its_run() -> None:
+def test_the_speed_of_a_batch_that_grows_is_reported_from_that_of_its_run() -> None:
     """Half of 100 iterations have 65,536 tokens and half twice as many: 9.83M."""
     plan, source = growing("3276800:131072")
     assert plan.bill.hours is not None
     mean = round(9_830_400 / (plan.bill.hours * 3600), -2)
-    told = f"at 65,536 tokens per iteration, the first size; over the whole run about {mean:,.0f} tok/s"
-    assert told in text(plan, source)
+    reported = f"at 65,536 tokens per iteration, the first size; over the whole run about {mean:,.0f} tok/s"
+    assert reported in text(plan, source)
     assert "the first size" not in text(*growing(None))
     by_noise = text(*growing("noise"))
     assert "the first size" in by_noise
     assert "over the whole run" not in by_noise
 
 
-def test_what_the_noise_may_make_of_a_bill_is_told_below_it() -> None:
+def test_what_the_noise_may_make_of_a_bill_is_reported_below_it() -> None:
     """65,536 doubled four times are 1,048,576, and a hundred of them 104.9M."""
     plan, source = growing("noise")
     assert plan.bill.grown is not None
     assert plan.bill.grown.hours is not None
-    told = "this is at 65,536 tokens per iteration throughout; if the noise soon makes it 1,048,576, up to "
-    assert f"{told}104.9M tokens, about {plan.bill.grown.hours:.2f} hours (" in text(plan, source)
+    reported = (
+        "this is at 65,536 tokens per iteration throughout; if the noise soon makes it 1,048,576, up to "
+    )
+    assert f"{reported}104.9M tokens, about {plan.bill.grown.hours:.2f} hours (" in text(plan, source)
     assert "if the noise" not in text(*growing("3276800:131072"))
-    assert f"{told}104.9M tokens  0.1 tokens per parameter" in text(
+    assert f"{reported}104.9M tokens  0.1 tokens per parameter" in text(
         *growing("noise", Target(None, None, None))
     )
 
@@ -61,11 +63,11 @@ def test_figures_of_the_first_size_are_marked_on_the_page_to_open() -> None:
     assert notes(None) == ["", "", ""]
 
 
-def test_what_a_range_test_takes_is_told_by_the_predicted_speed() -> None:
+def test_what_a_range_test_takes_is_reported_by_the_predicted_speed() -> None:
     """15 trainings of 200 iterations and 9 of 800 are 10,200."""
     plan, _ = growing(None)
     assert plan.asked.time is not None
     hours = 10_200 * plan.asked.time.seconds / 3600
-    source = Source("it", range_test=Begun(Lengths(200, 800, 4272)))
-    told = "range test learning_rate=auto trains 10,200 iterations or more before the run, about "
-    assert f"{told}{hours:.1f} hours (" in text(plan, source)
+    source = PlanSource("it", range_test=Begun(Lengths(200, 800, 4272)))
+    reported = "range test learning_rate=auto trains 10,200 iterations or more before the run, about "
+    assert f"{reported}{hours:.1f} hours (" in text(plan, source)

@@ -56,7 +56,7 @@ def test_a_terminal_sees_a_bar_and_messages_above_it() -> None:
 
 
 def record(**changes: Any) -> PreparationRecord:
-    told: dict[str, Any] = {
+    reported: dict[str, Any] = {
         "folder": Path("data/texts"),
         "source": "files",
         "tokenizer": "gpt2",
@@ -80,7 +80,7 @@ def record(**changes: Any) -> PreparationRecord:
         "new_tokens": 1_000_000,
         "seconds": 4.0,
     }
-    return PreparationRecord(**(told | changes))
+    return PreparationRecord(**(reported | changes))
 
 
 def table(entry: PreparationRecord) -> str:

@@ -7,7 +7,7 @@ from rich.console import Console
 from nanodyno.analysis.budget import Budget
 from nanodyno.analysis.probes import TimeShares, reading_of
 from nanodyno.analysis.statistics import Interval
-from nanodyno.analysis.verdict import Comparison, call_of
+from nanodyno.analysis.verdict import SpeedComparison, call_of
 from nanodyno.config import build_config
 from nanodyno.hardware.telemetry import Holder
 from nanodyno.records.probe import (
@@ -19,10 +19,10 @@ from nanodyno.records.probe import (
     OutOfMemory,
     ProbeProgress,
     ProbeResult,
+    RepetitionRecord,
     SampleRecord,
     SetupRecord,
     Throttled,
-    VisitRecord,
 )
 from nanodyno.records.types import ArithmeticRecord, MachineRecord, VersionsRecord
 from nanodyno.report.disturbances import WORDS, disturbance_words, result_words
@@ -56,23 +56,23 @@ def setup() -> SetupRecord:
     )
 
 
-def visit(seconds: float, number: int = 0, **changes: Any) -> VisitRecord:
+def repetition(seconds: float, number: int = 0, **changes: Any) -> RepetitionRecord:
     sample = SampleRecord(seconds=seconds, micro_steps=128)
     values: dict[str, Any] = {"process": number, "round": number, "samples": (sample,) * 20, "wall_time": 0.0}
-    return VisitRecord(**(values | changes))
+    return RepetitionRecord(**(values | changes))
 
 
-def measured(*visits: VisitRecord, **changes: Any) -> Measured:
+def measured(*repetitions: RepetitionRecord, **changes: Any) -> Measured:
     values: dict[str, Any] = {
         "config": CONFIG,
         "setup": setup(),
-        "visits": visits,
+        "repetitions": repetitions,
         "memory": MemoryRecord(peak_allocated_bytes=5 * GIB, peak_reserved_bytes=6 * GIB),
         "breakdown": BreakdownRecord(
             source="kernels",
             iterations=1,
             micro_steps=16,
-            part_seconds={"matrix products": 0.3, "attention": 0.09},
+            part_seconds={"matmul": 0.3, "attention": 0.09},
             profiled_seconds=1.3,
             wall_seconds=1.0,
             data_seconds=0.0,
@@ -90,8 +90,8 @@ def page(results: dict[str, ProbeResult], width: int = 80) -> str:
     return capture.get()
 
 
-def test_a_measured_config_is_a_row_with_its_share_of_the_cards_peak() -> None:
-    shown = page({"gpt2-768": measured(visit(1.0))})
+def test_a_measured_config_is_a_row_with_its_share_of_the_gpus_peak() -> None:
+    shown = page({"gpt2-768": measured(repetition(1.0))})
     assert "on NVIDIA H200, bfloat16, torch 2.13; matmul here: 797.0 TFLOP/s at 8192 x 8192" in " ".join(
         shown.split()
     )
@@ -100,15 +100,15 @@ def test_a_measured_config_is_a_row_with_its_share_of_the_cards_peak() -> None:
     assert "5.00 GiB" in row
 
 
-def test_a_card_that_idles_is_called_launch_bound_with_its_launches() -> None:
+def test_a_gpu_that_idles_is_called_launch_bound_with_its_launches() -> None:
     """0.39 of 1 s busy: 61% idle; 6592 launches in 16 micro-steps are 412 each."""
-    shown = " ".join(page({"a": measured(visit(1.0))}).split())
+    shown = " ".join(page({"a": measured(repetition(1.0))}).split())
     assert "launch-bound: the card idles 61% of a micro-step, which has 412 launches" in shown
 
 
 def test_no_line_is_wider_than_the_window() -> None:
     results: dict[str, ProbeResult] = {
-        name: measured(*(visit(1.0 + number / 100, number) for number in range(4)))
+        name: measured(*(repetition(1.0 + number / 100, number) for number in range(4)))
         for name in ("gpt2-768", "gpt2-768,batch_size=16", "gpt2-768,compile=False")
     }
     for width in (80, 120):
@@ -118,13 +118,15 @@ def test_no_line_is_wider_than_the_window() -> None:
 @pytest.mark.parametrize("width", [80, 100, 110, 140])
 def test_a_name_of_usual_length_stays_on_one_line(width: int) -> None:
     name = "demo,batch_size=8"
-    assert f"\n{name} " in page({name: measured(visit(1.0))}, width)
+    assert f"\n{name} " in page({name: measured(repetition(1.0))}, width)
 
 
-def test_disturbances_that_were_counted_and_those_that_were_not_are_told_apart() -> None:
+def test_disturbances_that_were_counted_and_those_that_were_not_are_reported_apart() -> None:
     limit = Disturbance(code="power-limit", numbers={"share": 1.0, "celsius": 70})
     bursts = Disturbance(code="bursts", numbers={"iterations": 22})
-    result = measured(visit(1.0, disturbances=(limit, bursts)), redone=(visit(2.0, disturbances=(HEAT,)),))
+    result = measured(
+        repetition(1.0, disturbances=(limit, bursts)), redone=(repetition(2.0, disturbances=(HEAT,)),)
+    )
     shown = " ".join(page({"a": result}).split())
     assert "a: noted: the card was at its power limit in 100% of the readings, as in a long run" in shown
     assert "a: disturbed, and counted: too many of the 22 iterations" in shown
@@ -132,19 +134,21 @@ def test_disturbances_that_were_counted_and_those_that_were_not_are_told_apart()
 
 
 def test_a_profiler_that_is_not_allowed_leaves_the_rate_and_says_why_there_are_no_bars() -> None:
-    shown = page({"a": measured(visit(1.0), breakdown=None, breakdown_fault="the profiler saw no kernel")})
+    shown = page(
+        {"a": measured(repetition(1.0), breakdown=None, breakdown_fault="the profiler saw no kernel")}
+    )
     assert "524,288" in shown
     assert "a: no breakdown: the profiler saw no kernel" in shown
     assert "where the time went" not in shown
 
 
 def test_bars_are_as_long_as_their_shares() -> None:
-    shares = TimeShares({"matrix products": 0.5, "attention": 0.25}, 0.0, 0.25, 100, 1, 1.0)
+    shares = TimeShares({"matmul": 0.5, "attention": 0.25}, 0.0, 0.25, 100, 1, 1.0)
     console = Console(width=80)
     with console.capture() as capture:
         console.print(bars({"a": shares}, 80))
     lengths = {line[:15].strip(): line.count("█") for line in capture.get().splitlines()[1:]}
-    assert lengths["matrix products"] == 2 * lengths["attention"] == 2 * lengths["idle"] == 40
+    assert lengths["matmul"] == 2 * lengths["attention"] == 2 * lengths["idle"] == 40
     assert lengths["loss"] == 0
 
 
@@ -159,10 +163,10 @@ def test_bars_are_as_long_as_their_shares() -> None:
 )
 def test_a_comparison_is_called_by_its_interval(low: float, high: float, words: str) -> None:
     ratio = Interval((low + high) / 2, low, high, 0.95, 8)
-    assert call_words(Comparison("b", "a", ratio, 0.01, call_of(ratio))) == words
+    assert call_words(SpeedComparison("b", "a", ratio, 0.01, call_of(ratio))) == words
 
 
-def test_a_full_card_says_who_holds_it() -> None:
+def test_a_full_gpu_says_who_holds_it() -> None:
     result = OutOfMemory(
         config=CONFIG,
         stage="building",
@@ -180,7 +184,7 @@ def test_a_full_card_says_who_holds_it() -> None:
 
 
 def test_a_config_disturbed_at_every_attempt_has_no_rate() -> None:
-    redone = (visit(1.0, disturbances=(HEAT,)),) * 3
+    redone = (repetition(1.0, disturbances=(HEAT,)),) * 3
     result = Throttled(config=CONFIG, setup=setup(), redone=redone, memory=MemoryRecord())
     shown = " ".join(page({"a": result}).split())
     assert "a: disturbed in all of 3 attempts, so no rate is claimed: the card throttled for heat" in shown
@@ -215,11 +219,11 @@ def test_a_round_made_again_says_why() -> None:
 
 def test_the_document_has_raw_samples_and_what_is_derived() -> None:
     results: dict[str, ProbeResult] = {
-        "a": measured(visit(1.0)),
+        "a": measured(repetition(1.0)),
         "b": Failed(config=CONFIG, reason="died", stage="starting", words="gone"),
     }
     document = json.loads(to_json(probes_document(results, reading_of(results, Budget(), "a", 0.01))))
     a, b = document["results"]["a"], document["results"]["b"]
-    assert a["visits"][0]["samples"][0]["seconds"] == 1.0
+    assert a["repetitions"][0]["samples"][0]["seconds"] == 1.0
     assert a["summary"]["time"]["idle"] == pytest.approx(0.61)
     assert (b["kind"], b["summary"]) == ("failed", None)

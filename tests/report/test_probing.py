@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from nanodyno.records.probe import ProbeProgress
-from nanodyno.report.probing import Pace, make_probe_display
+from nanodyno.report.probing import RoundEta, make_probe_display
 
 
 class Clock:
@@ -19,7 +19,7 @@ class Clock:
 
 def test_nothing_is_promised_in_the_first_round() -> None:
     clock = Clock()
-    pace = Pace(4, clock)
+    pace = RoundEta(4, clock)
     pace.enter(0)
     clock.now += 7
     pace.enter(0)
@@ -29,7 +29,7 @@ def test_nothing_is_promised_in_the_first_round() -> None:
 
 def test_what_is_left_goes_by_the_rounds_that_are_over_however_often_one_was_made_again() -> None:
     clock = Clock()
-    pace = Pace(4, clock)
+    pace = RoundEta(4, clock)
     for number, seconds in ((0, 10), (0, 10), (1, 10)):
         pace.enter(number)
         clock.now += seconds

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from nanodyno.hardware.ceilings import Ceilings
-from nanodyno.records.events import Event, Message, Started
+from nanodyno.records.events import Message, RunEvent, Started
 from nanodyno.records.types import EvalRecord, MachineRecord, RunRecord, StepRecord
 from nanodyno.report.progress import LiveDisplay, NanogptDisplay, PlainDisplay, make_display
 
@@ -22,7 +22,7 @@ def console(terminal: bool = False, width: int = 200) -> Console:
 
 
 def shown(
-    display_of: Callable[[Console], Any], events: list[Event], terminal: bool = False, width: int = 200
+    display_of: Callable[[Console], Any], events: list[RunEvent], terminal: bool = False, width: int = 200
 ) -> str:
     screen = console(terminal, width)
     display = display_of(screen)
@@ -36,18 +36,18 @@ def shown(
 @pytest.fixture
 def h200(record: Builder) -> RunRecord:
     """The wide model of the case on an H200, 64 micro-steps an iteration."""
-    return record(card=("NVIDIA H200", 139.8))
+    return record(gpu=("NVIDIA H200", 139.8))
 
 
 @pytest.fixture
-def events(h200: RunRecord, step: Builder, evaluation: Builder) -> list[Event]:
+def events(h200: RunRecord, step: Builder, evaluation: Builder) -> list[RunEvent]:
     """Four iterations of one second: 524,288 tokens/s."""
     memory = {"peak_allocated_bytes": 7 * GIB, "peak_reserved_bytes": 8 * GIB}
-    steps: list[Event] = [step(i, step_seconds=1.0, **memory) for i in range(4)]
+    steps: list[RunEvent] = [step(i, step_seconds=1.0, **memory) for i in range(4)]
     return [Started(h200, Path("runs/case"), 0), evaluation(0), *steps]
 
 
-def test_a_line_has_the_rates_of_a_known_card(events: list[Event]) -> None:
+def test_a_line_has_the_rates_of_a_known_gpu(events: list[RunEvent]) -> None:
     last = shown(PlainDisplay, events).splitlines()[-1]
     # 524,288 tokens/s x 797.87 MFLOP = 418.3 TFLOP/s: 42.3% of 989; nanoGPT's formula: 143.6% of an A100.
     assert "1,000 ms/iter | 15.6 ms/micro-batch | 524,288 tok/s | 42.3% of H200's peak" in last
@@ -56,8 +56,8 @@ def test_a_line_has_the_rates_of_a_known_card(events: list[Event]) -> None:
 
 
 @pytest.mark.parametrize("display", [PlainDisplay, LiveDisplay, NanogptDisplay])
-def test_a_batch_that_grew_is_told_once(
-    display: Callable[[Console], Any], events: list[Event], step: Builder
+def test_a_batch_that_grew_is_reported_once(
+    display: Callable[[Console], Any], events: list[RunEvent], step: Builder
 ) -> None:
     more = [step(i, step_seconds=1.0, tokens=1_048_576) for i in range(4, 7)]
     text = shown(display, [*events, *more], terminal=display is LiveDisplay)
@@ -66,7 +66,7 @@ def test_a_batch_that_grew_is_told_once(
 
 
 def test_a_line_and_the_header_name_the_measured_ceiling_where_there_is_one(
-    events: list[Event], h200: RunRecord, ceilings: Builder
+    events: list[RunEvent], h200: RunRecord, ceilings: Builder
 ) -> None:
     def recall(machine: MachineRecord) -> Ceilings | None:
         return ceilings() if machine == h200.machine else None
@@ -77,7 +77,7 @@ def test_a_line_and_the_header_name_the_measured_ceiling_where_there_is_one(
     assert "42.3% of H200's peak | 52.9% of the measured ceiling | nanoGPT's" in last
 
 
-def test_the_time_left_counts_iterations_and_evaluations(events: list[Event]) -> None:
+def test_the_time_left_counts_iterations_and_evaluations(events: list[RunEvent]) -> None:
     # 19,069 iterations of 1 s, and evaluations of 10 s at 2000, 4000 ... 18000 and 19073: 19,169 s.
     assert "ETA 5 h 19 min" in shown(PlainDisplay, events).splitlines()[-1]
 
@@ -108,7 +108,7 @@ def test_lines_come_at_the_log_interval_and_at_the_start(record: Builder, step: 
     ]
 
 
-def test_an_overflow_in_fp16_is_told(record: Builder, step: Builder) -> None:
+def test_an_overflow_in_fp16_is_reported(record: Builder, step: Builder) -> None:
     started = Started(record(dtype="float16"), Path("r"), 0)
     assert "update not applied (fp16 overflow)" in shown(PlainDisplay, [started, step(0, skipped="overflow")])
 
@@ -146,7 +146,7 @@ def test_what_looks_like_markup_is_shown_as_it_is(
     display: Callable[[Console], Any], h200: RunRecord, evaluation: Builder, save: Builder
 ) -> None:
     noted = h200.model_copy(update={"notes": ("from [/b] and :smile:",)})
-    events: list[Event] = [Message("in x[/b]y"), Started(noted, Path("x[/b]y"), 0), evaluation(0)]
+    events: list[RunEvent] = [Message("in x[/b]y"), Started(noted, Path("x[/b]y"), 0), evaluation(0)]
     text = shown(display, [*events, save(0)], terminal=True)
     assert "in x[/b]y" in text
     assert "from [/b] and :smile:" in text
@@ -159,7 +159,7 @@ def test_an_evaluation_shows_loss_and_perplexity(evaluation: Builder, h200: RunR
     assert "eval at 500: val loss 3.0910 (perplexity 22.0), train loss 3.0500, 10.0 s" in text
 
 
-def test_a_terminal_gets_a_bar_and_keeps_the_evaluations(events: list[Event], evaluation: Builder) -> None:
+def test_a_terminal_gets_a_bar_and_keeps_the_evaluations(events: list[RunEvent], evaluation: Builder) -> None:
     text = shown(LiveDisplay, [*events, evaluation(4)], terminal=True)
     assert "iter     4/19073" in text
     assert "524,288 tok/s" in text
@@ -167,7 +167,7 @@ def test_a_terminal_gets_a_bar_and_keeps_the_evaluations(events: list[Event], ev
 
 
 @pytest.mark.parametrize("width", [60, 80])
-def test_a_narrow_terminal_tears_no_number_from_its_unit(events: list[Event], width: int) -> None:
+def test_a_narrow_terminal_tears_no_number_from_its_unit(events: list[RunEvent], width: int) -> None:
     text = shown(LiveDisplay, events, terminal=True, width=width)
     for whole in (
         "15.6 ms/micro-batch",
@@ -181,7 +181,7 @@ def test_nanogpt_lines_are_nanogpts(
     h200: RunRecord, step: Builder, evaluation: Builder, save: Builder, stop: Builder
 ) -> None:
     steps: list[StepRecord] = [step(i, loss=6.5, step_seconds=9.34) for i in range(6)]
-    events: list[Event] = [Started(h200, Path("out"), 0), evaluation(0), *steps, save(6), stop(6)]
+    events: list[RunEvent] = [Started(h200, Path("out"), 0), evaluation(0), *steps, save(6), stop(6)]
     lines = shown(NanogptDisplay, events).splitlines()
     assert lines[:3] == [
         "tokens per iteration will be: 524,288",
@@ -203,7 +203,7 @@ def test_the_display_follows_where_it_is_shown() -> None:
 def test_a_line_names_the_noise_scale_once_it_has_settled(h200: RunRecord, step: Builder) -> None:
     """Squares of 1 + 524,288 / tokens: 65 over 8,192 and 2, or 2.02, over 524,288."""
     norms = {"micro_grad_norm": 65**0.5, "micro_tokens": 8192}
-    steps: list[Event] = [step(i, grad_norm=(2.0 + 0.02 * (i % 2)) ** 0.5, **norms) for i in range(50)]
+    steps: list[RunEvent] = [step(i, grad_norm=(2.0 + 0.02 * (i % 2)) ** 0.5, **norms) for i in range(50)]
     lines = shown(PlainDisplay, [Started(h200, Path("r"), 0), *steps]).splitlines()
     assert "| noise scale settling | " in lines[-50]
     assert "| noise scale 51" in lines[-1]
@@ -216,7 +216,7 @@ def test_the_rate_after_a_batch_has_grown_is_of_its_own_iterations(h200: RunReco
     assert "2,000 ms/iter | 15.6 ms/micro-batch | 524,288 tok/s" in last
 
 
-def test_a_ramp_is_told_in_the_header_and_its_size_in_every_line(record: Builder, step: Builder) -> None:
+def test_a_ramp_is_reported_in_the_header_and_its_size_in_every_line(record: Builder, step: Builder) -> None:
     settings = {"batch_size": 8, "tokens_per_iter": 524_288, "max_iters": 100}
     steps = [step(0), step(1, tokens=1_048_576)]
     scheduled = record(settings=settings | {"batch_ramp": "100k:1_048_576"})

@@ -25,14 +25,14 @@ def text_of(renderable: RenderableType, width: int) -> str:
 
 
 @pytest.fixture
-def on_card(run: Builder, step: Builder, evaluation: Builder) -> Run:
+def on_gpu(run: Builder, step: Builder, evaluation: Builder) -> Run:
     """The case's wide run on an RTX 4070: 9.34 s an iteration."""
     steps = [step(i, step_seconds=9.34, loss=6 - i / 20) for i in range(20)]
     return run(steps=steps, evals=[evaluation(0, val_loss=10.9), evaluation(10, val_loss=5.5194)])
 
 
-def test_a_page_holds_rate_against_the_named_peak_and_a100(on_card: Run) -> None:
-    page = " ".join(text_of(run_page(on_card, summarise(on_card), 100), 100).split())
+def test_a_page_holds_rate_against_the_named_peak_and_a100(on_gpu: Run) -> None:
+    page = " ".join(text_of(run_page(on_gpu, summarise(on_gpu), 100), 100).split())
     assert "56,134 tokens/s (median of 17, 95% interval 56,134 to 56,134)" in page
     # 56,134 x 797.87 MFLOP = 44.79 TFLOP/s: 76.8% of 58.3, and 15.4% by nanoGPT's formula.
     assert "44.8 TFLOP/s (exact causal FLOPs, 797.9 MFLOP/token) = 76.8% of" in page
@@ -46,8 +46,8 @@ def test_a_run_that_never_got_going_has_a_page(run: Builder) -> None:
     assert "nothing to plot" in page
 
 
-def test_a_narrow_window_cuts_no_cell(on_card: Run) -> None:
-    table = text_of(runs_table([(on_card, summarise(on_card))], 80), 80)
+def test_a_narrow_window_cuts_no_cell(on_gpu: Run) -> None:
+    table = text_of(runs_table([(on_gpu, summarise(on_gpu))], 80), 80)
     assert "…" not in table
     assert "5.5194" in table
     assert "76.8%" in table
@@ -108,8 +108,8 @@ def test_a_page_counts_the_iterations_behind_the_train_loss(
     assert words in text_of(run_page(some, summarise(some), 100), 100)
 
 
-def test_a_page_says_how_much_was_read_and_evaluated_on(on_card: Run) -> None:
-    page = " ".join(text_of(run_page(on_card, summarise(on_card), 200), 200).split())
+def test_a_page_says_how_much_was_read_and_evaluated_on(on_gpu: Run) -> None:
+    page = " ".join(text_of(run_page(on_gpu, summarise(on_gpu), 200), 200).split())
     # 20 iterations of 524,288 tokens out of 10 billion.
     assert "0.0010 epochs seen" in page
     assert "5.5194 at 10 (perplexity 249.5), evaluated on 1,048,576 tokens" in page
@@ -129,14 +129,14 @@ def test_the_time_left_is_a_column_when_one_is_running(
     assert "ETA" not in text_of(runs_table([(dead, summarise(dead))], 80), 80)
 
 
-def test_a_wide_window_shows_when_it_started(on_card: Run) -> None:
-    rows = [(on_card, summarise(on_card))]
+def test_a_wide_window_shows_when_it_started(on_gpu: Run) -> None:
+    rows = [(on_gpu, summarise(on_gpu))]
     assert "2026-01-01" in text_of(runs_table(rows, 140), 140)
     assert "2026-01-01" not in text_of(runs_table(rows, 80), 80)
 
 
-def test_the_peak_column_needs_a_card(run: Builder, record: Builder, step: Builder) -> None:
-    on_cpu = run(steps=[step(i) for i in range(9)], record=record(card=None))
+def test_the_peak_column_needs_a_gpu(run: Builder, record: Builder, step: Builder) -> None:
+    on_cpu = run(steps=[step(i) for i in range(9)], record=record(gpu=None))
     assert "% of peak" not in text_of(runs_table([(on_cpu, summarise(on_cpu))], 120), 120)
 
 

@@ -9,11 +9,11 @@ from typing import Any, get_args
 import pytest
 from rich.console import Console
 
-from nanodyno.analysis.asking import Reason
+from nanodyno.analysis.asking import SkipReason
 from nanodyno.analysis.findings import Finding
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.tune_findings import tune_findings
-from nanodyno.analysis.tuning import Asked, Heard, Tuning, curve_of, rows_of
+from nanodyno.analysis.tuning import AskStarted, Heard, Tuning, curve_of, rows_of
 from nanodyno.experiments.tune import tune
 from nanodyno.records.probe import ProbeProgress, ProbeResult
 from nanodyno.report.document import to_json
@@ -79,28 +79,28 @@ def test_a_switch_that_was_measured_afresh_is_no_first_look(tunings: Any, tmp_pa
     """Two threads are 25% faster: the final holds them against one."""
 
     def answer(config: Any) -> ProbeResult:
-        return tunings.visit(config, 0.8 if config.threads == 2 else 1.0, GIB)
+        return tunings.repetition(config, 0.8 if config.threads == 2 else 1.0, GIB)
 
-    wish = tunings.request(
+    request = tunings.request(
         tunings.config(batch_size=1, tokens_per_iter=1024), 400.0, held=frozenset({"kernels", "compile"})
     )
     host = tunings.host_place()
     place = replace(host, ground=replace(host.ground, threads=(2,)))
-    tuning = tune(wish, bench=tunings.stopwatch(answer).bench(tmp_path, place))
+    tuning = tune(request, bench=tunings.stopwatch(answer).bench(tmp_path, place))
     finding = found(tuning)["switch-afresh"]
     assert finding_words(finding) == "threads=2 at 1: +25.0% in speed, +0 MiB in memory"
 
 
 def test_along_micro_batches_the_switches_of_the_chosen_one_are_named(tunings: Any, tmp_path: Path) -> None:
     def answer(config: Any) -> ProbeResult:
-        return tunings.visit(config, (0.8 if config.threads == 2 else 1.0) / config.batch_size, GIB)
+        return tunings.repetition(config, (0.8 if config.threads == 2 else 1.0) / config.batch_size, GIB)
 
-    wish = tunings.request(
+    request = tunings.request(
         tunings.config(batch_size=1, tokens_per_iter=2048), 400.0, held=frozenset({"kernels", "compile"})
     )
     host = tunings.host_place()
     place = replace(host, ground=replace(host.ground, threads=(2,)))
-    rises = found(tune(wish, bench=tunings.stopwatch(answer).bench(tmp_path, place)))["rises"]
+    rises = found(tune(request, bench=tunings.stopwatch(answer).bench(tmp_path, place)))["rises"]
     assert finding_words(rises) == "with threads=2: rises with the micro-batch: 2 is 100% faster than 1"
 
 
@@ -110,12 +110,12 @@ def test_what_the_rounds_leave_open_is_neither_a_rise_nor_a_fall(tunings: Any, t
 
     def answer(config: Any) -> ProbeResult:
         seconds = next(turns) if config.batch_size == 8 else {4: 0.9}.get(config.batch_size, 9.0)
-        return tunings.visit(config, seconds, GIB)
+        return tunings.repetition(config, seconds, GIB)
 
-    wish = tunings.request(
+    request = tunings.request(
         tunings.config(batch_size=4, tokens_per_iter=8 * 1024), 400.0, held=frozenset({"kernels", "compile"})
     )
-    tuning = tune(wish, bench=tunings.stopwatch(answer).bench(tmp_path, tunings.host_place()))
+    tuning = tune(request, bench=tunings.stopwatch(answer).bench(tmp_path, tunings.host_place()))
     seconds = {
         row.candidate.batch_size: row.summary.iteration_seconds.value
         for row in rows_of(tuning)
@@ -125,10 +125,10 @@ def test_what_the_rounds_leave_open_is_neither_a_rise_nor_a_fall(tunings: Any, t
     assert "falls" not in found(tuning)
 
 
-def test_a_plateau_and_a_fall_are_told(tunings: Any, tmp_path: Path) -> None:
+def test_a_plateau_and_a_fall_are_reported(tunings: Any, tmp_path: Path) -> None:
     def answer(config: Any) -> ProbeResult:
         seconds = {1: 2.0, 2: 1.01, 4: 1.0, 8: 1.005, 16: 1.2}[config.batch_size]
-        return tunings.visit(config, seconds, GIB)
+        return tunings.repetition(config, seconds, GIB)
 
     bench = tunings.stopwatch(answer).bench(
         tmp_path, tunings.host_place()
@@ -138,13 +138,13 @@ def test_a_plateau_and_a_fall_are_told(tunings: Any, tmp_path: Path) -> None:
     assert codes["falls"].numbers == {"from": 4, "to": 16, "loss": pytest.approx(1 - 1 / 1.2)}
 
 
-def test_of_the_tied_the_smaller_is_chosen_and_told(tunings: Any, tmp_path: Path) -> None:
+def test_of_the_tied_the_smaller_is_chosen_and_reported(tunings: Any, tmp_path: Path) -> None:
     def answer(config: Any) -> ProbeResult:
-        return tunings.visit(config, 1.0 if config.batch_size == 8 else 1.004, config.batch_size * GIB)
+        return tunings.repetition(config, 1.0 if config.batch_size == 8 else 1.004, config.batch_size * GIB)
 
     held = frozenset({"kernels", "compile"})
-    wish = tunings.request(tunings.config(batch_size=4, tokens_per_iter=8 * 1024), 900.0, held=held)
-    tuning = tune(wish, bench=tunings.stopwatch(answer).bench(tmp_path, tunings.host_place()))
+    request = tunings.request(tunings.config(batch_size=4, tokens_per_iter=8 * 1024), 900.0, held=held)
+    tuning = tune(request, bench=tunings.stopwatch(answer).bench(tmp_path, tunings.host_place()))
     assert tuning.pick is not None
     assert tuning.pick.chosen.startswith("1 x 8")
     numbers = found(tuning)["smaller-for-free"].numbers
@@ -166,13 +166,13 @@ def test_a_switch_left_as_it_was_for_want_of_a_gain_is_not_called_smaller(
 
     def answer(config: Any) -> ProbeResult:
         turned = config.threads == 2
-        return tunings.visit(config, 0.998 if turned else 1.0, round((0.99 if turned else 1.0) * GIB))
+        return tunings.repetition(config, 0.998 if turned else 1.0, round((0.99 if turned else 1.0) * GIB))
 
     held = frozenset({"kernels", "compile"})
     host = tunings.host_place()
     place = replace(host, ground=replace(host.ground, threads=(2,)))
-    wish = tunings.request(tunings.config(batch_size=1, tokens_per_iter=1024), 900.0, held=held)
-    tuning = tune(wish, bench=tunings.stopwatch(answer).bench(tmp_path, place))
+    request = tunings.request(tunings.config(batch_size=1, tokens_per_iter=1024), 900.0, held=held)
+    tuning = tune(request, bench=tunings.stopwatch(answer).bench(tmp_path, place))
     assert tuning.pick is not None
     assert (tuning.pick.chosen, tuning.pick.fastest) == ("1 x 1", "1 x 1 threads=2")
     assert "smaller-for-free" not in found(tuning)
@@ -195,7 +195,7 @@ def test_a_stopped_search_says_so_and_shows_what_it_has(tunings: Any, tmp_path: 
     assert "stopped" in page(nothing)
 
 
-def test_where_nothing_fits_what_would_help_is_told(tunings: Any, tmp_path: Path) -> None:
+def test_where_nothing_fits_what_would_help_is_reported(tunings: Any, tmp_path: Path) -> None:
     def answer(config: Any) -> ProbeResult:
         return tunings.rising(config.model_copy(update={"batch_size": 16}))
 
@@ -206,9 +206,11 @@ def test_where_nothing_fits_what_would_help_is_told(tunings: Any, tmp_path: Path
     assert "--n_layer" in text
 
 
-def test_an_effective_batch_without_divisors_is_told_with_one_that_has(tunings: Any, tmp_path: Path) -> None:
+def test_an_effective_batch_without_divisors_is_reported_with_one_that_has(
+    tunings: Any, tmp_path: Path
+) -> None:
     def answer(config: Any) -> ProbeResult:
-        return tunings.visit(config, 1.0, GIB)
+        return tunings.repetition(config, 1.0, GIB)
 
     config = tunings.config(batch_size=1, tokens_per_iter=13 * 1024)
     tuning = tune(tunings.request(config, 400.0), bench=tunings.stopwatch(answer).bench(tmp_path))
@@ -219,14 +221,14 @@ def test_the_document_has_every_candidate_and_the_settings_to_train_with(tuning:
     document = json.loads(to_json(tune_document(tuning, {"batch_size": 8})))
     assert document["chosen"].startswith("8 x 2")
     assert document["settings"] == {"batch_size": 8}
-    assert document["measured_afresh"] is True
+    assert document["confirmed"] is True
     speeds = {each["batch_size"]: each["speed"] for each in document["candidates"] if each["measured"]}
     assert speeds[4]["tokens_per_second"]["value"] == pytest.approx(16_384 / 1.1)
     assert {each["fits"] for each in document["candidates"]} >= {"yes", "no"}
 
 
 def test_every_reason_has_words() -> None:
-    reasons = {each for part in get_args(Reason) for each in (get_args(part) or (part,))}
+    reasons = {each for part in get_args(SkipReason) for each in (get_args(part) or (part,))}
     assert set(REASONS) == reasons
 
 
@@ -249,10 +251,12 @@ def test_a_spread_is_half_of_the_interval() -> None:
     assert spread_words(Interval(100.0, None, None, 0.95, 1)) == "-"
 
 
-def test_a_file_gets_a_line_for_each_visit_and_a_terminal_also_the_time(tunings: Any, tmp_path: Path) -> None:
+def test_a_file_gets_a_line_for_each_repetition_and_a_terminal_also_the_time(
+    tunings: Any, tmp_path: Path
+) -> None:
     events: list[Any] = []
-    wish = tunings.request(tunings.config(), 400.0)
-    tune(wish, events.append, tunings.stopwatch().bench(tmp_path))
+    request = tunings.request(tunings.config(), 400.0)
+    tune(request, events.append, tunings.stopwatch().bench(tmp_path))
     heard = [event for event in events if isinstance(event, Heard)]
     plain, live = Console(width=100), Console(width=100, force_terminal=True)
     with plain.capture() as lines:
@@ -262,7 +266,7 @@ def test_a_file_gets_a_line_for_each_visit_and_a_terminal_also_the_time(tunings:
         display.close()
     assert len(lines.get().splitlines()) == len(heard)
     assert "8 x 2: 16,384 tok/s, 8.00 GiB (a first look)" in lines.get()
-    asked = next(event for event in events if isinstance(event, Asked))
+    asked = next(event for event in events if isinstance(event, AskStarted))
     with live.capture() as shown:
         display = make_tune_display(live, 400.0, clock=lambda: 0.0)
         display(replace(asked, spent_seconds=65.0))
@@ -277,7 +281,7 @@ def test_a_micro_batch_that_fits_by_its_switches_says_which_and_what_it_spares(
     """Of GPT-2 124M on 12 GiB, 32 needs recompute: what blocks keep is 36 bytes x 768 x 12 x 32,768 then."""
 
     def answer(config: Any) -> ProbeResult:
-        return tunings.visit(config, 1 + 1 / config.batch_size, 5 * GIB)
+        return tunings.repetition(config, 1 + 1 / config.batch_size, 5 * GIB)
 
     config = tunings.config(n_layer=12, n_embd=768, n_head=12, batch_size=8, tokens_per_iter=2**19)
     tuning = tune(tunings.request(config, 900.0), bench=tunings.stopwatch(answer).bench(tmp_path))

@@ -23,11 +23,11 @@ def page(tuning: Tuning) -> str:
     return " ".join(capture.get().split())
 
 
-def test_where_all_are_too_tight_the_smallest_need_is_told_and_nobody_says_unmeasured(
+def test_where_all_are_too_tight_the_smallest_need_is_reported_and_nobody_says_unmeasured(
     tunings: Any, tmp_path: Path
 ) -> None:
     """The smallest reserves 8 GiB of 9, of which 0.5 are the context, and 0.5 are to stay free."""
-    bench = tunings.stopwatch(lambda config: tunings.visit(config, 1.0, 8 * GIB)).bench(
+    bench = tunings.stopwatch(lambda config: tunings.repetition(config, 1.0, 8 * GIB)).bench(
         tmp_path, tunings.place(usable_gib=8.9)
     )
     tuning = tune(tunings.request(tunings.config(), 400.0), bench=bench)
@@ -40,7 +40,7 @@ def test_where_all_are_too_tight_the_smallest_need_is_told_and_nobody_says_unmea
     assert "--n_layer" in text
 
 
-def test_one_that_dies_in_the_final_is_told_with_its_words(tunings: Any, tmp_path: Path) -> None:
+def test_one_that_dies_in_the_final_is_reported_with_its_words(tunings: Any, tmp_path: Path) -> None:
     seen: list[int] = []
 
     def answer(config: Any) -> ProbeResult:
@@ -48,7 +48,7 @@ def test_one_that_dies_in_the_final_is_told_with_its_words(tunings: Any, tmp_pat
         died = config.batch_size == 8 and seen.count(8) > 1 and config.kernels == "auto"
         return tunings.failed(config, "died") if died else tunings.rising(config)
 
-    held = frozenset({"kernels", "loss_rows", "cuda_graph", "compile"})
+    held = frozenset({"kernels", "loss_chunk_size", "cuda_graph", "compile"})
     tuning = tune(
         tunings.request(tunings.config(), 400.0, held=held), bench=tunings.stopwatch(answer).bench(tmp_path)
     )
@@ -59,28 +59,28 @@ def test_one_that_dies_in_the_final_is_told_with_its_words(tunings: Any, tmp_pat
 
 def test_figures_that_something_else_had_a_part_in_say_so(tunings: Any, tmp_path: Path) -> None:
     def answer(config: Any) -> ProbeResult:
-        measured = tunings.visit(config, 1.0 / config.batch_size, GIB)
+        measured = tunings.repetition(config, 1.0 / config.batch_size, GIB)
         if config.batch_size != 8:
             return measured
         contended = Disturbance(code="cpu-contention", numbers={"share": 0.41})
         usual = Disturbance(code="power-limit", numbers={"share": 1.0, "celsius": 60})
-        visit = measured.visits[0].model_copy(update={"disturbances": (contended, usual)})
-        return measured.model_copy(update={"visits": (visit,)})
+        repetition = measured.repetitions[0].model_copy(update={"disturbances": (contended, usual)})
+        return measured.model_copy(update={"repetitions": (repetition,)})
 
     bench = tunings.stopwatch(answer).bench(tmp_path, tunings.host_place())
     tuning = tune(
         tunings.request(tunings.config(), 900.0, held=frozenset({"kernels", "compile"})), bench=bench
     )
     text = page(tuning)
-    told = "8 x 2: disturbed, and counted; at worst: others had the processor for 41% of the time"
-    assert told in text
+    reported = "8 x 2: disturbed, and counted; at worst: others had the processor for 41% of the time"
+    assert reported in text
     assert "power limit" not in text
     document = tune_document(tuning, {})
     by_name = {each["name"]: each["disturbed"] for each in document["candidates"]}  # type: ignore[index,attr-defined]
     assert (by_name["8 x 2"], by_name["4 x 4"]) == (["cpu-contention"], [])
 
 
-def test_one_that_died_is_told_in_its_own_words(tunings: Any, tmp_path: Path) -> None:
+def test_one_that_died_is_reported_in_its_own_words(tunings: Any, tmp_path: Path) -> None:
     def answer(config: Any) -> ProbeResult:
         return tunings.failed(config, "died") if config.batch_size == 8 else tunings.rising(config)
 
@@ -90,11 +90,13 @@ def test_one_that_died_is_told_in_its_own_words(tunings: Any, tmp_path: Path) ->
     assert "8 x 2: died while measuring: it is gone" in text
 
 
-def test_why_small_micro_batches_were_not_tried_is_told_as_a_prediction(tunings: Any, tmp_path: Path) -> None:
+def test_why_small_micro_batches_were_not_tried_is_reported_as_a_prediction(
+    tunings: Any, tmp_path: Path
+) -> None:
     """Of width 384 on an H200: 276 kernels of 3.1 us at the least, in 2.36 ms of a micro-batch of 2."""
 
     def answer(config: Any) -> ProbeResult:
-        return tunings.visit(config, 0.38 * (1 + 1.2 / config.batch_size), config.batch_size * GIB // 4)
+        return tunings.repetition(config, 0.38 * (1 + 1.2 / config.batch_size), config.batch_size * GIB // 4)
 
     config = tunings.config(n_layer=12, n_embd=384, n_head=6, batch_size=8, tokens_per_iter=2**19)
     tuning = tune(tunings.request(config, 900.0), bench=tunings.stopwatch(answer).bench(tmp_path))
@@ -106,13 +108,13 @@ def test_why_small_micro_batches_were_not_tried_is_told_as_a_prediction(tunings:
 def test_other_arithmetic_that_was_chosen_is_called_so(tunings: Any, tmp_path: Path) -> None:
     def answer(config: Any) -> ProbeResult:
         other = config.residual_dtype == "bfloat16" and not config.fp8
-        return tunings.visit(config, (0.8 if other else 1.0) * (1 + 0.45 / config.batch_size), GIB)
+        return tunings.repetition(config, (0.8 if other else 1.0) * (1 + 0.45 / config.batch_size), GIB)
 
-    wish = tunings.request(tunings.config(n_layer=12, n_embd=768, n_head=12), 900.0, allow_different=True)
-    tuning = tune(wish, bench=tunings.stopwatch(answer).bench(tmp_path))
-    told = "other arithmetic (residual_dtype=bfloat16): what that does to the loss was not measured"
-    assert told in page(tuning)
-    plain = tune(replace(wish, allow_different=False), bench=tunings.stopwatch(answer).bench(tmp_path))
+    request = tunings.request(tunings.config(n_layer=12, n_embd=768, n_head=12), 900.0, allow_different=True)
+    tuning = tune(request, bench=tunings.stopwatch(answer).bench(tmp_path))
+    reported = "other arithmetic (residual_dtype=bfloat16): what that does to the loss was not measured"
+    assert reported in page(tuning)
+    plain = tune(replace(request, allow_different=False), bench=tunings.stopwatch(answer).bench(tmp_path))
     assert "other arithmetic" not in page(plain)
     document = tune_document(tuning, {})
     kinds = {each["name"]: each["arithmetic"] for each in document["candidates"]}  # type: ignore[index,attr-defined]

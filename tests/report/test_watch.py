@@ -153,7 +153,7 @@ def test_a_low_window_keeps_those_that_run_and_the_newest(
     assert "and 5 older" in during
 
 
-def test_a_damaged_run_is_told_below_the_table(listing: Listing, make: Builder, step: Builder) -> None:
+def test_a_damaged_run_is_reported_below_the_table(listing: Listing, make: Builder, step: Builder) -> None:
     (make("bad", []) / RUN_FILE).write_text("{")
     make("good", [step(0)])
     for terminal in (True, False):

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nanodyno.config import RunConfig, build_config
-from nanodyno.data.corpus import Document
+from nanodyno.data.corpus import CorpusDocument
 from nanodyno.data.shards import Dataset, open_dataset
 from nanodyno.data.tokenizers import BytesTokenizer
 from nanodyno.data.writer import write_dataset
@@ -40,8 +40,8 @@ TINY: dict[str, Any] = {
 }
 
 
-def text(first: int, last: int) -> Document:
-    return Document(f"{first}", "".join(f"{n} times {n} is {n * n}.\n" for n in range(first, last)))
+def text(first: int, last: int) -> CorpusDocument:
+    return CorpusDocument(f"{first}", "".join(f"{n} times {n} is {n * n}.\n" for n in range(first, last)))
 
 
 @pytest.fixture(scope="session")

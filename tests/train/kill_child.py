@@ -19,9 +19,9 @@ from typing import Any
 import torch
 
 from nanodyno.config import RunConfig
-from nanodyno.records.events import Event
+from nanodyno.records.events import RunEvent
 from nanodyno.records.types import StepRecord
-from nanodyno.train.job import Job
+from nanodyno.train.job import TrainingJob
 from nanodyno.train.runner import run_training
 
 
@@ -31,13 +31,13 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     struck = {
-        folder: train(Job(config, "run", Path(folder), data_folder=Path(data)), of_it)
+        folder: train(TrainingJob(config, "run", Path(folder), data_folder=Path(data)), of_it)
         for folder, of_it in json.loads(kills).items()
     }
     sys.stdout.write(json.dumps(struck))
 
 
-def train(job: Job, kills: list[str]) -> int:
+def train(job: TrainingJob, kills: list[str]) -> int:
     for struck, kill in enumerate((*kills, None)):
         pid = os.fork()
         if pid == 0:
@@ -51,8 +51,8 @@ def train(job: Job, kills: list[str]) -> int:
     sys.exit("the last stretch was killed")
 
 
-def stretch(job: Job, kill: str | None) -> None:
-    watch: Callable[[Event], None] = lambda _: None  # noqa: E731
+def stretch(job: TrainingJob, kill: str | None) -> None:
+    watch: Callable[[RunEvent], None] = lambda _: None  # noqa: E731
     if kill is not None:
         group = kill.startswith("group ")
         if group:
@@ -70,8 +70,8 @@ def stretch(job: Job, kill: str | None) -> None:
     run_training(job, watch)
 
 
-def die_later(seconds: float, die: Callable[[], None]) -> Callable[[Event], None]:
-    def watch(event: Event) -> None:
+def die_later(seconds: float, die: Callable[[], None]) -> Callable[[RunEvent], None]:
+    def watch(event: RunEvent) -> None:
         if isinstance(event, StepRecord) and not threading.active_count() > 2:
             threading.Timer(seconds, die).start()
 

@@ -21,7 +21,7 @@ from nanodyno.data.resolve import resolve_dataset
 from nanodyno.errors import NanodynoError
 from nanodyno.train.device import choose
 from nanodyno.train.engine import Engine
-from nanodyno.train.job import Job
+from nanodyno.train.job import TrainingJob
 from nanodyno.train.parallel import whole
 from nanodyno.train.processes import Processes, open_processes
 from nanodyno.train.runner import run_training
@@ -80,7 +80,7 @@ def main() -> None:
             write_gradients(config, data, folder.with_suffix(".safetensors"))
         try:
             keeps = way != "unsaved"
-            run_training(Job(config, "run", folder, data_folder=data, keeps=keeps), lambda _: None)
+            run_training(TrainingJob(config, "run", folder, data_folder=data, keeps=keeps), lambda _: None)
         except NanodynoError as error:
             sys.stderr.write(f"error: {error.message}\nhint: {error.hint}\n")
             sys.exit(error.exit_code)

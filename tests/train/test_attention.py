@@ -7,28 +7,28 @@ from pathlib import Path
 import pytest
 import torch
 
-from nanodyno.train.attention import Fastest, fastest_attention
+from nanodyno.train.attention import FastestAttention, fastest_attention
 
 SHAPE = (2, 2, 8, 16)
-NOTHING_RUNS = Fastest("math", ())
-Seek = Callable[..., Fastest]
+NOTHING_RUNS = FastestAttention("math", ())
+Seek = Callable[..., FastestAttention]
 
 
 @pytest.fixture
 def seek(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Seek:
     """The fastest attention of a card of this name, remembered under tmp_path."""
 
-    def no_card(*_: object) -> None:
+    def no_gpu(*_: object) -> None:
         raise RuntimeError("there is no CUDA here")
 
-    monkeypatch.setattr(torch.cuda, "Stream", no_card)
+    monkeypatch.setattr(torch.cuda, "Stream", no_gpu)
 
     def seek(
         name: str = "Some Card",
         shape: tuple[int, int, int, int] = SHAPE,
         dtype: torch.dtype = torch.float32,
         cache: Path | None = tmp_path / "attention.json",
-    ) -> Fastest:
+    ) -> FastestAttention:
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: name)
         return fastest_attention(shape, dtype, torch.device("cpu"), cache)
 
@@ -46,7 +46,7 @@ def remembered(seek: Seek, tmp_path: Path) -> Path:
     return path
 
 
-KNOWN = Fastest("cudnn", (("cudnn", 1e-3), ("flash", 2e-3), ("efficient", 3e-3)))
+KNOWN = FastestAttention("cudnn", (("cudnn", 1e-3), ("flash", 2e-3), ("efficient", 3e-3)))
 
 
 def test_what_was_measured_once_is_remembered_with_the_fastest_first(seek: Seek, remembered: Path) -> None:
@@ -58,7 +58,7 @@ def test_what_was_measured_once_is_remembered_with_the_fastest_first(seek: Seek,
 @pytest.mark.parametrize(
     "change", [{"name": "Other Card"}, {"shape": (4, 2, 8, 16)}, {"dtype": torch.bfloat16}]
 )
-def test_another_card_shape_or_precision_is_measured_and_added(
+def test_another_gpu_shape_or_precision_is_measured_and_added(
     seek: Seek, remembered: Path, change: dict[str, object]
 ) -> None:
     assert seek(**change) == NOTHING_RUNS

@@ -164,7 +164,7 @@ def test_a_file_of_somebody_elses_outlives_the_checkpoint_it_lies_in(
 
 @pytest.mark.parametrize("name", sorted(FILES))
 @pytest.mark.parametrize("how", ["cut", "gone", "altered"])
-def test_a_damaged_checkpoint_is_passed_over_and_told(
+def test_a_damaged_checkpoint_is_passed_over_and_reported(
     trained: Trainer, tmp_path: Path, name: str, how: str
 ) -> None:
     trained.iteration = 7
@@ -193,7 +193,7 @@ def test_when_all_are_damaged_nothing_is_guessed(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("trained")
-def test_a_state_of_another_version_is_told(tmp_path: Path) -> None:
+def test_a_state_of_another_version_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "iter-00000003" / "state.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 3}))
     with pytest.raises(NanodynoError, match="of another version: version"):
@@ -265,7 +265,7 @@ def test_a_state_under_the_name_of_another_iteration_is_passed_over(trained: Tra
     assert "is of iteration 3" in found.damaged[0]
 
 
-def test_an_optimiser_without_its_moments_is_refused(trained: Trainer, tmp_path: Path) -> None:
+def test_an_optimizer_without_its_moments_is_refused(trained: Trainer, tmp_path: Path) -> None:
     folder = tmp_path / "iter-00000003"
     path = folder / "optimizer.safetensors"
     tensors = {key: value for key, value in load_file(path).items() if key != "norm.weight/exp_avg"}

@@ -12,7 +12,7 @@ import torch
 from nanodyno.config import RunConfig
 from nanodyno.errors import NanodynoError
 from nanodyno.train import device
-from nanodyno.train.device import Choice, Clock, choose
+from nanodyno.train.device import Clock, DeviceChoice, choose
 
 Configs = Callable[..., RunConfig]
 CUDA = torch.device("cuda", 0)
@@ -34,12 +34,12 @@ def turing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def _no_card(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
 
 
-@pytest.mark.usefixtures("_no_card")
+@pytest.mark.usefixtures("_no_gpu")
 @pytest.mark.parametrize("wanted", ["cuda", "cuda:1", "mps"])
 def test_a_device_that_is_not_there_is_an_error_with_a_hint(config: Configs, wanted: str) -> None:
     with pytest.raises(NanodynoError, match=f"device={wanted}") as caught:
@@ -48,13 +48,13 @@ def test_a_device_that_is_not_there_is_an_error_with_a_hint(config: Configs, wan
     assert "--device=cpu" in (caught.value.hint or "")
 
 
-@pytest.mark.usefixtures("_no_card")
-def test_auto_without_a_card_is_float32_on_the_cpu(config: Configs) -> None:
-    assert choose(config(device="auto", dtype="auto")) == Choice(torch.device("cpu"), "float32")
+@pytest.mark.usefixtures("_no_gpu")
+def test_auto_without_a_gpu_is_float32_on_the_cpu(config: Configs) -> None:
+    assert choose(config(device="auto", dtype="auto")) == DeviceChoice(torch.device("cpu"), "float32")
 
 
 @pytest.mark.usefixtures("turing")
-def test_bfloat16_on_a_card_without_it_becomes_float16_and_says_so(config: Configs) -> None:
+def test_bfloat16_on_a_gpu_without_it_becomes_float16_and_says_so(config: Configs) -> None:
     choice = choose(config(device="cuda", dtype="bfloat16"))
     assert (choice.device, choice.dtype) == (CUDA, "float16")
     (note,) = choice.notes
@@ -64,19 +64,19 @@ def test_bfloat16_on_a_card_without_it_becomes_float16_and_says_so(config: Confi
 
 @pytest.mark.usefixtures("turing")
 @pytest.mark.parametrize(("dtype", "expected"), [("auto", "float16"), ("float32", "float32")])
-def test_what_the_card_can_do_needs_no_note(config: Configs, dtype: str, expected: Any) -> None:
-    assert choose(config(device="auto", dtype=dtype)) == Choice(CUDA, expected)
+def test_what_the_gpu_can_do_needs_no_note(config: Configs, dtype: str, expected: Any) -> None:
+    assert choose(config(device="auto", dtype=dtype)) == DeviceChoice(CUDA, expected)
 
 
 @pytest.mark.usefixtures("turing")
-def test_auto_takes_bfloat16_where_the_card_has_it(config: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_takes_bfloat16_where_the_gpu_has_it(config: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: not including_emulation)
-    assert choose(config(device="auto", dtype="auto")) == Choice(CUDA, "bfloat16")
-    assert choose(config(device="cuda:0", dtype="bfloat16")) == Choice(CUDA, "bfloat16")
+    assert choose(config(device="auto", dtype="auto")) == DeviceChoice(CUDA, "bfloat16")
+    assert choose(config(device="cuda:0", dtype="bfloat16")) == DeviceChoice(CUDA, "bfloat16")
 
 
 @pytest.mark.usefixtures("turing")
-def test_a_card_beyond_those_there_are_is_an_error(config: Configs) -> None:
+def test_a_gpu_beyond_those_there_are_is_an_error(config: Configs) -> None:
     with pytest.raises(NanodynoError, match="cuda:3"):
         choose(config(device="cuda:3"))
 
@@ -94,7 +94,7 @@ def test_the_clock_is_read_after_the_device_has_finished(monkeypatch: pytest.Mon
     assert read >= moment
 
 
-def test_the_clock_of_a_cpu_waits_for_no_card(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clock_of_a_cpu_waits_for_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "synchronize", lambda _: pytest.fail("a CPU has no card to wait for"))
     clock = Clock(torch.device("cpu"))
     first = clock.seconds()

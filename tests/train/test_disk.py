@@ -12,7 +12,7 @@ from nanodyno.config import RunConfig
 from nanodyno.errors import NanodynoError, RunFailed
 from nanodyno.records.store import Run, read_run
 from nanodyno.records.types import StepRecord
-from nanodyno.train.job import Job
+from nanodyno.train.job import TrainingJob
 from nanodyno.train.runner import run_training
 
 
@@ -35,10 +35,10 @@ class Disk:
 
 
 @pytest.fixture
-def job(data_folder: Path, tmp_path: Path, config: Callable[..., RunConfig]) -> Callable[..., Job]:
-    def build(name: str = "one", **changes: Any) -> Job:
+def job(data_folder: Path, tmp_path: Path, config: Callable[..., RunConfig]) -> Callable[..., TrainingJob]:
+    def build(name: str = "one", **changes: Any) -> TrainingJob:
         settings = config(n_layer=1, n_embd=16, batch_size=1, max_iters=7, eval_interval=3, **changes)
-        return Job(settings, name, tmp_path / name, data_folder=data_folder)
+        return TrainingJob(settings, name, tmp_path / name, data_folder=data_folder)
 
     return build
 
@@ -51,7 +51,7 @@ def losses(run: Run) -> list[tuple[int, float]]:
 
 @pytest.mark.usefixtures("_deterministic")
 def test_wherever_the_disk_fills_up_the_run_stops_and_goes_on_to_the_bit_when_there_is_room(
-    job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+    job: Callable[..., TrainingJob], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endless = Disk(2**40)
     with monkeypatch.context() as patch:
@@ -77,7 +77,7 @@ def test_wherever_the_disk_fills_up_the_run_stops_and_goes_on_to_the_bit_when_th
 
 @pytest.mark.usefixtures("_deterministic")
 def test_a_system_that_takes_few_bytes_at_a_time_changes_nothing(
-    job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+    job: Callable[..., TrainingJob], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_training(job("whole"), lambda _: None)
     monkeypatch.setattr(os, "write", Disk(2**40, most_at_once=1000).write)
@@ -89,7 +89,7 @@ def test_a_system_that_takes_few_bytes_at_a_time_changes_nothing(
 
 
 def test_a_full_disk_keeps_the_older_checkpoint_and_is_in_the_history(
-    job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+    job: Callable[..., TrainingJob], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         write, steps = os.write, []
@@ -110,8 +110,8 @@ def test_a_full_disk_keeps_the_older_checkpoint_and_is_in_the_history(
 
 
 @pytest.mark.parametrize("number", [1, 3, 6, 12, 14, 21])
-def test_a_disk_that_fails_at_a_flush_is_told_and_the_run_goes_on_when_it_is_mended(
-    job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch, number: int
+def test_a_disk_that_fails_at_a_flush_is_reported_and_the_run_goes_on_when_it_is_mended(
+    job: Callable[..., TrainingJob], monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     flushed = 0
     flush = os.fsync
@@ -133,7 +133,7 @@ def test_a_disk_that_fails_at_a_flush_is_told_and_the_run_goes_on_when_it_is_men
 
 @pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES])
 def test_a_read_only_folder_is_refused_before_anything_is_trained(
-    job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch, code: int
+    job: Callable[..., TrainingJob], monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     run_training(job(), lambda _: None)
     before = {path: path.read_bytes() for path in job().folder.rglob("*") if path.is_file()}

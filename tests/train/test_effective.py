@@ -11,7 +11,7 @@ import torch
 
 from nanodyno.config import RunConfig
 from nanodyno.data.loader import Windows
-from nanodyno.hardware.cards import all_cards
+from nanodyno.hardware.gpus import all_gpus
 from nanodyno.model.modern import make_model
 from nanodyno.noise import KEPT, WINDOW, NoiseScale
 from nanodyno.records.types import StepRecord
@@ -72,16 +72,16 @@ def test_one_micro_step_is_not_measured(trainer: Trainers) -> None:
     assert (step.micro_grad_norm, step.micro_tokens) == (None, None)
 
 
-def test_a_card_reads_its_gradients_once_more_in_32k_tokens(config: Builder) -> None:
-    on_card, on_cpu = (EffectiveBatch(config(), device) for device in ("cuda", "cpu"))
+def test_a_gpu_reads_its_gradients_once_more_in_32k_tokens(config: Builder) -> None:
+    on_gpu, on_cpu = (EffectiveBatch(config(), device) for device in ("cuda", "cpu"))
     # Iterations of 4 x 1024 tokens: every eighth.
-    assert [at for at in range(20) if on_card.is_measured(at, 4, 1024)] == [0, 8, 16]
-    assert all(on_card.is_measured(at, 32, 1024) for at in range(3))
+    assert [at for at in range(20) if on_gpu.is_measured(at, 4, 1024)] == [0, 8, 16]
+    assert all(on_gpu.is_measured(at, 32, 1024) for at in range(3))
     assert all(on_cpu.is_measured(at, 2, 1024) for at in range(3))
 
 
-def test_that_takes_under_1_percent_of_any_card_in_the_table() -> None:
-    peaks = [(card.peak_flops("bfloat16"), card.bandwidth_bytes_per_second) for card in all_cards()]
+def test_that_takes_under_1_percent_of_any_gpu_in_the_table() -> None:
+    peaks = [(gpu.peak_flops_per_second("bfloat16"), gpu.bandwidth_bytes_per_second) for gpu in all_gpus()]
     shares = [2 / 3 * flops / bandwidth / MEASURED_TOKENS for flops, bandwidth in peaks if flops]
     assert max(shares) < 0.01
 

@@ -9,10 +9,10 @@ import pytest
 from nanodyno.records.types import StepRecord
 from nanodyno.train import checkpoint
 from nanodyno.train.fused import FusedEngine
-from nanodyno.train.trainer import Happening, Trainer
+from nanodyno.train.trainer import Trainer, TrainerEvent
 
 Trainers = Callable[..., Trainer]
-Walk = Callable[[Trainer, Path], Iterator[Happening]]
+Walk = Callable[[Trainer, Path], Iterator[TrainerEvent]]
 FP8 = {"fp8": True, "dtype": "bfloat16"}
 
 
@@ -31,11 +31,11 @@ def test_an_infinite_value_does_not_spoil_the_factors(fused: Trainers) -> None:
     ours = fused(**FP8)
     ours.warm_up()
     assert isinstance(ours.engine, FusedEngine)
-    products = ours.engine.step.products
-    before = products.factors()
-    products.take_factors({key: math.inf if "largest" in key else each for key, each in before.items()})
-    products.begin()
-    after = products.factors()
+    matmuls = ours.engine.step.matmuls
+    before = matmuls.factors()
+    matmuls.take_factors({key: math.inf if "largest" in key else each for key, each in before.items()})
+    matmuls.begin()
+    after = matmuls.factors()
     assert {key: after[key] for key in after if "scale" in key} == {
         key: before[key] for key in before if "scale" in key
     }

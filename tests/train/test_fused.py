@@ -13,7 +13,7 @@ from nanodyno.records.store import read_run
 from nanodyno.records.types import EvalRecord, StepRecord
 from nanodyno.train import checkpoint
 from nanodyno.train.fused import FusedEngine
-from nanodyno.train.job import Job
+from nanodyno.train.job import TrainingJob
 from nanodyno.train.runner import run_training
 from nanodyno.train.trainer import Trainer
 
@@ -43,7 +43,7 @@ def gradients_of(trainer: Trainer) -> dict[str, Tensor]:
     [
         {"grad_clip": 0.0, "weight_decay": 0.5},
         {"grad_clip": 1.35, "attention": "math"},
-        {"bias": True, "gelu": "tanh", "gradient_accumulation_steps": 1, "loss_rows": 7},
+        {"bias": True, "gelu": "tanh", "gradient_accumulation_steps": 1, "loss_chunk_size": 7},
     ],
 )
 def test_a_run_has_the_losses_the_norms_and_the_evaluations_of_an_eager_one(
@@ -182,7 +182,7 @@ def test_a_checkpoint_of_either_engine_goes_on_in_the_other(
     [
         ({"residual_dtype": "bfloat16", "dtype": "bfloat16"}, "fused", "none"),
         ({"moments_dtype": "bfloat16", "recompute": "mlp"}, "fused", "mlp"),
-        ({"loss_rows": 5}, "autograd", "none"),
+        ({"loss_chunk_size": 5}, "autograd", "none"),
     ],
 )
 def test_a_run_trains_with_every_precision_and_records_what_it_used(
@@ -193,7 +193,7 @@ def test_a_run_trains_with_every_precision_and_records_what_it_used(
     kernels: str,
     recompute: str,
 ) -> None:
-    job = Job(config(**changes, max_iters=4), "run", tmp_path / "run", data_folder=data_folder)
+    job = TrainingJob(config(**changes, max_iters=4), "run", tmp_path / "run", data_folder=data_folder)
     run_training(job, lambda _: None)
     run = read_run(tmp_path / "run")
     record = run.own

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nanodyno.model.batched import BatchedOptimizer
 from nanodyno.model.cublaslt import CublasError
-from nanodyno.model.products import Units, by_torch
+from nanodyno.model.matmul import Units, by_torch
 from nanodyno.records.types import SplitRecord, StepRecord
 from nanodyno.train.device import choose
 from nanodyno.train.fused import FusedEngine
@@ -71,7 +71,7 @@ def test_where_memory_runs_out_more_is_made_again(fused: Trainers, spoil: Spoil)
 @pytest.mark.parametrize(
     ("recompute", "failures"), [("auto", 4), ("none", 1), ("light", 1), ("mlp", 1), ("full", 1)]
 )
-def test_memory_that_does_not_suffice_for_what_was_asked_is_told(
+def test_memory_that_does_not_suffice_for_what_was_asked_is_reported(
     fused: Trainers, spoil: Spoil, recompute: str, failures: int
 ) -> None:
     ours = fused(recompute=recompute)
@@ -105,7 +105,7 @@ def test_muons_step_is_to_fit_beside_the_micro_step(fused: Trainers, monkeypatch
     assert losses_of(ours) == pytest.approx(undisturbed, rel=1e-6)
 
 
-def test_a_graph_of_muons_step_that_cannot_be_had_is_told(
+def test_a_graph_of_muons_step_that_cannot_be_had_is_reported(
     fused: Trainers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     undisturbed = losses_of(fused(optimizer="muon"))
@@ -166,8 +166,8 @@ def test_memory_that_runs_out_in_mid_run_makes_the_micro_batch_smaller(
 
     spoil(limited)
     events = list(ours.events())
-    told = [event for event in events if isinstance(event, SplitRecord)]
-    assert [(event.iteration, event.batch_size) for event in told] == [(3, size) for size in sizes]
+    reported = [event for event in events if isinstance(event, SplitRecord)]
+    assert [(event.iteration, event.batch_size) for event in reported] == [(3, size) for size in sizes]
     steps = [event for event in events if isinstance(event, StepRecord)]
     assert [step.micro_steps for step in steps] == [3] * 3 + [12 // fitting] * 5
     assert [step.loss for step in steps[:3]] == undisturbed[:3]
@@ -233,7 +233,7 @@ def test_where_triton_fails_torchs_own_kernels_run_and_that_is_said(
     assert losses_of(ours) == undisturbed
 
 
-def test_an_assembler_that_does_not_know_the_card_is_a_fallback_too(
+def test_an_assembler_that_does_not_know_the_gpu_is_a_fallback_too(
     fused: Trainers, with_triton: Callable[[Trainer], FusedEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from triton.runtime.errors import PTXASError
@@ -248,7 +248,7 @@ def test_an_assembler_that_does_not_know_the_card_is_a_fallback_too(
     assert "PTXAS error: Value 'sm_999a'" in note
 
 
-def test_what_is_made_again_after_memory_ran_out_is_told(fused: Trainers, spoil: Spoil) -> None:
+def test_what_is_made_again_after_memory_ran_out_is_reported(fused: Trainers, spoil: Spoil) -> None:
     ours = fused(recompute="auto")
     ours.warm_up()
     failures = iter([True, True])  # the iteration's, and the first trial's of the smaller micro-batch
@@ -308,7 +308,7 @@ def test_measured_products_that_fail_leave_all_else_as_it_was(
     ours = fused()
     monkeypatch.setattr(engine_of(ours), "_products", Products(fails_in, error))
     how = ours.warm_up()
-    assert (how.products, how.recompute) == (used, "none")
+    assert (how.gemm_algorithm, how.recompute) == (used, "none")
     assert len(how.notes) == len(notes)
     for said, cause in zip(how.notes, notes, strict=True):
         assert said == f"a measured matrix product failed, so torch chooses them, slower: {cause}"

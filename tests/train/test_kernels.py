@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from nanodyno.config import RunConfig
+from nanodyno.costs.setup import Dtype
 from nanodyno.errors import NanodynoError
-from nanodyno.records.types import Dtype
 from nanodyno.train.autograd import AutogradEngine
-from nanodyno.train.device import Choice
+from nanodyno.train.device import DeviceChoice
 from nanodyno.train.fused import FusedEngine
 from nanodyno.train.kernels import Way, choose_way
 from nanodyno.train.trainer import Trainer
@@ -22,14 +22,14 @@ Trainers = Callable[..., Trainer]
 
 
 @pytest.fixture
-def card(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
     """What torch says of the card there would be."""
 
-    def card(major: int, minor: int) -> None:
+    def gpu(major: int, minor: int) -> None:
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (major, minor))
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Some Card")
 
-    return card
+    return gpu
 
 
 @pytest.fixture
@@ -39,12 +39,12 @@ def _triton(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def _ampere(card: Callable[[int, int], None], _triton: None) -> None:
-    card(8, 0)
+def _ampere(gpu: Callable[[int, int], None], _triton: None) -> None:
+    gpu(8, 0)
 
 
-def on(device: str, dtype: Dtype = "bfloat16") -> Choice:
-    return Choice(torch.device(device), dtype)
+def on(device: str, dtype: Dtype = "bfloat16") -> DeviceChoice:
+    return DeviceChoice(torch.device(device), dtype)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def on(device: str, dtype: Dtype = "bfloat16") -> Choice:
 def test_a_gpu_gets_the_fused_kernels_where_they_can_be_had(
     config: Configs,
     changes: dict[str, Any],
-    choice: Choice,
+    choice: DeviceChoice,
     processes: int,
     kernels: str,
     reason: str | None,
@@ -77,7 +77,7 @@ def test_a_gpu_gets_the_fused_kernels_where_they_can_be_had(
     assert way.note == (reason and f"{reason}: the fused kernels are left out, and this runs slower")
 
 
-@pytest.mark.parametrize("changes", [{}, {"dropout": 0.1}, {"kernels": "autograd"}, {"loss_rows": 3}])
+@pytest.mark.parametrize("changes", [{}, {"dropout": 0.1}, {"kernels": "autograd"}, {"loss_chunk_size": 3}])
 @pytest.mark.parametrize("device", ["cpu", "mps"])
 def test_without_a_gpu_autograd_is_the_usual_way_and_needs_no_words(
     config: Configs, changes: dict[str, Any], device: str
@@ -106,11 +106,11 @@ def test_what_only_the_fused_way_has_brings_it_about_anywhere(
 
 
 @pytest.mark.parametrize("asked", ["auto", "fused"])
-def test_a_missing_triton_is_told(
-    config: Configs, card: Callable[[int, int], None], monkeypatch: pytest.MonkeyPatch, asked: str
+def test_a_missing_triton_is_reported(
+    config: Configs, gpu: Callable[[int, int], None], monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
     monkeypatch.setitem(sys.modules, "triton", None)
-    card(9, 0)
+    gpu(9, 0)
     way = choose_way(config(kernels=asked), on("cuda"))
     assert (way.kernels, way.triton) == ("autograd" if asked == "auto" else "fused", False)
     assert way.note is not None
@@ -119,8 +119,10 @@ def test_a_missing_triton_is_told(
 
 
 @pytest.mark.usefixtures("_triton")
-def test_a_card_that_is_too_old_for_triton_is_told(config: Configs, card: Callable[[int, int], None]) -> None:
-    card(7, 5)
+def test_a_gpu_that_is_too_old_for_triton_is_reported(
+    config: Configs, gpu: Callable[[int, int], None]
+) -> None:
+    gpu(7, 5)
     way = choose_way(config(kernels="fused"), on("cuda"))
     assert (way.kernels, way.triton) == ("fused", False)
     assert way.note is not None
@@ -195,6 +197,6 @@ def test_an_evaluation_alone_does_not_need_the_attention_of_the_run(trainer: Tra
 
 
 @pytest.mark.usefixtures("_ampere")
-def test_fp8_is_refused_on_a_card_without_it(config: Configs) -> None:
+def test_fp8_is_refused_on_a_gpu_without_it(config: Configs) -> None:
     with pytest.raises(NanodynoError, match="fp8=True cannot be had with Some Card, which has no fp8"):
         choose_way(config(fp8=True), on("cuda"))

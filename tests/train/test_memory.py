@@ -46,9 +46,9 @@ def test_the_iteration_is_redone_in_smaller_micro_batches(
     shrink(ours, 3, fitting)
     events = list(ours.events())
     steps = steps_of(events)
-    told = [event for event in events if isinstance(event, SplitRecord)]
-    assert [(event.batch_size, event.batch_size_before) for event in told] == splits
-    assert {event.iteration for event in told} == {3}
+    reported = [event for event in events if isinstance(event, SplitRecord)]
+    assert [(event.batch_size, event.batch_size_before) for event in reported] == splits
+    assert {event.iteration for event in reported} == {3}
     assert [step.micro_steps for step in steps] == [3] * 3 + [12 // fitting] * 5
     assert [step.tokens for step in steps] == [4 * 3 * 16] * 8
     assert [step.loss for step in steps[:3]] == [step.loss for step in undisturbed[:3]]
@@ -69,7 +69,7 @@ def test_a_micro_batch_that_cannot_be_halved_is_cut_to_what_fills_the_iteration(
     assert [e.batch_size for e in ours.events() if isinstance(e, SplitRecord)] == [1]
 
 
-def test_a_run_that_begins_like_this_is_told_what_to_change(
+def test_a_run_that_begins_like_this_is_reported_what_to_change(
     trainer: Trainers, shrink: Callable[..., None]
 ) -> None:
     ours = trainer()

@@ -15,11 +15,11 @@ from nanodyno.model.batched import WithAdamW
 from nanodyno.model.modern import ModernGPT
 from nanodyno.records.types import EvalRecord, StepRecord
 from nanodyno.train import autograd, checkpoint, kernels
-from nanodyno.train.attention import Fastest
+from nanodyno.train.attention import FastestAttention
 from nanodyno.train.autograd import AutogradEngine
-from nanodyno.train.continuing import FIXED
-from nanodyno.train.device import Choice
+from nanodyno.train.device import DeviceChoice
 from nanodyno.train.kernels import Way, choose_way
+from nanodyno.train.resuming import FIXED
 from nanodyno.train.runner import refuse_together
 from nanodyno.train.sampling import Dials, sample_text
 from nanodyno.train.trainer import Trainer
@@ -34,7 +34,7 @@ ALL: dict[str, Any] = {
     "cautious_decay": True, "schedule": "wsd",
 }  # fmt: skip
 BY_HAND = {key: value for key, value in ALL.items() if key != "n_kv_head" and "window" not in key}
-CARD = Choice(torch.device("cuda"), "bfloat16")
+GPU = DeviceChoice(torch.device("cuda"), "bfloat16")
 
 
 @pytest.mark.usefixtures("_deterministic")
@@ -98,7 +98,7 @@ def test_it_learns_and_its_checkpoint_writes_text(trainer: Trainers, walk: Walk,
     assert isinstance(ours.engine.model, ModernGPT)
 
 
-def test_moments_of_another_optimiser_are_no_use(trainer: Trainers, walk: Walk, tmp_path: Path) -> None:
+def test_moments_of_another_optimizer_are_no_use(trainer: Trainers, walk: Walk, tmp_path: Path) -> None:
     for _ in walk(trainer(max_iters=2, eval_interval=2), tmp_path):
         pass
     found = checkpoint.newest(tmp_path)
@@ -109,26 +109,26 @@ def test_moments_of_another_optimiser_are_no_use(trainer: Trainers, walk: Walk, 
 
 
 @pytest.mark.parametrize("change", [{"positions": "rope"}, {"optimizer": "muon"}, BY_HAND])
-def test_on_a_card_it_goes_by_hand(
+def test_on_a_gpu_it_goes_by_hand(
     config: Configs, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernels, "why_no_triton", lambda _: None)
-    assert choose_way(config(**change), CARD) == Way("fused", True)
+    assert choose_way(config(**change), GPU) == Way("fused", True)
 
 
 @pytest.mark.parametrize("change", [{"window": 5}, {"n_kv_head": 1}])
-def test_what_the_fused_way_does_not_know_goes_by_autograd_and_is_told(
+def test_what_the_fused_way_does_not_know_goes_by_autograd_and_is_reported(
     config: Configs, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
     ((key, value),) = change.items()
     note = f"the fused kernels do not know {key}={value}: autograd runs"
-    assert choose_way(config(**change), CARD) == Way("autograd", False, note)
+    assert choose_way(config(**change), GPU) == Way("autograd", False, note)
 
 
 def test_a_switch_of_the_fused_way_is_refused_by_name(config: Configs) -> None:
     with pytest.raises(NanodynoError, match="fp8=True cannot be had with window=5"):
-        choose_way(config(window=5, fp8=True), CARD)
+        choose_way(config(window=5, fp8=True), GPU)
 
 
 def test_a_modern_model_has_a_bf16_stream_in_training_only(trainer: Trainers, config: Configs) -> None:
@@ -144,21 +144,21 @@ def test_a_modern_model_has_a_bf16_stream_in_training_only(trainer: Trainers, co
     assert 0 < abs(training[0] - training[1]) < 0.02
     assert looking[0] == looking[1] == training[0]
     with pytest.raises(NanodynoError, match="residual_dtype=bfloat16 cannot be had with dropout"):
-        choose_way(config(residual_dtype="bfloat16", dropout=0.1), CARD)
+        choose_way(config(residual_dtype="bfloat16", dropout=0.1), GPU)
 
 
 def test_muon_does_not_divide_matrices_among_processes(config: Configs) -> None:
     shared = {"gradient_accumulation_steps": 4, "optimizer": "muon"}
     with pytest.raises(NanodynoError, match="needs them whole"):
-        refuse_together(config(parallel="fsdp", **shared), CARD, 2)
-    refuse_together(config(parallel="ddp", **shared), CARD, 2)
+        refuse_together(config(parallel="fsdp", **shared), GPU, 2)
+    refuse_together(config(parallel="ddp", **shared), GPU, 2)
 
 
 def chosen(ours: Trainer, monkeypatch: pytest.MonkeyPatch) -> str | None:
     """On a card where cuDNN, fed by hand, is the fastest, and FA3 the next."""
     names = ("cudnn-packed", "fa3", "cudnn", "flash")
     measured = tuple((name, float(number)) for number, name in enumerate(names))
-    monkeypatch.setattr(autograd, "fastest_attention", lambda *_: Fastest(names[0], measured))
+    monkeypatch.setattr(autograd, "fastest_attention", lambda *_: FastestAttention(names[0], measured))
     engine = ours.engine
     assert isinstance(engine, AutogradEngine)
     engine.device, engine.dtype = torch.device("cuda"), torch.bfloat16
@@ -176,20 +176,20 @@ def chosen(ours: Trainer, monkeypatch: pytest.MonkeyPatch) -> str | None:
         ({"window": 5}, "flex"),
     ],
 )
-def test_attention_on_a_card_is_the_fastest_that_compiles_or_flex_for_a_window(
+def test_attention_on_a_gpu_is_the_fastest_that_compiles_or_flex_for_a_window(
     trainer: Trainers, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], backend: str | None
 ) -> None:
     assert chosen(trainer(**changes), monkeypatch) == backend
 
 
-@pytest.mark.parametrize("loss_rows", [None, 24])
+@pytest.mark.parametrize("loss_chunk_size", [None, 24])
 def test_a_micro_step_is_one_graph_for_a_compiler_and_gives_the_same_gradients(
-    trainer: Trainers, monkeypatch: pytest.MonkeyPatch, loss_rows: int | None
+    trainer: Trainers, monkeypatch: pytest.MonkeyPatch, loss_chunk_size: int | None
 ) -> None:
     """With torch's own tracer and partitioner; only the code generator is left out, which takes minutes."""
     monkeypatch.setattr(loss, "_compiled_cross_entropy", loss._cross_entropy)
     model = trainer(**(ALL | {"zero_init": False})).engine.model
-    model.loss_rows = loss_rows
+    model.loss_chunk_size = loss_chunk_size
     inputs = torch.randint(320, (2, 17), generator=torch.Generator().manual_seed(1))
     compiled = torch.compile(model, fullgraph=True, dynamic=False, backend="aot_eager_decomp_partition")
     found = []

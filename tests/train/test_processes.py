@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 from nanodyno.config import RunConfig
 from nanodyno.errors import NanodynoError
 from nanodyno.records.store import Run, read_run
-from nanodyno.train.device import Choice
-from nanodyno.train.job import Job
+from nanodyno.train.device import DeviceChoice
+from nanodyno.train.job import TrainingJob
 from nanodyno.train.runner import refuse_together, run_training
 from nanodyno.train.trainer import Trainer
 
@@ -47,7 +47,7 @@ def test_two_processes_have_the_gradients_and_the_curve_of_one_and_pass_a_run_on
 
     def alone(name: str, **changes: Any) -> Run:
         settings = config(**(schedule | changes))
-        run_training(Job(settings, name, tmp_path / name, data_folder=data_folder), lambda _: None)
+        run_training(TrainingJob(settings, name, tmp_path / name, data_folder=data_folder), lambda _: None)
         return read_run(tmp_path / name)
 
     whole = alone("whole")
@@ -144,4 +144,4 @@ def test_what_two_processes_cannot_do_is_refused(
 ) -> None:
     settings = config(**changes)
     with pytest.raises(NanodynoError, match=words):
-        refuse_together(settings, Choice(torch.device("cpu"), changes.get("dtype", "float32")), 2)
+        refuse_together(settings, DeviceChoice(torch.device("cpu"), changes.get("dtype", "float32")), 2)

@@ -18,12 +18,12 @@ from nanodyno.costs.setup import settle
 from nanodyno.costs.time import iteration_time
 from nanodyno.costs.work import per_iteration
 from nanodyno.model.batched import BatchedOptimizer
-from nanodyno.records.events import Event
+from nanodyno.records.events import RunEvent
 from nanodyno.records.store import read_run
 from nanodyno.records.types import StepRecord
-from nanodyno.report.beyond import beyond_words
+from nanodyno.report.modern import modern_words
 from nanodyno.train import checkpoint
-from nanodyno.train.job import Job
+from nanodyno.train.job import TrainingJob
 from nanodyno.train.runner import run_training
 from nanodyno.train.tensors import read_tensors
 from nanodyno.train.trainer import Trainer
@@ -72,10 +72,10 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def job(data_folder: Path, tmp_path: Path, config: Callable[..., RunConfig]) -> Callable[..., Job]:
-    def build(name: str, **changes: Any) -> Job:
+def job(data_folder: Path, tmp_path: Path, config: Callable[..., RunConfig]) -> Callable[..., TrainingJob]:
+    def build(name: str, **changes: Any) -> TrainingJob:
         settings = {"optimizer": NAME, "learning_rate": 1e-3} | changes
-        return Job(config(**settings), name, tmp_path / name, ("nanodyno", "train"), (), data_folder)
+        return TrainingJob(config(**settings), name, tmp_path / name, ("nanodyno", "train"), (), data_folder)
 
     return build
 
@@ -84,16 +84,16 @@ class Interrupted(Exception):
     """What Ctrl-C would be."""
 
 
-def interrupt(event: Event) -> None:
+def interrupt(event: RunEvent) -> None:
     if isinstance(event, StepRecord) and event.iteration == 6:
         raise Interrupted
 
 
-def ignore(event: Event) -> None:
+def ignore(event: RunEvent) -> None:
     """For runs of which only the folder matters."""
 
 
-def saved(job: Job) -> dict[str, Tensor]:
+def saved(job: TrainingJob) -> dict[str, Tensor]:
     """Every tensor of the newest checkpoint."""
     found = checkpoint.newest(job.folder / "checkpoints")
     assert found is not None
@@ -105,7 +105,11 @@ def saved(job: Job) -> dict[str, Tensor]:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("takes", "changes"), [("block_matrices", {}), ("total", EVERYTHING)])
 def test_it_trains_saves_and_resumes_exactly(
-    job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch, way: dict[str, Any], takes: Any, changes: Any
+    job: Callable[..., TrainingJob],
+    monkeypatch: pytest.MonkeyPatch,
+    way: dict[str, Any],
+    takes: Any,
+    changes: Any,
 ) -> None:
     monkeypatch.setitem(OPTIMIZERS, NAME, replace(ENTRY, takes=takes))
     settings = way | changes
@@ -164,20 +168,20 @@ def test_a_plan_counts_its_memory_and_its_time(
     setup = settle(config, config.model_shape(50304), "bfloat16", None)
     adamw = replace(setup, optimizer="adamw")
     taken = getattr(parameters(setup.shape), takes)
-    card = calibration_for(None)
-    ours, theirs = (memory_of(each, card).optimiser for each in (setup, adamw))
+    gpu = calibration_for(None)
+    ours, theirs = (memory_of(each, gpu).optimizer for each in (setup, adamw))
     assert theirs - ours == 4 * taken
     ours, theirs = (per_iteration(each) for each in (setup, adamw))
     assert ours.kernels - theirs.kernels == 7
     # AdamW reads and writes a weight, its gradient and two moments, each of 4 bytes
     assert ours.moved_bytes - theirs.moved_bytes == 20 * 768 - 32 * taken
-    assert iteration_time(setup, card).seconds < iteration_time(adamw, card).seconds
+    assert iteration_time(setup, gpu).seconds < iteration_time(adamw, gpu).seconds
     assert (setup.was_measured, adamw.was_measured) == (False, True)
 
 
 def test_it_is_named_in_a_report_and_others_are_refused() -> None:
     assert (
-        beyond_words(build_config({"optimizer": NAME, "learning_rate": 3e-4})) == "Sign-Momentum at 3.00e-04"
+        modern_words(build_config({"optimizer": NAME, "learning_rate": 3e-4})) == "Sign-Momentum at 3.00e-04"
     )
     with pytest.raises(ConfigError) as refused:
         build_config({"optimizer": "sign"})

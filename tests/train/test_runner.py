@@ -12,11 +12,11 @@ import torch
 
 from nanodyno.config import RunConfig
 from nanodyno.errors import NanodynoError, RunFailed
-from nanodyno.records.events import Event, Message, Started
+from nanodyno.records.events import Message, RunEvent, Started
 from nanodyno.records.store import read_run, read_run_record
 from nanodyno.records.types import EvalRecord, SaveRecord, StepRecord
 from nanodyno.train import checkpoint
-from nanodyno.train.job import Job
+from nanodyno.train.job import TrainingJob
 from nanodyno.train.runner import run_training
 
 
@@ -25,52 +25,54 @@ class Interrupted(Exception):
 
 
 @pytest.fixture
-def job(data_folder: Path, tmp_path: Path, config: Callable[..., RunConfig]) -> Callable[..., Job]:
-    def build(name: str = "one", **changes: Any) -> Job:
-        return Job(config(**changes), name, tmp_path / name, ("nanodyno", "train"), ("a note",), data_folder)
+def job(data_folder: Path, tmp_path: Path, config: Callable[..., RunConfig]) -> Callable[..., TrainingJob]:
+    def build(name: str = "one", **changes: Any) -> TrainingJob:
+        return TrainingJob(
+            config(**changes), name, tmp_path / name, ("nanodyno", "train"), ("a note",), data_folder
+        )
 
     return build
 
 
-def stop_after(iteration: int) -> Callable[[Event], None]:
-    def watch(event: Event) -> None:
+def stop_after(iteration: int) -> Callable[[RunEvent], None]:
+    def watch(event: RunEvent) -> None:
         if isinstance(event, StepRecord) and event.iteration == iteration:
             raise Interrupted
 
     return watch
 
 
-def ignore(event: Event) -> None:
+def ignore(event: RunEvent) -> None:
     """For runs of which only the folder matters."""
 
 
-def test_a_run_writes_all_that_happened(job: Callable[..., Job]) -> None:
-    told: list[Event] = []
-    run_training(job(), told.append)
+def test_a_run_writes_all_that_happened(job: Callable[..., TrainingJob]) -> None:
+    reported: list[RunEvent] = []
+    run_training(job(), reported.append)
     run = read_run(job().folder)
     assert run.finished
     assert [step.iteration for step in run.steps] == list(range(8))
     assert [entry.iteration for entry in run.evals] == [0, 4, 8]
-    assert [event for event in told if isinstance(event, StepRecord)] == list(run.steps)
-    assert [event for event in told if isinstance(event, EvalRecord)] == list(run.evals)
-    (started,) = [event for event in told if isinstance(event, Started)]
+    assert [event for event in reported if isinstance(event, StepRecord)] == list(run.steps)
+    assert [event for event in reported if isinstance(event, EvalRecord)] == list(run.evals)
+    (started,) = [event for event in reported if isinstance(event, Started)]
     assert (started.record, started.iteration) == (run.record, 0)
     found = checkpoint.newest(job().folder / "checkpoints")
     assert found is not None
     assert found.checkpoint.progress.iteration == 8
 
 
-def test_a_run_that_nobody_goes_on_with_writes_records_alone(job: Callable[..., Job]) -> None:
-    told: list[Event] = []
-    assert run_training(replace(job(), keeps=False), told.append) == "finished"
+def test_a_run_that_nobody_goes_on_with_writes_records_alone(job: Callable[..., TrainingJob]) -> None:
+    reported: list[RunEvent] = []
+    assert run_training(replace(job(), keeps=False), reported.append) == "finished"
     run = read_run(job().folder)
     assert run.finished
     assert [entry.iteration for entry in run.evals] == [0, 4, 8]
-    assert not any(isinstance(event, SaveRecord) for event in told)
+    assert not any(isinstance(event, SaveRecord) for event in reported)
     assert not (job().folder / "checkpoints").exists()
 
 
-def test_run_json_tells_what_the_run_really_used(job: Callable[..., Job]) -> None:
+def test_run_json_tells_what_the_run_really_used(job: Callable[..., TrainingJob]) -> None:
     run_training(job(eval_only=True, dtype="auto"), ignore)
     record = read_run(job().folder).own
     assert (record.name, record.command, record.notes) == ("one", ("nanodyno", "train"), ("a note",))
@@ -85,8 +87,8 @@ def test_run_json_tells_what_the_run_really_used(job: Callable[..., Job]) -> Non
     assert record.data.train_tokens > record.data.val_tokens > 1000
 
 
-def test_every_record_is_on_disk_before_it_is_shown(job: Callable[..., Job]) -> None:
-    def watch(event: Event) -> None:
+def test_every_record_is_on_disk_before_it_is_shown(job: Callable[..., TrainingJob]) -> None:
+    def watch(event: RunEvent) -> None:
         if isinstance(event, StepRecord):
             assert read_run(job().folder).steps[-1] == event
         if isinstance(event, EvalRecord):
@@ -95,7 +97,7 @@ def test_every_record_is_on_disk_before_it_is_shown(job: Callable[..., Job]) -> 
     run_training(job(), watch)
 
 
-def test_a_resumed_run_has_the_record_of_one_that_never_stopped(job: Callable[..., Job]) -> None:
+def test_a_resumed_run_has_the_record_of_one_that_never_stopped(job: Callable[..., TrainingJob]) -> None:
     run_training(job("whole"), ignore)
     with pytest.raises(Interrupted):
         run_training(job("stopped"), stop_after(6))
@@ -113,7 +115,9 @@ def test_a_resumed_run_has_the_record_of_one_that_never_stopped(job: Callable[..
     assert (run.record.name, run.record.started_at) == ("stopped", first.started_at)
 
 
-def test_a_finished_run_gains_nothing_by_resuming_but_can_be_lengthened(job: Callable[..., Job]) -> None:
+def test_a_finished_run_gains_nothing_by_resuming_but_can_be_lengthened(
+    job: Callable[..., TrainingJob],
+) -> None:
     run_training(job(), ignore)
     before = read_run(job().folder)
     run_training(job(init_from="resume"), ignore)
@@ -127,7 +131,7 @@ def test_a_finished_run_gains_nothing_by_resuming_but_can_be_lengthened(job: Cal
     ("change", "words"), [({"n_embd": 64}, "n_embd is 64, and was 32"), ({"bias": True}, "bias")]
 )
 def test_resuming_another_model_is_refused_and_nothing_is_lost(
-    job: Callable[..., Job], change: dict[str, Any], words: str
+    job: Callable[..., TrainingJob], change: dict[str, Any], words: str
 ) -> None:
     run_training(job(), ignore)
     before = {path: path.read_bytes() for path in job().folder.rglob("*") if path.is_file()}
@@ -136,32 +140,32 @@ def test_resuming_another_model_is_refused_and_nothing_is_lost(
     assert {path: path.read_bytes() for path in job().folder.rglob("*") if path.is_file()} == before
 
 
-def test_resuming_what_is_no_run_is_an_error(job: Callable[..., Job]) -> None:
+def test_resuming_what_is_no_run_is_an_error(job: Callable[..., TrainingJob]) -> None:
     with pytest.raises(NanodynoError, match="is no run"):
         run_training(job(init_from="resume"), ignore)
 
 
-def test_a_run_that_saved_nothing_begins_anew_and_says_so(job: Callable[..., Job]) -> None:
+def test_a_run_that_saved_nothing_begins_anew_and_says_so(job: Callable[..., TrainingJob]) -> None:
     with pytest.raises(Interrupted):
         run_training(job(), stop_after(1))
     assert read_run(job().folder).iterations_done == 2
-    told: list[Event] = []
-    run_training(job(init_from="resume"), told.append)
-    assert any(isinstance(event, Message) and "begins anew" in event.text for event in told)
+    reported: list[RunEvent] = []
+    run_training(job(init_from="resume"), reported.append)
+    assert any(isinstance(event, Message) and "begins anew" in event.text for event in reported)
     run = read_run(job().folder)
     assert [step.iteration for step in run.steps] == list(range(8))
     assert run.record.resumed_at_iterations == ()
 
 
-def test_a_folder_of_another_run_is_refused_before_anything_is_done(job: Callable[..., Job]) -> None:
+def test_a_folder_of_another_run_is_refused_before_anything_is_done(job: Callable[..., TrainingJob]) -> None:
     run_training(job(eval_only=True), ignore)
-    told: list[Event] = []
+    reported: list[RunEvent] = []
     with pytest.raises(NanodynoError, match="was started with other settings: max_iters is 9, and was 8"):
-        run_training(job(max_iters=9, lr_decay_iters=8), told.append)
-    assert told == []
+        run_training(job(max_iters=9, lr_decay_iters=8), reported.append)
+    assert reported == []
 
 
-def test_zeros_that_a_power_cut_left_after_the_last_save_are_dropped(job: Callable[..., Job]) -> None:
+def test_zeros_that_a_power_cut_left_after_the_last_save_are_dropped(job: Callable[..., TrainingJob]) -> None:
     run_training(job("whole"), ignore)
     with pytest.raises(Interrupted):
         run_training(job("cut"), stop_after(6))
@@ -173,7 +177,7 @@ def test_zeros_that_a_power_cut_left_after_the_last_save_are_dropped(job: Callab
     assert [step.loss for step in run.steps] == [step.loss for step in whole.steps]
 
 
-def test_records_damaged_before_the_last_save_are_not_thrown_away(job: Callable[..., Job]) -> None:
+def test_records_damaged_before_the_last_save_are_not_thrown_away(job: Callable[..., TrainingJob]) -> None:
     with pytest.raises(Interrupted):
         run_training(job(), stop_after(6))
     path = job().folder / "steps.jsonl"
@@ -184,7 +188,9 @@ def test_records_damaged_before_the_last_save_are_not_thrown_away(job: Callable[
     assert path.read_bytes() == damaged
 
 
-def test_a_run_whose_checkpoints_are_gone_does_not_lose_its_records_too(job: Callable[..., Job]) -> None:
+def test_a_run_whose_checkpoints_are_gone_does_not_lose_its_records_too(
+    job: Callable[..., TrainingJob],
+) -> None:
     with pytest.raises(Interrupted):
         run_training(job(), stop_after(6))
     shutil.rmtree(job().folder / "checkpoints")
@@ -193,13 +199,13 @@ def test_a_run_whose_checkpoints_are_gone_does_not_lose_its_records_too(job: Cal
     assert read_run(job().folder).iterations_done == 7
 
 
-def test_fewer_iterations_than_are_made_is_refused(job: Callable[..., Job]) -> None:
+def test_fewer_iterations_than_are_made_is_refused(job: Callable[..., TrainingJob]) -> None:
     run_training(job(), ignore)
     with pytest.raises(NanodynoError, match="max_iters is 5, and 8 are done"):
         run_training(job(init_from="resume", max_iters=5), ignore)
 
 
-def test_a_bad_dataset_leaves_no_folder_behind(job: Callable[..., Job]) -> None:
+def test_a_bad_dataset_leaves_no_folder_behind(job: Callable[..., TrainingJob]) -> None:
     with pytest.raises(NanodynoError, match="no dataset 'tyni'"):
         run_training(job(dataset="tyni"), ignore)
     with pytest.raises(NanodynoError, match="block_size"):
@@ -207,7 +213,7 @@ def test_a_bad_dataset_leaves_no_folder_behind(job: Callable[..., Job]) -> None:
     assert not job().folder.exists()
 
 
-def test_a_loss_that_is_not_a_number_is_on_disk_when_the_run_fails(job: Callable[..., Job]) -> None:
+def test_a_loss_that_is_not_a_number_is_on_disk_when_the_run_fails(job: Callable[..., TrainingJob]) -> None:
     with pytest.raises(RunFailed) as caught:
         run_training(job(learning_rate=1e30, decay_lr=False), ignore)
     assert (caught.value.exit_code, caught.value.hint is not None) == (1, True)
@@ -216,41 +222,43 @@ def test_a_loss_that_is_not_a_number_is_on_disk_when_the_run_fails(job: Callable
     assert not run.finished
 
 
-def test_a_failed_compilation_is_told_and_recorded(
-    job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+def test_a_failed_compilation_is_reported_and_recorded(
+    job: Callable[..., TrainingJob], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise RuntimeError("no compiler here")
 
     monkeypatch.setattr(torch, "compile", refuse)
-    told: list[Event] = []
-    run_training(job(compile=True, max_iters=1, warmup_iters=0), told.append)
+    reported: list[RunEvent] = []
+    run_training(job(compile=True, max_iters=1, warmup_iters=0), reported.append)
     record = read_run(job().folder).own
     assert (record.arithmetic.compiled, record.arithmetic.compile_seconds) == (False, None)
     assert record.notes[0] == "a note"
     assert "no compiler here" in record.notes[1]
-    (started,) = [event for event in told if isinstance(event, Started)]
+    (started,) = [event for event in reported if isinstance(event, Started)]
     assert started.record.notes == record.notes
 
 
-def test_a_look_at_a_saved_run_leaves_its_records_alone(job: Callable[..., Job]) -> None:
+def test_a_look_at_a_saved_run_leaves_its_records_alone(job: Callable[..., TrainingJob]) -> None:
     run_training(job(), ignore)
     before = {path.name: path.read_bytes() for path in job().folder.glob("*.json*")}
-    told: list[Event] = []
-    run_training(job(init_from="resume", eval_only=True), told.append)
-    assert [event.iteration for event in told if isinstance(event, EvalRecord)] == [job().config.max_iters]
+    reported: list[RunEvent] = []
+    run_training(job(init_from="resume", eval_only=True), reported.append)
+    assert [event.iteration for event in reported if isinstance(event, EvalRecord)] == [
+        job().config.max_iters
+    ]
     assert {path.name: path.read_bytes() for path in job().folder.glob("*.json*")} == before
 
 
-def test_a_resume_keeps_what_was_noted_before(job: Callable[..., Job]) -> None:
+def test_a_resume_keeps_what_was_noted_before(job: Callable[..., TrainingJob]) -> None:
     with pytest.raises(Interrupted):
         run_training(job(), stop_after(6))
     run_training(replace(job(init_from="resume"), notes=("another note",)), ignore)
     assert read_run(job().folder).record.notes == ("a note", "another note")
 
 
-def test_running_out_of_memory_is_told_with_what_to_change(
-    job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+def test_running_out_of_memory_is_reported_with_what_to_change(
+    job: Callable[..., TrainingJob], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
@@ -262,7 +270,7 @@ def test_running_out_of_memory_is_told_with_what_to_change(
 
 
 def test_an_evaluation_alone_compiles_nothing(
-    job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+    job: Callable[..., TrainingJob], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("compiled for nothing")

@@ -12,13 +12,21 @@ import pytest
 
 from nanodyno.analysis.candidates import Ground, TuneRequest, candidates_for
 from nanodyno.config import SETTINGS, ConfigError, ModelShape, RunConfig, accepts, build_config
-from nanodyno.config.attributes import Arithmetic, Asker, Attributes, Effect, Group, InExperiment, OnResume
-from nanodyno.hardware.cards import card_named
+from nanodyno.config.attributes import (
+    Arithmetic,
+    Asker,
+    Attributes,
+    Group,
+    InExperiment,
+    OnResume,
+    SettingEffect,
+)
+from nanodyno.hardware.gpus import gpu_named
 from settings_evidence import AMOUNTS, PLAIN, SAMPLES, Evidence, operations_of
 
 UNSEEN = {
     "tokenizer": "loss", "bad_update": "loss", "spike_zscore": "loss", "init_from": "loss", "eval_only": "",
-    **dict.fromkeys(("device", "threads", "compile", "products", "recompute"), "speed memory"),
+    **dict.fromkeys(("device", "threads", "compile", "gemm_algorithm", "recompute"), "speed memory"),
     **dict.fromkeys(("cuda_graph", "offload_moments", "parallel"), "speed memory"),
 }  # fmt: skip
 """What settings affect that a short training on a CPU does not show."""
@@ -35,7 +43,7 @@ GROUPS: dict[Group, str] = {
     "data": "dataset tokenizer",
     "evaluation": "eval_interval eval_tokens eval_iters eval_only",
     "precision": "dtype residual_dtype moments_dtype fp8",
-    "system": "device threads compile kernels attention products loss_rows recompute cuda_graph "
+    "system": "device threads compile kernels attention gemm_algorithm loss_chunk_size recompute cuda_graph "
     "offload_moments parallel",
     "record": "log_interval keep_checkpoints out_dir",
 }
@@ -57,7 +65,7 @@ OF_THE_COMMAND = {"init_from", "out_dir", "eval_only", "log_interval", "keep_che
 NONE_MEANS = {
     "n_kv_head": "n_head", "muon_lr": "learning_rate", "embedding_lr": "learning_rate", "window": "none",
     "logit_softcap": "none", "batch_ramp": "none", "vocab_size": "dataset's", "out_dir": "runs/NAME",
-    "eval_iters": "eval_tokens", "threads": "torch's choice", "loss_rows": "by memory",
+    "eval_iters": "eval_tokens", "threads": "torch's choice", "loss_chunk_size": "by memory",
 }  # fmt: skip
 TOLD_APART: dict[str, InExperiment] = {
     "device": "place", "out_dir": "place", "init_from": "place", "batch_ramp": "untimed", "seed": "held",
@@ -87,7 +95,7 @@ CONDITIONS: dict[str, dict[str, Any]] = {
 OTHER_CONDITIONS = {
     "embedding_lr": {"untied_head=True|value_embeddings=1"},
     "tokenizer": {"dataset=python"},
-    "products": {"kernels=auto|fused", "device=cuda"},
+    "gemm_algorithm": {"kernels=auto|fused", "device=cuda"},
     "cuda_graph": {"kernels=auto|fused", "device=cuda"},
     "compile": {"kernels=autograd|optimizer=muon"},
     "parallel": {"torchrun --nproc_per_node=2"},
@@ -207,11 +215,11 @@ def _does_nothing(evidence: Evidence, key: str, changes: dict[str, Any]) -> bool
 
 def _tuned() -> set[str]:
     """What `tune` changes in any of its candidates: on a GPU with either engine, and on a CPU."""
-    card = card_named("H200")
+    gpu = gpu_named("H200")
     grounds = [
-        Ground("cuda", "bfloat16", card, 139 << 30, has_triton=True, has_fp8=True),
-        Ground("cuda", "bfloat16", card, 8 << 30, has_triton=True, has_fp8=True),
-        Ground("cuda", "bfloat16", card, 139 << 30),
+        Ground("cuda", "bfloat16", gpu, 139 << 30, has_triton=True, has_fp8=True),
+        Ground("cuda", "bfloat16", gpu, 8 << 30, has_triton=True, has_fp8=True),
+        Ground("cuda", "bfloat16", gpu, 139 << 30),
         Ground("cpu", "float32", threads=(1, 2)),
     ]
     config = build_config({"tokens_per_iter": 2**17, "batch_size": 8})
@@ -296,7 +304,7 @@ def _others(name: str, value: Any) -> list[Any]:
         case "group" | "arithmetic" | "on_resume" | "in_experiment":
             return [each for each in get_args(choices[name]) if each != value]
         case "affects":
-            return [value ^ {each} for each in get_args(Effect)]
+            return [value ^ {each} for each in get_args(SettingEffect)]
         case "asked_by":
             return [value ^ {each} for each in get_args(Asker)]
         case "nanogpt" | "tuned" | "autograd_only":

@@ -13,7 +13,7 @@ from nanodyno.records.store import read_run
 from nanodyno.records.types import EvalRecord, SaveReason, SaveRecord, StepRecord
 from nanodyno.train import checkpoint
 from nanodyno.train.evaluate import summed_loss
-from nanodyno.train.job import Job
+from nanodyno.train.job import TrainingJob
 from nanodyno.train.runner import run_training
 from nanodyno.train.stops import Limits, Stops
 from nanodyno.train.trainer import SavePoint, Trainer
@@ -83,7 +83,7 @@ def test_a_run_with_long_saves_is_saved_at_its_first_evaluation_and_at_its_end(
 ) -> None:
     monkeypatch.setattr("nanodyno.train.stops.SHORT_SAVE_SECONDS", 0.0)
     monkeypatch.setattr("nanodyno.train.stops.TIMES_ITS_LENGTH", 1e9)
-    job = Job(config(max_iters=8, eval_interval=2), "run", tmp_path / "run", data_folder=data_folder)
+    job = TrainingJob(config(max_iters=8, eval_interval=2), "run", tmp_path / "run", data_folder=data_folder)
     assert run_training(job, lambda _: None) == "finished"
     run = read_run(tmp_path / "run")
     assert [entry.iteration for entry in run.own_evals] == [0, 2, 4, 6, 8]
@@ -112,7 +112,7 @@ def test_a_run_stops_at_its_hour_and_says_so(
     data_folder: Path, tmp_path: Path, config: Callable[..., RunConfig]
 ) -> None:
     limits = Limits(stop_at=time.time() - 1)
-    job = Job(config(), "run", tmp_path / "run", data_folder=data_folder, limits=limits)
+    job = TrainingJob(config(), "run", tmp_path / "run", data_folder=data_folder, limits=limits)
     assert run_training(job, lambda _: None) == "stop-at"
     run = read_run(tmp_path / "run")
     assert run.stop is not None
@@ -125,7 +125,7 @@ def test_a_clock_that_jumps_changes_no_decision(
     jumps = iter(range(10**6))
     monkeypatch.setattr(time, "time", lambda: 1e9 + (-1) ** next(jumps) * 1e8)
     limits = Limits(max_seconds=3600.0, autosave_seconds=900.0)
-    job = Job(config(), "run", tmp_path / "run", data_folder=data_folder, limits=limits)
+    job = TrainingJob(config(), "run", tmp_path / "run", data_folder=data_folder, limits=limits)
     assert run_training(job, lambda _: None) == "finished"
     run = read_run(tmp_path / "run")
     assert [entry.reason for entry in run.history if isinstance(entry, SaveRecord)] == ["evaluation"] * 2

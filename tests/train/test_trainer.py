@@ -140,9 +140,9 @@ def test_the_norm_is_measured_without_clipping_too(trainer: Trainers) -> None:
 
 
 def test_events_come_in_order(trainer: Trainers, walk: Walk, tmp_path: Path) -> None:
-    told = [(type(event).__name__, event.iteration) for event in walk(trainer(max_iters=6), tmp_path)]
+    reported = [(type(event).__name__, event.iteration) for event in walk(trainer(max_iters=6), tmp_path)]
     steps = [("StepRecord", iteration) for iteration in range(6)]
-    assert told == [
+    assert reported == [
         ("EvalRecord", 0),
         *steps[:4],
         ("EvalRecord", 4),

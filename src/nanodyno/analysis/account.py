@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from nanodyno.analysis.growth import Growth, growth_of
-from nanodyno.analysis.imported import imported_card, known_shape, whole
+from nanodyno.analysis.growth import BatchGrowth, growth_of
+from nanodyno.analysis.imported import imported_gpu, known_shape, whole
 from nanodyno.analysis.metrics import (
     RECENT_STEPS,
     Reference,
@@ -26,8 +26,8 @@ from nanodyno.analysis.metrics import (
 from nanodyno.analysis.statistics import median_interval
 from nanodyno.config import SETTINGS, ModelShape, RunConfig
 from nanodyno.costs.parameters import parameters
-from nanodyno.hardware.cards import Card
 from nanodyno.hardware.ceilings import Ceilings
+from nanodyno.hardware.gpus import Gpu
 from nanodyno.records.imported import AnyStep, ImportedRecord, ImportedStep, Setting
 from nanodyno.records.store import Run
 from nanodyno.records.types import DataRecord
@@ -42,7 +42,7 @@ OF_GPT2 = (GPT2_VOCABULARY, NANOGPT_VOCABULARY)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class AccountStep:
     """One iteration as it was recorded."""
 
     iteration: int
@@ -62,7 +62,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Eval:
+class AccountEval:
     iteration: int
     """Updates made before it."""
     val_loss: float
@@ -74,8 +74,8 @@ class Account:
     name: str
     settings: Mapping[str, Setting]
     """nanoGPT's keys, those that are known."""
-    steps: tuple[Step, ...] = ()
-    evals: tuple[Eval, ...] = ()
+    steps: tuple[AccountStep, ...] = ()
+    evals: tuple[AccountEval, ...] = ()
     shape: ModelShape | None = None
     """None where a part of it is not known. Heads count for nothing that is derived here."""
     shape_found: bool = False
@@ -84,17 +84,17 @@ class Account:
     """Of the tokenizer; the shape's is padded."""
     data: DataRecord | None = None
     """What our own programs note of it."""
-    told_parameters: float | None = None
-    card: Card | None = None
+    reported_parameters: float | None = None
+    gpu: Gpu | None = None
     processes: int = 1
     """Each on a GPU of its own; a log that reports none is compared with one."""
     dtype: str = "bfloat16"
-    ceiling_flops: float | None = None
+    ceiling_flops_per_second: float | None = None
     """Of one device, measured in large matmuls of this dtype; None where that was never measured."""
     peak_allocated_bytes: int | None = None
     peak_reserved_bytes: int | None = None
     peak_host_bytes: int | None = None
-    told_tokens_per_iter: int | None = None
+    reported_tokens_per_iter: int | None = None
     """As printed; `tokens_per_iter` follows from the settings."""
     restarts: tuple[int, ...] = ()
     """Iterations at which it was taken up again."""
@@ -106,10 +106,10 @@ class Account:
     @property
     def tokens_per_iter(self) -> int | None:
         by_settings = self._product("batch_size", "gradient_accumulation_steps", "block_size")
-        return whole(self.settings.get("tokens_per_iter")) or by_settings or self.told_tokens_per_iter
+        return whole(self.settings.get("tokens_per_iter")) or by_settings or self.reported_tokens_per_iter
 
     @cached_property
-    def growth(self) -> Growth | None:
+    def growth(self) -> BatchGrowth | None:
         """None where tokens_per_iter is not known."""
         if self.tokens_per_iter is None:
             return None
@@ -117,7 +117,7 @@ class Account:
         return growth_of(self.tokens_per_iter, recorded, self.settings.get("batch_ramp"))
 
     @property
-    def even_evals(self) -> tuple[Eval, ...]:
+    def even_evals(self) -> tuple[AccountEval, ...]:
         """By iterations of tokens_per_iter, where the batch grew."""
         growth = self.growth
         if growth is None or not growth.stages:
@@ -125,9 +125,9 @@ class Account:
         return tuple(replace(each, iteration=int(growth.even(each.iteration))) for each in self.evals)
 
     @cached_property
-    def _steady(self) -> dict[int, list[Step]]:
+    def _steady(self) -> dict[int, list[AccountStep]]:
         """The iterations whose time counts, by stretch and in order."""
-        found: dict[int, list[Step]] = {}
+        found: dict[int, list[AccountStep]] = {}
         for step in self.steps:
             if step.steady and step.seconds:
                 found.setdefault(step.stretch, []).append(step)
@@ -143,7 +143,7 @@ class Account:
         """Of the latest stretch: what is reported of the run."""
         return self.speeds[max(self.speeds)] if self.speeds else Speed(reference=self.reference)
 
-    def _speed(self, steady: Sequence[Step]) -> Speed:
+    def _speed(self, steady: Sequence[AccountStep]) -> Speed:
         tokens = steady[-1].tokens or self.tokens_per_iter
         return Speed(
             median_interval([step.seconds for step in steady if step.seconds]),
@@ -161,7 +161,12 @@ class Account:
     @cached_property
     def reference(self) -> Reference:
         return Reference.of(
-            self.shape, self.data_vocab_size, self.card, self.dtype, self.processes, self.ceiling_flops
+            self.shape,
+            self.data_vocab_size,
+            self.gpu,
+            self.dtype,
+            self.processes,
+            self.ceiling_flops_per_second,
         )
 
     @property
@@ -212,8 +217,8 @@ class Account:
     @property
     def vocabulary(self) -> int | None:
         """Of the tokenizer, as far as it is known; a model of 50,304 rows is nanoGPT's for GPT-2's."""
-        told = self.data_vocab_size or whole(self.settings.get("vocab_size"))
-        return GPT2_VOCABULARY if told in OF_GPT2 else told
+        reported = self.data_vocab_size or whole(self.settings.get("vocab_size"))
+        return GPT2_VOCABULARY if reported in OF_GPT2 else reported
 
     @property
     def tells_perplexity(self) -> bool:
@@ -262,14 +267,14 @@ def _own(run: Run, ceilings: Ceilings | None) -> Account:
         name=run.name,
         settings=_known_settings(record.config),
         steps=_steps(found),
-        evals=tuple(Eval(each.iteration, each.val_loss, each.train_loss) for each in run.own_evals),
+        evals=tuple(AccountEval(each.iteration, each.val_loss, each.train_loss) for each in run.own_evals),
         shape=record.config.model_shape(record.vocab_size),
         data_vocab_size=record.data.vocab_size,
         data=record.data,
-        card=gpu_of(record.machine),
+        gpu=gpu_of(record.machine),
         processes=record.arithmetic.processes,
         dtype=record.arithmetic.dtype,
-        ceiling_flops=ceiling,
+        ceiling_flops_per_second=ceiling,
         peak_allocated_bytes=highest(step.peak_allocated_bytes for step in newest),
         peak_reserved_bytes=highest(step.peak_reserved_bytes for step in newest),
         peak_host_bytes=highest(step.peak_host_bytes for step in newest),
@@ -277,9 +282,9 @@ def _own(run: Run, ceilings: Ceilings | None) -> Account:
     )
 
 
-def _steps(found: Sequence[Stretch[AnyStep]], with_tokens: bool = True) -> tuple[Step, ...]:
+def _steps(found: Sequence[Stretch[AnyStep]], with_tokens: bool = True) -> tuple[AccountStep, ...]:
     return tuple(
-        Step(
+        AccountStep(
             step.iteration, step.loss, step.step_seconds, step.iteration in steady,
             step.printed_mfu if isinstance(step, ImportedStep) else None, step.learning_rate,
             step.tokens if with_tokens else None, step.micro_steps, number,
@@ -309,18 +314,18 @@ def _imported(run: Run, record: ImportedRecord) -> Account:
         name=run.name,
         settings=record.settings,
         steps=_steps(found, with_tokens=grows),
-        evals=tuple(Eval(each.iteration, each.val_loss, each.train_loss) for each in run.evals),
+        evals=tuple(AccountEval(each.iteration, each.val_loss, each.train_loss) for each in run.evals),
         shape=known_shape(record.settings),
         data_vocab_size=record.data.vocab_size if record.data else None,
         data=record.data,
-        told_parameters=record.parameters,
-        card=imported_card(record),
+        reported_parameters=record.parameters,
+        gpu=imported_gpu(record),
         processes=record.processes or 1,
         dtype=dtype if isinstance(dtype, str) else "float16",
         peak_allocated_bytes=record.peak_allocated_bytes,
         peak_reserved_bytes=record.peak_reserved_bytes,
         peak_host_bytes=record.peak_host_bytes,
-        told_tokens_per_iter=record.tokens_per_iter,
+        reported_tokens_per_iter=record.tokens_per_iter,
         restarts=record.resumed_at_iterations,
         foreign=record.machine is None,
         mfu_is_nanogpts=record.origin.program == NANOGPT,

@@ -6,19 +6,19 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from nanodyno.analysis.budget import Reading
-from nanodyno.analysis.repeats import Visit
+from nanodyno.analysis.repeats import RepetitionTime
 from nanodyno.analysis.verdict import MARGIN
 
-Stage = Literal["screening", "halving", "final"]
-Loss = Literal["too-large", "tight", "failed", "disturbed", "no-time"]
+SearchStage = Literal["screening", "halving", "final"]
+LossReason = Literal["too-large", "tight", "failed", "disturbed", "no-time"]
 """tight: measured, and without the room that a whole run needs."""
-Reason = Literal[Loss, "larger", "beyond", "flat", "predicted-slow", "not-needed"]
+SkipReason = Literal[LossReason, "larger", "beyond", "flat", "predicted-slow", "not-needed"]
 """larger: a smaller micro-batch was too large; beyond: a nearer one has fallen off; flat: smaller ones have
 shown that more gains nothing; not-needed: another switch at a micro-batch that is not good."""
 
 
 @dataclass(frozen=True)
-class Entrant:
+class SearchCandidate:
     """A candidate as the search sees it."""
 
     name: str
@@ -34,7 +34,7 @@ class Entrant:
 
 
 @dataclass(frozen=True)
-class Rules:
+class SearchRules:
     seconds: float
     """For everything."""
     at_once: int = 1
@@ -44,12 +44,12 @@ class Rules:
     """How far a prediction may be off: what is predicted to be slower by more is not tried."""
 
     @property
-    def screening_visit(self) -> float:
+    def screening_repetition(self) -> float:
         """Seconds that a process iterates for at most."""
         return min(4.0, max(1.0, self.seconds / 60))
 
     @property
-    def final_visit(self) -> float:
+    def final_repetition(self) -> float:
         return min(6.0, max(1.5, self.seconds / 50))
 
 
@@ -57,10 +57,10 @@ class Rules:
 class Ask:
     """Measure each of these in a process of its own, in this order."""
 
-    stage: Stage
+    stage: SearchStage
     round: int
     names: tuple[str, ...]
-    visit_seconds: float
+    repetition_seconds: float
     until: float
     """In seconds since the search began: what is not measured by then is left."""
     breakdown: bool = False
@@ -68,7 +68,7 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Answer:
+class AskResult:
     """What came of an ask; a name that is missing everywhere had no time."""
 
     spent: float
@@ -77,7 +77,7 @@ class Answer:
     precision: Mapping[str, float] = field(default_factory=dict[str, float])
     """To which each process knew its own mean, as a share of it."""
     bytes: Mapping[str, int] = field(default_factory=dict[str, int])
-    lost: Mapping[str, Loss] = field(default_factory=dict[str, Loss])
+    lost: Mapping[str, LossReason] = field(default_factory=dict[str, LossReason])
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,12 @@ class Pick:
     """Of the final; None without one."""
 
 
-def final_estimates(visits: Sequence[Visit]) -> dict[str, float]:
+def final_estimates(repetitions: Sequence[RepetitionTime]) -> dict[str, float]:
     """Over the rounds that all have in common, so that a slow moment of the machine favours none."""
     rounds: dict[int, dict[str, float]] = {}
-    for visit in visits:
-        rounds.setdefault(visit.round, {})[visit.config] = visit.seconds
-    names = dict.fromkeys(visit.config for visit in visits)
+    for repetition in repetitions:
+        rounds.setdefault(repetition.round, {})[repetition.config] = repetition.seconds
+    names = dict.fromkeys(repetition.config for repetition in repetitions)
     common = [each for each in rounds.values() if each.keys() == names.keys()]
     if not common:
         return {}

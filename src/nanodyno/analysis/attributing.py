@@ -3,7 +3,7 @@
 import math
 
 from nanodyno.analysis.budget import Budget
-from nanodyno.analysis.effects import Rules
+from nanodyno.analysis.effects import EffectRules
 from nanodyno.analysis.verdict import MARGIN
 
 PRECISION = 0.02
@@ -16,10 +16,10 @@ LOSS_BUDGET_SECONDS = 7200.0
 LOSS_SEEDS = Budget(looks=(3, 6, 12))
 
 
-def speed_rules(factors: int, precision: float) -> Rules:
+def speed_rules(factors: int, precision: float) -> EffectRules:
     """Of logarithms of rates."""
-    return Rules(factors, math.log1p(precision), math.log1p(MARGIN))
+    return EffectRules(factors, math.log1p(precision), math.log1p(MARGIN))
 
 
-def loss_rules(factors: int, precision: float) -> Rules:
-    return Rules(factors, precision, LOSS_MARGIN, LOSS_SEEDS, odd=False)
+def loss_rules(factors: int, precision: float) -> EffectRules:
+    return EffectRules(factors, precision, LOSS_MARGIN, LOSS_SEEDS, odd=False)

@@ -2,29 +2,31 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from nanodyno.analysis.attribution import Attribution, Missing, Reason
+from nanodyno.analysis.attribution import Attribution, Missing, MissingReason
 from nanodyno.analysis.effects import Effect, half_width
-from nanodyno.analysis.factors import Change
+from nanodyno.analysis.factors import FactorChange
 from nanodyno.analysis.findings import Code, Finding, Number, Severity
 from nanodyno.analysis.mechanisms import mechanisms
-from nanodyno.analysis.shapley import Corner, along, last_corner
-from nanodyno.analysis.verdict import Call
+from nanodyno.analysis.shapley import Combination, along, last_combination
+from nanodyno.analysis.verdict import VerdictCall
 
-TOTAL_CODES: dict[Call, Code] = {
+TOTAL_CODES: dict[VerdictCall, Code] = {
     "different": "difference",
     "tied": "difference-tied",
     "no difference shown": "difference-not-shown",
 }
-PART_CODES: dict[Call, Code] = {
+PART_CODES: dict[VerdictCall, Code] = {
     "different": "part",
     "tied": "part-tied",
     "no difference shown": "part-not-shown",
 }
-CORNER_CODES: dict[Reason, Code] = {  # but for those that there was no time for, which are counted
-    "too-large": "corner-too-large",
-    "indivisible": "corner-indivisible",
-    "failed": "corner-failed",
-    "disturbed": "corner-disturbed",
+COMBINATION_CODES: dict[
+    MissingReason, Code
+] = {  # but for those that there was no time for, which are counted
+    "too-large": "combination-too-large",
+    "indivisible": "combination-indivisible",
+    "failed": "combination-failed",
+    "disturbed": "combination-disturbed",
 }
 
 
@@ -43,7 +45,7 @@ def attribution_findings(found: Attribution) -> tuple[Finding, ...]:
 
 def _of_total(found: Attribution) -> Iterator[Finding]:
     total = found.look.effects.total
-    before, after = found.value(0), found.value(last_corner(len(found.design.factors)))
+    before, after = found.value(0), found.value(last_combination(len(found.design.factors)))
     if total is None or before is None or after is None:
         return
     code: Code = "difference-once" if total.interval.low is None else TOTAL_CODES[total.call]
@@ -87,21 +89,25 @@ def _of_pairs(found: Attribution) -> Iterator[Finding]:
 
 
 def _of_missing(found: Attribution) -> Iterator[Finding]:
-    missing = {corner: known.missing for corner, known in found.corners.items() if known.missing is not None}
-    untimely = [corner for corner, why in missing.items() if why.reason == "no-time"]
+    missing = {
+        combination: known.missing
+        for combination, known in found.combinations.items()
+        if known.missing is not None
+    }
+    untimely = [combination for combination, why in missing.items() if why.reason == "no-time"]
     if untimely:
-        yield _of(found, "corners-not-measured", "caution", unmeasured=len(untimely))
-    for corner, why in missing.items():
+        yield _of(found, "combinations-not-measured", "caution", unmeasured=len(untimely))
+    for combination, why in missing.items():
         if why.reason == "no-time":
             continue
         severity: Severity = "caution" if why.reason == "disturbed" else "fact"
         unpredicted = why.reason == "too-large" and why.needs_bytes is None
-        code: Code = "corner-does-not-fit" if unpredicted else CORNER_CODES[why.reason]
-        yield _of(found, code, severity, **_corner(found, corner), **_why(found, why))
+        code: Code = "combination-does-not-fit" if unpredicted else COMBINATION_CODES[why.reason]
+        yield _of(found, code, severity, **_combination(found, combination), **_why(found, why))
     if missing and found.look.made:
         yield from _of_paths(found)
-    on_card = found.machine.device_type == "cuda"
-    if on_card and any(why.reason == "too-large" for why in missing.values()):
+    on_gpu = found.machine.device_type == "cuda"
+    if on_gpu and any(why.reason == "too-large" for why in missing.values()):
         yield _of(found, "next-make-fit", "next")
 
 
@@ -113,14 +119,14 @@ def _of_paths(found: Attribution) -> Iterator[Finding]:
     paths = found.look.effects.paths()
     for path in paths:
         steps = [found.look.effects.steps[at, each] for at, each in zip(along(path), path, strict=False)]
-        told: list[Number] = [
+        reported: list[Number] = [
             {"change": found.design.factors[each].name, **_size(found, effect)}
             for each, effect in zip(path, steps, strict=True)
         ]
-        yield _of(found, "path", "fact", steps=told)
-    for (corner, factor), effect in found.look.effects.steps.items() if not paths else ():
+        yield _of(found, "path", "fact", steps=reported)
+    for (combination, factor), effect in found.look.effects.steps.items() if not paths else ():
         numbers = {"change": found.design.factors[factor].name, **_size(found, effect)}
-        yield _of(found, "step", "fact", **_corner(found, corner), **numbers)
+        yield _of(found, "step", "fact", **_combination(found, combination), **numbers)
     whole = found.look.effects.total is not None
     yield _of(found, "no-parts" if paths else "no-path" if whole else "no-end", "caution")
 
@@ -133,7 +139,7 @@ def _why(found: Attribution, why: Missing) -> Mapping[str, Number]:
 
 
 def _of_what_was_not_measured(found: Attribution) -> Iterator[Finding]:
-    unmeasured: tuple[tuple[Code, Severity, Sequence[Change]], ...] = (
+    unmeasured: tuple[tuple[Code, Severity, Sequence[FactorChange]], ...] = (
         ("inert", "fact", found.design.inert),
         ("untimed", "caution", found.design.untimed),
         ("alike", "caution", found.design.alike),
@@ -149,13 +155,13 @@ def _of_what_was_not_measured(found: Attribution) -> Iterator[Finding]:
         there[device] = (*there.get(device, ()), run)
     for device, runs in there.items():
         yield Finding("measured-here", "caution", runs, {"there": device, "here": found.machine.device_name})
-    for each in found.untold:
+    for each in found.unreported:
         yield Finding("taken-as-in-other", "caution", (each.run, each.other), {"keys": each.keys})
     if found.logs_only:
         yield _of(found, "taken-by-default", "caution")
 
 
-def _changes(changes: Sequence[Change]) -> list[Number]:
+def _changes(changes: Sequence[FactorChange]) -> list[Number]:
     return [{"key": each.key, "before": each.before, "after": each.after} for each in changes]
 
 
@@ -169,17 +175,24 @@ def _of_certainty(found: Attribution) -> Iterator[Finding]:
     if len(look.kept) == 1:
         yield _of(found, "one-round", "caution")
         return
-    told = look.effects.parts or tuple(look.effects.steps.values())
-    widest = max((half_width(each.interval) for each in told), default=0.0)
+    reported = look.effects.parts or tuple(look.effects.steps.values())
+    widest = max((half_width(each.interval) for each in reported), default=0.0)
     if look.kept and widest > rules.precision:
         numbers = {"widest": found.change(widest), "asked": found.change(rules.precision)}
         code: Code = "not-precise-after-all" if look.finished else "not-precise"
         yield _of(found, code, "caution", rounds=len(look.kept), **numbers)
-    for corner, known in found.corners.items():
+    for combination, known in found.combinations.items():
         for number, how in known.deaths:
-            yield _of(found, "round-lost", "caution", round=number + 1, words=how, **_corner(found, corner))
-    for corner, number in look.odd:
-        yield _of(found, "round-set-aside", "caution", round=number + 1, **_corner(found, corner))
+            yield _of(
+                found,
+                "round-lost",
+                "caution",
+                round=number + 1,
+                words=how,
+                **_combination(found, combination),
+            )
+    for combination, number in look.odd:
+        yield _of(found, "round-set-aside", "caution", round=number + 1, **_combination(found, combination))
 
 
 def _factor(found: Attribution, number: int) -> dict[str, Number]:
@@ -187,8 +200,8 @@ def _factor(found: Attribution, number: int) -> dict[str, Number]:
     return {"change": factor.name, "before": dict(factor.before), "after": dict(factor.after)}
 
 
-def _corner(found: Attribution, corner: Corner) -> dict[str, Number]:
-    return {"corner": found.design.settings(corner)}
+def _combination(found: Attribution, combination: Combination) -> dict[str, Number]:
+    return {"combination": found.design.settings(combination)}
 
 
 def _size(found: Attribution, effect: Effect) -> dict[str, Number]:

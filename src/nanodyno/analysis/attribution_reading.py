@@ -6,14 +6,14 @@ from dataclasses import replace
 from itertools import groupby
 
 from nanodyno.analysis.attributing import LOSS_PRECISION, PRECISION, loss_rules, speed_rules
-from nanodyno.analysis.attribution import Attribution, Known, corners_from, observed_of
-from nanodyno.analysis.effects import Look, Observed, Rules, look_cut_short, looks
+from nanodyno.analysis.attribution import Attribution, Known, combinations_from, observed_of
+from nanodyno.analysis.effects import EffectEstimates, EffectRules, Observed, look_cut_short, looks
 from nanodyno.analysis.factors import (
     SPLIT,
-    Change,
+    AttributionMetric,
     Design,
     Factor,
-    Metric,
+    FactorChange,
     on_one_schedule,
     unmeasured,
 )
@@ -29,16 +29,16 @@ def read_attribution(
     question: AttributionQuestion,
     lines: Sequence[AttributionLine],
     names: tuple[str, str],
-    metric: Metric,
+    metric: AttributionMetric,
     precision: float | None = None,
 ) -> Attribution:
     """Without the paces of trainings, which are in a round before the first."""
     spent = math.fsum(line.cost_seconds for line in lines if line.round >= 0)
-    lines = [*{(line.round, line.corner): line for line in lines if line.round >= 0}.values()]
+    lines = [*{(line.round, line.combination): line for line in lines if line.round >= 0}.values()]
     design = design_from(question)
     rules = rules_for(metric, len(design.factors), precision)
-    corners = corners_from(design, lines, lambda config: predicted_bytes(config, question))
-    possible = [corner for corner, known in corners.items() if known.config is not None]
+    combinations = combinations_from(design, lines, lambda config: predicted_bytes(config, question))
+    possible = [combination for combination, known in combinations.items() if known.config is not None]
     look = look_at(observed_of(lines, metric, possible), rules)
     return Attribution(
         names=names,
@@ -46,7 +46,7 @@ def read_attribution(
         design=design,
         rules=rules,
         look=look,
-        corners={corner: _as_counted(known, look) for corner, known in corners.items()},
+        combinations={combination: _as_counted(known, look) for combination, known in combinations.items()},
         machine=question.machine,
         spent_seconds=spent,
         memory_limit_bytes=question.memory_limit_bytes,
@@ -55,23 +55,25 @@ def read_attribution(
     )
 
 
-def _as_counted(known: Known, look: Look) -> Known:
+def _as_counted(known: Known, look: EffectEstimates) -> Known:
     """Without visits of rounds that were cut off or set aside, so that every figure is of the same ones."""
     if known.measured is None:
         return known
-    visits = tuple(visit for visit in known.measured.visits if visit.round in look.kept)
-    if not visits:
+    repetitions = tuple(
+        repetition for repetition in known.measured.repetitions if repetition.round in look.kept
+    )
+    if not repetitions:
         return known
-    return replace(known, measured=known.measured.model_copy(update={"visits": visits}))
+    return replace(known, measured=known.measured.model_copy(update={"repetitions": repetitions}))
 
 
-def rules_for(metric: Metric, factors: int, precision: float | None) -> Rules:
+def rules_for(metric: AttributionMetric, factors: int, precision: float | None) -> EffectRules:
     if metric == "val_loss":
         return loss_rules(factors, precision or LOSS_PRECISION)
     return speed_rules(factors, precision or PRECISION)
 
 
-def look_at(observed: Sequence[Observed], rules: Rules) -> Look:
+def look_at(observed: Sequence[Observed], rules: EffectRules) -> EffectEstimates:
     """As it was when the measuring ended: at the look that was enough, or cut short before it."""
     rounds = [list(group) for _, group in groupby(observed, key=lambda each: each.round)]
     found = list(looks(rounds, rules))
@@ -88,7 +90,7 @@ def design_from(question: AttributionQuestion) -> Design:
         for group in question.factors
     )
     rest = tuple(
-        Change(key, getattr(before, key), getattr(after, key))
+        FactorChange(key, getattr(before, key), getattr(after, key))
         for key in RunConfig.model_fields
         if key not in PLACES and key != SPLIT and key not in keys
         if getattr(before, key) != getattr(after, key)
@@ -107,4 +109,4 @@ def predicted_bytes(config: RunConfig, question: AttributionQuestion) -> int | N
     dtype = target.dtype(config.dtype)
     shape = config.model_shape(config.vocab_size or question.vocab_size)
     setup = settle(config, shape, dtype, target.memory_bytes)
-    return memory_of(setup, calibration_for(target.card, dtype)).total
+    return memory_of(setup, calibration_for(target.gpu, dtype)).total

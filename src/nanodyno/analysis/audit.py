@@ -5,13 +5,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from nanodyno.analysis.account import GPT2_VOCABULARY, NANOGPT_VOCABULARY, Account, Eval
+from nanodyno.analysis.account import GPT2_VOCABULARY, NANOGPT_VOCABULARY, Account, AccountEval
 from nanodyno.analysis.findings import Code, Finding, Severity
 from nanodyno.analysis.imported import whole
 from nanodyno.config import ModelShape
 from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, nanogpt_flops_per_token
 from nanodyno.costs.parameters import parameters
-from nanodyno.hardware.cards import all_cards
+from nanodyno.hardware.gpus import all_gpus
 
 MOST_LAYERS, MOST_WIDTH, WIDTH_STEP = 48, 2048, 64
 FITS = 0.015
@@ -48,7 +48,7 @@ def audit(account: Account) -> tuple[Finding, ...]:
     return tuple(finding for part in parts for finding in part(account))
 
 
-def flops_told(account: Account) -> float | None:
+def flops_reported(account: Account) -> float | None:
     """FLOPs per token that the printed MFU stands for, with the time and the tokens of an iteration."""
     rate, printed = account.speed.tokens_per_second, account.printed_mfu
     if rate is None or printed is None or not account.mfu_is_nanogpts:
@@ -62,14 +62,14 @@ def fitting_shapes(account: Account) -> list[Fit]:
     Where none explains both, those that explain the number: evaluations may have pulled the MFU down. With
     nanoGPT's vocabulary and no biases unless told otherwise. A block size is needed.
     """
-    told, count = flops_told(account), account.told_parameters or None  # 0.00M is a small model's
-    both = _fitting(account, told, count)
-    return both if both or told is None else _fitting(account, None, count)
+    reported, count = flops_reported(account), account.reported_parameters or None  # 0.00M is a small model's
+    both = _fitting(account, reported, count)
+    return both if both or reported is None else _fitting(account, None, count)
 
 
-def _fitting(account: Account, told: float | None, count: float | None) -> list[Fit]:
+def _fitting(account: Account, reported: float | None, count: float | None) -> list[Fit]:
     block = _int(account, "block_size")
-    if block is None or (told is None and count is None):
+    if block is None or (reported is None and count is None):
         return []
     known_layers, known_width = _int(account, "n_layer"), _int(account, "n_embd")
     layers = [known_layers] if known_layers else range(1, MOST_LAYERS + 1)
@@ -79,12 +79,12 @@ def _fitting(account: Account, told: float | None, count: float | None) -> list[
         for n_embd in widths:
             shape = _shape(account, n_layer, n_embd, block)
             errors = [
-                (nanogpt_flops_per_token(shape) / told - 1, FITS) if told else None,
+                (nanogpt_flops_per_token(shape) / reported - 1, FITS) if reported else None,
                 (parameters(shape).nanogpt / count - 1, TOLD_FITS) if count else None,
             ]
             found = [each for each in errors if each is not None]
             if all(abs(error) <= bound for error, bound in found):
-                fits.append(Fit(n_layer, n_embd, found[-1][0], by_mfu=told is not None))
+                fits.append(Fit(n_layer, n_embd, found[-1][0], by_mfu=reported is not None))
     return sorted(fits, key=lambda fit: abs(fit.error))
 
 
@@ -99,7 +99,7 @@ def with_found_shape(account: Account) -> Account:
 
 
 def _of_model(account: Account) -> Iterator[Finding]:
-    told, shape = flops_told(account), account.shape
+    reported, shape = flops_reported(account), account.shape
     if shape is None or account.shape_found:
         fits = fitting_shapes(account)
         if fits:
@@ -107,7 +107,7 @@ def _of_model(account: Account) -> Iterator[Finding]:
             assert block is not None, "there are no fits without it"
             yield _finding(
                 account, "model-from-numbers" if fits[0].by_mfu else "model-from-count", "fact",
-                flops_per_token=told,
+                flops_per_token=reported,
                 fits=[
                     {
                         "n_layer": fit.n_layer,
@@ -118,12 +118,12 @@ def _of_model(account: Account) -> Iterator[Finding]:
                 ],
                 count=len(fits),
             )  # fmt: skip
-    elif told is not None:
+    elif reported is not None:
         expected = nanogpt_flops_per_token(shape)
-        if abs(told / expected - 1) > 3 * FITS:
+        if abs(reported / expected - 1) > 3 * FITS:
             yield _finding(
                 account, "mfu-of-another-peak", "caution",
-                flops_per_token=told, expected=expected, peak=NANOGPT_PEAK_FLOPS * expected / told,
+                flops_per_token=reported, expected=expected, peak=NANOGPT_PEAK_FLOPS * expected / reported,
             )  # fmt: skip
 
 
@@ -131,33 +131,33 @@ def _of_rate(account: Account) -> Iterator[Finding]:
     speed, printed = account.speed, account.printed_mfu
     if printed is not None and printed > 1:
         yield _finding(account, "mfu-above-one", "wrong", mfu=printed)
-    card, reached = account.card, speed.achieved_flops_per_second
+    gpu, reached = account.gpu, speed.achieved_flops_per_second
     if reached is not None:
-        if card is not None and speed.mfu is not None:
+        if gpu is not None and speed.mfu is not None:
             share = speed.mfu.value
-            code, severity = ("rate-impossible", "wrong") if share > BOOST else ("share-of-card", "fact")
+            code, severity = ("rate-impossible", "wrong") if share > BOOST else ("share-of-gpu", "fact")
             yield _finding(
-                account, code, severity, card=card.name, share=share, flops_per_second=reached.value,
-                peak=account.reference.peak_flops,
+                account, code, severity, gpu=gpu.name, share=share, achieved_flops_per_second=reached.value,
+                peak=account.reference.peak_flops_per_second,
             )  # fmt: skip
-        elif card is None and account.foreign:
-            yield _cards_by_rate(account, reached.value)
-    if printed is not None and account.mfu_is_nanogpts and not (card and card.name.startswith("A100")):
+        elif gpu is None and account.foreign:
+            yield _gpus_by_rate(account, reached.value)
+    if printed is not None and account.mfu_is_nanogpts and not (gpu and gpu.name.startswith("A100")):
         yield _finding(
-            account, "mfu-against-a100", "caution", mfu=printed, card=None if card is None else card.name
+            account, "mfu-against-a100", "caution", mfu=printed, gpu=None if gpu is None else gpu.name
         )
     yield from _poisoned(account)
 
 
-def _cards_by_rate(account: Account, reached: float) -> Finding:
+def _gpus_by_rate(account: Account, reached: float) -> Finding:
     """GeForce cards that cannot do this, the fastest first, and the slowest ones that can."""
     peaks = _geforce_peaks(account.dtype)
     ranked = sorted(peaks.items(), key=lambda item: item[1])
     excluded = [name for name, peak in ranked if reached > BOOST * peak]
-    able = [{"card": name, "share": reached / peak} for name, peak in ranked if reached <= BOOST * peak]
+    able = [{"gpu": name, "share": reached / peak} for name, peak in ranked if reached <= BOOST * peak]
     return _finding(
-        account, "cards-by-rate", "fact",
-        flops_per_second=reached, excluded=excluded[::-1][:EXCLUDED], excluded_count=len(excluded),
+        account, "gpus-by-rate", "fact",
+        achieved_flops_per_second=reached, excluded=excluded[::-1][:EXCLUDED], excluded_count=len(excluded),
         able=able[:NAMED],
     )  # fmt: skip
 
@@ -165,14 +165,14 @@ def _cards_by_rate(account: Account, reached: float) -> Finding:
 def _geforce_peaks(dtype: str) -> dict[str, float]:
     """By name, and with the memory where that makes another peak."""
     found = [
-        (card, peak)
-        for card in all_cards()
-        if GEFORCE.fullmatch(card.name) and (peak := card.peak_flops(dtype)) is not None
+        (gpu, peak)
+        for gpu in all_gpus()
+        if GEFORCE.fullmatch(gpu.name) and (peak := gpu.peak_flops_per_second(dtype)) is not None
     ]
     of_name: dict[str, set[float]] = {}
-    for card, peak in found:
-        of_name.setdefault(card.name, set()).add(peak)
-    return {card.name if len(of_name[card.name]) == 1 else card.label: peak for card, peak in found}
+    for gpu, peak in found:
+        of_name.setdefault(gpu.name, set()).add(peak)
+    return {gpu.name if len(of_name[gpu.name]) == 1 else gpu.label: peak for gpu, peak in found}
 
 
 def _poisoned(account: Account) -> Iterator[Finding]:
@@ -195,10 +195,11 @@ def _of_losses(account: Account) -> Iterator[Finding]:
     vocabulary = account.vocabulary or GPT2_VOCABULARY
     trained = [each for each in account.evals if each.iteration > 0 and math.isfinite(each.val_loss)]
     if account.tells_perplexity:
-        told = trained[-1].val_loss
+        reported = trained[-1].val_loss
         yield _finding(
             account, "perplexity-as-loss", "wrong",
-            told_loss=told, guessing=math.log(vocabulary), loss=math.log(told), vocabulary=vocabulary,
+            reported_loss=reported, guessing=math.log(vocabulary), loss=math.log(reported),
+            vocabulary=vocabulary,
         )  # fmt: skip
     broken = sum(not math.isfinite(each.val_loss) for each in account.evals)
     broken += sum(step.loss is not None and not math.isfinite(step.loss) for step in account.steps)
@@ -207,7 +208,7 @@ def _of_losses(account: Account) -> Iterator[Finding]:
     yield from _too_good(account, trained, vocabulary)
 
 
-def _too_good(account: Account, trained: Sequence[Eval], vocabulary: int) -> Iterator[Finding]:
+def _too_good(account: Account, trained: Sequence[AccountEval], vocabulary: int) -> Iterator[Finding]:
     """Below the published law of loss by parameters and tokens, which real runs of this size stay above."""
     count, growth = account.parameters, account.growth
     if not trained or count is None or growth is None or vocabulary < LARGE_VOCABULARY:
@@ -223,10 +224,14 @@ def _too_good(account: Account, trained: Sequence[Eval], vocabulary: int) -> Ite
 
 
 def _of_tokens(account: Account) -> Iterator[Finding]:
-    told = account.told_tokens_per_iter
-    if told is not None and account.tokens_per_iter not in (None, told):
+    reported = account.reported_tokens_per_iter
+    if reported is not None and account.tokens_per_iter not in (None, reported):
         yield _finding(
-            account, "tokens-contradict", "wrong", told_tokens=told, computed_tokens=account.tokens_per_iter
+            account,
+            "tokens-contradict",
+            "wrong",
+            reported_tokens=reported,
+            computed_tokens=account.tokens_per_iter,
         )
 
 

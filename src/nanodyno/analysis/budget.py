@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from nanodyno.analysis.repeats import Visit, config_interval, odd_visit
+from nanodyno.analysis.repeats import RepetitionTime, config_interval, odd_repetition
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.student import t_power, t_quantile
-from nanodyno.analysis.verdict import MARGIN, Comparison, compare
+from nanodyno.analysis.verdict import MARGIN, SpeedComparison, compare
 
 LAST_SHARE = 0.7
 """Of the error, what is kept for the last look; the earlier ones share the rest."""
@@ -27,13 +27,13 @@ class Budget:
 
     looks: tuple[int, ...] = (4, 8, 16)
     """After how many processes of each config the results may be read; the last look ends the measurement."""
-    visits_per_process: int = 1
+    repetitions_per_process: int = 1
     """Rounds that a worker stays resident for."""
 
     @property
     def rounds(self) -> int:
         """That count, at most."""
-        return self.looks[-1] * self.visits_per_process
+        return self.looks[-1] * self.repetitions_per_process
 
     @property
     def most_rounds(self) -> int:
@@ -48,7 +48,7 @@ class Budget:
         that is shown misses in at most 1 - level of all experiments: the union bound, which needs nothing
         about how the looks depend on each other.
         """
-        looks = [look * self.visits_per_process for look in self.looks]
+        looks = [look * self.repetitions_per_process for look in self.looks]
         if rounds_kept not in looks:
             return None
         if len(looks) == 1:
@@ -66,19 +66,19 @@ class Reading:
 
     level: float
     """Of all comparisons together, and of each config's own interval."""
-    comparisons: list[Comparison]
+    comparisons: list[SpeedComparison]
     finished: bool
     """Everything decided or precise enough, or the budget spent."""
     rounds: int
     """Made so far, those set aside included."""
-    kept: list[Visit]
+    kept: list[RepetitionTime]
     """What the comparisons rest on."""
-    odd: list[Visit]
+    odd: list[RepetitionTime]
     """For which their rounds were set aside and made again: to be told."""
 
 
 def readings(
-    rounds: Iterable[Sequence[Visit]],
+    rounds: Iterable[Sequence[RepetitionTime]],
     budget: Budget = DEFAULT_BUDGET,
     *,
     reference: str | None = None,
@@ -106,7 +106,7 @@ def readings(
 
 
 def read(
-    visits: Sequence[Visit],
+    repetitions: Sequence[RepetitionTime],
     budget: Budget = DEFAULT_BUDGET,
     *,
     reference: str | None = None,
@@ -114,13 +114,13 @@ def read(
     precision: float | None = None,
 ) -> Reading | None:
     """What the look after the last of these rounds says, for who holds all visits; None between looks."""
-    rounds = _by_round(visits)
+    rounds = _by_round(repetitions)
     found = list(readings(rounds, budget, reference=reference, margin=margin, precision=precision))
     return found[-1] if found and (found[-1].finished or found[-1].rounds == len(rounds)) else None
 
 
 def read_cut_short(
-    visits: Sequence[Visit],
+    repetitions: Sequence[RepetitionTime],
     budget: Budget = DEFAULT_BUDGET,
     *,
     reference: str | None = None,
@@ -132,7 +132,7 @@ def read_cut_short(
     """
     level = budget.level_at(budget.rounds)
     assert level is not None
-    standing = [Standing(), *standings(_by_round(visits), budget.rounds // 2)][-1]
+    standing = [RoundStanding(), *standings(_by_round(repetitions), budget.rounds // 2)][-1]
     comparisons = compare(standing.kept, reference, margin=margin, level=level)
     return Reading(level, comparisons, False, standing.rounds, standing.kept, standing.odd)
 
@@ -156,12 +156,12 @@ def power(log_sd: float, rounds: int, effect: float, level: float = 0.95) -> flo
 
 
 @dataclass(frozen=True)
-class Standing:
+class RoundStanding:
     """The visits after a round."""
 
     rounds: int = 0
-    kept: list[Visit] = field(default_factory=list[Visit])
-    odd: list[Visit] = field(default_factory=list[Visit])
+    kept: list[RepetitionTime] = field(default_factory=list[RepetitionTime])
+    odd: list[RepetitionTime] = field(default_factory=list[RepetitionTime])
     grew: bool = False
     """False when a round was set aside in its stead."""
 
@@ -170,32 +170,38 @@ class Standing:
         return self.rounds - len(self.odd)
 
 
-def standings(rounds: Iterable[Sequence[Visit]], most_odd: int) -> Iterator[Standing]:
-    now = Standing()
-    for visits in filter(None, rounds):
-        kept = [*now.kept, *visits]
-        found = odd_visit(kept) if len(now.odd) < most_odd else None
+def standings(rounds: Iterable[Sequence[RepetitionTime]], most_odd: int) -> Iterator[RoundStanding]:
+    now = RoundStanding()
+    for repetitions in filter(None, rounds):
+        kept = [*now.kept, *repetitions]
+        found = odd_repetition(kept) if len(now.odd) < most_odd else None
         if found is None:
-            now = Standing(now.rounds + 1, kept, now.odd, True)
+            now = RoundStanding(now.rounds + 1, kept, now.odd, True)
         else:
-            rest = [visit for visit in kept if visit.round != found.round]
-            now = Standing(now.rounds + 1, rest, [*now.odd, found], False)
+            rest = [repetition for repetition in kept if repetition.round != found.round]
+            now = RoundStanding(now.rounds + 1, rest, [*now.odd, found], False)
         yield now
 
 
-def _by_round(visits: Sequence[Visit]) -> list[list[Visit]]:
-    ordered = sorted(visits, key=lambda visit: visit.round)
-    return [list(group) for _, group in groupby(ordered, key=lambda visit: visit.round)]
+def _by_round(repetitions: Sequence[RepetitionTime]) -> list[list[RepetitionTime]]:
+    ordered = sorted(repetitions, key=lambda repetition: repetition.round)
+    return [list(group) for _, group in groupby(ordered, key=lambda repetition: repetition.round)]
 
 
 def _is_settled(
-    visits: Sequence[Visit], comparisons: Sequence[Comparison], level: float, precision: float | None
+    repetitions: Sequence[RepetitionTime],
+    comparisons: Sequence[SpeedComparison],
+    level: float,
+    precision: float | None,
 ) -> bool:
     if precision is None:
         return all(comparison.call != "no difference shown" for comparison in comparisons)
     ratios = [comparison.ratio for comparison in comparisons]
     if not ratios:
-        own = [config_interval(visits, config, level) for config in {visit.config for visit in visits}]
+        own = [
+            config_interval(repetitions, config, level)
+            for config in {repetition.config for repetition in repetitions}
+        ]
         ratios = [interval for interval in own if interval is not None]
     return all(_is_precise(ratio, precision) for ratio in ratios)
 

@@ -15,7 +15,7 @@ from nanodyno.costs.calibration import Calibration, calibration_for
 from nanodyno.costs.memory import Memory, memory_of
 from nanodyno.costs.setup import FEWEST_ROWS, RECOMPUTE, Dtype, Setup, rows_by_memory, settle
 from nanodyno.costs.time import iteration_time
-from nanodyno.hardware.cards import Card
+from nanodyno.hardware.gpus import Gpu
 
 LARGEST = 4096
 """Sequences of a micro-batch."""
@@ -31,7 +31,7 @@ _FLIPPED = {key: other_value(key) for key in OTHER_ARITHMETIC}
 DIFFERENT: tuple[dict[str, object], ...] = (*({key: value} for key, value in _FLIPPED.items()), _FLIPPED)
 """Each alone, and all of them."""
 
-Settings = Mapping[str, object]
+SettingValues = Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Ground:
 
     device_type: Literal["cpu", "cuda", "mps"]
     dtype: Dtype
-    card: Card | None = None
+    gpu: Gpu | None = None
     usable_bytes: int | None = None
     """For all of a training, context included; None on a CPU."""
     context_bytes: int = 0
@@ -100,9 +100,9 @@ def candidates_for(request: TuneRequest, ground: Ground) -> tuple[Candidate, ...
     sizes = micro_batches(config.sequences_divided, config.batch_size, config.ramp.fewest_steps)
     if ground.device_type != "cuda":
         return tuple(_on_host(request, ground, sizes))
-    card = _Card(request, ground)
+    gpu = _Gpu(request, ground)
     found: dict[Setup | None, Candidate] = {}
-    for each in (each for size in sizes for each in card.at(size)):
+    for each in (each for size in sizes for each in gpu.at(size)):
         found.setdefault(each.setup, each)  # what comes to the same for the trainer is one candidate
     return tuple(sorted(found.values(), key=lambda each: (each.hopeless, each.predicted_seconds or 0.0)))
 
@@ -119,7 +119,9 @@ def micro_batches(sequences: int, asked: int, fewest_steps: int = 1) -> list[int
     return sorted(kept)
 
 
-def _candidate(config: RunConfig, size: int, shown: Settings, hidden: Settings | None = None) -> Candidate:
+def _candidate(
+    config: RunConfig, size: int, shown: SettingValues, hidden: SettingValues | None = None
+) -> Candidate:
     """`hidden` are settings that only write out what the trainer would choose anyway."""
     made = changed(config, batch_size=size, **(hidden or {}), **shown)
     switches = tuple((key, str(value)) for key, value in shown.items())
@@ -135,7 +137,7 @@ def _on_host(request: TuneRequest, ground: Ground, sizes: Sequence[int]) -> Iter
     )
     yield from (_candidate(config, size, {}) for size in outwards)
     flips: list[dict[str, object]] = [{"threads": number} for number in ground.threads]
-    by_hand = not config.dropout and config.beyond_hand is None
+    by_hand = not config.dropout and config.fused_unsupported is None
     if ground.device_type == "cpu" and config.kernels != "fused" and by_hand:
         flips.append({"kernels": "fused"})
     flips.append({"compile": not config.compile})
@@ -144,13 +146,13 @@ def _on_host(request: TuneRequest, ground: Ground, sizes: Sequence[int]) -> Iter
             yield replace(_candidate(config, size, flip), variant=True)
 
 
-class _Card:
+class _Gpu:
     """Candidates on a card, by what the cost model says of them."""
 
     def __init__(self, request: TuneRequest, ground: Ground) -> None:
         self._request, self._ground = request, ground
         self._shape: ModelShape = request.config.model_shape(request.vocab_size)
-        self._calibration: Calibration = calibration_for(ground.card, ground.dtype)
+        self._calibration: Calibration = calibration_for(ground.gpu, ground.dtype)
 
     def at(self, size: int) -> Iterator[Candidate]:
         """The fastest that fits for sure by prediction, one that might and is faster, and what else there is
@@ -168,7 +170,7 @@ class _Card:
             yield min(faster, key=_bytes)
         yield from self._variants(size, first)
 
-    def _ways(self) -> Iterator[Settings]:
+    def _ways(self) -> Iterator[SettingValues]:
         """Every way to spend less memory on the path that the trainer takes."""
         config, held = self._request.config, self._request.held
         fused = self._settled(config).kernels == "fused"
@@ -178,8 +180,8 @@ class _Card:
         graphs = (True, False) if fused and "cuda_graph" not in held else (config.cuda_graph,)
         may_move = fused and "offload_moments" not in held and config.optimizer == "adamw"
         offloads = (False, True) if may_move else (config.offload_moments,)
-        usual = config.loss_rows or (self._auto_rows() if fused else None)
-        rows = (usual,) if "loss_rows" in held else (usual, FEWEST_ROWS)
+        usual = config.loss_chunk_size or (self._auto_rows() if fused else None)
+        rows = (usual,) if "loss_chunk_size" in held else (usual, FEWEST_ROWS)
         for level, count, graph, away in product(levels, dict.fromkeys(rows), graphs, offloads):
             yield self._written_out(level, count, graph, away)
 
@@ -197,7 +199,7 @@ class _Card:
     def _switch_trust(self) -> float:
         """By how much slower a switch may be predicted, and still be tried: what is the same in both cancels
         out, so that a card's own calibration tells more of it than of a whole iteration."""
-        own = self._ground.card is not None and self._calibration.verified
+        own = self._ground.gpu is not None and self._calibration.verified
         return SWITCH_TRUST if own else SCALED_SWITCH_TRUST
 
     def _flips(self, first: Candidate) -> Iterator[dict[str, object]]:
@@ -205,15 +207,15 @@ class _Card:
         assert setup is not None
         if setup.kernels == "autograd":
             yield {"compile": not config.compile}
-            by_hand = not config.dropout and config.beyond_hand is None
+            by_hand = not config.dropout and config.fused_unsupported is None
             if ground.has_triton and ground.dtype == "bfloat16" and by_hand:
-                yield {"kernels": "fused", "loss_rows": self._auto_rows()}
+                yield {"kernels": "fused", "loss_chunk_size": self._auto_rows()}
             return
-        other_rows = self._auto_rows() if setup.loss_rows == FEWEST_ROWS else FEWEST_ROWS
-        yield {"loss_rows": other_rows}
+        other_rows = self._auto_rows() if setup.loss_chunk_size == FEWEST_ROWS else FEWEST_ROWS
+        yield {"loss_chunk_size": other_rows}
         yield {"cuda_graph": not setup.cuda_graph}
         if setup.recompute == "none" and not setup.offload_moments and not _is_fused_only(config):
-            yield {"kernels": "autograd", "compile": True, "loss_rows": None, "recompute": "none"}
+            yield {"kernels": "autograd", "compile": True, "loss_chunk_size": None, "recompute": "none"}
         if self._request.allow_different:
             sides = self._shape.n_embd % FP8_MULTIPLE or self._shape.vocab_size % FP8_MULTIPLE
             for flip in DIFFERENT:
@@ -222,13 +224,13 @@ class _Card:
                 if possible and not ("moments_dtype" in flip and given):
                     yield dict(flip)
 
-    def _usual(self) -> Settings:
+    def _usual(self) -> SettingValues:
         """What the trainer chooses where there is memory for it."""
         return self._written_out("none", self._auto_rows(), True, False)
 
-    def _written_out(self, recompute: str, rows: int | None, graph: bool, away: bool) -> Settings:
+    def _written_out(self, recompute: str, rows: int | None, graph: bool, away: bool) -> SettingValues:
         """The settings that spend time to save memory."""
-        return {"recompute": recompute, "loss_rows": rows, "cuda_graph": graph, "offload_moments": away}
+        return {"recompute": recompute, "loss_chunk_size": rows, "cuda_graph": graph, "offload_moments": away}
 
     def _auto_rows(self) -> int | None:
         usable = self._ground.usable_bytes
@@ -240,7 +242,7 @@ class _Card:
         forced = None if ground.has_triton or config.kernels == "fused" else "autograd"
         return settle(config, self._shape, ground.dtype, ground.usable_bytes, forced)
 
-    def _predicted(self, size: int, settings: Settings) -> Candidate:
+    def _predicted(self, size: int, settings: SettingValues) -> Candidate:
         """With what the trainer would choose anyway written out, and not shown."""
         base = self._request.config
         usual = self._usual()

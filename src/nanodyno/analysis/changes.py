@@ -16,7 +16,7 @@ FOLLOWERS = {
 
 
 @dataclass(frozen=True)
-class Change:
+class SettingChange:
     key: str
     before: Setting
     after: Setting
@@ -40,10 +40,10 @@ class Change:
 class Changes:
     """`unknown` are keys that could matter and that one of the two does not tell: they may have changed."""
 
-    changed: tuple[Change, ...]
+    changed: tuple[SettingChange, ...]
     unknown: tuple[str, ...]
 
-    def that_move(self, what: Literal["speed", "loss"]) -> tuple[Change, ...]:
+    def that_move(self, what: Literal["speed", "loss"]) -> tuple[SettingChange, ...]:
         """A split that leaves the tokens of an iteration as they were moves no loss."""
         return tuple(
             each for each in self.changed if (each.moves_speed if what == "speed" else each.moves_loss)
@@ -61,17 +61,19 @@ def changes_between(before: Account, after: Account) -> Changes:
     if derived and rows[0] is not None and rows[1] is not None:
         one["vocab_size"], other["vocab_size"] = rows
     both = [key for key in one if key in other]
-    changed = [Change(key, one[key], other[key]) for key in both if not _same(one[key], other[key])]
+    changed = [SettingChange(key, one[key], other[key]) for key in both if not _same(one[key], other[key])]
     if before.data and after.data and before.data.fingerprint == after.data.fingerprint:
         changed = [each for each in changed if each.kind != "data"]  # by another path
-    changed = [_told_apart(each, changed, derived) for each in changed if each.kind != "record"]
+    changed = [_reported_apart(each, changed, derived) for each in changed if each.kind != "record"]
     is_itself = replace(after, name=before.name) == before
     unknown = [key for key in TELLING if not is_itself and (key not in one or key not in other)]
     changed.sort(key=lambda each: order_of(each.key, each.kind))
     return Changes(tuple(changed), tuple(unknown))
 
 
-def _told_apart(change: Change, changed: Sequence[Change], vocabulary_follows: bool) -> Change:
+def _reported_apart(
+    change: SettingChange, changed: Sequence[SettingChange], vocabulary_follows: bool
+) -> SettingChange:
     """A vocabulary that no setting gives comes with the text; other followers keep their proportion."""
     if change.key == "vocab_size" and vocabulary_follows:
         text = next((each.key for each in changed if each.kind == "data"), None)
@@ -82,7 +84,7 @@ def _told_apart(change: Change, changed: Sequence[Change], vocabulary_follows: b
     return replace(change, follows=leader.key)
 
 
-def _ratio(change: Change) -> float | None:
+def _ratio(change: SettingChange) -> float | None:
     before, after = change.before, change.after
     if not (isinstance(before, int | float) and isinstance(after, int | float) and before):
         return None

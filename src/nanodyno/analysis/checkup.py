@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 from nanodyno.analysis.findings import Finding, Number, Severity
 from nanodyno.analysis.metrics import gpu_of
-from nanodyno.hardware.inventory import CardState
+from nanodyno.hardware.inventory import GpuState
 from nanodyno.records.checkup import CheckupRecord, DeviceRecord, DiskRecord, HostRecord
 
 GIB = 2**30
 LITTLE_DISK_BYTES = 5 * GIB
 SLOW_DISK_BYTES_PER_SECOND = 100e6
 LITTLE_HOST_BYTES = 4 * GIB
-LITTLE_CARD_BYTES = 2 * GIB
+LITTLE_GPU_BYTES = 2 * GIB
 HELD_SHARE = 0.05
 """Of a card's memory, in other programs' hands."""
 LOW_CEILING_SHARE = 0.6
@@ -39,17 +39,17 @@ def can_train(found: tuple[Finding, ...]) -> bool:
     return not any(each.severity == "impossible" for each in found)
 
 
-def state_of_card(found: CheckupRecord) -> CardState | None:
+def state_of_gpu(found: CheckupRecord) -> GpuState | None:
     """What NVML knows of the device that training would use."""
     if found.device is None or found.device.machine.device_type != "cuda":
         return None
     uuid = found.device.uuid
-    return next((card for card in found.inventory.cards if uuid and card.uuid == f"GPU-{uuid}"), None)
+    return next((gpu for gpu in found.inventory.gpus if uuid and gpu.uuid == f"GPU-{uuid}"), None)
 
 
-def free_memory(device: DeviceRecord, card: CardState | None) -> int | None:
+def free_memory(device: DeviceRecord, gpu: GpuState | None) -> int | None:
     """NVML's word is from before torch took some for itself."""
-    return card.free_bytes if card is not None and card.free_bytes is not None else device.free_bytes
+    return gpu.free_bytes if gpu is not None and gpu.free_bytes is not None else device.free_bytes
 
 
 def _of_torch(found: CheckupRecord) -> Iterator[Finding]:
@@ -64,13 +64,13 @@ def _of_torch(found: CheckupRecord) -> Iterator[Finding]:
         return
     if device.visible or device.machine.device_type == "mps":
         return  # asked for the CPU, or an Apple GPU
-    if not inventory.cards:
-        yield Finding("no-card", "note", numbers={"words": inventory.fault or "NVIDIA's driver lists none"})
+    if not inventory.gpus:
+        yield Finding("no-gpu", "note", numbers={"words": inventory.fault or "NVIDIA's driver lists none"})
     elif device.cuda is None:
-        yield Finding("torch-for-cpu", "fix", numbers={"cards": len(inventory.cards), "torch": device.torch})
+        yield Finding("torch-for-cpu", "fix", numbers={"gpus": len(inventory.gpus), "torch": device.torch})
     else:
         numbers: dict[str, Number] = {"cuda": device.cuda, "driver": inventory.driver or "unknown"}
-        yield Finding("card-not-seen", "fix", numbers=numbers)
+        yield Finding("gpu-not-seen", "fix", numbers=numbers)
 
 
 def _of_device(device: DeviceRecord, found: CheckupRecord) -> Iterator[Finding]:
@@ -78,17 +78,17 @@ def _of_device(device: DeviceRecord, found: CheckupRecord) -> Iterator[Finding]:
     if machine.device_type != "cuda":
         return
     if machine.compute_capability and not _is_built_for(machine.compute_capability, device.built_for):
-        numbers: dict[str, Number] = {"card": machine.device_name, "sm": machine.compute_capability}
-        yield Finding("torch-not-for-card", "impossible", numbers=numbers)
+        numbers: dict[str, Number] = {"gpu": machine.device_name, "sm": machine.compute_capability}
+        yield Finding("torch-not-for-gpu", "impossible", numbers=numbers)
     if len(set(device.visible)) > 1:
         listed = ", ".join(f"cuda:{number} {name}" for number, name in enumerate(device.visible))
-        yield Finding("different-cards", "note", numbers={"cards": listed, "meant": machine.device_name})
+        yield Finding("different-gpus", "note", numbers={"gpus": listed, "meant": machine.device_name})
     if gpu_of(machine) is None:
-        yield Finding("unknown-card", "note", numbers={"card": machine.device_name})
+        yield Finding("unknown-gpu", "note", numbers={"gpu": machine.device_name})
     if not device.bfloat16:
-        yield Finding("no-bfloat16", "note", numbers={"card": machine.device_name})
+        yield Finding("no-bfloat16", "note", numbers={"gpu": machine.device_name})
     yield from _of_kernels(device)
-    yield from _of_card(state_of_card(found), device)
+    yield from _of_gpu(state_of_gpu(found), device)
 
 
 def _of_kernels(device: DeviceRecord) -> Iterator[Finding]:
@@ -100,19 +100,19 @@ def _of_kernels(device: DeviceRecord) -> Iterator[Finding]:
         yield Finding("no-attention", "fix", numbers={"words": "; ".join(device.attention_faults.values())})
 
 
-def _of_card(card: CardState | None, device: DeviceRecord) -> Iterator[Finding]:
-    free = free_memory(device, card)
-    if free is not None and free < LITTLE_CARD_BYTES:
-        yield Finding("card-full", "fix", numbers={"bytes": free})
-    if card is None:
+def _of_gpu(gpu: GpuState | None, device: DeviceRecord) -> Iterator[Finding]:
+    free = free_memory(device, gpu)
+    if free is not None and free < LITTLE_GPU_BYTES:
+        yield Finding("gpu-full", "fix", numbers={"bytes": free})
+    if gpu is None:
         return
-    held = sum(holder.bytes or 0 for holder in card.holders)
-    if card.memory_bytes and held > HELD_SHARE * card.memory_bytes:
-        yield Finding("memory-held", "fix", numbers={"bytes": held, "programs": len(card.holders)})
-    if card.reasons is not None and card.reasons & THERMAL:
-        yield Finding("hot-card", "fix", numbers={"celsius": card.temperature_celsius or 0})
-    if card.lanes and card.most_lanes and 2 * card.lanes <= card.most_lanes:
-        yield Finding("few-lanes", "note", numbers={"lanes": card.lanes, "most": card.most_lanes})
+    held = sum(holder.bytes or 0 for holder in gpu.holders)
+    if gpu.memory_bytes and held > HELD_SHARE * gpu.memory_bytes:
+        yield Finding("memory-held", "fix", numbers={"bytes": held, "programs": len(gpu.holders)})
+    if gpu.reasons is not None and gpu.reasons & THERMAL:
+        yield Finding("hot-gpu", "fix", numbers={"celsius": gpu.temperature_celsius or 0})
+    if gpu.lanes and gpu.most_lanes and 2 * gpu.lanes <= gpu.most_lanes:
+        yield Finding("few-lanes", "note", numbers={"lanes": gpu.lanes, "most": gpu.most_lanes})
 
 
 def _is_built_for(capability: str, built_for: tuple[str, ...]) -> bool:
@@ -138,17 +138,17 @@ def _of_measuring(found: CheckupRecord) -> Iterator[Finding]:
         yield Finding("not-remembered", "note")
     if found.cache_fault is not None:
         yield Finding("cache-refuses", "fix", numbers={"words": found.cache_fault})
-    share = ceiling_share(found)
+    share = ceiling_fraction(found)
     if share is not None and share < LOW_CEILING_SHARE:
         yield Finding("low-ceiling", "fix", numbers={"share": share})
 
 
-def ceiling_share(found: CheckupRecord) -> float | None:
+def ceiling_fraction(found: CheckupRecord) -> float | None:
     """Large products as measured, of what the datasheet promises."""
     if found.ceilings is None or found.device is None:
         return None
-    card, dtype = gpu_of(found.device.machine), found.device.dtype
-    peak = card.peak_flops(dtype) if card else None
+    gpu, dtype = gpu_of(found.device.machine), found.device.dtype
+    peak = gpu.peak_flops_per_second(dtype) if gpu else None
     reached = found.ceilings.matmul_flops(dtype)
     return reached / peak if peak and reached else None
 
@@ -165,6 +165,6 @@ def _of_disk(disk: DiskRecord) -> Iterator[Finding]:
 def _of_host(host: HostRecord, device: DeviceRecord | None) -> Iterator[Finding]:
     if host.available_bytes < LITTLE_HOST_BYTES:
         yield Finding("little-memory", "fix", numbers={"bytes": host.available_bytes})
-    on_card = device is not None and device.machine.device_type == "cuda"
-    if on_card and host.card_can_page:
-        yield Finding("card-pages", "fix")
+    on_gpu = device is not None and device.machine.device_type == "cuda"
+    if on_gpu and host.gpu_can_page:
+        yield Finding("gpu-pages", "fix")

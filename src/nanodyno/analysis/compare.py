@@ -15,7 +15,7 @@ CLOSE = 0.01
 
 
 @dataclass(frozen=True)
-class Metric:
+class ComparedMetric:
     name: str
     better: Better
     """None where neither is: a larger model is no better one."""
@@ -23,22 +23,22 @@ class Metric:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RunComparison:
     accounts: tuple[Account, ...]
     changes: dict[str, Changes]
     """Of each run against the first."""
-    metrics: tuple[Metric, ...]
+    metrics: tuple[ComparedMetric, ...]
     winners: dict[str, str]
     """By metric, where one is ahead by more than the intervals."""
     losses: tuple[LossesAt, ...]
 
 
-def compare(accounts: Sequence[Account]) -> Comparison:
+def compare(accounts: Sequence[Account]) -> RunComparison:
     first, *others = accounts
     losses = tuple(found for axis in AXES if (found := losses_at_equal(accounts, axis)) is not None)
     metrics = (*_facts(accounts), *(_of_losses(each) for each in losses))
     found = {metric.name: winner for metric in metrics if (winner := _winner(metric)) is not None}
-    return Comparison(
+    return RunComparison(
         tuple(accounts), {each.name: changes_between(first, each) for each in others}, metrics, found, losses
     )
 
@@ -59,7 +59,7 @@ def names_apart(names: Sequence[str]) -> list[str]:
     return apart
 
 
-def _facts(accounts: Sequence[Account]) -> list[Metric]:
+def _facts(accounts: Sequence[Account]) -> list[ComparedMetric]:
     same_batch = len({account.speed.tokens_per_iter for account in accounts}) == 1
     rows: list[tuple[str, Better, Callable[[Account], Interval | None]]] = [
         ("parameters", None, lambda a: _known(a.parameters)),
@@ -74,14 +74,14 @@ def _facts(accounts: Sequence[Account]) -> list[Metric]:
         ("peak_allocated_bytes", "lower", lambda a: _known(a.peak_allocated_bytes)),
     ]
     found = [
-        Metric(name, better, {a.name: value for a in accounts if (value := get(a)) is not None})
+        ComparedMetric(name, better, {a.name: value for a in accounts if (value := get(a)) is not None})
         for name, better, get in rows
     ]
     return [metric for metric in found if metric.values]
 
 
-def _of_losses(found: LossesAt) -> Metric:
-    return Metric(
+def _of_losses(found: LossesAt) -> ComparedMetric:
+    return ComparedMetric(
         f"val_loss_at_equal_{found.axis}",
         "lower",
         {name: loss_value(loss) for name, loss in found.losses.items()},
@@ -95,7 +95,7 @@ def loss_value(loss: LossAt) -> Interval:
     return Interval(loss.loss, low, high, 0.95, 1)
 
 
-def _winner(metric: Metric) -> str | None:
+def _winner(metric: ComparedMetric) -> str | None:
     """The one ahead of all others by more than the intervals; without intervals there is none."""
     if metric.better is None or len(metric.values) < 2:
         return None

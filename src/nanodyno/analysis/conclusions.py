@@ -8,8 +8,8 @@ from typing import Any
 
 from nanodyno.analysis.account import GPT2_VOCABULARY, Account, account_of
 from nanodyno.analysis.audit import audit, with_found_shape
-from nanodyno.analysis.changes import Change, Changes
-from nanodyno.analysis.compare import CLOSE, Comparison, compare, named_apart
+from nanodyno.analysis.changes import Changes, SettingChange
+from nanodyno.analysis.compare import CLOSE, RunComparison, compare, named_apart
 from nanodyno.analysis.curves import LossAt, LossesAt, are_of_other_text, is_apart, losses_at_equal
 from nanodyno.analysis.findings import Code, Finding, Number, Severity
 from nanodyno.analysis.forecast_findings import ends_of
@@ -22,13 +22,13 @@ TOKENS_TO_REACH = 10e9
 SAME_SIZE = 0.1
 
 
-def compared_runs(runs: Sequence[Run]) -> tuple[Comparison, tuple[Finding, ...]]:
+def compared_runs(runs: Sequence[Run]) -> tuple[RunComparison, tuple[Finding, ...]]:
     """Of runs as they are on disk; the first is the reference."""
     comparison = compare(named_apart([with_found_shape(account_of(run)) for run in runs]))
     return comparison, (*conclusions(comparison), *ends_of(comparison.accounts))
 
 
-def conclusions(comparison: Comparison) -> tuple[Finding, ...]:
+def conclusions(comparison: RunComparison) -> tuple[Finding, ...]:
     """Of each run alone, and of the first against each other one."""
     first, *others = comparison.accounts
     alone = _as_one([finding for account in comparison.accounts for finding in _alone(account)])
@@ -42,8 +42,8 @@ def _as_one(findings: Sequence[Finding]) -> list[Finding]:
     if len(of_mfu) < 2:
         return list(findings)
     runs = tuple(run for each in of_mfu for run in each.runs)
-    mfus, cards = ([each.numbers[key] for each in of_mfu] for key in ("mfu", "card"))
-    joined = Finding("mfus-against-a100", "caution", runs, {"mfus": mfus, "cards": cards})
+    mfus, gpus = ([each.numbers[key] for each in of_mfu] for key in ("mfu", "gpu"))
+    joined = Finding("mfus-against-a100", "caution", runs, {"mfus": mfus, "gpus": gpus})
     return [joined if each is of_mfu[0] else each for each in findings if each not in of_mfu[1:]]
 
 
@@ -89,7 +89,7 @@ def public_curves() -> dict[str, dict[str, Any]]:
     return json.loads(text)
 
 
-def _pair(one: Account, other: Account, comparison: Comparison) -> Iterator[Finding]:
+def _pair(one: Account, other: Account, comparison: RunComparison) -> Iterator[Finding]:
     changes = comparison.changes[other.name]
     yield from _of_batch(one, other, changes)
     yield from _of_speed(one, other)
@@ -97,7 +97,7 @@ def _pair(one: Account, other: Account, comparison: Comparison) -> Iterator[Find
     yield from _of_losses(one, other, changes)
 
 
-def _share_a_figure(one: Account, other: Account, comparison: Comparison) -> bool:
+def _share_a_figure(one: Account, other: Account, comparison: RunComparison) -> bool:
     return any({one.name, other.name} <= metric.values.keys() for metric in comparison.metrics)
 
 
@@ -144,7 +144,7 @@ def _of_speed(one: Account, other: Account) -> Iterator[Finding]:
         "work_ratio": work[1] / work[0],
         "parameters_ratio": (other.parameters or 0) / (one.parameters or 1),
         "tokens_per_second": seen,
-        "flops_per_second": [rates[0].value * work[0], rates[1].value * work[1]],
+        "achieved_flops_per_second": [rates[0].value * work[0], rates[1].value * work[1]],
     }
     if abs(speed - 1) <= CLOSE and abs(rate - 1) <= CLOSE:
         yield _of((one, other), "same-speed", "fact", **numbers)
@@ -182,7 +182,7 @@ def _of_changes(one: Account, other: Account, changes: Changes, share_a_figure: 
         yield _of((one, other), "settings-unknown", "caution", keys=list(changes.unknown))
 
 
-def _units(changed: tuple[Change, ...]) -> list[str]:
+def _units(changed: tuple[SettingChange, ...]) -> list[str]:
     """Keys, but those that follow from each other as one: the accumulation goes with the micro-batch.
 
     A follower whose leader moves something else stands for itself: a decay that is as long as the run.
@@ -236,18 +236,18 @@ def _difference(found: LossesAt, losses: tuple[LossAt, LossAt]) -> dict[str, Num
     }
 
 
-def _next(comparison: Comparison, found: list[Finding]) -> Iterator[Finding]:
+def _next(comparison: RunComparison, found: list[Finding]) -> Iterator[Finding]:
     codes = {each.code for each in found}
     confounded = next((each for each in found if each.code == "confounded"), None)
     if confounded is not None:
         after = {each.key: each.after for each in comparison.changes[confounded.runs[-1]].changed}
         apart = [f"{key}={after[key]}" for key in _units_of(confounded)]
         yield Finding("next-measure-apart", "next", confounded.runs, {"apart": apart})
-    nameless = tuple(a.name for a in comparison.accounts if a.card is None and a.foreign)
+    nameless = tuple(a.name for a in comparison.accounts if a.gpu is None and a.foreign)
     if nameless:
-        yield Finding("next-name-the-card", "next", nameless)
-    told_losses = not any(account.tells_perplexity for account in comparison.accounts)
-    if "loss-noise-unknown" in codes or ("no-common-loss" in codes and told_losses):
+        yield Finding("next-name-the-gpu", "next", nameless)
+    reported_losses = not any(account.tells_perplexity for account in comparison.accounts)
+    if "loss-noise-unknown" in codes or ("no-common-loss" in codes and reported_losses):
         yield Finding("next-evaluate-more", "next", tuple(a.name for a in comparison.accounts))
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from nanodyno.analysis.account import Account, Eval
+from nanodyno.analysis.account import Account, AccountEval
 
-Axis = Literal["iterations", "tokens", "seconds", "flops"]
-AXES: tuple[Axis, ...] = ("iterations", "tokens", "seconds", "flops")
+CurveAxis = Literal["iterations", "tokens", "seconds", "flops"]
+AXES: tuple[CurveAxis, ...] = ("iterations", "tokens", "seconds", "flops")
 ENOUGH_EVALS = 5
 """To judge the noise by."""
 RECENT = 20
@@ -30,12 +30,12 @@ class LossAt:
 
 @dataclass(frozen=True)
 class LossesAt:
-    axis: Axis
+    axis: CurveAxis
     at: float
     losses: dict[str, LossAt]
 
 
-def per_iteration(account: Account, axis: Axis) -> float | None:
+def per_iteration(account: Account, axis: CurveAxis) -> float | None:
     """How far an iteration of tokens_per_iter moves on this axis: time at the latest steady pace."""
     tokens, work = account.tokens_per_iter, account.reference.flops_per_token
     seconds = account.speed.iteration_seconds
@@ -48,7 +48,7 @@ def per_iteration(account: Account, axis: Axis) -> float | None:
     return None if tokens is None or work is None else float(tokens) * work
 
 
-def losses_at_equal(accounts: Sequence[Account], axis: Axis) -> LossesAt | None:
+def losses_at_equal(accounts: Sequence[Account], axis: CurveAxis) -> LossesAt | None:
     """Val losses at the furthest place that all have reached and one was evaluated at.
 
     Runs without any stay out, as do those that tell perplexities; None where less than two are left.
@@ -78,7 +78,7 @@ def losses_at_equal(accounts: Sequence[Account], axis: Axis) -> LossesAt | None:
     return None
 
 
-def _curve_on(account: Account, axis: Axis, pace: float) -> list[tuple[float, float]]:
+def _curve_on(account: Account, axis: CurveAxis, pace: float) -> list[tuple[float, float]]:
     """By iterations, as if each were one of tokens_per_iter at the latest pace."""
     if axis == "iterations":
         return _curve(account.evals)
@@ -88,21 +88,21 @@ def _curve_on(account: Account, axis: Axis, pace: float) -> list[tuple[float, fl
     return [(seconds / pace, loss) for seconds, loss in places]
 
 
-def loss_at(evals: Sequence[Eval], iteration: float) -> LossAt | None:
+def loss_at(evals: Sequence[AccountEval], iteration: float) -> LossAt | None:
     """Read off a run's own curve; None where no evaluation is near enough."""
     curve = _curve(evals)
     value = _value(curve, iteration) if curve else None
     return None if value is None else LossAt(value, noise_of(evals))
 
 
-def last_of_stretches(evals: Sequence[Eval]) -> list[float]:
+def last_of_stretches(evals: Sequence[AccountEval]) -> list[float]:
     """Iterations up to which, from the evaluation before on, a loss can be read at every place."""
     places = [x for x, _ in _curve(evals)]
     ends = [x for x, following in itertools.pairwise(places) if following > FARTHEST * x]
     return [*ends, *places[-1:]]
 
 
-def noise_of(evals: Sequence[Eval]) -> float | None:
+def noise_of(evals: Sequence[AccountEval]) -> float | None:
     """Of one evaluation, judged by the last ones of the run.
 
     How far each lies off the line through its neighbours, less how far the next one does: a smooth curve
@@ -136,7 +136,7 @@ def is_apart(one: LossAt, other: LossAt) -> bool:
     return abs(one.loss - other.loss) > WIDE * math.hypot(one.noise, other.noise)
 
 
-def _curve(evals: Sequence[Eval]) -> list[tuple[float, float]]:
+def _curve(evals: Sequence[AccountEval]) -> list[tuple[float, float]]:
     """Each iteration once (the later word counts), in order, numbers only."""
     last = {each.iteration: each.val_loss for each in evals if abs(each.val_loss) < LARGEST}
     return sorted((float(iteration), loss) for iteration, loss in last.items())

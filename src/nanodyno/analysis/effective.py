@@ -7,7 +7,7 @@ from typing import Literal
 
 from nanodyno.analysis.noise_scale import (
     Heading,
-    Point,
+    NoiseScalePoint,
     before_decay,
     course,
     heading,
@@ -20,26 +20,26 @@ from nanodyno.records.types import StepRecord
 
 MOST_STEPS = 6
 
-Verdict = Literal["not-measured", "not-settled", "small", "serves", "open", "large"]
-"""open: outside of what serves, and not by more than the interval leaves open."""
+Verdict = Literal["not-measured", "not-settled", "small", "within", "open", "large"]
+"""within: of the critical batch range. open: outside of it, by no more than the interval leaves open."""
 
 Lack = Literal["no-iteration", "one-micro-step", "no-sample"]
 
 
 @dataclass(frozen=True)
-class Advice:
+class BatchSizeAdvice:
     verdict: Verdict
     scale: NoiseScale | None
     tokens_per_iter: int
     """That the run has, at its last iteration."""
-    serves: tuple[float, float] | None
+    critical_batch_range: tuple[float, float] | None
     suggested: int | None
-    """The doubling of one sequence next to the middle of what serves."""
+    """The doubling of one sequence next to the middle of the critical batch range."""
     batch_size: int | None
     """The largest micro-batch, up to the config's, that divides it."""
-    dearer: float | None
+    token_cost_ratio: float | None
     """Tokens to the same loss over those of the smallest batch, by the theory: 1 + batch / scale."""
-    points: tuple[Point, ...]
+    points: tuple[NoiseScalePoint, ...]
     heading: Heading | None
     ramp: tuple[tuple[int, int], ...]
     """Steps of a batch_ramp that would keep in the middle, as far as the heading is known."""
@@ -49,7 +49,7 @@ class Advice:
     """Why nothing was measured."""
 
 
-def advise_batch(steps: Sequence[StepRecord], config: RunConfig) -> Advice:
+def advise_batch(steps: Sequence[StepRecord], config: RunConfig) -> BatchSizeAdvice:
     held = before_decay(steps)
     scale = latest(held)
     decayed_at = held[-1].iteration + 1 if len(held) < len(steps) else None
@@ -58,7 +58,9 @@ def advise_batch(steps: Sequence[StepRecord], config: RunConfig) -> Advice:
     if scale is None or not scale.settled or scale.tokens is None:
         verdict: Verdict = "not-measured" if scale is None else "not-settled"
         lack = _lacking(steps) if scale is None else None
-        return Advice(verdict, scale, has, None, None, None, None, points, None, (), decayed_at, lack)
+        return BatchSizeAdvice(
+            verdict, scale, has, None, None, None, None, points, None, (), decayed_at, lack
+        )
     low, high = served(scale)
     seen = sum(step.tokens for step in steps)
     ends_at = config.ramp.tokens_after(config.max_iters)
@@ -66,14 +68,14 @@ def advise_batch(steps: Sequence[StepRecord], config: RunConfig) -> Advice:
         ends_at = seen + (config.max_iters - steps[-1].iteration - 1) * has
     heads = heading(points, ends_at) if ends_at > seen else None
     suggested = _doubling(MIDDLE * scale.tokens, config.block_size)
-    return Advice(
+    return BatchSizeAdvice(
         verdict=_judged(has, scale),
         scale=scale,
         tokens_per_iter=has,
-        serves=(low, high),
+        critical_batch_range=(low, high),
         suggested=suggested,
         batch_size=_dividing(suggested // config.block_size, config.batch_size),
-        dearer=1 + has / scale.tokens,
+        token_cost_ratio=1 + has / scale.tokens,
         points=points,
         heading=heads,
         ramp=_ramp(heads, suggested),
@@ -93,15 +95,15 @@ def _judged(has: int, scale: NoiseScale) -> Verdict:
     assert scale.high is not None
     low, high = served(scale)
     if low <= has <= high:
-        return "serves"
+        return "within"
     if SERVED[0] * scale.low <= has <= SERVED[1] * scale.high:
         return "open"
     return "small" if has < low else "large"
 
 
-def _doubling(wish: float, one: int) -> int:
+def _doubling(request: float, one: int) -> int:
     """one * 2^n next to the wish on a logarithmic scale, and not below one."""
-    return one * 2 ** max(0, round(math.log2(wish / one)))
+    return one * 2 ** max(0, round(math.log2(request / one)))
 
 
 def _dividing(sequences: int, most: int) -> int:

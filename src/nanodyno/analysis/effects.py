@@ -6,43 +6,43 @@ corner. A variance pooled over the corners would have more degrees of freedom an
 equally noisy, which corners bound by launching and others are not (benchmarks/attribute_simulation.py).
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 
-from nanodyno.analysis.budget import Budget, Standing, standings
-from nanodyno.analysis.repeats import Visit
+from nanodyno.analysis.budget import Budget, RoundStanding, standings
+from nanodyno.analysis.repeats import RepetitionTime
 from nanodyno.analysis.shapley import (
     FULL_FACTORS,
+    Combination,
     Contrast,
-    Corner,
     aliased_pairs,
     average_effect,
-    corners_of,
+    combinations_of,
     difference,
     interaction,
-    last_corner,
+    last_combination,
     paths,
     shapley,
     step,
 )
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.student import t_interval
-from nanodyno.analysis.verdict import Call
+from nanodyno.analysis.verdict import VerdictCall
 
 
 @dataclass(frozen=True)
 class Observed:
     """One corner in one round; the value is on a scale on which effects add."""
 
-    corner: Corner
+    combination: Combination
     round: int
     value: float
 
 
 @dataclass(frozen=True)
-class Rules:
+class EffectRules:
     factors: int
     precision: float
     """Half-width of every part's interval at which there is enough, on the values' scale."""
@@ -56,7 +56,7 @@ class Rules:
 @dataclass(frozen=True)
 class Effect:
     interval: Interval
-    call: Call
+    call: VerdictCall
 
 
 Chain = tuple[tuple[int, int], ...]
@@ -68,7 +68,7 @@ class Effects:
     """What the corners that are there allow to be said. Indices are of factors."""
 
     factors: int
-    present: tuple[Corner, ...]
+    present: tuple[Combination, ...]
     total: Effect | None = None
     """After against before; None where either is missing."""
     parts: tuple[Effect, ...] = ()
@@ -76,18 +76,20 @@ class Effects:
     screened: bool = False
     left_over: Effect | None = None
     """Of a screening: what the parts do not add up to, the work of three changes and more together."""
-    steps: Mapping[tuple[Corner, int], Effect] = field(default_factory=dict[tuple[Corner, int], Effect])
+    steps: Mapping[tuple[Combination, int], Effect] = field(
+        default_factory=dict[tuple[Combination, int], Effect]
+    )
     """One change more, from every corner that is there to every other."""
     pairs: Mapping[Chain, Effect] = field(default_factory=dict[Chain, Effect])
     """Interactions."""
-    means: Mapping[Corner, float] = field(default_factory=dict[Corner, float])
+    means: Mapping[Combination, float] = field(default_factory=dict[Combination, float])
 
     def paths(self) -> list[tuple[int, ...]]:
         return paths(self.factors, self.present) if not self.screened else []
 
 
 @dataclass(frozen=True)
-class Look:
+class EffectEstimates:
     """What is known after so many rounds."""
 
     level: float
@@ -97,17 +99,17 @@ class Look:
     made: int
     """Rounds, those set aside included."""
     kept: tuple[int, ...] = ()
-    odd: tuple[tuple[Corner, int], ...] = ()
+    odd: tuple[tuple[Combination, int], ...] = ()
     """Corner and round that were unlike the others: the round was set aside."""
 
 
-def looks(rounds: Iterable[Sequence[Observed]], rules: Rules) -> Iterator[Look]:
+def looks(rounds: Iterable[Sequence[Observed]], rules: EffectRules) -> Iterator[EffectEstimates]:
     """Takes round after round, yields what is known at each look, and ends when there is enough.
 
     `rounds` may measure as it goes: no more than needed is taken of it.
     """
     budget = rules.budget
-    for standing in standings(map(_visits, rounds), _most_odd(rules)):
+    for standing in standings(map(_repetitions, rounds), _most_odd(rules)):
         level = budget.level_at(standing.counted) if standing.grew else None
         if level is None:
             continue
@@ -118,59 +120,62 @@ def looks(rounds: Iterable[Sequence[Observed]], rules: Rules) -> Iterator[Look]:
             return
 
 
-def look_cut_short(observed: Sequence[Observed], rules: Rules) -> Look:
+def look_cut_short(observed: Sequence[Observed], rules: EffectRules) -> EffectEstimates:
     """When something from outside ended it: the portion of the last look is still unspent."""
     level = rules.budget.level_at(rules.budget.rounds)
     assert level is not None
     by_round: dict[int, list[Observed]] = {}
     for each in observed:
         by_round.setdefault(each.round, []).append(each)
-    standing = [Standing(), *standings(map(_visits, by_round.values()), _most_odd(rules))][-1]
+    standing = [RoundStanding(), *standings(map(_repetitions, by_round.values()), _most_odd(rules))][-1]
     return _look(standing, level, effects(_table(standing.kept), rules, level), False)
 
 
-def _most_odd(rules: Rules) -> int:
+def _most_odd(rules: EffectRules) -> int:
     return rules.budget.rounds // 2 if rules.odd else 0
 
 
-def _look(standing: Standing, level: float, found: Effects, finished: bool) -> Look:
-    return Look(
+def _look(standing: RoundStanding, level: float, found: Effects, finished: bool) -> EffectEstimates:
+    return EffectEstimates(
         level,
         found,
         finished,
         standing.rounds,
-        tuple(dict.fromkeys(visit.round for visit in standing.kept)),
-        tuple((int(visit.config), visit.round) for visit in standing.odd),
+        tuple(dict.fromkeys(repetition.round for repetition in standing.kept)),
+        tuple((int(repetition.config), repetition.round) for repetition in standing.odd),
     )
 
 
-def _visits(observed: Sequence[Observed]) -> list[Visit]:
+def _repetitions(observed: Sequence[Observed]) -> list[RepetitionTime]:
     """Higher values are faster."""
-    return [Visit(str(each.corner), each.round, each.round, math.exp(-each.value)) for each in observed]
+    return [
+        RepetitionTime(str(each.combination), each.round, each.round, math.exp(-each.value))
+        for each in observed
+    ]
 
 
-Table = Sequence[Mapping[Corner, float]]
+RoundTable = Sequence[Mapping[Combination, float]]
 
 
-def _table(visits: Sequence[Visit]) -> list[dict[Corner, float]]:
-    rounds: dict[int, dict[Corner, float]] = {}
-    for visit in visits:
-        rounds.setdefault(visit.round, {})[int(visit.config)] = -math.log(visit.seconds)
+def _table(repetitions: Sequence[RepetitionTime]) -> list[dict[Combination, float]]:
+    rounds: dict[int, dict[Combination, float]] = {}
+    for repetition in repetitions:
+        rounds.setdefault(repetition.round, {})[int(repetition.config)] = -math.log(repetition.seconds)
     return list(rounds.values())
 
 
-def effects(table: Table, rules: Rules, level: float) -> Effects:
+def effects(table: RoundTable, rules: EffectRules, level: float) -> Effects:
     """Of the corners that every round has."""
-    corners = corners_of(rules.factors)
-    present = tuple(each for each in corners if table and all(each in row for row in table))
-    complete, screened = len(present) == len(corners), rules.factors > FULL_FACTORS
+    combinations = combinations_of(rules.factors)
+    present = tuple(each for each in combinations if table and all(each in row for row in table))
+    complete, screened = len(present) == len(combinations), rules.factors > FULL_FACTORS
 
     def judged(contrast: Contrast, share: float = 1.0) -> Effect:
         interval = estimate(contrast, table, 1 - (1 - level) * share)
         return Effect(interval, call_of(interval, rules.margin))
 
     total = None
-    if {0, last_corner(rules.factors)} <= set(present):
+    if {0, last_combination(rules.factors)} <= set(present):
         total = judged(difference(rules.factors))
     contrasts = _part_contrasts(rules.factors, present) if complete else []
     return Effects(
@@ -186,15 +191,17 @@ def effects(table: Table, rules: Rules, level: float) -> Effects:
     )
 
 
-def estimate(contrast: Contrast, table: Table, level: float) -> Interval:
+def estimate(contrast: Contrast, table: RoundTable, level: float) -> Interval:
     """Over rounds, which are independent whatever the corners' noise."""
-    weights = [(corner, float(weight)) for corner, weight in contrast.items() if weight]
-    found = t_interval([math.fsum(w * row[corner] for corner, w in weights) for row in table], level)
+    weights = [(combination, float(weight)) for combination, weight in contrast.items() if weight]
+    found = t_interval(
+        [math.fsum(w * row[combination] for combination, w in weights) for row in table], level
+    )
     assert found is not None, "a corner is present in one round at least"
     return found
 
 
-def call_of(interval: Interval, margin: float) -> Call:
+def call_of(interval: Interval, margin: float) -> VerdictCall:
     """Read off the interval, as verdict.call_of, on a scale where no effect is 0."""
     if interval.low is None or interval.high is None:
         return "no difference shown"
@@ -211,25 +218,25 @@ def half_width(interval: Interval) -> float:
 
 def is_precise(found: Effects, precision: float) -> bool:
     """Every part; where none can be claimed, every step and the difference."""
-    told = found.parts or (*found.steps.values(), *([found.total] if found.total else []))
-    return bool(told) and all(half_width(each.interval) <= precision for each in told)
+    reported = found.parts or (*found.steps.values(), *([found.total] if found.total else []))
+    return bool(reported) and all(half_width(each.interval) <= precision for each in reported)
 
 
-def _part_contrasts(count: int, corners: Sequence[Corner]) -> list[Contrast]:
+def _part_contrasts(count: int, combinations: Sequence[Combination]) -> list[Contrast]:
     if count > FULL_FACTORS:
-        return [average_effect(corners, (factor,)) for factor in range(count)]
+        return [average_effect(combinations, (factor,)) for factor in range(count)]
     return [shapley(count, factor) for factor in range(count)]
 
 
 def _judged_pairs(
-    count: int, corners: Sequence[Corner], judged: Callable[[Contrast, float], Effect]
+    count: int, combinations: Sequence[Combination], judged: Callable[[Contrast, float], Effect]
 ) -> dict[Chain, Effect]:
     """Each with its share of the error, so that all of them hold together."""
     if count > FULL_FACTORS:
         chains: list[Chain] = list(aliased_pairs(count))
-        contrasts = [average_effect(corners, chain[0]) for chain in chains]
+        contrasts = [average_effect(combinations, chain[0]) for chain in chains]
     else:
-        chains = [(pair,) for pair in combinations(range(count), 2)]
+        chains = [(pair,) for pair in itertools.combinations(range(count), 2)]
         contrasts = [interaction(count, chain[0]) for chain in chains]
     share = 1 / max(1, len(chains))
     return {chain: judged(each, share) for chain, each in zip(chains, contrasts, strict=True)}
@@ -238,15 +245,15 @@ def _judged_pairs(
 def _less(contrast: Contrast, others: Sequence[Contrast]) -> Contrast:
     rest = dict(contrast)
     for other in others:
-        for corner, weight in other.items():
-            rest[corner] = rest.get(corner, 0 * weight) - weight
+        for combination, weight in other.items():
+            rest[combination] = rest.get(combination, 0 * weight) - weight
     return rest
 
 
-def _edges(count: int, present: Sequence[Corner]) -> list[tuple[Corner, int]]:
+def _edges(count: int, present: Sequence[Combination]) -> list[tuple[Combination, int]]:
     return [
-        (corner, factor)
-        for corner in present
+        (combination, factor)
+        for combination in present
         for factor in range(count)
-        if not corner >> factor & 1 and corner | 1 << factor in present
+        if not combination >> factor & 1 and combination | 1 << factor in present
     ]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from nanodyno.analysis.moves import moves_loss, moves_speed
-from nanodyno.analysis.shapley import MOST_FACTORS, Corner
+from nanodyno.analysis.shapley import MOST_FACTORS, Combination
 from nanodyno.config import (
     PLACES,
     TEXT_KEYS,
@@ -18,7 +18,7 @@ from nanodyno.config import (
 )
 from nanodyno.errors import NanodynoError
 
-Metric = Literal["tokens_per_second", "flops_per_second", "val_loss"]
+AttributionMetric = Literal["tokens_per_second", "achieved_flops_per_second", "val_loss"]
 Equal = Literal["tokens", "time"]
 """What trainings have in common."""
 SPLIT = "gradient_accumulation_steps"
@@ -53,7 +53,7 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class Change:
+class FactorChange:
     key: str
     before: Any
     after: Any
@@ -73,43 +73,43 @@ class Design:
     before: RunConfig
     after: RunConfig
     factors: tuple[Factor, ...]
-    inert: tuple[Change, ...] = ()
+    inert: tuple[FactorChange, ...] = ()
     """By arithmetic, so not measured."""
-    untimed: tuple[Change, ...] = ()
-    alike: tuple[Change, ...] = ()
+    untimed: tuple[FactorChange, ...] = ()
+    alike: tuple[FactorChange, ...] = ()
     """Not inert, and in no measurement."""
-    ignored: tuple[Change, ...] = ()
+    ignored: tuple[FactorChange, ...] = ()
     """At the user's wish: as before everywhere."""
     held: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """On top of every corner."""
 
-    def config(self, corner: Corner) -> RunConfig | Infeasible:
+    def config(self, combination: Combination) -> RunConfig | Infeasible:
         settings = self.before.model_dump() | {"eval_iters": None}
         del settings[SPLIT]
         for number, factor in enumerate(self.factors):
-            if corner >> number & 1:
+            if combination >> number & 1:
                 settings |= factor.after
         try:
             return build_config(settings | dict(self.held))
         except ConfigError as error:
             return Infeasible(error.message)
 
-    def settings(self, corner: Corner) -> dict[str, Any]:
+    def settings(self, combination: Combination) -> dict[str, Any]:
         """What tells a corner from the others: the leading key of each factor."""
         return {
-            key: (factor.after if corner >> number & 1 else factor.before)[key]
+            key: (factor.after if combination >> number & 1 else factor.before)[key]
             for number, factor in enumerate(self.factors)
             for key in factor.name.split("+")
         }
 
-    def name(self, corner: Corner) -> str:
-        return " ".join(f"{key}={value}" for key, value in self.settings(corner).items())
+    def name(self, combination: Combination) -> str:
+        return " ".join(f"{key}={value}" for key, value in self.settings(combination).items())
 
 
 def design_of(  # noqa: PLR0913 - the two, and what is asked about them
     before: RunConfig,
     after: RunConfig,
-    metric: Metric,
+    metric: AttributionMetric,
     groups: Sequence[Sequence[str]] = (),
     ignored: Iterable[str] = (),
     same_vocabulary: bool = False,
@@ -125,7 +125,7 @@ def design_of(  # noqa: PLR0913 - the two, and what is asked about them
     left_out = {_leading(key) for key in ignored}
     left_out |= {key for group in COUPLED if group[0] in left_out for key in group}
     changes = [
-        Change(key, getattr(before, key), getattr(after, key))
+        FactorChange(key, getattr(before, key), getattr(after, key))
         for key in RunConfig.model_fields
         if key not in PLACES and key != SPLIT and getattr(before, key) != getattr(after, key)
     ]
@@ -145,8 +145,8 @@ def design_of(  # noqa: PLR0913 - the two, and what is asked about them
 
 
 def unmeasured(
-    changes: Sequence[Change], metric: Metric | Literal["speed"], equal: Equal | None
-) -> dict[Literal["inert", "untimed", "alike"], tuple[Change, ...]]:
+    changes: Sequence[FactorChange], metric: AttributionMetric | Literal["speed"], equal: Equal | None
+) -> dict[Literal["inert", "untimed", "alike"], tuple[FactorChange, ...]]:
     """Why each is in no measurement."""
     untimed = tuple(each for each in changes if each.key in UNTIMED)
     alike = tuple(each for each in changes if each.key in ALIKE and _reaches(each, metric, equal))
@@ -154,7 +154,7 @@ def unmeasured(
     return {"inert": inert, "untimed": untimed, "alike": alike}
 
 
-def _refuse_losses_apart(before: RunConfig, after: RunConfig, moving: Sequence[Change]) -> None:
+def _refuse_losses_apart(before: RunConfig, after: RunConfig, moving: Sequence[FactorChange]) -> None:
     if any(each.key in TEXT_KEYS for each in moving):
         raise NanodynoError(
             "no common metric: val losses on different text or in different tokens cannot be compared",
@@ -185,14 +185,14 @@ def with_length(config: RunConfig, iterations: int) -> RunConfig:
     )
 
 
-def _is_measured(change: Change, metric: Metric, equal: Equal) -> bool:
+def _is_measured(change: FactorChange, metric: AttributionMetric, equal: Equal) -> bool:
     if metric != "val_loss" and change.key in TEXT_KEYS:
         return True  # by a vocabulary that is not known to be the same
     here = change.key not in ALIKE and (metric == "val_loss" or change.key not in UNTIMED)
     return here and _reaches(change, metric, equal)
 
 
-def _reaches(change: Change, metric: Metric | Literal["speed"], equal: Equal | None) -> bool:
+def _reaches(change: FactorChange, metric: AttributionMetric | Literal["speed"], equal: Equal | None) -> bool:
     """Whether it can move the metric of a run."""
     setting = change.key, change.before, change.after
     if metric != "val_loss":
@@ -204,7 +204,7 @@ def _leading(key: str) -> str:
     return "tokens_per_iter" if key == SPLIT else key
 
 
-def _grouped(changes: Sequence[Change], groups: Sequence[Sequence[str]]) -> tuple[Factor, ...]:
+def _grouped(changes: Sequence[FactorChange], groups: Sequence[Sequence[str]]) -> tuple[Factor, ...]:
     """In the order in which keys stand in a config; a user's groups join coupled ones."""
     members: dict[str, set[str]] = {each.key: {each.key} for each in changes}
     for group in (*COUPLED, *([_leading(key) for key in wanted] for wanted in groups)):
@@ -232,7 +232,7 @@ def _refuse_unknown(keys: Iterable[str]) -> None:
 
 
 def _nothing_moves(
-    changes: Sequence[Change], metric: Metric, equal: Equal, ignored: Sequence[str]
+    changes: Sequence[FactorChange], metric: AttributionMetric, equal: Equal, ignored: Sequence[str]
 ) -> NanodynoError:
     what = "the loss" if metric == "val_loss" else "the speed"
     if ignored:

@@ -13,8 +13,8 @@ from nanodyno.analysis.forecast_fit import Z80, Prediction, Prior, predict, ship
 from nanodyno.analysis.forecast_law import Array
 from nanodyno.analysis.forecast_plan import (
     MOST_UPDATES,
-    Pace,
-    Plan,
+    ForecastSchedule,
+    IterationTimes,
     curve_of,
     even,
     iterations_of,
@@ -25,7 +25,7 @@ from nanodyno.analysis.forecast_plan import (
 from nanodyno.analysis.forecast_points import ENOUGH_EVALS, Curve
 from nanodyno.analysis.forecast_size import SizeLaw, parameters_of, size_law
 from nanodyno.analysis.forecast_warnings import Warned, warned
-from nanodyno.analysis.growth import Growth
+from nanodyno.analysis.growth import BatchGrowth
 from nanodyno.errors import NanodynoError
 from nanodyno.records.imported import Setting
 
@@ -33,11 +33,11 @@ PLACES = 80
 """Of the band in a picture, and between which a target is looked for."""
 LESS = 2.0
 """How many times as wide as by its size a forecast by few losses may be and still be the one that is told."""
-Basis = Literal["curve", "curve-without-schedule", "size", "ended"]
+ForecastBasis = Literal["curve", "curve-without-schedule", "size", "ended"]
 
 
 @dataclass(frozen=True)
-class Question:
+class ForecastQuestion:
     """At most one of tokens, iterations and hours; without any, the end of the run."""
 
     tokens: float | None = None
@@ -55,7 +55,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Loss:
+class ForecastLoss:
     median: float
     low: float
     high: float
@@ -67,7 +67,7 @@ class Loss:
 
 
 @dataclass(frozen=True)
-class Band:
+class ForecastBand:
     updates: Array
     median: Array
     low: Array
@@ -75,7 +75,7 @@ class Band:
 
 
 @dataclass(frozen=True)
-class Seen:
+class MeasuredLoss:
     """A loss that was measured, after so many iterations."""
 
     iterations: int
@@ -83,7 +83,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Reached:
+class TargetReached:
     """The first place where the median is at the target; None: not before the end asked about."""
 
     loss: float
@@ -99,26 +99,26 @@ class Reached:
 @dataclass(frozen=True)
 class Forecast:
     name: str
-    basis: Basis
+    basis: ForecastBasis
     iterations_done: int
     iterations: int
     """That the answer is about."""
-    final: Loss
+    final: ForecastLoss
     tokens: float | None
     seconds: float | None
     """Until then, at the run's own pace."""
-    pace: Pace | None
-    plan: Plan | None
-    growth: Growth | None
-    band: Band | None
-    reached: Reached | None
+    pace: IterationTimes | None
+    plan: ForecastSchedule | None
+    growth: BatchGrowth | None
+    band: ForecastBand | None
+    reached: TargetReached | None
     size: SizeLaw | None
     prediction: Prediction | None
     warned: tuple[Warned, ...]
     points: int
     of_train: bool
     """Of the training loss: the run has no evaluations."""
-    lowest: Seen | None = None
+    lowest: MeasuredLoss | None = None
     """Of those so far."""
 
     @property
@@ -127,7 +127,9 @@ class Forecast:
         return self.plan is not None and self.plan.max_iters <= self.iterations_done
 
 
-def forecast(account: Account, question: Question, pace: Pace | None, prior: Prior | None = None) -> Forecast:
+def forecast(
+    account: Account, question: ForecastQuestion, pace: IterationTimes | None, prior: Prior | None = None
+) -> Forecast:
     plan = plan_of(account, question.changes)
     done, growth = account.iterations, account.growth
     curve = curve_of(account)
@@ -139,14 +141,18 @@ def forecast(account: Account, question: Question, pace: Pace | None, prior: Pri
     places = np.array([even(account, each) for each in at], dtype=np.float64)
     sized = (prior or shipped_prior()).of_size(parameters_of(account))
     prediction, basis = _predicted(account, curve, plan, places, sized)
-    told = np.isfinite(curve.losses)
-    if end <= done and told.any():
-        before = np.searchsorted(curve.updates[told], even(account, end), side="right") - 1
-        last = float(curve.losses[told][max(before, 0)])
-        final, basis, band = Loss(last, last, last), "ended", None
-    elif prediction is not None and not (told.sum() < ENOUGH_EVALS and _says_less(prediction, size)):
-        band = Band(np.array(at, dtype=np.float64), prediction.median, prediction.low, prediction.high)
-        final = Loss(*(float(each[-1]) for each in (prediction.median, prediction.low, prediction.high)))
+    reported = np.isfinite(curve.losses)
+    if end <= done and reported.any():
+        before = np.searchsorted(curve.updates[reported], even(account, end), side="right") - 1
+        last = float(curve.losses[reported][max(before, 0)])
+        final, basis, band = ForecastLoss(last, last, last), "ended", None
+    elif prediction is not None and not (reported.sum() < ENOUGH_EVALS and _says_less(prediction, size)):
+        band = ForecastBand(
+            np.array(at, dtype=np.float64), prediction.median, prediction.low, prediction.high
+        )
+        final = ForecastLoss(
+            *(float(each[-1]) for each in (prediction.median, prediction.low, prediction.high))
+        )
     elif size is not None:
         final, basis, band = by_size(size), "size", None
     else:
@@ -155,14 +161,14 @@ def forecast(account: Account, question: Question, pace: Pace | None, prior: Pri
         account.name, basis, done, end, final, tokens,
         None if pace is None else pace.seconds_between(done, end, growth), pace, plan, growth, band,
         _reached(question.until_loss, behind, band, final, size, end),
-        size, prediction, warned(account, curve, plan), int(told.sum()), not account.evals,
+        size, prediction, warned(account, curve, plan), int(reported.sum()), not account.evals,
         _lowest(account, curve),
     )  # fmt: skip
 
 
 def _predicted(
-    account: Account, curve: Curve, plan: Plan | None, places: Array, prior: Prior
-) -> tuple[Prediction | None, Basis]:
+    account: Account, curve: Curve, plan: ForecastSchedule | None, places: Array, prior: Prior
+) -> tuple[Prediction | None, ForecastBasis]:
     last = math.ceil(places[-1])
     if plan is not None:
         return predict(curve, schedule_of(account, plan, last, plan_of(account)), places, prior), "curve"
@@ -178,8 +184,8 @@ def _any_of(ways: Sequence[Prediction]) -> Prediction:
     return replace(ways[0], median=(low + high) / 2, spread=(high - low) / (2 * Z80))
 
 
-def by_size(size: SizeLaw) -> Loss:
-    return Loss(size.median, size.median - Z80 * size.spread, size.median + Z80 * size.spread)
+def by_size(size: SizeLaw) -> ForecastLoss:
+    return ForecastLoss(size.median, size.median - Z80 * size.spread, size.median + Z80 * size.spread)
 
 
 def _says_less(prediction: Prediction, size: SizeLaw | None) -> bool:
@@ -188,7 +194,11 @@ def _says_less(prediction: Prediction, size: SizeLaw | None) -> bool:
 
 
 def _end(
-    account: Account, question: Question, plan: Plan | None, pace: Pace | None, behind: Seen | None
+    account: Account,
+    question: ForecastQuestion,
+    plan: ForecastSchedule | None,
+    pace: IterationTimes | None,
+    behind: MeasuredLoss | None,
 ) -> int:
     """The number of updates that is asked about; so far, where all that is asked for lies behind."""
     if question.iterations is not None:
@@ -215,7 +225,7 @@ def _end(
     return end
 
 
-def _reached_in(seconds: float, account: Account, pace: Pace) -> int:
+def _reached_in(seconds: float, account: Account, pace: IterationTimes) -> int:
     """Iterations done by then."""
     done, growth = account.iterations, account.growth
     longer = range(done, done + int(seconds / pace.iteration_seconds) + 1)
@@ -223,15 +233,15 @@ def _reached_in(seconds: float, account: Account, pace: Pace) -> int:
     return done + taken - 1
 
 
-def _planned_end(account: Account, plan: Plan | None) -> int:
-    told = account.settings.get("max_iters")
-    if plan is None and not isinstance(told, int | float):
+def _planned_end(account: Account, plan: ForecastSchedule | None) -> int:
+    reported = account.settings.get("max_iters")
+    if plan is None and not isinstance(reported, int | float):
         raise NanodynoError(
             f"{account.name}: where it is to end is not known, nor its learning-rate schedule",
             "say where by --tokens or --iters, or tell both: --set learning_rate=6e-4 --set max_iters=19000 "
             "--set lr_decay_iters=19000",
         )
-    return plan.max_iters if plan is not None else int(told)  # pyright: ignore[reportArgumentType]
+    return plan.max_iters if plan is not None else int(reported)  # pyright: ignore[reportArgumentType]
 
 
 def _too_little(account: Account, curve: Curve) -> NanodynoError:
@@ -244,37 +254,42 @@ def _too_little(account: Account, curve: Curve) -> NanodynoError:
     )
 
 
-def _behind(account: Account, curve: Curve, target: float) -> Seen | None:
+def _behind(account: Account, curve: Curve, target: float) -> MeasuredLoss | None:
     """Where a loss as low as the target was first measured."""
     low = np.nonzero(curve.losses <= target)[0]
     return _seen(account, curve, int(low[0])) if len(low) else None
 
 
-def _lowest(account: Account, curve: Curve) -> Seen | None:
+def _lowest(account: Account, curve: Curve) -> MeasuredLoss | None:
     if not np.isfinite(curve.losses).any():
         return None
     return _seen(account, curve, int(np.nanargmin(curve.losses)))
 
 
-def _seen(account: Account, curve: Curve, at: int) -> Seen:
-    return Seen(iterations_of(account, float(curve.updates[at])), float(curve.losses[at]))
+def _seen(account: Account, curve: Curve, at: int) -> MeasuredLoss:
+    return MeasuredLoss(iterations_of(account, float(curve.updates[at])), float(curve.losses[at]))
 
 
 def _reached(
-    target: float | None, behind: Seen | None, band: Band | None, final: Loss, size: SizeLaw | None, end: int
-) -> Reached | None:
+    target: float | None,
+    behind: MeasuredLoss | None,
+    band: ForecastBand | None,
+    final: ForecastLoss,
+    size: SizeLaw | None,
+    end: int,
+) -> TargetReached | None:
     if target is None:
         return None
     floor = None if size is None else size.floor
     if behind is not None:
-        return Reached(target, behind.iterations, behind.iterations, behind.loss, floor)
+        return TargetReached(target, behind.iterations, behind.iterations, behind.loss, floor)
     if band is None:
-        return Reached(target, end if final.median <= target else None, None, None, floor)
+        return TargetReached(target, end if final.median <= target else None, None, None, floor)
     first, likely = _first(band, band.median, target), _first(band, band.high, target)
-    return Reached(target, first, likely, None, floor)
+    return TargetReached(target, first, likely, None, floor)
 
 
-def _first(band: Band, losses: Array, target: float) -> int | None:
+def _first(band: ForecastBand, losses: Array, target: float) -> int | None:
     """Between two places on the straight line."""
     below = np.nonzero(losses <= target)[0]
     if not len(below):

@@ -8,8 +8,8 @@ from nanodyno.analysis.account import Account, account_of
 from nanodyno.analysis.audit import audit, with_found_shape
 from nanodyno.analysis.curves import are_of_other_text
 from nanodyno.analysis.findings import Code, Finding, Number, Severity
-from nanodyno.analysis.forecast import Basis, Forecast, Loss, Question, forecast
-from nanodyno.analysis.forecast_plan import Pace, pace_of, pace_of_run, plan_of
+from nanodyno.analysis.forecast import Forecast, ForecastBasis, ForecastLoss, ForecastQuestion, forecast
+from nanodyno.analysis.forecast_plan import IterationTimes, pace_of, pace_of_run, plan_of
 from nanodyno.analysis.forecast_size import without_biases
 from nanodyno.analysis.forecast_warnings import Sign
 from nanodyno.analysis.growth import is_by_noise
@@ -25,7 +25,7 @@ FARTHEST_TRIED = 10
 """Times the way so far: docs/forecast.md has replays from a tenth of a run on."""
 EVEN = 0.6
 """A probability below this says that either may end lower."""
-ENDS: dict[Basis, Code] = {
+ENDS: dict[ForecastBasis, Code] = {
     "curve": "forecast-end",
     "curve-without-schedule": "forecast-end",
     "size": "forecast-by-size",
@@ -43,7 +43,7 @@ SIGNS: dict[Sign, Code] = {
 
 
 @dataclass(frozen=True)
-class Foretold:
+class Forecasts:
     """Of one run or of two side by side."""
 
     accounts: tuple[Account, ...]
@@ -51,7 +51,7 @@ class Foretold:
     findings: tuple[Finding, ...]
 
 
-def foretold(runs: Sequence[Run], question: Question) -> Foretold:
+def forecasts_of(runs: Sequence[Run], question: ForecastQuestion) -> Forecasts:
     """Two at a place that was asked for are compared as if the schedule of each ended there."""
     accounts = tuple(with_found_shape(account_of(run)) for run in runs)
     paces = [pace_of_run(run, account) for run, account in zip(runs, accounts, strict=True)]
@@ -66,10 +66,10 @@ def foretold(runs: Sequence[Run], question: Question) -> Foretold:
         findings.append(Finding("ends-on-other-data", "caution", (made[0].name, made[1].name)))
     elif len(made) == 2:
         findings = [*lower_of(made[0], made[1], rough), *findings]
-    return Foretold(accounts, tuple(made), tuple(findings))
+    return Forecasts(accounts, tuple(made), tuple(findings))
 
 
-def as_planned(account: Account, question: Question, pace: Pace | None) -> Forecast | None:
+def as_planned(account: Account, question: ForecastQuestion, pace: IterationTimes | None) -> Forecast | None:
     """Without the changes that were asked about; None where they change nothing or tell the unknown."""
     before, after = plan_of(account), plan_of(account, question.changes)
     if before is None or after is None:
@@ -238,7 +238,7 @@ def ends_of(accounts: Sequence[Account]) -> tuple[Finding, ...]:
     made: list[Forecast] = []
     for account in accounts:
         try:
-            made.append(forecast(account, Question(), pace_of(account)))
+            made.append(forecast(account, ForecastQuestion(), pace_of(account)))
         except NanodynoError:
             return ()
     settled = [each.basis in ("curve", "ended") for each in made]
@@ -249,7 +249,7 @@ def ends_of(accounts: Sequence[Account]) -> tuple[Finding, ...]:
     return lower_of(made[0], made[1]) if named_alike and not are_of_other_text(one, other) else ()
 
 
-def stretched(account: Account, question: Question, pace: Pace | None) -> Question:
+def stretched(account: Account, question: ForecastQuestion, pace: IterationTimes | None) -> ForecastQuestion:
     """The same question with a schedule that ends there: sizes are compared at their best."""
     made = forecast(account, question, pace)
     changes: dict[str, Setting] = dict.fromkeys(keys_led_by("max_iters"), made.iterations)
@@ -263,7 +263,7 @@ def _seconds(made: Forecast, since: int, until: int) -> float | None:
     return None if made.pace is None else made.pace.seconds_between(since, until, made.growth)
 
 
-def _loss(loss: Loss) -> dict[str, Number]:
+def _loss(loss: ForecastLoss) -> dict[str, Number]:
     numbers: dict[str, Number] = {"loss": loss.median, "low": loss.low, "high": loss.high}
     for name, value in (("", loss.median), ("_low", loss.low), ("_high", loss.high)):
         numbers[f"perplexity{name}"] = math.exp(min(value, 50.0))

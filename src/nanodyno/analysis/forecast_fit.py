@@ -15,7 +15,7 @@ from importlib.resources import files
 import numpy as np
 
 from nanodyno.analysis.forecast_law import Array, Schedule, Shape, annealed, elapsed
-from nanodyno.analysis.forecast_points import Curve, Points, points_of
+from nanodyno.analysis.forecast_points import Curve, LossPoints, points_of
 
 EXPONENTS: Array = 0.15 * np.arange(-20.0, 21.0, dtype=np.float64)
 """In standard deviations of the prior."""
@@ -110,7 +110,7 @@ def predict(curve: Curve, schedule: Schedule, at: Array, prior: Prior) -> Predic
 class _Setting:
     """Everything of a fit that does not depend on the size of the walk."""
 
-    points: Points
+    points: LossPoints
     rows: Array
     centre: Array
     weight: Array
@@ -144,7 +144,7 @@ class _Posterior:
         return float(self.chance @ self.found[:, 1])
 
 
-def _predict(points: Points, schedule: Schedule, at: Array, prior: Prior) -> Prediction:
+def _predict(points: LossPoints, schedule: Schedule, at: Array, prior: Prior) -> Prediction:
     places = np.concatenate([points.updates, at])
     s, fallen = elapsed(schedule, places), annealed(schedule, places, prior.shape)
     now = float(s[len(points.updates) - 1])
@@ -214,7 +214,7 @@ def _ahead(setting: _Setting, posterior: _Posterior) -> tuple[Array, Array]:
     return median, posterior.chance @ (of_law + own + (medians - median) ** 2)
 
 
-def _rows(points: Points, ratio: Array, fallen: Array, exponents: Array) -> Array:
+def _rows(points: LossPoints, ratio: Array, fallen: Array, exponents: Array) -> Array:
     """By exponent and place: what level, slope, drop and the distance of train losses are multiplied by."""
     rows = np.zeros((len(exponents), len(ratio), 4))
     rows[:, :, 0] = 1.0

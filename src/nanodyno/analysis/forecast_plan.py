@@ -11,7 +11,7 @@ import numpy as np
 from nanodyno.analysis.account import Account
 from nanodyno.analysis.forecast_law import Array, Schedule
 from nanodyno.analysis.forecast_points import Curve
-from nanodyno.analysis.growth import Growth
+from nanodyno.analysis.growth import BatchGrowth
 from nanodyno.analysis.metrics import evaluation_seconds, evaluations_between
 from nanodyno.config import accepts
 from nanodyno.errors import NanodynoError
@@ -25,7 +25,7 @@ SCHEDULES = ("cosine", "linear", "constant", "wsd")
 
 
 @dataclass(frozen=True)
-class Plan:
+class ForecastSchedule:
     """The settings of a schedule; all that is asked of a config here."""
 
     learning_rate: float
@@ -38,28 +38,28 @@ class Plan:
     wsd_decay_fraction: float = 0.2
 
 
-KEYS = tuple(each.name for each in fields(Plan))
+KEYS = tuple(each.name for each in fields(ForecastSchedule))
 
 
-def plan_of(account: Account, changes: Mapping[str, Setting] | None = None) -> Plan | None:
+def plan_of(account: Account, changes: Mapping[str, Setting] | None = None) -> ForecastSchedule | None:
     """As the run's settings have it, with changes from here on; None where they do not tell a schedule.
 
     A log may leave out what nanoGPT derives or defaults by rule: min_lr is a tenth of the peak there, and the
     decay ends with the run; the peak may be seen in logged rates. Whether the rate falls at all must be told.
     """
-    told = {key: value for key, value in account.settings.items() if key in KEYS}
-    told |= _checked(changes or {})
+    reported = {key: value for key, value in account.settings.items() if key in KEYS}
+    reported |= _checked(changes or {})
     if not account.foreign:
-        return _made(told)
+        return _made(reported)
     if logged := _logged_rates(account):
-        told.setdefault("learning_rate", max(rate for _, rate in logged))
-    falls = "lr_decay_iters" in told or "schedule" in told or told.get("decay_lr") is False
-    if "learning_rate" not in told or "max_iters" not in told or not falls:
+        reported.setdefault("learning_rate", max(rate for _, rate in logged))
+    falls = "lr_decay_iters" in reported or "schedule" in reported or reported.get("decay_lr") is False
+    if "learning_rate" not in reported or "max_iters" not in reported or not falls:
         return None
-    told.setdefault("warmup_iters", 0)
-    told.setdefault("min_lr", float(told["learning_rate"] or 0) / 10)
-    told.setdefault("lr_decay_iters", told["max_iters"])
-    return _made(told)
+    reported.setdefault("warmup_iters", 0)
+    reported.setdefault("min_lr", float(reported["learning_rate"] or 0) / 10)
+    reported.setdefault("lr_decay_iters", reported["max_iters"])
+    return _made(reported)
 
 
 def _checked(changes: Mapping[str, Setting]) -> dict[str, Setting]:
@@ -73,10 +73,10 @@ def _checked(changes: Mapping[str, Setting]) -> dict[str, Setting]:
     return dict(changes)
 
 
-def _made(told: Mapping[str, Setting]) -> Plan:
-    whole = {each.name for each in fields(Plan) if each.type is int}
-    values = {key: int(value) if key in whole else value for key, value in told.items()}  # pyright: ignore[reportArgumentType]
-    plan = Plan(**values)  # pyright: ignore[reportArgumentType]
+def _made(reported: Mapping[str, Setting]) -> ForecastSchedule:
+    whole = {each.name for each in fields(ForecastSchedule) if each.type is int}
+    values = {key: int(value) if key in whole else value for key, value in reported.items()}  # pyright: ignore[reportArgumentType]
+    plan = ForecastSchedule(**values)  # pyright: ignore[reportArgumentType]
     if not 0 < plan.max_iters <= MOST_UPDATES:
         raise NanodynoError(f"{plan.max_iters:,} iterations are more than a forecast reaches")
     return (
@@ -86,7 +86,9 @@ def _made(told: Mapping[str, Setting]) -> Plan:
     )
 
 
-def schedule_of(account: Account, plan: Plan, updates: int, before: Plan | None = None) -> Schedule:
+def schedule_of(
+    account: Account, plan: ForecastSchedule, updates: int, before: ForecastSchedule | None = None
+) -> Schedule:
     """The rates that were recorded, or were planned before, and from here on those of the plan.
 
     Updates are even ones: of a batch that grew they are those of tokens_per_iter, as in `curve_of`.
@@ -114,7 +116,9 @@ def schedules_open_to(account: Account, updates: int) -> list[Schedule]:
     so_far = logged_schedule(account, min(int(even(account, account.iterations)), updates))
     before = np.zeros(0) if so_far is None else so_far.rates
     rest = updates - len(before)
-    flat = Plan(float(before[-1]) if len(before) else 1.0, 0.0, 0, max(rest, 1), rest, schedule="constant")
+    flat = ForecastSchedule(
+        float(before[-1]) if len(before) else 1.0, 0.0, 0, max(rest, 1), rest, schedule="constant"
+    )
     return [
         Schedule(np.concatenate([before, _planned(each, rest, None)]))
         for each in (flat, replace(flat, schedule="cosine"), replace(flat, schedule="wsd"))
@@ -122,7 +126,7 @@ def schedules_open_to(account: Account, updates: int) -> list[Schedule]:
 
 
 @lru_cache(maxsize=4)
-def _planned(plan: Plan, updates: int, growth: Growth | None) -> Array:
+def _planned(plan: ForecastSchedule, updates: int, growth: BatchGrowth | None) -> Array:
     if growth is None:
         return np.array([learning_rate_at(plan, iteration) for iteration in range(updates)])
     last = growth.iterations(updates * growth.unit)
@@ -180,7 +184,7 @@ def _column(rows: list[tuple[float, float]], place: int) -> Array:
 
 
 @dataclass(frozen=True)
-class Pace:
+class IterationTimes:
     """What an iteration takes, and an evaluation with the save after it every so many."""
 
     iteration_seconds: float
@@ -191,7 +195,7 @@ class Pace:
     last_eval: int | None = None
     """The iteration of the latest evaluation; None takes the one that is counted from."""
 
-    def seconds_between(self, done: int, end: int, growth: Growth | None) -> float:
+    def seconds_between(self, done: int, end: int, growth: BatchGrowth | None) -> float:
         """From one number of iterations to another; a batch that has grown takes its share longer."""
         if end <= done:
             return 0.0
@@ -204,7 +208,7 @@ class Pace:
         return training + evaluations * self.eval_seconds
 
 
-def pace_of(account: Account, eval_seconds: float | None = None) -> Pace | None:
+def pace_of(account: Account, eval_seconds: float | None = None) -> IterationTimes | None:
     """By the run's own times; a log's evaluations are in the time of the iteration they follow."""
     seconds, interval = account.pace_seconds, account.settings.get("eval_interval")
     if seconds is None:
@@ -213,7 +217,7 @@ def pace_of(account: Account, eval_seconds: float | None = None) -> Pace | None:
         odd = [step.seconds for step in account.steps if step.seconds and not step.steady and step.iteration]
         extra = [each - seconds for each in odd if each > seconds]
         eval_seconds = statistics.median(extra) if extra else None
-    return Pace(
+    return IterationTimes(
         account.in_tokens_per_iter(seconds),
         eval_seconds,
         int(interval) if isinstance(interval, int | float) else None,
@@ -221,6 +225,6 @@ def pace_of(account: Account, eval_seconds: float | None = None) -> Pace | None:
     )
 
 
-def pace_of_run(run: Run, account: Account) -> Pace | None:
+def pace_of_run(run: Run, account: Account) -> IterationTimes | None:
     saves = [entry.save_seconds for entry in run.history if isinstance(entry, SaveRecord)]
     return pace_of(account, evaluation_seconds([entry.eval_seconds for entry in run.own_evals], saves))

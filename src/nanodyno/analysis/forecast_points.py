@@ -46,7 +46,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Points:
+class LossPoints:
     updates: Array
     losses: Array
     variances: Array
@@ -58,7 +58,7 @@ class Points:
     """Losses left out because they leap."""
 
 
-def points_of(curve: Curve, schedule: Schedule) -> Points | None:
+def points_of(curve: Curve, schedule: Schedule) -> LossPoints | None:
     """None with too little after the warm-up to see a slope in."""
     updates, losses, spikes = _clean(curve.updates, curve.losses)
     train_updates, train_losses, train_spikes = _clean(curve.train_updates, curve.train_losses)
@@ -81,7 +81,7 @@ def points_of(curve: Curve, schedule: Schedule) -> Points | None:
         variances = np.concatenate([variances, one**2 / more_counts])
         is_train = np.concatenate([is_train, np.ones(len(more_places))])
     order = np.argsort(places, kind="stable")
-    return Points(
+    return LossPoints(
         places[order], values[order], variances[order], is_train[order], noise, spikes + train_spikes
     )
 

@@ -49,14 +49,14 @@ def without_biases(account: Account) -> ModelShape | None:
 
     Biases are about a thousandth of GPT-2's parameters, so that the size is as good as known.
     """
-    if account.parameters or account.told_parameters or "bias" in account.settings:
+    if account.parameters or account.reported_parameters or "bias" in account.settings:
         return None
     return known_shape({**account.settings, "bias": False})
 
 
 def parameters_of(account: Account) -> float | None:
     """As nanoGPT counts them: by the settings, as told, or but for biases."""
-    known = account.parameters or account.told_parameters
+    known = account.parameters or account.reported_parameters
     shape = without_biases(account)
     return known if shape is None else parameters(shape).nanogpt
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from nanodyno.analysis.account import Account
 from nanodyno.analysis.forecast_law import Array
-from nanodyno.analysis.forecast_plan import Plan
+from nanodyno.analysis.forecast_plan import ForecastSchedule
 from nanodyno.analysis.forecast_points import RECENT, Curve, noise_around
 from nanodyno.schedule import learning_rate_at
 
@@ -33,7 +33,7 @@ class Warned:
     numbers: dict[str, float]
 
 
-def warned(account: Account, curve: Curve, plan: Plan | None) -> tuple[Warned, ...]:
+def warned(account: Account, curve: Curve, plan: ForecastSchedule | None) -> tuple[Warned, ...]:
     """In the order of urgency."""
     finite = np.isfinite(curve.losses) & (curve.updates > 0)
     updates, losses = curve.updates[finite], curve.losses[finite]
@@ -48,7 +48,9 @@ def _not_finite(curve: Curve) -> Iterator[Warned]:
         yield Warned("not-finite", {"count": broken})
 
 
-def _of_val(updates: Array, losses: Array, account: Account, plan: Plan | None) -> Iterator[Warned]:
+def _of_val(
+    updates: Array, losses: Array, account: Account, plan: ForecastSchedule | None
+) -> Iterator[Warned]:
     if len(losses) < LATEST + 1:
         return
     noise = noise_around(updates[-RECENT:], losses[-RECENT:])
@@ -66,7 +68,7 @@ def _of_val(updates: Array, losses: Array, account: Account, plan: Plan | None) 
         yield Warned("plateau", {"slope": slope, "loss": float(losses[-1])})
 
 
-def _is_low(account: Account, plan: Plan | None) -> bool:
+def _is_low(account: Account, plan: ForecastSchedule | None) -> bool:
     """At the end of a decay a curve is flat by intention."""
     return plan is None or learning_rate_at(plan, account.iterations) < 0.5 * plan.learning_rate
 
@@ -97,7 +99,7 @@ def _parting(account: Account) -> Iterator[Warned]:
         yield Warned("parting", {"gap": gaps[-1], "smallest": min(gaps)})
 
 
-def _repeating(account: Account, plan: Plan | None) -> Iterator[Warned]:
+def _repeating(account: Account, plan: ForecastSchedule | None) -> Iterator[Warned]:
     tokens = None if account.data is None else account.data.train_tokens
     if tokens and plan is not None and account.growth is not None:
         epochs = account.growth.tokens(plan.max_iters) / tokens

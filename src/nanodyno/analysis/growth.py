@@ -12,7 +12,7 @@ FAR = 10**18
 
 
 @dataclass(frozen=True)
-class Growth:
+class BatchGrowth:
     unit: int
     """The config's tokens_per_iter, which is the first size."""
     stages: tuple[tuple[int, int], ...] = ()
@@ -45,7 +45,7 @@ class Growth:
         return zip(begins, (*begins[1:], FAR), sizes, strict=True)
 
 
-def growth_of(unit: int, recorded: Iterable[tuple[int, int]], ramp: object) -> Growth:
+def growth_of(unit: int, recorded: Iterable[tuple[int, int]], ramp: object) -> BatchGrowth:
     """As it was by the iterations whose tokens are recorded, and from there on by the schedule.
 
     Where the measured noise decides nobody knows what is ahead, and the last size is taken to stay.
@@ -56,12 +56,12 @@ def growth_of(unit: int, recorded: Iterable[tuple[int, int]], ramp: object) -> G
         if tokens != size:
             stages.append((iteration, tokens))
         size, last = tokens, iteration
-    seen = Growth(unit, tuple(stages)).tokens(last + 1)
+    seen = BatchGrowth(unit, tuple(stages)).tokens(last + 1)
     for since, larger in _read(ramp, unit).steps:
         if larger > size:
-            at = Growth(unit, tuple(stages)).iterations(max(since, seen))
+            at = BatchGrowth(unit, tuple(stages)).iterations(max(since, seen))
             stages.append((at, larger))
-    return Growth(unit, tuple(stages))
+    return BatchGrowth(unit, tuple(stages))
 
 
 def is_by_noise(ramp: object) -> bool:

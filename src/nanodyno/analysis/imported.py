@@ -5,7 +5,7 @@ from typing import Any, TypeGuard
 
 from nanodyno.analysis.metrics import gpu_of
 from nanodyno.config import SIZE_KEYS, ConfigError, ModelShape, build_config, keys_where
-from nanodyno.hardware.cards import Card, find_card
+from nanodyno.hardware.gpus import Gpu, find_gpu
 from nanodyno.records.imported import AnyStep, ImportedRecord, Setting
 
 MOST = 10**12
@@ -42,12 +42,12 @@ def known_shape(settings: Mapping[str, Setting]) -> ModelShape | None:
 
 def _block(settings: Mapping[str, Setting]) -> dict[str, Any] | None:
     """What a result of ours tells that is not GPT-2's; None where it makes no model."""
-    told = {key: settings[key] for key in MODERN if key in settings}
-    if not told:
+    reported = {key: settings[key] for key in MODERN if key in settings}
+    if not reported:
         return {}
     of_the_model = (*SIZE_KEYS, "n_head")
     try:
-        config = build_config({key: settings[key] for key in of_the_model if key in settings} | told)
+        config = build_config({key: settings[key] for key in of_the_model if key in settings} | reported)
     except ConfigError:
         return None
     return {key: getattr(config, key) for key in MODERN}
@@ -64,12 +64,12 @@ def whole(value: Setting) -> int | None:
     return int(value) if 1 <= value < MOST else None
 
 
-def imported_card(record: ImportedRecord) -> Card | None:
+def imported_gpu(record: ImportedRecord) -> Gpu | None:
     if record.machine is not None:
         return gpu_of(record.machine)
     if record.device_name is None:
         return None
-    return find_card(record.device_name, record.device_memory_bytes)
+    return find_gpu(record.device_name, record.device_memory_bytes)
 
 
 def tokens_up_to(steps: Sequence[AnyStep], iterations: int, tokens_per_iter: int | None) -> int | None:

@@ -8,17 +8,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from nanodyno.analysis.account import OF_GPT2, Account, Eval
+from nanodyno.analysis.account import OF_GPT2, Account, AccountEval
 from nanodyno.analysis.audit import audit
 from nanodyno.analysis.compare import is_ahead, loss_value, names_apart
 from nanodyno.analysis.curves import last_of_stretches, loss_at
 from nanodyno.analysis.statistics import Interval
 from nanodyno.costs.parameters import parameters
 
-Metric = Literal["val_loss_at_equal_tokens", "tokens_per_second", "mfu"]
+LeaderboardMetric = Literal["val_loss_at_equal_tokens", "tokens_per_second", "mfu"]
 LOSS, SPEED, SHARE = METRICS = ("val_loss_at_equal_tokens", "tokens_per_second", "mfu")
-BETTER: dict[Metric, Literal["higher", "lower"]] = {LOSS: "lower", SPEED: "higher", SHARE: "higher"}
-Reason = Literal[
+BETTER: dict[LeaderboardMetric, Literal["higher", "lower"]] = {
+    LOSS: "lower",
+    SPEED: "higher",
+    SHARE: "higher",
+}
+UnrankedReason = Literal[
     "no-evaluation",
     "tokens-unknown",
     "tokens-contradict",
@@ -30,14 +34,14 @@ Reason = Literal[
     "times-unknown",
     "too-few-times",
     "model-unknown",
-    "card-unknown",
+    "gpu-unknown",
     "rate-impossible",
     "only-one",
 ]
 
 
 @dataclass(frozen=True)
-class Text:
+class EvalText:
     """What a loss is of: per token of one tokenizer, on one text."""
 
     dataset: str
@@ -47,19 +51,19 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Standing:
+class LeaderboardRun:
     """All that is asked of one run; its steps need not be kept."""
 
     run: str
     parameters: float | None
     """All of them; by the log's own count where that is all there is."""
-    card: str | None
+    gpu: str | None
     speed: Interval | None
     share: Interval | None
     tokens_per_iter: int | None
-    evals: tuple[Eval, ...]
+    evals: tuple[AccountEval, ...]
     """By iterations of so many tokens."""
-    text: Text | None
+    text: EvalText | None
     flaws: frozenset[str]
     """Codes of an audit's findings."""
 
@@ -76,39 +80,39 @@ class Entry:
     """None where its interval is not known, so that nothing can be said about its place."""
     value: Interval
     parameters: float | None
-    card: str | None
+    gpu: str | None
 
 
 @dataclass(frozen=True)
 class Board:
-    metric: Metric
+    metric: LeaderboardMetric
     entries: tuple[Entry, ...]
     """Best first; those without a place at the end."""
-    text: Text | None = None
+    text: EvalText | None = None
     at_tokens: float | None = None
 
 
 @dataclass(frozen=True)
 class Unranked:
     run: str
-    metric: Metric
-    reason: Reason
+    metric: LeaderboardMetric
+    reason: UnrankedReason
 
 
 @dataclass(frozen=True)
 class Leaderboard:
     boards: tuple[Board, ...]
     unranked: tuple[Unranked, ...]
-    held_back: tuple[str, ...] = ()
+    compared_early: tuple[str, ...] = ()
     """Runs that went more than twice as far as where their losses are compared."""
 
 
-def standing_of(account: Account) -> Standing:
+def standing_of(account: Account) -> LeaderboardRun:
     shape = account.shape
-    return Standing(
+    return LeaderboardRun(
         run=account.name,
-        parameters=account.told_parameters if shape is None else parameters(shape).total,
-        card=None if account.card is None else account.card.label,
+        parameters=account.reported_parameters if shape is None else parameters(shape).total,
+        gpu=None if account.gpu is None else account.gpu.label,
         speed=account.speed.tokens_per_second,
         share=account.speed.mfu,
         tokens_per_iter=account.tokens_per_iter,
@@ -118,16 +122,16 @@ def standing_of(account: Account) -> Standing:
     )
 
 
-def text_of(account: Account) -> Text | None:
+def text_of(account: Account) -> EvalText | None:
     """None where the text or the tokenizer is not told: then no other run is known to have the same."""
     if (data := account.data) is not None:
-        return Text(data.dataset, data.tokenizer or _tokens(data.vocab_size), data.fingerprint)
+        return EvalText(data.dataset, data.tokenizer or _tokens(data.vocab_size), data.fingerprint)
     dataset, tokenizer = account.settings.get("dataset"), account.settings.get("tokenizer")
     size = account.vocabulary
     tokens = tokenizer if isinstance(tokenizer, str) else None if size is None else _tokens(size)
     if not isinstance(dataset, str) or tokens is None:
         return None
-    return Text(dataset.replace("\\", "/").rstrip("/").rpartition("/")[2], tokens)
+    return EvalText(dataset.replace("\\", "/").rstrip("/").rpartition("/")[2], tokens)
 
 
 def _tokens(vocab_size: int) -> str:
@@ -136,7 +140,7 @@ def _tokens(vocab_size: int) -> str:
     return "gpt2" if known else f"a vocabulary of {vocab_size:,}"
 
 
-def leaderboard(standings: Sequence[Standing]) -> Leaderboard:
+def leaderboard(standings: Sequence[LeaderboardRun]) -> Leaderboard:
     names = names_apart([each.run for each in standings])
     standings = [replace(each, run=name) for each, name in zip(standings, names, strict=True)]
     boards: list[Board] = []
@@ -149,8 +153,8 @@ def leaderboard(standings: Sequence[Standing]) -> Leaderboard:
     return Leaderboard(tuple(boards), tuple(unranked), tuple(_held_back(standings, boards)))
 
 
-def _by_loss(standings: Sequence[Standing]) -> Iterator[Board | Unranked]:
-    groups: dict[Text, list[Standing]] = {}
+def _by_loss(standings: Sequence[LeaderboardRun]) -> Iterator[Board | Unranked]:
+    groups: dict[EvalText, list[LeaderboardRun]] = {}
     for standing in standings:
         reason = _no_loss(standing)
         if reason is not None:
@@ -161,7 +165,7 @@ def _by_loss(standings: Sequence[Standing]) -> Iterator[Board | Unranked]:
         yield from _board_of_losses(text, members)
 
 
-def _group(text: Text, standings: Sequence[Standing]) -> Text:
+def _group(text: EvalText, standings: Sequence[LeaderboardRun]) -> EvalText:
     """A text whose files are not known is the one of its name, unless there are several."""
     prints = {
         other.text.fingerprint
@@ -169,10 +173,10 @@ def _group(text: Text, standings: Sequence[Standing]) -> Text:
         if other.text is not None and (other.text.dataset, other.text.tokens) == (text.dataset, text.tokens)
     }
     known = prints - {None}
-    return Text(text.dataset, text.tokens) if len(known) < 2 else text
+    return EvalText(text.dataset, text.tokens) if len(known) < 2 else text
 
 
-def _no_loss(standing: Standing) -> Reason | None:
+def _no_loss(standing: LeaderboardRun) -> UnrankedReason | None:
     return _first(
         (standing.furthest == 0, "no-evaluation"),
         ("perplexity-as-loss" in standing.flaws, "perplexity-as-loss"),
@@ -182,11 +186,11 @@ def _no_loss(standing: Standing) -> Reason | None:
     )
 
 
-def _first(*reasons: tuple[bool, Reason]) -> Reason | None:
+def _first(*reasons: tuple[bool, UnrankedReason]) -> UnrankedReason | None:
     return next((reason for holds, reason in reasons if holds), None)
 
 
-def _board_of_losses(text: Text, members: Sequence[Standing]) -> Iterator[Board | Unranked]:
+def _board_of_losses(text: EvalText, members: Sequence[LeaderboardRun]) -> Iterator[Board | Unranked]:
     """At the place that most of them can be read at, and of such the furthest."""
     if len(members) < 2:
         yield from (Unranked(each.run, LOSS, "only-one-of-its-text") for each in members)
@@ -207,8 +211,8 @@ def _board_of_losses(text: Text, members: Sequence[Standing]) -> Iterator[Board 
     yield from (Unranked(name, LOSS, "noise-unknown") for name, value in values.items() if value.low is None)
 
 
-def _by_rate(standings: Sequence[Standing], metric: Metric) -> Iterator[Board | Unranked]:
-    reasons: dict[str, Reason | None] = {each.run: _no_rate(each, metric) for each in standings}
+def _by_rate(standings: Sequence[LeaderboardRun], metric: LeaderboardMetric) -> Iterator[Board | Unranked]:
+    reasons: dict[str, UnrankedReason | None] = {each.run: _no_rate(each, metric) for each in standings}
     values = {
         each.run: value
         for each in standings
@@ -227,20 +231,20 @@ def _by_rate(standings: Sequence[Standing], metric: Metric) -> Iterator[Board | 
     )
 
 
-def _no_rate(standing: Standing, metric: Metric) -> Reason | None:
+def _no_rate(standing: LeaderboardRun, metric: LeaderboardMetric) -> UnrankedReason | None:
     of_share = metric == SHARE
     return _first(
         (standing.tokens_per_iter is None, "tokens-unknown"),
         ("tokens-contradict" in standing.flaws, "tokens-contradict"),
         (standing.speed is None, "times-unknown"),
-        (of_share and standing.card is None, "card-unknown"),
+        (of_share and standing.gpu is None, "gpu-unknown"),
         (of_share and standing.share is None, "model-unknown"),
         (of_share and "rate-impossible" in standing.flaws, "rate-impossible"),
     )
 
 
 def _entries(
-    metric: Metric, values: Mapping[str, Interval], standings: Sequence[Standing]
+    metric: LeaderboardMetric, values: Mapping[str, Interval], standings: Sequence[LeaderboardRun]
 ) -> tuple[Entry, ...]:
     better = BETTER[metric]
     sign = 1 if better == "lower" else -1
@@ -253,11 +257,11 @@ def _entries(
         if is_ahead(metric, better, first, value):
             place, first = position, value
         judged = None if value.low is None else place
-        entries.append(Entry(name, judged, value, about[name].parameters, about[name].card))
+        entries.append(Entry(name, judged, value, about[name].parameters, about[name].gpu))
     return tuple(entries)
 
 
-def _held_back(standings: Sequence[Standing], boards: Sequence[Board]) -> Iterator[str]:
+def _held_back(standings: Sequence[LeaderboardRun], boards: Sequence[Board]) -> Iterator[str]:
     ends = {each.run: (each.tokens_per_iter or 0) * each.furthest for each in standings}
     for board in boards:
         if board.at_tokens is not None:

@@ -16,8 +16,8 @@ from typing import Generic, Self, TypeVar
 from nanodyno.analysis.statistics import Interval, median_interval
 from nanodyno.config import ModelShape, RunConfig
 from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, flops_per_token, nanogpt_flops_per_token
-from nanodyno.hardware.cards import Card, find_card
 from nanodyno.hardware.ceilings import Ceilings
+from nanodyno.hardware.gpus import Gpu, find_gpu
 from nanodyno.records.imported import AnyStep, ImportedStep
 from nanodyno.records.store import Run
 from nanodyno.records.types import (
@@ -48,10 +48,11 @@ class Reference:
     processes: int = 1
     """Each on a GPU of its own."""
     gpu_name: str | None = None
-    """None, as is peak_flops, on a CPU, for a GPU not in the table and for a dtype its tensor cores lack."""
-    peak_flops: float | None = None
+    """None, as is peak_flops_per_second, on a CPU, for a GPU not in the table and for a dtype its tensor
+    cores lack."""
+    peak_flops_per_second: float | None = None
     """Dense peak per second by the datasheet, of all GPUs together."""
-    ceiling_flops: float | None = None
+    ceiling_flops_per_second: float | None = None
     """Measured in large matmuls, of all devices together; None where it was never measured."""
 
     @classmethod
@@ -59,20 +60,22 @@ class Reference:
         cls,
         shape: ModelShape | None,
         data_vocab_size: int | None,
-        gpu: Card | None,
+        gpu: Gpu | None,
         dtype: str,
         processes: int = 1,
-        ceiling_flops: float | None = None,
+        ceiling_flops_per_second: float | None = None,
     ) -> Self:
-        """`ceiling_flops` is of one device."""
-        peak = gpu.peak_flops(dtype) if gpu else None
+        """`ceiling_flops_per_second` is of one device."""
+        peak = gpu.peak_flops_per_second(dtype) if gpu else None
         return cls(
             flops_per_token=None if shape is None else flops_per_token(shape, data_vocab_size),
             nanogpt_flops_per_token=None if shape is None else nanogpt_flops_per_token(shape),
             processes=processes,
             gpu_name=gpu.label if gpu and peak else None,
-            peak_flops=peak * processes if peak else None,
-            ceiling_flops=ceiling_flops * processes if ceiling_flops else None,
+            peak_flops_per_second=peak * processes if peak else None,
+            ceiling_flops_per_second=ceiling_flops_per_second * processes
+            if ceiling_flops_per_second
+            else None,
         )
 
     @classmethod
@@ -89,16 +92,16 @@ class Reference:
         )
 
 
-def gpu_of(machine: MachineRecord) -> Card | None:
+def gpu_of(machine: MachineRecord) -> Gpu | None:
     """None on a CPU and for a GPU that is not in the table."""
     if machine.device_type != "cuda":
         return None
-    return find_card(machine.device_name, machine.device_memory_bytes, machine.multiprocessors)
+    return find_gpu(machine.device_name, machine.device_memory_bytes, machine.multiprocessors)
 
 
-def mfu(tokens_per_second: float, flops_per_token: float, peak_flops: float) -> float:
+def mfu(tokens_per_second: float, flops_per_token: float, peak_flops_per_second: float) -> float:
     """A speed as a fraction of a peak; name the peak and the FLOP formula wherever it is shown."""
-    return tokens_per_second * flops_per_token / peak_flops
+    return tokens_per_second * flops_per_token / peak_flops_per_second
 
 
 @dataclass(frozen=True)
@@ -136,12 +139,12 @@ class Speed:
     @property
     def mfu(self) -> Interval | None:
         """Of the datasheet's dense peak, by exact causal FLOPs."""
-        return self._share(self.reference.flops_per_token, self.reference.peak_flops)
+        return self._share(self.reference.flops_per_token, self.reference.peak_flops_per_second)
 
     @property
     def ceiling_fraction(self) -> Interval | None:
         """Of the measured ceiling, by exact causal FLOPs."""
-        return self._share(self.reference.flops_per_token, self.reference.ceiling_flops)
+        return self._share(self.reference.flops_per_token, self.reference.ceiling_flops_per_second)
 
     @property
     def nanogpt_mfu(self) -> Interval | None:
@@ -152,9 +155,11 @@ class Speed:
         peak = NANOGPT_PEAK_FLOPS * self.reference.processes
         return self._share(self.reference.nanogpt_flops_per_token, peak)
 
-    def with_ceiling(self, ceiling_flops: float | None) -> Self:
+    def with_ceiling(self, ceiling_flops_per_second: float | None) -> Self:
         """Compared with another measured ceiling."""
-        return replace(self, reference=replace(self.reference, ceiling_flops=ceiling_flops))
+        return replace(
+            self, reference=replace(self.reference, ceiling_flops_per_second=ceiling_flops_per_second)
+        )
 
     def document(self) -> dict[str, object]:
         """As every JSON document has a speed."""

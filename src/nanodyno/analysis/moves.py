@@ -11,7 +11,7 @@ from typing import Literal, get_args
 from nanodyno.config import IGNORED, SETTINGS
 
 Kind = Literal[
-    "model", "function", "split", "batch", "optimiser", "learning", "pass", "speed", "precision", "data",
+    "model", "function", "split", "batch", "optimizer", "learning", "pass", "speed", "precision", "data",
     "length", "reading", "record", "other",
 ]  # fmt: skip
 """What a change is, as `compare` puts it into words: its group and what it affects decide."""
@@ -40,7 +40,7 @@ def kind_of(key: str, before: object, after: object) -> Kind:
         }  # fmt: skip
         return of_loss.get(group, "learning")
     others: dict[str, Kind] = {"batch": "batch", "precision": "precision"}
-    return others.get(group, "pass" if _KNOWN[key].amount_affects else "optimiser")
+    return others.get(group, "pass" if _KNOWN[key].amount_affects else "optimizer")
 
 
 def _of_no_loss(group: str, affects: Set[str]) -> Kind:

@@ -31,7 +31,7 @@ FEWEST_POINTS = 4
 
 
 @dataclass(frozen=True)
-class Point:
+class NoiseScalePoint:
     """The noise scale over a stretch of the run, and how far that had come in its middle."""
 
     tokens_seen: float
@@ -87,11 +87,11 @@ def served(scale: NoiseScale) -> tuple[float, float]:
     return SERVED[0] * scale.tokens, SERVED[1] * scale.tokens
 
 
-def course(steps: Sequence[AnyStep]) -> list[Point]:
+def course(steps: Sequence[AnyStep]) -> list[NoiseScalePoint]:
     """Over stretches that lengthen by half, as it moves with the logarithm; settled ones only."""
     pairs = measured(steps)
     seen = _tokens_seen(steps)
-    points: list[Point] = []
+    points: list[NoiseScalePoint] = []
     start = 0
     while start + SHORTEST <= len(pairs):
         end = start + max(SHORTEST, start // 2)
@@ -101,12 +101,12 @@ def course(steps: Sequence[AnyStep]) -> list[Point]:
         if scale is not None and scale.settled:
             middle = part[max(len(part) // 2, len(part) - window)][0]  # about where the weights have theirs
             losses = [step.loss for step, _ in part[-window:]]
-            points.append(Point(seen[middle.iteration], math.fsum(losses) / len(losses), scale))
+            points.append(NoiseScalePoint(seen[middle.iteration], math.fsum(losses) / len(losses), scale))
         start += len(part)
     return points
 
 
-def heading(points: Sequence[Point], tokens_seen: int) -> Heading | None:
+def heading(points: Sequence[NoiseScalePoint], tokens_seen: int) -> Heading | None:
     """The line through the logarithms, read where the run will end; None where they are too few to tell."""
     if len(points) < FEWEST_POINTS or tokens_seen <= points[-1].tokens_seen:
         return None

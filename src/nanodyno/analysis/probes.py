@@ -6,21 +6,21 @@ from dataclasses import dataclass
 
 from nanodyno.analysis.budget import Budget, Reading, read, read_cut_short
 from nanodyno.analysis.metrics import Reference, Speed, gpu_of
-from nanodyno.analysis.repeats import Visit, config_interval
+from nanodyno.analysis.repeats import RepetitionTime, config_interval
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.steady import ProcessSummary, summarise
 from nanodyno.config import RunConfig
 from nanodyno.records.probe import (
+    BreakdownPart,
     BreakdownRecord,
     Measured,
-    Part,
     ProbeResult,
+    RepetitionRecord,
     SampleRecord,
     SetupRecord,
-    VisitRecord,
 )
 
-ONCE: Part = "optimiser"
+ONCE: BreakdownPart = "optimizer"
 """The part of an iteration that its micro-steps do not repeat."""
 
 
@@ -33,35 +33,35 @@ def iteration_seconds(sample: SampleRecord, accumulation: int) -> float:
     return sample.seconds + missing * each
 
 
-def visit_summary(visit: VisitRecord, config: RunConfig) -> ProcessSummary:
+def repetition_summary(repetition: RepetitionRecord, config: RunConfig) -> ProcessSummary:
     """One visit as one number: seconds of a whole iteration."""
     accumulation = config.gradient_accumulation_steps
-    regulated = any(each.code == "power-limit" for each in visit.disturbances)
-    summary = summarise([iteration_seconds(sample, accumulation) for sample in visit.samples], regulated)
+    regulated = any(each.code == "power-limit" for each in repetition.disturbances)
+    summary = summarise([iteration_seconds(sample, accumulation) for sample in repetition.samples], regulated)
     assert summary is not None, "a visit has one iteration at least"
     return summary
 
 
-def visits_of(results: Mapping[str, ProbeResult]) -> list[Visit]:
+def repetitions_of(results: Mapping[str, ProbeResult]) -> list[RepetitionTime]:
     """What comparisons read. Seconds are of one token, so that configs of other sizes of batch compare."""
     return [
-        Visit(
+        RepetitionTime(
             name,
-            visit.process,
-            visit.round,
-            visit_summary(visit, result.config).seconds / result.config.tokens_per_iter,
+            repetition.process,
+            repetition.round,
+            repetition_summary(repetition, result.config).seconds / result.config.tokens_per_iter,
         )
         for name, result in results.items()
         if isinstance(result, Measured)
-        for visit in result.visits
+        for repetition in result.repetitions
     ]
 
 
 def reading_of(results: Mapping[str, ProbeResult], budget: Budget, reference: str, margin: float) -> Reading:
     """Every config against the reference; also when the measuring was cut short."""
-    visits = visits_of(results)
-    reading = read(visits, budget, reference=reference, margin=margin)
-    return reading or read_cut_short(visits, budget, reference=reference, margin=margin)
+    repetitions = repetitions_of(results)
+    reading = read(repetitions, budget, reference=reference, margin=margin)
+    return reading or read_cut_short(repetitions, budget, reference=reference, margin=margin)
 
 
 def probe_speed(seconds: Interval, config: RunConfig, setup: SetupRecord) -> Speed:
@@ -75,14 +75,14 @@ def probe_speed(seconds: Interval, config: RunConfig, setup: SetupRecord) -> Spe
             setup.data_vocab_size,
             gpu_of(setup.machine),
             setup.arithmetic.dtype,
-            ceiling_flops=setup.matmul_flops_per_second,
+            ceiling_flops_per_second=setup.matmul_flops_per_second,
         ),
     )
 
 
-def visit_speed(visit: VisitRecord, config: RunConfig, setup: SetupRecord) -> Speed:
+def repetition_speed(repetition: RepetitionRecord, config: RunConfig, setup: SetupRecord) -> Speed:
     """Of one process alone, which has no interval."""
-    seconds = visit_summary(visit, config).seconds
+    seconds = repetition_summary(repetition, config).seconds
     return probe_speed(Interval(seconds, None, None, 0.95, 1), config, setup)
 
 
@@ -127,11 +127,13 @@ def _measured(figure: Interval | None) -> Interval:
 def summarise_probe(measured: Measured, left_out: Collection[int] = ()) -> ProbeSummary:
     """left_out: rounds that a reading has set aside."""
     config = measured.config
-    counted = [visit for visit in measured.visits if visit.round not in left_out] or measured.visits
-    measured = measured.model_copy(update={"visits": tuple(counted)})
-    per_token = config_interval(visits_of({"": measured}), "")
+    counted = [
+        repetition for repetition in measured.repetitions if repetition.round not in left_out
+    ] or measured.repetitions
+    measured = measured.model_copy(update={"repetitions": tuple(counted)})
+    per_token = config_interval(repetitions_of({"": measured}), "")
     assert per_token is not None, "a measured config has visits"
-    each = [visit_summary(visit, config) for visit in measured.visits]
+    each = [repetition_summary(repetition, config) for repetition in measured.repetitions]
     precisions = [summary.precision for summary in each if summary.precision is not None]
     return ProbeSummary(
         speed=probe_speed(per_token.times(config.tokens_per_iter), config, measured.setup),
@@ -150,7 +152,7 @@ def summarise_probe(measured: Measured, left_out: Collection[int] = ()) -> Probe
 class TimeShares:
     """Where the time went, as fractions that add up to 1."""
 
-    parts: dict[Part, float]
+    parts: dict[BreakdownPart, float]
     data: float
     """Waiting for a batch, the device idle."""
     idle: float
@@ -168,7 +170,7 @@ def time_shares(breakdown: BreakdownRecord, accumulation: int) -> TimeShares:
     unwatched wall time. Operators on a CPU are slowed as the gaps are, so their whole is the watched time.
     """
     longer = accumulation * breakdown.iterations / breakdown.micro_steps
-    seconds: dict[Part, float] = {
+    seconds: dict[BreakdownPart, float] = {
         part: own * (1.0 if part == ONCE else longer) for part, own in breakdown.part_seconds.items()
     }
     busy = sum(breakdown.part_seconds.values())

@@ -80,7 +80,7 @@ class Chosen:
     """Whether losses were still falling at the last rate that may be tried."""
 
 
-class Ask(NamedTuple):
+class TrialRequest(NamedTuple):
     learning_rate: float
     repeat: int
     long: bool = False
@@ -97,7 +97,7 @@ class Begun:
 
 
 @dataclass(frozen=True)
-class Ended:
+class TrialEnded:
     """One of the trials."""
 
     trial: Trial
@@ -106,11 +106,11 @@ class Ended:
     """For those that will come in any case; None while none was trained now, or where none will come."""
 
 
-Event = Begun | Ended
+RangeTestEvent = Begun | TrialEnded
 FEWEST_SHORT, FEWEST_LONG = len(COARSE) + 2 + 3 * SEEDS - 1, 3 * SEEDS
 
 
-def next_trials(trials: Sequence[Trial], with_long: bool = False) -> list[Ask]:
+def next_trials(trials: Sequence[Trial], with_long: bool = False) -> list[TrialRequest]:
     """What is to be trained before more can be said; empty at the end.
 
     First a short one at each coarse rate; then at half and at twice the best, and on downhill; then every
@@ -125,7 +125,7 @@ def next_trials(trials: Sequence[Trial], with_long: bool = False) -> list[Ask]:
     return _long_trials(long, _best(short))
 
 
-def least_left(trials: Sequence[Trial], asks: Sequence[Ask], lengths: Lengths) -> int:
+def least_left(trials: Sequence[Trial], asks: Sequence[TrialRequest], lengths: Lengths) -> int:
     """Iterations that there are to train, at least: the asks, and what will be asked for in any case."""
     asked_short = sum(not ask.long for ask in asks)
     short = max(asked_short, FEWEST_SHORT - len(_of(trials, False)))
@@ -133,7 +133,7 @@ def least_left(trials: Sequence[Trial], asks: Sequence[Ask], lengths: Lengths) -
     return max(0, short) * lengths.short + max(0, long) * (lengths.long or 0)
 
 
-def _short_trials(trials: Sequence[Trial]) -> list[Ask]:
+def _short_trials(trials: Sequence[Trial]) -> list[TrialRequest]:
     missing = _missing(trials, COARSE, 1, False)
     if missing or not _any_ended(trials):
         return missing
@@ -144,16 +144,19 @@ def _short_trials(trials: Sequence[Trial]) -> list[Ask]:
     return _missing(trials, _around(middle, FINE), SEEDS, False)
 
 
-def _long_trials(trials: Sequence[Trial], best_in_short: float) -> list[Ask]:
+def _long_trials(trials: Sequence[Trial], best_in_short: float) -> list[TrialRequest]:
     middle = _best(trials) if trials else best_in_short * 2**-FINE
     around = _around(middle, FINE)
     return _missing(trials, around, 1, True) or _missing(trials, around, SEEDS, True)
 
 
-def _missing(trials: Sequence[Trial], rates: Sequence[float], repeats: int, long: bool) -> list[Ask]:
+def _missing(trials: Sequence[Trial], rates: Sequence[float], repeats: int, long: bool) -> list[TrialRequest]:
     done = {(trial.learning_rate, trial.repeat) for trial in trials}
     return [
-        Ask(rate, repeat, long) for repeat in range(repeats) for rate in rates if (rate, repeat) not in done
+        TrialRequest(rate, repeat, long)
+        for repeat in range(repeats)
+        for rate in rates
+        if (rate, repeat) not in done
     ]
 
 

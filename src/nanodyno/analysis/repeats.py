@@ -22,7 +22,7 @@ NORMAL_MAD = 1.4826
 
 
 @dataclass(frozen=True)
-class Visit:
+class RepetitionTime:
     """One config measured once: a few dozen iterations of one process."""
 
     config: str
@@ -33,34 +33,41 @@ class Visit:
     """Of an iteration, as `steady.summarise` gives it."""
 
 
-def config_interval(visits: Sequence[Visit], config: str, level: float = 0.95) -> Interval | None:
+def config_interval(
+    repetitions: Sequence[RepetitionTime], config: str, level: float = 0.95
+) -> Interval | None:
     """Seconds of an iteration: geometric mean over processes, t interval; None when never measured.
 
     Holds for this machine in this session: what drifted meanwhile widens it, and for comparing two configs
     `ratio_interval` is the sharper tool. n counts processes; without a second one there are no bounds.
     """
-    own = sorted((visit for visit in visits if visit.config == config), key=lambda visit: visit.round)
-    return _over_processes([((visit.process,), math.log(visit.seconds)) for visit in own], level)
+    own = sorted(
+        (repetition for repetition in repetitions if repetition.config == config),
+        key=lambda repetition: repetition.round,
+    )
+    return _over_processes(
+        [((repetition.process,), math.log(repetition.seconds)) for repetition in own], level
+    )
 
 
 def ratio_interval(
-    visits: Sequence[Visit], config: str, reference: str, level: float = 0.95
+    repetitions: Sequence[RepetitionTime], config: str, reference: str, level: float = 0.95
 ) -> Interval | None:
     """Seconds of config over seconds of reference (below 1: config is faster), paired by round.
 
     Rounds that lack one of the two are left out. None without a common round. Rounds that share a process of
     either count as one value; let both restart between the same two rounds, or values are lost.
     """
-    return _over_processes(_log_ratios(visits, config, reference), level)
+    return _over_processes(_log_ratios(repetitions, config, reference), level)
 
 
-def log_ratio_sd(visits: Sequence[Visit], config: str, reference: str) -> float | None:
+def log_ratio_sd(repetitions: Sequence[RepetitionTime], config: str, reference: str) -> float | None:
     """The standard deviation between processes of the log ratio, for `budget`; None below two of them."""
-    means = _process_means(_log_ratios(visits, config, reference))
+    means = _process_means(_log_ratios(repetitions, config, reference))
     return deviation(means) if len(means) > 1 else None
 
 
-def odd_visit(visits: Sequence[Visit]) -> Visit | None:
+def odd_repetition(repetitions: Sequence[RepetitionTime]) -> RepetitionTime | None:
     """The visit that is slower than its config's others by far more than they differ; None mostly.
 
     Something slowed all of it (a neighbour, a throttled card), so its own iterations could not tell. Its
@@ -69,8 +76,12 @@ def odd_visit(visits: Sequence[Visit]) -> Visit | None:
     is merely slow would make the intervals too narrow.
     """
     worst, excess = None, 1.0
-    for config in dict.fromkeys(visit.config for visit in visits):
-        own = [(math.log(visit.seconds), visit) for visit in visits if visit.config == config]
+    for config in dict.fromkeys(repetition.config for repetition in repetitions):
+        own = [
+            (math.log(repetition.seconds), repetition)
+            for repetition in repetitions
+            if repetition.config == config
+        ]
         if len(own) < ODD_FROM:
             continue
         middle = statistics.median(log for log, _ in own)
@@ -86,9 +97,9 @@ _Logs = Sequence[tuple[tuple[int, ...], float]]
 """In order of rounds: the processes that took part, and a logarithm."""
 
 
-def _log_ratios(visits: Sequence[Visit], config: str, reference: str) -> _Logs:
-    ones = {visit.round: visit for visit in visits if visit.config == config}
-    others = {visit.round: visit for visit in visits if visit.config == reference}
+def _log_ratios(repetitions: Sequence[RepetitionTime], config: str, reference: str) -> _Logs:
+    ones = {repetition.round: repetition for repetition in repetitions if repetition.config == config}
+    others = {repetition.round: repetition for repetition in repetitions if repetition.config == reference}
     pairs = [(ones[number], others[number]) for number in sorted(ones.keys() & others.keys())]
     return [
         ((one.process, other.process), math.log(one.seconds) - math.log(other.seconds))

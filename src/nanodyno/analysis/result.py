@@ -83,15 +83,15 @@ def _imported_facts(record: ImportedRecord) -> dict[str, Any]:
 
 def _settings(run: Run) -> dict[str, Setting]:
     """Those of a training; text only under names whose meaning is known. The model's vocabulary is told."""
-    told: dict[str, Setting] = {
+    reported: dict[str, Setting] = {
         key: without_folders(value) if isinstance(value, str) else value
         for key, value in run.settings.items()
         if value is not None and key not in NOT_TOLD
         if not isinstance(value, str) or key in RunConfig.model_fields
     }
     if isinstance(run.record, RunRecord):
-        told["vocab_size"] = run.record.vocab_size
-    return told
+        reported["vocab_size"] = run.record.vocab_size
+    return reported
 
 
 def without_folders(text: str) -> str:
@@ -119,13 +119,13 @@ def _telling(summary: Summary) -> dict[str, Any]:
     whole = asdict(summary)
     sizes = summary.parameters
     count = summary.counted_parameters if sizes is None else sizes.total
-    told = {
+    reported = {
         "parameters": count,
         **{name: whole[name] for name in TELLING},
         "speed": summary.speed.document(),
         "noise_scale": _noise(summary),
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in reported.items() if value is not None}
 
 
 def _noise(summary: Summary) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from nanodyno.analysis.account import OF_GPT2
 from nanodyno.analysis.forecast_size import SizeLaw, law_for
 from nanodyno.analysis.sizing_rules import batch_for, course_for, ramp_for, training_flops
 from nanodyno.config import ConfigError, RunConfig, build_config, keys_led_by
-from nanodyno.costs.plan import Candidate, Costs
+from nanodyno.costs.plan import Costs, MicroBatchPlan
 from nanodyno.costs.target import GIB, Target
 from nanodyno.costs.time import IterationTime
 from nanodyno.errors import NanodynoError
@@ -69,7 +69,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Choice:
+class SizeChoice:
     hours: float
     sizes: tuple[Size, ...]
     """From the smallest; some may not fit."""
@@ -109,7 +109,7 @@ class Choice:
         return tuple(each for each in self.sizes if each in near or each is self.best)
 
 
-def choose_size(settings: Settings, target: Target, vocab_size: int, data_vocab_size: int) -> Choice:
+def choose_size(settings: Settings, target: Target, vocab_size: int, data_vocab_size: int) -> SizeChoice:
     """Return the model to train in the settings' hours on a GPU. `data_vocab_size` is the tokenizer's; the
     model's may be padded. Refuses a GPU whose speed is not known, and one on which nothing fits."""
     values, hours = at_any_rate(settings).values, settings.hours
@@ -125,7 +125,7 @@ def choose_size(settings: Settings, target: Target, vocab_size: int, data_vocab_
     fitting = [each for each in sizes if each.fits]
     if not fitting:
         raise _nothing_fits(search, hours, sizes[0])
-    return Choice(hours, sizes, _lowest(fitting), data_vocab_size in OF_GPT2)
+    return SizeChoice(hours, sizes, _lowest(fitting), data_vocab_size in OF_GPT2)
 
 
 def fitted_batch(settings: Settings, target: Target, vocab_size: int, data_vocab_size: int) -> int:
@@ -197,7 +197,7 @@ def _size(search: _Search, hours: float, shape: Values) -> Size:
     )
 
 
-def _found(search: _Search, costs: Costs, config: RunConfig) -> tuple[Candidate, IterationTime]:
+def _found(search: _Search, costs: Costs, config: RunConfig) -> tuple[MicroBatchPlan, IterationTime]:
     """What is predicted of the fastest micro-batch that fits, or of the one that is given."""
     setup = costs.setup(config)
     found = costs.candidate(setup) if "batch_size" in search.values else costs.fastest(setup)
@@ -217,7 +217,7 @@ def _refuse_unknown(search: _Search) -> None:
             f"nanodyno plan {search.name} --gpu NAME says what one would get (for one that is in no table, "
             "name another of its speed, and its --memory-limit); nanodyno train demo needs none",
         )
-    if target.card is None and target.ceilings is None:
+    if target.gpu is None and target.ceilings is None:
         raise NanodynoError(
             f"{search.name} is chosen by the speed of the card, and {target.name}'s is not known",
             "nanodyno doctor measures it",
@@ -249,15 +249,15 @@ def _options(keys: Mapping[str, object]) -> str:
 
 def _nothing_fits(search: _Search, hours: float, smallest: Size) -> NanodynoError:
     config = smallest.config
-    told = (
+    reported = (
         f"no size of {search.name} fits: the smallest, n_layer={config.n_layer} n_embd={config.n_embd}, "
         f"needs {_gib(smallest.memory_bytes)}, and {search.target.name} has {_room(search.target)}"
     )
     for lesser in _lesser(config):
         with suppress(ConfigError):
             if any(each.fits for each in _sizes(replace(search, values={**search.values, **lesser}), hours)):
-                return NanodynoError(told, f"the nearest that fits: {_options(lesser)}")
-    return NanodynoError(told, "a card with more memory is what it takes")
+                return NanodynoError(reported, f"the nearest that fits: {_options(lesser)}")
+    return NanodynoError(reported, "a card with more memory is what it takes")
 
 
 def _lesser(config: RunConfig) -> Iterator[dict[str, int]]:

@@ -29,7 +29,7 @@ MOST = 0.6
 NORMAL_MOST = 1.683
 """Standard deviations that the middle 60% of a normal distribution is wide."""
 
-Disturbance = Literal["unsteady", "bursts"]
+Unsteadiness = Literal["unsteady", "bursts"]
 """unsteady: still falling or rising at the end; bursts: more spikes than DISTURBED_SHARE."""
 
 
@@ -50,7 +50,7 @@ class ProcessSummary:
     """Relative half-width of the 95% interval of this process's own mean, which says nothing about the next
     process. Where the load wanders slowly it holds less often than 95% (benchmarks/simulation.py tells how
     often). None with fewer than MIN_STEADY counted."""
-    disturbed: Disturbance | None
+    disturbed: Unsteadiness | None
     """Why this visit should be made again (the whole round with it, so that pairs stay neighbours)."""
 
 
@@ -92,7 +92,7 @@ def summarise(seconds: Sequence[float], regulated: bool = False) -> ProcessSumma
     counted, below = _without_spikes(steady)
     mean = statistics.fmean(counted)
     spikes = len(steady) - len(counted)
-    disturbed: Disturbance | None = None
+    disturbed: Unsteadiness | None = None
     if spikes + below > DISTURBED_SHARE * len(steady):
         disturbed = "bursts"
     elif start is None:

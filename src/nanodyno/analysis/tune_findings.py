@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from nanodyno.analysis.candidates import Candidate, micro_batches
-from nanodyno.analysis.contest import UNSURE
 from nanodyno.analysis.findings import Code, Finding, Number
-from nanodyno.analysis.tuning import Row, Tuning, curve_of, rows_of
+from nanodyno.analysis.search_state import UNSURE
+from nanodyno.analysis.tuning import TuneRow, Tuning, curve_of, rows_of
 from nanodyno.costs.calibration import calibration_for
 from nanodyno.costs.memory import memory_of
 from nanodyno.costs.setup import rows_by_memory
@@ -39,7 +39,7 @@ def tune_findings(tuning: Tuning) -> tuple[Finding, ...]:
     )
 
 
-def _comparable(tuning: Tuning, rows: Sequence[Row]) -> list[Row]:
+def _comparable(tuning: Tuning, rows: Sequence[TuneRow]) -> list[TuneRow]:
     """By micro-batch, with switches as the chosen one has them: otherwise they would pass for its doing."""
     chosen = tuning.chosen
     alike = [
@@ -55,7 +55,7 @@ def _comparable(tuning: Tuning, rows: Sequence[Row]) -> list[Row]:
     return curve_of(alike, None if chosen is None else chosen.name)
 
 
-def _of_ends(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
+def _of_ends(tuning: Tuning, rows: Sequence[TuneRow]) -> Iterator[Finding]:
     if tuning.interrupted:
         return
     if tuning.pick is None:
@@ -67,7 +67,7 @@ def _of_ends(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
         yield Finding("not-all-tried", numbers={"number": len(untried), "first": untried[0].name})
 
 
-def _why_none(tuning: Tuning, rows: Sequence[Row]) -> Finding:
+def _why_none(tuning: Tuning, rows: Sequence[TuneRow]) -> Finding:
     tight = [row for row in rows if row.reason == "tight"]
     usable = tuning.ground.usable_bytes
     if tight and usable is not None:
@@ -82,7 +82,7 @@ def _why_none(tuning: Tuning, rows: Sequence[Row]) -> Finding:
     return Finding("nothing-measured", numbers={"candidates": len(tuning.candidates)})
 
 
-def _of_choice(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
+def _of_choice(tuning: Tuning, rows: Sequence[TuneRow]) -> Iterator[Finding]:
     """What was taken instead of the fastest because it is as fast and smaller; a switch that stays as it was
     for want of a gain is no news."""
     pick = tuning.pick
@@ -98,7 +98,7 @@ def _of_choice(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
         )
 
 
-def _of_curve(tuning: Tuning, curve: Sequence[Row]) -> Iterator[Finding]:
+def _of_curve(tuning: Tuning, curve: Sequence[TuneRow]) -> Iterator[Finding]:
     """Along micro-batches, each by its fastest candidate; what noise could have made is not told."""
     if len(curve) < 2:
         return
@@ -124,7 +124,7 @@ def _of_curve(tuning: Tuning, curve: Sequence[Row]) -> Iterator[Finding]:
         yield Finding("falls", numbers=numbers | switches)
 
 
-def _unsure(row: Row) -> float:
+def _unsure(row: TuneRow) -> float:
     """How far its rate may be off: by the interval of the final, else by what its one process knows."""
     rate = row.tokens_per_second
     if rate is not None and rate.low and rate.high:
@@ -133,30 +133,30 @@ def _unsure(row: Row) -> float:
     return UNSURE if known is None else known
 
 
-def _of_idling(tuning: Tuning, curve: Sequence[Row]) -> Iterator[Finding]:
+def _of_idling(tuning: Tuning, curve: Sequence[TuneRow]) -> Iterator[Finding]:
     """The largest micro-batch that waits, and how much it does."""
-    on_card = tuning.machine.device_type == "cuda"
-    limit = LAUNCH_BOUND if on_card else DISPATCH_BOUND
+    on_gpu = tuning.machine.device_type == "cuda"
+    limit = LAUNCH_BOUND if on_gpu else DISPATCH_BOUND
     idle = {
         row.candidate.batch_size: row.summary.time.idle for row in curve if row.summary and row.summary.time
     }
     waiting = [size for size, share in idle.items() if share >= limit]
     if waiting:
         size = max(waiting)
-        code: Code = "launch-bound" if on_card else "dispatch-bound"
+        code: Code = "launch-bound" if on_gpu else "dispatch-bound"
         yield Finding(code, numbers={"size": size, "idle": idle[size]})
-    elif on_card:
+    elif on_gpu:
         yield from _of_unfilled(tuning)
     chosen = None if tuning.chosen is None else tuning.chosen.batch_size
-    if on_card and chosen in idle and idle[chosen] < BUSY:
+    if on_gpu and chosen in idle and idle[chosen] < BUSY:
         yield Finding("busy", numbers={"size": chosen, "idle": idle[chosen]})
 
 
 def _of_unfilled(tuning: Tuning) -> Iterator[Finding]:
     """Of micro-batches that were predicted to be too slow to be tried: why, by prediction too."""
-    card = tuning.ground.card
+    gpu = tuning.ground.gpu
     shares = {
-        each.batch_size: unfilled_share(each.setup, calibration_for(card, each.setup.dtype))
+        each.batch_size: unfilled_share(each.setup, calibration_for(gpu, each.setup.dtype))
         for each in tuning.candidates
         if each.setup is not None and tuning.left_out.get(each.name) == "predicted-slow"
     }
@@ -165,11 +165,11 @@ def _of_unfilled(tuning: Tuning) -> Iterator[Finding]:
         yield Finding("unfilled", numbers={"size": max(small), "share": shares[max(small)]})
 
 
-def _of_switches(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
+def _of_switches(tuning: Tuning, rows: Sequence[TuneRow]) -> Iterator[Finding]:
     """Each setting once: at the chosen micro-batch, else where it was tried first."""
     chosen = tuning.chosen
     order = sorted(rows, key=lambda row: chosen is None or row.candidate.batch_size != chosen.batch_size)
-    told = dict[str, Finding]()
+    reported = dict[str, Finding]()
     for row in order:
         base = next((each for each in rows if _lacks_one(each, row)), None)
         if base is None or base.summary is None or row.summary is None:
@@ -180,17 +180,19 @@ def _of_switches(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
         numbers: dict[str, Number] = {"size": row.candidate.batch_size, "setting": setting}
         code: Code = "switch-afresh" if base.is_final and row.is_final else "switch"
         if abs(gain) >= WORTH:
-            told.setdefault(setting, Finding(code, numbers=numbers | {"gain": gain, "saved_bytes": saved}))
-    yield from told.values()
+            reported.setdefault(
+                setting, Finding(code, numbers=numbers | {"gain": gain, "saved_bytes": saved})
+            )
+    yield from reported.values()
 
 
-def _lacks_one(base: Row, row: Row) -> bool:
+def _lacks_one(base: TuneRow, row: TuneRow) -> bool:
     """Of the same micro-batch, and without the last switch of the other."""
     same = base.candidate.batch_size == row.candidate.batch_size and row.candidate.variant
     return same and base.summary is not None and base.candidate.switches == row.candidate.switches[:-1]
 
 
-def _of_memory(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
+def _of_memory(tuning: Tuning, rows: Sequence[TuneRow]) -> Iterator[Finding]:
     usable = tuning.ground.usable_bytes
     for row in rows:
         if row.reason == "tight" and row.needs_bytes is not None and usable is not None:
@@ -202,7 +204,7 @@ def _of_memory(tuning: Tuning, rows: Sequence[Row]) -> Iterator[Finding]:
     too_large = [row for row in rows if row.reason == "too-large" and row.candidate.memory is not None]
     for row in too_large[:1]:
         yield _does_not_fit(row.candidate, usable)
-    fastest: dict[int, Row] = {}
+    fastest: dict[int, TuneRow] = {}
     for row in rows:
         if row.summary is not None and row.reason is None and not row.candidate.variant:
             fastest.setdefault(row.candidate.batch_size, row)
@@ -220,7 +222,7 @@ def _does_not_fit(candidate: Candidate, usable: int | None) -> Finding:
     return Finding("does-not-fit", numbers=numbers if usable is None else numbers | {"usable_bytes": usable})
 
 
-def _made_to_fit(tuning: Tuning, row: Row) -> Iterator[Finding]:
+def _made_to_fit(tuning: Tuning, row: TuneRow) -> Iterator[Finding]:
     """A micro-batch that fits by its switches alone, and what it would need without them."""
     setup, usable = row.candidate.setup, tuning.ground.usable_bytes
     switches = row.candidate.switches
@@ -228,8 +230,8 @@ def _made_to_fit(tuning: Tuning, row: Row) -> Iterator[Finding]:
         return
     rows = rows_by_memory(usable, setup.shape, setup.dtype) if setup.kernels == "fused" else None
     graph = setup.cuda_graph or ("cuda_graph", "False") in switches
-    bare = replace(setup, recompute="none", loss_rows=rows, offload_moments=False, cuda_graph=graph)
-    memory = memory_of(bare, calibration_for(tuning.ground.card, setup.dtype))
+    bare = replace(setup, recompute="none", loss_chunk_size=rows, offload_moments=False, cuda_graph=graph)
+    memory = memory_of(bare, calibration_for(tuning.ground.gpu, setup.dtype))
     if memory.total + tuning.ground.margin_bytes <= usable:
         return
     part = max(memory.components, key=memory.components.__getitem__)
@@ -248,6 +250,6 @@ def _of_divisors(tuning: Tuning) -> Iterator[Finding]:
         yield Finding("few-divisors", numbers={"sequences": sequences, "tokens": better * asked.block_size})
 
 
-def _rate(row: Row) -> float:
+def _rate(row: TuneRow) -> float:
     assert row.tokens_per_second is not None
     return row.tokens_per_second.value

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nanodyno.analysis.asking import Ask, Entrant, Pick, Reason, Stage
+from nanodyno.analysis.asking import Ask, Pick, SearchCandidate, SearchStage, SkipReason
 from nanodyno.analysis.candidates import Candidate, Ground
 from nanodyno.analysis.metrics import Speed
 from nanodyno.analysis.probes import ProbeSummary, summarise_probe
 from nanodyno.analysis.repeats import config_interval
 from nanodyno.analysis.statistics import Interval
-from nanodyno.analysis.verdict import Comparison, compare
+from nanodyno.analysis.verdict import SpeedComparison, compare
 from nanodyno.config import RunConfig
 from nanodyno.costs.memory_autograd import evaluation_bytes
 from nanodyno.records.probe import Measured, MemoryRecord, ProbeProgress, ProbeResult
@@ -29,7 +29,7 @@ class Tuning:
     final: Mapping[str, Measured]
     lost: Mapping[str, ProbeResult]
     """What ended those that had been measured before."""
-    left_out: Mapping[str, Reason]
+    left_out: Mapping[str, SkipReason]
     pick: Pick | None
     spent_seconds: float
     budget_seconds: float
@@ -48,12 +48,12 @@ class Tuning:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskStarted:
     """For a display: what is measured next."""
 
     ask: Ask
     spent_seconds: float
-    entrants: int
+    search_candidates: int
 
 
 @dataclass(frozen=True)
@@ -61,17 +61,17 @@ class Heard:
     """For a display: what came of it."""
 
     candidate: Candidate
-    stage: Stage
+    stage: SearchStage
     result: ProbeResult
     reused: bool
 
 
-TuneEvent = Asked | Heard | ProbeProgress
+TuneEvent = AskStarted | Heard | ProbeProgress
 WatchTune = Callable[[TuneEvent], None]
 
 
 @dataclass(frozen=True)
-class Row:
+class TuneRow:
     """One candidate. Without a summary it was not measured, and `reason` says why."""
 
     candidate: Candidate
@@ -83,7 +83,7 @@ class Row:
     """Allocated on a card, of the host on a CPU."""
     needs_bytes: int | None
     """Of a whole run on a card: measured and predicted in parts; see `run_bytes`."""
-    reason: Reason | None
+    reason: SkipReason | None
     result: ProbeResult | None
 
     @property
@@ -100,10 +100,10 @@ class Row:
         return None if seconds is None else seconds.value
 
 
-def entrants_of(candidates: Sequence[Candidate], asked: int) -> tuple[Entrant, ...]:
+def search_candidates_of(candidates: Sequence[Candidate], asked: int) -> tuple[SearchCandidate, ...]:
     """As the search sees them; those that cannot fit do not take part. `asked` is the user's micro-batch."""
     return tuple(
-        Entrant(
+        SearchCandidate(
             name=each.name,
             batch_size=each.batch_size,
             switches=" ".join(f"{key}={value}" for key, value in each.switches),
@@ -133,39 +133,39 @@ def is_tight(needs_bytes: int | None, ground: Ground) -> bool:
     return needs_bytes + ground.margin_bytes > ground.usable_bytes
 
 
-def rows_of(tuning: Tuning) -> list[Row]:
+def rows_of(tuning: Tuning) -> list[TuneRow]:
     """By micro-batch, the fastest first. Their ceiling is one and the same: the fastest large matmul that any
     of the processes saw."""
-    rows = [_row(tuning, each) for each in tuning.candidates if _is_told(tuning, each)]
-    seen = [row.speed.reference.ceiling_flops for row in rows if row.speed is not None]
+    rows = [_row(tuning, each) for each in tuning.candidates if _is_reported(tuning, each)]
+    seen = [row.speed.reference.ceiling_flops_per_second for row in rows if row.speed is not None]
     ceiling = max((each for each in seen if each is not None), default=None)
     rows = [row if row.speed is None else replace(row, speed=row.speed.with_ceiling(ceiling)) for row in rows]
     return sorted(rows, key=lambda row: (row.candidate.batch_size, _seconds(row)))
 
 
-def _is_told(tuning: Tuning, candidate: Candidate) -> bool:
+def _is_reported(tuning: Tuning, candidate: Candidate) -> bool:
     """Switches that were not tried are no row: there are many."""
     return not candidate.variant or candidate.name in tuning.results
 
 
-def _seconds(row: Row) -> float:
+def _seconds(row: TuneRow) -> float:
     return row.iteration_seconds or float("inf")
 
 
-def _row(tuning: Tuning, candidate: Candidate) -> Row:
+def _row(tuning: Tuning, candidate: Candidate) -> TuneRow:
     name = candidate.name
     is_final = name in tuning.final and tuning.pick is not None and tuning.pick.reading is not None
     first = tuning.results.get(name)
     result = _with_breakdown(tuning.final[name], first) if is_final else first
     reason = "too-large" if candidate.hopeless else tuning.left_out.get(name)
     if not isinstance(result, Measured):
-        return Row(candidate, None, None, False, None, None, reason, result)
+        return TuneRow(candidate, None, None, False, None, None, reason, result)
     left_out = _odd_rounds(tuning) if is_final else set[int]()
     summary = summarise_probe(result, left_out)
     alone = replace(summary.iteration_seconds, low=None, high=None)
     seconds = (final_seconds(tuning, candidate) if is_final else None) or alone
     memory = result.memory
-    return Row(
+    return TuneRow(
         candidate=candidate,
         summary=summary,
         speed=replace(summary.speed, iteration_seconds=seconds),
@@ -194,13 +194,13 @@ def final_seconds(tuning: Tuning, candidate: Candidate) -> Interval | None:
     return None if per_token is None else per_token.times(candidate.config.tokens_per_iter)
 
 
-def against_chosen(tuning: Tuning) -> list[Comparison]:
+def against_chosen(tuning: Tuning) -> list[SpeedComparison]:
     """The other finalists held against the chosen one, on the final's rounds; of all pairs, since which one
     was chosen hangs on the same rounds."""
     if tuning.pick is None or tuning.pick.reading is None:
         return []
     reading, chosen = tuning.pick.reading, tuning.pick.chosen
-    names = list(dict.fromkeys(visit.config for visit in reading.kept))
+    names = list(dict.fromkeys(repetition.config for repetition in reading.kept))
     pairs = len(names) * (len(names) - 1) / 2
     if not pairs:
         return []
@@ -210,13 +210,13 @@ def against_chosen(tuning: Tuning) -> list[Comparison]:
 
 def _odd_rounds(tuning: Tuning) -> set[int]:
     reading = tuning.pick.reading if tuning.pick is not None else None
-    return set() if reading is None else {visit.round for visit in reading.odd}
+    return set() if reading is None else {repetition.round for repetition in reading.odd}
 
 
-def curve_of(rows: Sequence[Row], chosen: str | None) -> list[Row]:
+def curve_of(rows: Sequence[TuneRow], chosen: str | None) -> list[TuneRow]:
     """The fastest candidate of each micro-batch, by micro-batch; the chosen one stands for its own, though
     another switch may be as fast."""
-    best: dict[int, Row] = {}
+    best: dict[int, TuneRow] = {}
     for row in rows:
         size = row.candidate.batch_size
         if row.summary is None or row.reason not in (None, "tight"):
@@ -226,5 +226,5 @@ def curve_of(rows: Sequence[Row], chosen: str | None) -> list[Row]:
     return [best[size] for size in sorted(best)]
 
 
-def _rank(row: Row, chosen: str | None) -> tuple[bool, bool, bool, float]:
+def _rank(row: TuneRow, chosen: str | None) -> tuple[bool, bool, bool, float]:
     return row.name == chosen, row.reason is None, row.is_final, -_seconds(row)

@@ -5,26 +5,26 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
 
-from nanodyno.analysis.repeats import Visit, ratio_interval
+from nanodyno.analysis.repeats import RepetitionTime, ratio_interval
 from nanodyno.analysis.statistics import Interval
 
 MARGIN = 0.01
 
-Call = Literal["different", "tied", "no difference shown"]
+VerdictCall = Literal["different", "tied", "no difference shown"]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SpeedComparison:
     config: str
     reference: str
     ratio: Interval
     """Seconds of config over seconds of reference, at the level that the guards left: all of a table's
     intervals hold together in 95 of 100."""
     margin: float
-    call: Call
+    call: VerdictCall
 
 
-def call_of(ratio: Interval, margin: float = MARGIN) -> Call:
+def call_of(ratio: Interval, margin: float = MARGIN) -> VerdictCall:
     """Read off the shown interval, so that table and verdict cannot disagree.
 
     tied: all of it lies between 1 / (1 + margin) and 1 + margin, also when 1 is outside it: 0.3% +- 0.1% is
@@ -40,8 +40,12 @@ def call_of(ratio: Interval, margin: float = MARGIN) -> Call:
 
 
 def compare(
-    visits: Sequence[Visit], reference: str | None = None, *, margin: float = MARGIN, level: float = 0.95
-) -> list[Comparison]:
+    repetitions: Sequence[RepetitionTime],
+    reference: str | None = None,
+    *,
+    margin: float = MARGIN,
+    level: float = 0.95,
+) -> list[SpeedComparison]:
     """Every config against the reference, or without one every pair (in order of first appearance).
 
     The error is shared out: of m comparisons each gets (1 - level) / m (Bonferroni), so that all of them hold
@@ -49,13 +53,15 @@ def compare(
     before measuring (or on other measurements): that is what makes m smaller. A pair without a common round
     is left out.
     """
-    configs = list(dict.fromkeys(visit.config for visit in visits))
+    configs = list(dict.fromkeys(repetition.config for repetition in repetitions))
     if reference is None:
         pairs = [(later, earlier) for earlier, later in combinations(configs, 2)]
     else:
         pairs = [(config, reference) for config in configs if config != reference]
     each = 1 - (1 - level) / max(len(pairs), 1)
-    found = [(pair, ratio_interval(visits, *pair, each)) for pair in pairs]
+    found = [(pair, ratio_interval(repetitions, *pair, each)) for pair in pairs]
     return [
-        Comparison(*pair, ratio, margin, call_of(ratio, margin)) for pair, ratio in found if ratio is not None
+        SpeedComparison(*pair, ratio, margin, call_of(ratio, margin))
+        for pair, ratio in found
+        if ratio is not None
     ]

@@ -16,13 +16,13 @@ from nanodyno.cli.options import (
     print_page,
     seconds_of,
 )
-from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
+from nanodyno.cli.reporting import FormatOption, Html, Open, Out, ReportOptions, deliver
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
     from nanodyno.analysis.attribution import Attribution
     from nanodyno.experiments.attribute import Inquiry
-    from nanodyno.experiments.tune import Bench
+    from nanodyno.experiments.tune import TuneBench
     from nanodyno.report.language import Language
     from nanodyno.report.page import Page
 
@@ -35,7 +35,7 @@ def attribute(  # noqa: PLR0913 - one parameter per option
     before: Annotated[str, typer.Argument(metavar="BEFORE[,key=value...]", help=f"{_OF}.")],
     after: Annotated[str, typer.Argument(metavar="AFTER[,key=value...]", help=f"{_OF}.")],
     metric: Annotated[
-        Literal["tokens_per_second", "flops_per_second", "val_loss"],
+        Literal["tokens_per_second", "achieved_flops_per_second", "val_loss"],
         typer.Option(help="What to attribute. The first two come of the same measurements; a loss trains."),
     ] = "tokens_per_second",
     precision: Annotated[
@@ -76,7 +76,7 @@ def attribute(  # noqa: PLR0913 - one parameter per option
     ] = False,
     html: Html = None,
     opened: Open = False,
-    form: Format = None,
+    form: FormatOption = None,
     out: Out = None,
     lang: Lang = None,
     json: Json = False,
@@ -85,7 +85,7 @@ def attribute(  # noqa: PLR0913 - one parameter per option
 
     nanodyno attribute gpt2-384 gpt2-768 --html report.html --open
 
-    nanodyno attribute train2 train1 --metric flops_per_second
+    nanodyno attribute train2 train1 --metric achieved_flops_per_second
 
     nanodyno attribute gpt2-768 gpt2-768,batch_size=16,compile=False --kernels=autograd --memory-limit 12GB
 
@@ -100,7 +100,7 @@ def attribute(  # noqa: PLR0913 - one parameter per option
     from nanodyno.experiments.attribute import Inquiry
     from nanodyno.inputs import resolve_pair
 
-    wanted = Wanted(html, opened, form, out, lang, json)
+    wanted = ReportOptions(html, opened, form, out, lang, json)
     pair = resolve_pair(before, after, context.args, RUNS_FOLDER)
     seconds = None if budget is None else seconds_of(budget)
     if budget is not None and seconds is None:
@@ -120,7 +120,7 @@ def attribute(  # noqa: PLR0913 - one parameter per option
         equal=equal,
         steps=steps,
         elsewhere=pair.elsewhere,
-        untold=pair.untold,
+        unreported=pair.unreported,
         logs_only=pair.logs_only,
     )
     language = language_of(lang, json)
@@ -149,7 +149,7 @@ def attributed(inquiry: "Inquiry", json: bool, language: "Language") -> "Attribu
         display.close()
 
 
-def bench() -> "Bench | None":
+def bench() -> "TuneBench | None":
     """With what to measure: this machine."""
     return None
 

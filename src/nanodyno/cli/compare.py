@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nanodyno.cli.options import RUNS_FOLDER, Json, Lang, console_for, language_of, print_page
-from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
+from nanodyno.cli.reporting import FormatOption, Html, Open, Out, ReportOptions, deliver
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
     from nanodyno.analysis.attribution import Attribution
-    from nanodyno.analysis.factors import Metric
+    from nanodyno.analysis.factors import AttributionMetric
     from nanodyno.records.store import Run
 
 Names = Annotated[
@@ -20,8 +20,8 @@ Names = Annotated[
         metavar="RUN RUN...", help="Names under runs/, or paths of run folders; the first is the reference."
     ),
 ]
-METRICS_OF: "dict[str, tuple[Metric, ...]]" = {
-    "speed": ("tokens_per_second", "flops_per_second"),
+METRICS_OF: "dict[str, tuple[AttributionMetric, ...]]" = {
+    "speed": ("tokens_per_second", "achieved_flops_per_second"),
     "val_loss": ("val_loss",),
 }
 """What the measurements of an attribution tell."""
@@ -32,7 +32,7 @@ def compare(  # noqa: PLR0913 - one parameter per option
     runs: Names,
     html: Html = None,
     opened: Open = False,
-    form: Format = None,
+    form: FormatOption = None,
     out: Out = None,
     markdown: Markdown = False,
     lang: Lang = None,
@@ -51,7 +51,7 @@ def compare(  # noqa: PLR0913 - one parameter per option
     from nanodyno.report.page import to_terminal
     from nanodyno.report.pages.compare import comparison_report
 
-    wanted = Wanted(html, opened, "markdown" if markdown else form, out, lang, json)
+    wanted = ReportOptions(html, opened, "markdown" if markdown else form, out, lang, json)
     if len(runs) < 2:
         raise NanodynoError("a comparison takes two runs at least", "nanodyno runs lists those there are")
     found = [read_run(find_run(run, RUNS_FOLDER)) for run in runs]
@@ -85,7 +85,7 @@ def attributions(runs: "list[Run]") -> "list[Attribution]":
         replace(
             read_attribution(*kept, pair.names, metric),
             elsewhere=pair.elsewhere,
-            untold=pair.untold,
+            unreported=pair.unreported,
             logs_only=pair.logs_only,
         )
         for kind, kept in latest.items()

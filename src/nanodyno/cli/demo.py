@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nanodyno.cli.options import INTERRUPTED, RUNS_FOLDER, Json, Lang, console_for, language_of, print_page
-from nanodyno.cli.reporting import Html, Open, Wanted, deliver
+from nanodyno.cli.reporting import Html, Open, ReportOptions, deliver
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def demo(  # noqa: PLR0913 - one parameter per option
     from nanodyno.report.document import run_document, to_json
     from nanodyno.train.sampling import Dials, sample_text
 
-    wanted = Wanted(html, opened, lang=lang, json=json)
+    wanted = ReportOptions(html, opened, lang=lang, json=json)
     console, language = console_for(json), language_of(lang, json)
     console.print(
         language.say("Two GPTs on the source code of Python's standard library, one twice as wide."),
@@ -93,8 +93,8 @@ def demo(  # noqa: PLR0913 - one parameter per option
             "sample": text,
             "comparison": comparison_document(*compared_runs([run for run, _ in results])),
         }
-        told = {} if apart is None else {"attribution": attribution_document(apart)}
-        typer.echo(to_json(document | told))
+        reported = {} if apart is None else {"attribution": attribution_document(apart)}
+        typer.echo(to_json(document | reported))
     else:
         _show(results, better, text, console, language)
         if apart is not None:
@@ -183,7 +183,7 @@ def _attributed(
 
 def _folders(configs: "dict[str, RunConfig]") -> "dict[str, Path | None]":
     """Where a demo that was interrupted goes on, with what it had finished; None for a new run."""
-    from nanodyno.train.continuing import of_the_same_settings, unfinished
+    from nanodyno.train.resuming import of_the_same_settings, unfinished
 
     left = {stem: unfinished(RUNS_FOLDER, stem, config) for stem, config in configs.items()}
     if not any(left.values()):
@@ -202,13 +202,13 @@ def _train(
     from nanodyno.records.store import read_run
     from nanodyno.records.writer import claim_folder
     from nanodyno.report.progress import make_display
-    from nanodyno.train.job import Job
+    from nanodyno.train.job import TrainingJob
     from nanodyno.train.runner import run_training
 
     folder = folder or claim_folder(RUNS_FOLDER / stem)
     display = make_display("auto", console)
     try:
-        reason = run_training(Job(config, folder.name, folder, ("nanodyno", *sys.argv[1:])), display)
+        reason = run_training(TrainingJob(config, folder.name, folder, ("nanodyno", *sys.argv[1:])), display)
     finally:
         display.close()
         remove_if_unused(folder)

@@ -43,13 +43,13 @@ def doctor(
     language = language_of(lang, json)
 
     from nanodyno.analysis.checkup import can_train, findings
-    from nanodyno.probe.checkup import Wanted, check_up
+    from nanodyno.probe.checkup import CheckupRequest, check_up
     from nanodyno.report.doctor import doctor_document, doctor_page
     from nanodyno.report.document import to_json
     from nanodyno.report.doing import show_doing
 
     with show_doing(console_for(json=True)) as tell:
-        found = check_up(Wanted(device, width, again, quick), Path.cwd(), tell)
+        found = check_up(CheckupRequest(device, width, again, quick), Path.cwd(), tell)
     if json:
         typer.echo(to_json(doctor_document(found)))
     else:

@@ -1,4 +1,4 @@
-"""`nanodyno tune --effective-batch`: what tokens_per_iter the gradient noise calls for."""
+"""`nanodyno tune --critical-batch-size`: what tokens_per_iter the gradient noise calls for."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,17 +13,17 @@ from nanodyno.cli.options import (
     print_page,
     seconds_of,
 )
-from nanodyno.cli.reporting import Wanted, deliver
+from nanodyno.cli.reporting import ReportOptions, deliver
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
-    from nanodyno.analysis.effective import Advice
+    from nanodyno.analysis.effective import BatchSizeAdvice
     from nanodyno.config import RunConfig
     from nanodyno.records.types import StepRecord
-    from nanodyno.report.effective import Asked
+    from nanodyno.report.effective import NoiseScaleSource
 
 
-def tune_effective_batch(source: str, arguments: list[str], budget: str, wanted: Wanted) -> None:
+def tune_effective_batch(source: str, arguments: list[str], budget: str, wanted: ReportOptions) -> None:
     """From the records of a run, or from a short training of a config."""
     seconds = seconds_of(budget)
     if seconds is None:
@@ -37,11 +37,11 @@ def tune_effective_batch(source: str, arguments: list[str], budget: str, wanted:
     _show(asked, advice, wanted)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
-    if advice.serves is None:
+    if advice.critical_batch_range is None:
         raise typer.Exit(1)
 
 
-def _show(asked: "Asked", advice: "Advice", wanted: Wanted) -> None:
+def _show(asked: "NoiseScaleSource", advice: "BatchSizeAdvice", wanted: ReportOptions) -> None:
     from nanodyno.report.document import to_json
     from nanodyno.report.effective import effective_document, effective_page
     from nanodyno.report.pages.effective import effective_report
@@ -54,9 +54,11 @@ def _show(asked: "Asked", advice: "Advice", wanted: Wanted) -> None:
     deliver(wanted, lambda language: effective_report(asked, advice, language))
 
 
-def _of_a_run(source: str, arguments: list[str]) -> "tuple[Asked, list[StepRecord], RunConfig, bool] | None":
+def _of_a_run(
+    source: str, arguments: list[str]
+) -> "tuple[NoiseScaleSource, list[StepRecord], RunConfig, bool] | None":
     from nanodyno.records.store import known_run, read_run
-    from nanodyno.report.effective import Asked
+    from nanodyno.report.effective import NoiseScaleSource
 
     folder = known_run(source, RUNS_FOLDER)
     if folder is None:
@@ -68,17 +70,17 @@ def _of_a_run(source: str, arguments: list[str]) -> "tuple[Asked, list[StepRecor
         )
     run = read_run(folder)
     config, steps = run.own.config, list(run.own_steps)
-    asked = Asked(run.name, "records", len(steps), sum(step.tokens for step in steps))
+    asked = NoiseScaleSource(run.name, "records", len(steps), sum(step.tokens for step in steps))
     return asked, steps, config, False
 
 
 def _of_a_config(
     source: str, arguments: list[str], seconds: float
-) -> "tuple[Asked, list[StepRecord], RunConfig, bool]":
+) -> "tuple[NoiseScaleSource, list[StepRecord], RunConfig, bool]":
     from nanodyno.experiments.effective import measurable, short_training
     from nanodyno.inputs import resolve
     from nanodyno.recipes import override, wants_found_rate
-    from nanodyno.report.effective import Asked
+    from nanodyno.report.effective import NoiseScaleSource
     from nanodyno.report.progress import say
 
     request = resolve(source, arguments, RUNS_FOLDER, takes_runs=False)
@@ -96,5 +98,5 @@ def _of_a_config(
             f"in micro-batches of {trained.batch_size}: one micro-step has nothing to compare",
         )
     steps, interrupted = short_training(trained, seconds, lambda text: say(console, text))
-    asked = Asked(request.name, "short-training", len(steps), sum(step.tokens for step in steps))
+    asked = NoiseScaleSource(request.name, "short-training", len(steps), sum(step.tokens for step in steps))
     return asked, steps, config, interrupted

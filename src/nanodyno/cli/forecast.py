@@ -13,7 +13,7 @@ from nanodyno.cli.options import (
     language_of,
     print_page,
 )
-from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
+from nanodyno.cli.reporting import FormatOption, Html, Open, Out, ReportOptions, deliver
 from nanodyno.errors import NanodynoError
 
 MOST_HOURS = 1e6
@@ -45,7 +45,7 @@ def forecast(  # noqa: PLR0913 - one parameter per option
     ] = None,
     html: Html = None,
     opened: Open = False,
-    form: Format = None,
+    form: FormatOption = None,
     out: Out = None,
     lang: Lang = None,
     json: Json = False,
@@ -64,19 +64,19 @@ def forecast(  # noqa: PLR0913 - one parameter per option
 
     A run that has shown too little gets a rough answer from its size, data and tokens, and is told so.
     """
-    from nanodyno.analysis.forecast import Question
-    from nanodyno.analysis.forecast_findings import foretold
+    from nanodyno.analysis.forecast import ForecastQuestion
+    from nanodyno.analysis.forecast_findings import forecasts_of
     from nanodyno.recipes import parse_set
     from nanodyno.records.store import find_run, read_run
     from nanodyno.report.document import to_json
     from nanodyno.report.forecast import forecast_document, forecast_page
     from nanodyno.report.pages.forecast import forecast_report
 
-    wanted = Wanted(html, opened, form, out, lang, json)
+    wanted = ReportOptions(html, opened, form, out, lang, json)
     _refuse_contradictions(runs, {"--tokens": tokens, "--iters": iters, "--hours": hours})
     number = None if tokens is None else float(count_of(tokens, "--tokens"))
-    question = Question(number, iters, hours, until_loss, parse_set(set_ or []))
-    made = foretold([read_run(find_run(run, RUNS_FOLDER)) for run in runs], question)
+    question = ForecastQuestion(number, iters, hours, until_loss, parse_set(set_ or []))
+    made = forecasts_of([read_run(find_run(run, RUNS_FOLDER)) for run in runs], question)
     if json:
         typer.echo(to_json(forecast_document(made)))
     elif not wanted.takes_stdout:
@@ -88,8 +88,8 @@ def forecast(  # noqa: PLR0913 - one parameter per option
 def _refuse_contradictions(runs: list[str], places: dict[str, object]) -> None:
     if len(runs) > 2:
         raise NanodynoError("a forecast is of one run, or of two side by side", "name two at most")
-    told = [option for option, value in places.items() if value is not None]
-    if len(told) > 1:
-        raise NanodynoError(f"{' and '.join(told)} each say how far", "give one of them")
+    reported = [option for option, value in places.items() if value is not None]
+    if len(reported) > 1:
+        raise NanodynoError(f"{' and '.join(reported)} each say how far", "give one of them")
     if places["--hours"] == 0:
         raise NanodynoError("--hours=0 is no time to train in", "for example 48, or 0.5")

@@ -50,11 +50,11 @@ def import_log(  # noqa: PLR0913 - one parameter per option
     Iterations that hold an evaluation, a save or a compilation are in no rate: their time tells them.
     """
     from nanodyno.recipes import parse_set
-    from nanodyno.records.importers.joining import Request, import_run
+    from nanodyno.records.importers.joining import ImportRequest, import_run
     from nanodyno.report.document import to_json
     from nanodyno.report.importing import import_document, import_page, make_import_display
 
-    request = Request(
+    request = ImportRequest(
         files=tuple(files),
         folder=RUNS_FOLDER / _name(name, files),
         command=("nanodyno", *sys.argv[1:]),

@@ -43,7 +43,11 @@ RunName = Annotated[
     str, typer.Argument(metavar="RUN", help="A name under runs/, or the path of a run folder.")
 ]
 
-OLD_OPTIONS: dict[str, dict[str, str]] = {}
+OLD_OPTIONS: dict[str, dict[str, str]] = {
+    "attribute": {"--metric flops_per_second": "--metric achieved_flops_per_second"},
+    "plan": {"--cards": "--gpus"},
+    "tune": {"--effective-batch": "--critical-batch-size"},
+}
 """By command: options that were renamed, and values as `--option value`, with what each is called now."""
 
 
@@ -110,14 +114,14 @@ def language_of(wanted: str | None, json: bool = False) -> "Language":
 
     if json:
         return ENGLISH
-    language, told = language_for(wanted, os.environ), not_quite(wanted, os.environ)
+    language, reported = language_for(wanted, os.environ), not_quite(wanted, os.environ)
     if language is not ENGLISH and not _can_be_written(language):
-        language, told = (
+        language, reported = (
             ENGLISH,
             f"{sys.stdout.encoding} has no letters for {language.code}: shown in English",
         )
-    if told is not None:
-        typer.echo(told, err=True)
+    if reported is not None:
+        typer.echo(reported, err=True)
     return language
 
 

@@ -17,7 +17,7 @@ from nanodyno.cli.options import (
     language_of,
     print_page,
 )
-from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
+from nanodyno.cli.reporting import FormatOption, Html, Open, Out, ReportOptions, deliver
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
@@ -64,12 +64,10 @@ def plan(  # noqa: PLR0913 - one parameter per option
     ] = None,
     price_kwh: Annotated[float | None, typer.Option(min=0.0, help="Price of a kilowatt-hour.")] = None,
     price_hour: Annotated[float | None, typer.Option(min=0.0, help="Rent of the card for an hour.")] = None,
-    cards: Annotated[
-        bool, typer.Option("--cards", help="List every card that --gpu knows, and exit.")
-    ] = False,
+    gpus: Annotated[bool, typer.Option("--gpus", help="List every card that --gpu knows, and exit.")] = False,
     html: Html = None,
     opened: Open = False,
-    form: Format = None,
+    form: FormatOption = None,
     out: Out = None,
     lang: Lang = None,
     json: Json = False,
@@ -84,7 +82,7 @@ def plan(  # noqa: PLR0913 - one parameter per option
 
     nanodyno plan best-8h --gpu "RTX 4070"
 
-    nanodyno plan --cards
+    nanodyno plan --gpus
 
     The table goes over micro-batches at the same tokens per iteration.
 
@@ -93,39 +91,39 @@ def plan(  # noqa: PLR0913 - one parameter per option
     By a datasheet alone, figures are marked as unverified.
     """
     language = language_of(lang, json)
-    if cards:
-        return _show_cards(json, language)
+    if gpus:
+        return _show_gpus(json, language)
     if source is None or source.startswith("-"):
         raise NanodynoError(
             f"a config comes before {source or 'everything else'}",
             "for example: nanodyno plan gpt2-768 --gpu H200",
         )
-    wanted = Wanted(html, opened, form, out, lang, json)
+    wanted = ReportOptions(html, opened, form, out, lang, json)
     _refuse_contradictions(tokens, hours)
     _refuse_endless({"--price-kwh": price_kwh, "--price-hour": price_hour})
     limit = None if memory_limit is None else bytes_of(memory_limit, "--memory-limit")
 
     from nanodyno.analysis.rates import Begun, lengths_for
-    from nanodyno.costs.plan import Wishes, make_plan
+    from nanodyno.costs.plan import PlanRequest, make_plan
     from nanodyno.inputs import resolve
     from nanodyno.recipes import changed, wants_found_rate
     from nanodyno.report.pages.plan import plan_report
     from nanodyno.report.plan import plan_document, plan_page
-    from nanodyno.report.plan_facts import Source
+    from nanodyno.report.plan_facts import PlanSource
 
     asked = resolve(source, context.args, RUNS_FOLDER, gpu=gpu, memory_limit_bytes=limit)
     asked, hours = _of_that_length(asked, tokens, hours)
     request = asked.at_any_rate()
     config, vocabulary = request.config, request.vocabulary
     number = None if tokens is None else count_of(tokens, "--tokens")
-    wishes = Wishes(number, hours, price_kwh, price_hour)
-    planned = make_plan(config, vocabulary.model, vocabulary.data, request.target, wishes)
+    ahead = PlanRequest(number, hours, price_kwh, price_hour)
+    planned = make_plan(config, vocabulary.model, vocabulary.data, request.target, ahead)
     notes = (
         *assumed_note(request, language),
         *_without_effect(request, language),
         *_of_data(request, None if request.choice is None else planned.bill.tokens, language),
     )
-    shown = Source(
+    shown = PlanSource(
         name=request.name,
         changed=changed(asked.own, asked.given),
         warmup_iters=config.warmup_iters,
@@ -158,7 +156,7 @@ def _without_effect(request: "Request", language: "Language") -> "Iterator[str]"
     yield from idle_notes(idle_settings(request.config, request.settings.assumed), language)
 
 
-def _of_data(request: "Request", told_for: int | None, language: "Language") -> "Iterator[str]":
+def _of_data(request: "Request", reported_for: int | None, language: "Language") -> "Iterator[str]":
     from nanodyno.report.sizing import data_notes, refused_note
 
     vocabulary = request.vocabulary
@@ -167,18 +165,18 @@ def _of_data(request: "Request", told_for: int | None, language: "Language") -> 
         yield refused_note(refused, language)
     assumed = vocabulary.data if vocabulary.assumed and refused is None else None
     dataset = request.config.dataset
-    yield from data_notes(dataset, assumed, there, told_for, language, vocabulary.estimated)
+    yield from data_notes(dataset, assumed, there, reported_for, language, vocabulary.estimated)
 
 
-def _show_cards(json: bool, language: "Language") -> None:
-    from nanodyno.hardware.cards import all_cards
-    from nanodyno.report.cards import cards_document, cards_table
+def _show_gpus(json: bool, language: "Language") -> None:
+    from nanodyno.hardware.gpus import all_gpus
     from nanodyno.report.document import to_json
+    from nanodyno.report.gpus import gpus_document, gpus_table
 
     if json:
-        typer.echo(to_json(cards_document(all_cards())))
+        typer.echo(to_json(gpus_document(all_gpus())))
     else:
-        print_page(cards_table(all_cards(), language), console_for(json), language)
+        print_page(gpus_table(all_gpus(), language), console_for(json), language)
 
 
 def _refuse_contradictions(tokens: str | None, hours: float | None) -> None:

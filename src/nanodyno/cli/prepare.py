@@ -88,7 +88,7 @@ def prepare(  # noqa: PLR0913 - one parameter per option
 
     nanodyno prepare --verify data/texts
     """
-    from nanodyno.data.prepare.request import Choices, Place, run_preparation, run_verification
+    from nanodyno.data.prepare.request import Choices, Destination, run_preparation, run_verification
     from nanodyno.report.document import to_json
     from nanodyno.report.preparation import (
         make_preparation_display,
@@ -112,7 +112,7 @@ def prepare(  # noqa: PLR0913 - one parameter per option
         raise NanodynoError(f"--also={also} needs val tokens too, and --val=0 makes none", "raise --val")
     console = console_for(json)
     display = make_preparation_display(console)
-    place = Place(_folder(source, out, verify), workers or _cores(), display, _fill(ray, display), keep)
+    place = Destination(_folder(source, out, verify), workers or _cores(), display, _fill(ray, display), keep)
     try:
         if verify is None:
             record = run_preparation(source or "", choices, place)

@@ -89,7 +89,7 @@ def probe(  # noqa: PLR0913 - one parameter per option
 
     from nanodyno.analysis.budget import DEFAULT_BUDGET, Budget
     from nanodyno.analysis.probes import reading_of
-    from nanodyno.probe.bench import Bench, Plan
+    from nanodyno.probe.bench import Bench, ProbePlan
     from nanodyno.probe.process import unless_refused
     from nanodyno.probe.rounds import measure_against
     from nanodyno.report.probing import make_probe_display
@@ -97,9 +97,9 @@ def probe(  # noqa: PLR0913 - one parameter per option
     alone = 1 if len(jobs) == 1 else None
     fixed = processes or alone
     budget = DEFAULT_BUDGET if fixed is None else Budget(looks=(fixed,))
-    plan = Plan(
+    plan = ProbePlan(
         precision=precision,
-        visit_seconds=seconds,
+        repetition_seconds=seconds,
         redo=redo,
         most_processes=budget.rounds * len(jobs),
         breakdown=breakdown,

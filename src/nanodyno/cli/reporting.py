@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from nanodyno.report.language import Language
     from nanodyno.report.page import Page
 
-Form = Literal["markdown", "jekyll"]
+ReportForm = Literal["markdown", "jekyll"]
 Html = Annotated[
     Path | None,
     typer.Option("--html", metavar="FILE", help="Write the report as one HTML file that needs no network."),
 ]
 Open = Annotated[bool, typer.Option("--open", help="Open the HTML report in the browser.")]
-Format = Annotated[
-    Form | None,
+FormatOption = Annotated[
+    ReportForm | None,
     typer.Option(
         "--format", help="The report as Markdown, or with Jekyll's front matter: on stdout, or in --out FILE."
     ),
@@ -36,12 +36,12 @@ Out = Annotated[
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReportOptions:
     """What a user wants besides the page in the terminal."""
 
     html: Path | None = None
     opened: bool = False
-    form: Form | None = None
+    form: ReportForm | None = None
     out: Path | None = None
     lang: str | None = None
     json: bool = False
@@ -71,7 +71,7 @@ def refuse_unwritable(path: Path, option: str) -> None:
         raise NanodynoError(f"{option} {path}: no permission to write there", "choose another place")
 
 
-def deliver(wanted: Wanted, page_in: "Callable[[Language], Page]") -> None:
+def deliver(wanted: ReportOptions, page_in: "Callable[[Language], Page]") -> None:
     """Writes, prints and opens what is wanted; tells where it lies on stderr."""
     if wanted.html is None and wanted.form is None and not wanted.opened:
         return

@@ -1,14 +1,14 @@
 """`nanodyno show`: one run on one screen."""
 
 from nanodyno.cli.options import RUNS_FOLDER, Json, Lang, RunName, console_for, language_of, print_page
-from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
+from nanodyno.cli.reporting import FormatOption, Html, Open, Out, ReportOptions, deliver
 
 
 def show(  # noqa: PLR0913 - one parameter per option
     run: RunName,
     html: Html = None,
     opened: Open = False,
-    form: Format = None,
+    form: FormatOption = None,
     out: Out = None,
     lang: Lang = None,
     json: Json = False,
@@ -26,7 +26,7 @@ def show(  # noqa: PLR0913 - one parameter per option
     from nanodyno.report.pages.run import run_report
     from nanodyno.report.runs import run_page
 
-    wanted = Wanted(html, opened, form, out, lang, json)
+    wanted = ReportOptions(html, opened, form, out, lang, json)
     found = read_run(find_run(run, RUNS_FOLDER))
     summary = summarise(found, recall_ceilings(found.record.machine))
     if json:

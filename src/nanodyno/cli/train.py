@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nanodyno.records.store import Run
     from nanodyno.records.types import StopReason
     from nanodyno.report.progress import LogStyle
-    from nanodyno.train.job import Job
+    from nanodyno.train.job import TrainingJob
 
 
 def _show_keys(asked: bool) -> None:
@@ -104,7 +104,7 @@ def train(  # noqa: PLR0913 - one parameter per option
         request = _tuned(request, resume, json)
 
     from nanodyno.cli.rates import with_found_rate
-    from nanodyno.train.job import Job
+    from nanodyno.train.job import TrainingJob
     from nanodyno.train.processes import is_first
     from nanodyno.train.stops import Limits
 
@@ -123,7 +123,9 @@ def train(  # noqa: PLR0913 - one parameter per option
         from nanodyno.cli.detach import train_in_background
 
         return train_in_background(folder, sys.argv[1:], json)
-    job = Job(config, folder.name, folder, ("nanodyno", *sys.argv[1:]), notes, limits=limits, force=force)
+    job = TrainingJob(
+        config, folder.name, folder, ("nanodyno", *sys.argv[1:]), notes, limits=limits, force=force
+    )
     if is_first():
         return _train(job, log, json)
     from nanodyno.train.runner import run_training
@@ -191,10 +193,10 @@ def _tuned(request: "Request", resume: str | None, json: bool) -> "Request":
     return tuned_for_training(request, json)
 
 
-def _train(job: "Job", log: "LogStyle", json: bool) -> None:
+def _train(job: "TrainingJob", log: "LogStyle", json: bool) -> None:
     """Trains and shows; a look at a saved run, which records nothing, comes with what it just saw."""
     from nanodyno.records.ceilings import recall_ceilings
-    from nanodyno.records.events import Event
+    from nanodyno.records.events import RunEvent
     from nanodyno.records.lock import remove_if_unused
     from nanodyno.records.store import RUN_FILE, read_run
     from nanodyno.records.types import EvalRecord
@@ -205,7 +207,7 @@ def _train(job: "Job", log: "LogStyle", json: bool) -> None:
     display = make_display(log, console, recall_ceilings)
     evals: list[EvalRecord] = []
 
-    def watch(event: Event) -> None:
+    def watch(event: RunEvent) -> None:
         if isinstance(event, EvalRecord):
             evals.append(event)
         with suppress(
@@ -261,7 +263,7 @@ def run_folder(config: "RunConfig", name: str | None, recipe: str) -> Path:
     if config.init_from == "resume":
         raise NanodynoError("init_from=resume, but which run?", "name it with --name or --out_dir")
     from nanodyno.records.writer import claim_folder
-    from nanodyno.train.continuing import unfinished
+    from nanodyno.train.resuming import unfinished
 
     return unfinished(RUNS_FOLDER, recipe, config) or claim_folder(RUNS_FOLDER / recipe)
 

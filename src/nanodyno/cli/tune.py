@@ -18,14 +18,14 @@ from nanodyno.cli.options import (
     print_page,
     seconds_of,
 )
-from nanodyno.cli.reporting import Format, Html, Open, Out, Wanted, deliver
+from nanodyno.cli.reporting import FormatOption, Html, Open, Out, ReportOptions, deliver
 from nanodyno.cli.tuned_file import how_to_train, refuse_unwritable_toml, toml_text, write_tuned
 from nanodyno.errors import NanodynoError, RunFailed
 
 if TYPE_CHECKING:
     from nanodyno.analysis.candidates import TuneRequest
     from nanodyno.analysis.tuning import Tuning
-    from nanodyno.experiments.tune import Bench
+    from nanodyno.experiments.tune import TuneBench
     from nanodyno.inputs import Request
     from nanodyno.report.language import Language
     from nanodyno.report.page import Page
@@ -66,7 +66,7 @@ def tune(  # noqa: PLR0913 - one parameter per option
     effective_batch: Annotated[
         bool,
         typer.Option(
-            "--effective-batch",
+            "--critical-batch-size",
             help="Instead: what tokens per iteration the gradient noise calls for, of a run by its records, "
             "or of a config by a short training on its data.",
         ),
@@ -79,7 +79,7 @@ def tune(  # noqa: PLR0913 - one parameter per option
     ] = None,
     html: Html = None,
     opened: Open = False,
-    form: Format = None,
+    form: FormatOption = None,
     out: Out = None,
     lang: Lang = None,
     json: Json = False,
@@ -92,7 +92,7 @@ def tune(  # noqa: PLR0913 - one parameter per option
 
     nanodyno tune demo --device=cpu --budget 1m
 
-    nanodyno tune gpt2-768-1 --effective-batch
+    nanodyno tune gpt2-768-1 --critical-batch-size
 
     Only switches that keep the arithmetic are turned. One that is set by --key=value stays as it is.
 
@@ -100,7 +100,7 @@ def tune(  # noqa: PLR0913 - one parameter per option
     """
     if source.startswith("-"):
         raise NanodynoError(f"a config comes before {source}", "for example: nanodyno tune gpt2-768")
-    wanted = Wanted(html, opened, form, out, lang, json)
+    wanted = ReportOptions(html, opened, form, out, lang, json)
     if effective_batch:
         _refuse_with_effective_batch(memory_limit, allow, write, again, ray)
 
@@ -148,7 +148,8 @@ def _end(tuning: "Tuning") -> None:
 def _refuse_with_effective_batch(*others: object) -> None:
     if any(others):
         raise NanodynoError(
-            "--effective-batch measures gradients, and no speed: --memory-limit, --allow, --write, --again "
+            "--critical-batch-size measures gradients, and no speed: --memory-limit, --allow, --write, "
+            "--again "
             "and --ray have no part in it",
             "leave them out",
         )
@@ -243,7 +244,7 @@ def changes_of(tuning: "Tuning | None") -> dict[str, object]:
     return tuned_settings(tuning.asked, tuning.chosen.config)
 
 
-def bench_for(ray: str | None) -> "Bench | None":
+def bench_for(ray: str | None) -> "TuneBench | None":
     if ray is None:
         return None
     from nanodyno.experiments.cluster import ray_bench

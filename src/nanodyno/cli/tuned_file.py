@@ -53,8 +53,8 @@ def toml_text(settings: "Settings", tuning: "Tuning", name: str) -> str:
     from nanodyno.analysis.tuning import rows_of
     from nanodyno.report.tune import title_words, verdict_lines
 
-    told = [title_words(tuning, name), *(line for line, _ in verdict_lines(tuning, rows_of(tuning)))]
-    comments = [f"# {line.strip()}" for line in ("Tuned by nanodyno.", *told)]
+    reported = [title_words(tuning, name), *(line for line, _ in verdict_lines(tuning, rows_of(tuning)))]
+    comments = [f"# {line.strip()}" for line in ("Tuned by nanodyno.", *reported)]
     lines = [f"{key} = {_toml(value)}" for key, value in settings.values.items() if value is not None]
     return "\n".join([*comments, "", *lines, ""])
 

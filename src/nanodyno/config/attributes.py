@@ -11,7 +11,7 @@ Group = Literal[
     "evaluation", "precision", "system", "record",
 ]  # fmt: skip
 """modern: parts of the model that GPT-2 does not have. record: what is written where."""
-Effect = Literal["work", "speed", "memory", "loss"]
+SettingEffect = Literal["work", "speed", "memory", "loss"]
 """work: the operations of a token. loss: at equal tokens, by more than rounding."""
 OnResume = Literal["fixed", "free", "command"]
 """fixed: a resume with another value is refused. command: it is of one command and makes no other run."""
@@ -29,14 +29,14 @@ class Attributes:
     """All that is known of a setting. `keys_where` asks for them."""
 
     group: Group
-    affects: frozenset[Effect]
+    affects: frozenset[SettingEffect]
     """What it can affect. A pass over the weights can affect the speed, be it by 1%; what an iteration spends
     microseconds on (a rate, a judgement of two numbers) cannot."""
     on_resume: OnResume
     nanogpt: bool
     """Whether nanoGPT's train.py has it, by the same name."""
     arithmetic: Arithmetic
-    amount_affects: frozenset[Effect] | None = None
+    amount_affects: frozenset[SettingEffect] | None = None
     """What a change from one amount to another affects, where `affects` is of its presence."""
     derived_from: tuple[str, ...] = ()
     """The settings that give its value where it is left out; it is in proportion to the first."""
@@ -62,7 +62,7 @@ class Attributes:
     aliases: tuple[str, ...] = ()
     """Its former names, the oldest first: they are accepted everywhere, and noted."""
 
-    def affects_between(self, before: object, after: object) -> frozenset[Effect]:
+    def affects_between(self, before: object, after: object) -> frozenset[SettingEffect]:
         """What a change from one value to the other can affect."""
         amounts = self.amount_affects is not None and before not in ABSENT and after not in ABSENT
         return self.amount_affects if amounts and self.amount_affects is not None else self.affects
@@ -99,8 +99,8 @@ def setting(  # noqa: PLR0913 - one parameter per attribute
     return info
 
 
-def effects(words: str) -> frozenset[Effect]:
-    return frozenset(_words(words, Effect))
+def effects(words: str) -> frozenset[SettingEffect]:
+    return frozenset(_words(words, SettingEffect))
 
 
 def _words(text: str, kind: Any) -> list[Any]:

@@ -7,13 +7,13 @@ from typing import Any
 from nanodyno.config.attributes import ABSENT
 from nanodyno.config.fields import SETTINGS, RunConfig
 
-Fault = tuple[str, str]
+SettingFault = tuple[str, str]
 _WINDOWED = ("auto", "flex", "flash", "fa3", "math")
 _SHARING = ("auto", "cudnn", "flex", "flash", "fa3", "math")
 """Backends of the attention that have a window, and that take fewer heads of keys and values."""
 
 
-def faults_of_the_block(values: Mapping[str, Any]) -> Iterator[Fault]:
+def faults_of_the_block(values: Mapping[str, Any]) -> Iterator[SettingFault]:
     """Each as a key and words; a key that is missing was faulty by itself, and is not blamed again."""
     for key, each in SETTINGS.items():
         if each.requires is not None and _is_set(values, key) and not _is_met(each.requires, values):
@@ -36,7 +36,7 @@ def _is_met(required: str, values: Mapping[str, Any]) -> bool:
     return str(values[key]) == value if equals else values[key] not in ABSENT
 
 
-def _of_attention(values: Mapping[str, Any]) -> Iterator[Fault]:
+def _of_attention(values: Mapping[str, Any]) -> Iterator[SettingFault]:
     n_head, shared, window = values.get("n_head"), values.get("n_kv_head"), values.get("window")
     block_size, n_embd = values.get("block_size"), values.get("n_embd")
     if n_head and shared and n_head % shared:
@@ -55,7 +55,7 @@ def _of_attention(values: Mapping[str, Any]) -> Iterator[Fault]:
         )
 
 
-def _of_backend(values: Mapping[str, Any]) -> Iterator[Fault]:
+def _of_backend(values: Mapping[str, Any]) -> Iterator[SettingFault]:
     backend = values.get("attention", "auto")
     if values.get("window") and backend not in _WINDOWED:
         yield "attention", f"{backend} has no window; {', '.join(_WINDOWED)} have"
@@ -64,17 +64,17 @@ def _of_backend(values: Mapping[str, Any]) -> Iterator[Fault]:
         yield "attention", f"{backend} shares no heads of keys (n_kv_head); {', '.join(_SHARING)} do"
 
 
-def _of_value_embeddings(values: Mapping[str, Any]) -> Iterator[Fault]:
+def _of_value_embeddings(values: Mapping[str, Any]) -> Iterator[SettingFault]:
     tables, n_layer = values.get("value_embeddings"), values.get("n_layer")
     if tables and n_layer and 2 * tables > n_layer:
         most = f"{n_layer // 2} is the most"
         yield "value_embeddings", f"{tables} tables need {2 * tables} blocks, and n_layer={n_layer}; {most}"
 
 
-def _of_kernels(values: Mapping[str, Any]) -> Iterator[Fault]:
+def _of_kernels(values: Mapping[str, Any]) -> Iterator[SettingFault]:
     if values.get("kernels") != "fused":
         return
-    beyond = RunConfig.beyond_hand_of(values)
+    beyond = RunConfig.fused_unsupported_of(values)
     if beyond:
         yield "kernels", f"fused does not know {beyond}; leave one of them out"
 

@@ -255,10 +255,10 @@ def _multiples_around(n: int, step: int) -> list[int]:
     return [each for each in (below, below + step) if each > 0]
 
 
-def _divisors_around(n: int, wish: int) -> list[int]:
-    """The divisors of `n` next to `wish`, which is none: the one below and the one above."""
-    down = range(min(wish - 1, n), max(0, wish - FARTHEST_ADVICE), -1)
-    up = range(wish + 1, min(n, wish + FARTHEST_ADVICE) + 1)
+def _divisors_around(n: int, request: int) -> list[int]:
+    """The divisors of `n` next to `request`, which is none: the one below and the one above."""
+    down = range(min(request - 1, n), max(0, request - FARTHEST_ADVICE), -1)
+    up = range(request + 1, min(n, request + FARTHEST_ADVICE) + 1)
     return [each for side in (down, up) for each in [next((d for d in side if n % d == 0), None)] if each]
 
 

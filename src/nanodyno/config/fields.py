@@ -7,19 +7,19 @@ from typing import Literal, get_args, get_origin
 
 from nanodyno.config.attributes import Attributes, effects, setting
 from nanodyno.config.kinds import (
+    Accepts,
     BelowOne,
     Count,
-    Device,
+    DeviceName,
     MaybeCount,
     MaybePositive,
     MaybeText,
-    Means,
     Natural,
+    NonEmptyText,
     NotNegative,
     Rate,
     Share,
     Switch,
-    Text,
     one_of,
 )
 from nanodyno.config.optimizers import COMPILED, OptimizerSettings
@@ -112,7 +112,7 @@ class RunConfig(OptimizerSettings, ModelSettings, frozen=True):
     )  # fmt: skip
 
     # data
-    dataset: Text = setting(
+    dataset: NonEmptyText = setting(
         "a name under data/, a path, or python for the embedded corpus", "python", group="data",
         affects="loss", on_resume="fixed", nanogpt=True, nanogpt_default="openwebtext", asked_by="compare",
     )  # fmt: skip
@@ -147,7 +147,7 @@ class RunConfig(OptimizerSettings, ModelSettings, frozen=True):
     )  # fmt: skip
 
     # system
-    device: Device = setting(
+    device: DeviceName = setting(
         "auto, cpu, cuda, cuda:N or mps", "auto", group="system", affects="speed memory", nanogpt=True,
         in_experiment="place",
     )  # fmt: skip
@@ -174,15 +174,17 @@ class RunConfig(OptimizerSettings, ModelSettings, frozen=True):
         "backend of the attention; auto: the fastest that runs, measured (kernels=fused) or by "
         "torch's own choice (autograd)", "auto", group="system", affects="speed memory",
     )  # fmt: skip
-    products: Literal["auto", "torch"] = setting(
+    gemm_algorithm: Literal["auto", "torch"] = setting(
         "algorithms of the matrix products; auto: the fastest of cuBLAS's, measured once per "
         "card and shape (kernels=fused on CUDA); torch: its own choice", "auto", group="system",
         affects="speed memory", idle_unless=("kernels=auto|fused", "device=cuda"),
+        aliases=("products",),
     )  # fmt: skip
-    loss_rows: MaybeCount = setting(
+    loss_chunk_size: MaybeCount = setting(
         "positions whose logits are in memory at once (default: by the card's memory where "
         "kernels=fused, else all)", None, group="system", affects="speed memory", none_means="by memory",
         tuned=True,
+        aliases=("loss_rows",),
     )  # fmt: skip
     recompute: Literal["auto", "none", "light", "mlp", "full"] = setting(
         "what the backward pass makes again instead of keeping it: light is norms and GELU, mlp "
@@ -254,9 +256,9 @@ class RunConfig(OptimizerSettings, ModelSettings, frozen=True):
         return ModelShape(**settings)
 
     @property
-    def beyond_hand(self) -> str | None:
+    def fused_unsupported(self) -> str | None:
         """The first setting that the kernels by hand do not know."""
-        return self.beyond_hand_of(dict(self))
+        return self.fused_unsupported_of(dict(self))
 
     @property
     def halves_stream_by_hand(self) -> bool:
@@ -264,7 +266,7 @@ class RunConfig(OptimizerSettings, ModelSettings, frozen=True):
         return self.residual_dtype != "float32" and self.model_shape(1).is_gpt2
 
     @classmethod
-    def beyond_hand_of(cls, values: Mapping[str, object]) -> str | None:
+    def fused_unsupported_of(cls, values: Mapping[str, object]) -> str | None:
         for key, each in cls.attributes().items():
             usual = cls.model_fields[key].default, values.get(each.none_means or "")
             if each.autograd_only and key in values and values[key] not in usual:
@@ -288,7 +290,7 @@ def accepted(key: str) -> str:
     info = RunConfig.model_fields[key]
     if get_origin(info.annotation) is Literal:
         return one_of(get_args(info.annotation))
-    return next(each.words for each in info.metadata if isinstance(each, Means))
+    return next(each.words for each in info.metadata if isinstance(each, Accepts))
 
 
 def is_ignored(key: str) -> bool:

@@ -12,7 +12,7 @@ LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True)
-class Means:
+class Accepts:
     """What a field accepts, in a user's words."""
 
     words: str
@@ -29,23 +29,25 @@ def _whole(value: object) -> object:
 
 
 _Integral = BeforeValidator(_whole)
-Count = Annotated[int, _Integral, Field(ge=1, le=LARGEST), Means("a whole number of at least 1")]
-MaybeCount = Annotated[Count | None, Means("a whole number of at least 1")]
-Natural = Annotated[int, _Integral, Field(ge=0, le=LARGEST), Means("a whole number of at least 0")]
-Positive = Annotated[float, Field(gt=0), Means("a number above 0")]
-Rate = Annotated[float, Field(gt=0), Means('a number above 0, or "auto" in `train`')]
-NotNegative = Annotated[float, Field(ge=0), Means("a number of at least 0")]
-BelowOne = Annotated[float, Field(ge=0, lt=1), Means("a number of at least 0 and below 1")]
-Share = Annotated[float, Field(gt=0, le=1), Means("a number above 0 and at most 1")]
-Switch = Annotated[bool, Means("true or false")]
-Text = Annotated[str, Field(min_length=1), Means("text that is not empty")]
-MaybeText = Annotated[Text | None, Means("text that is not empty")]
-MaybePositive = Annotated[Positive | None, Means("a number above 0")]
+Count = Annotated[int, _Integral, Field(ge=1, le=LARGEST), Accepts("a whole number of at least 1")]
+MaybeCount = Annotated[Count | None, Accepts("a whole number of at least 1")]
+Natural = Annotated[int, _Integral, Field(ge=0, le=LARGEST), Accepts("a whole number of at least 0")]
+Positive = Annotated[float, Field(gt=0), Accepts("a number above 0")]
+Rate = Annotated[float, Field(gt=0), Accepts('a number above 0, or "auto" in `train`')]
+NotNegative = Annotated[float, Field(ge=0), Accepts("a number of at least 0")]
+BelowOne = Annotated[float, Field(ge=0, lt=1), Accepts("a number of at least 0 and below 1")]
+Share = Annotated[float, Field(gt=0, le=1), Accepts("a number above 0 and at most 1")]
+Switch = Annotated[bool, Accepts("true or false")]
+NonEmptyText = Annotated[str, Field(min_length=1), Accepts("text that is not empty")]
+MaybeText = Annotated[NonEmptyText | None, Accepts("text that is not empty")]
+MaybePositive = Annotated[Positive | None, Accepts("a number above 0")]
 Pattern = Annotated[
-    str, Field(pattern="^[SL]+$", max_length=64), Means('letters S (window) and L (all before), like "SSSL"')
+    str,
+    Field(pattern="^[SL]+$", max_length=64),
+    Accepts('letters S (window) and L (all before), like "SSSL"'),
 ]
-Device = Annotated[
+DeviceName = Annotated[
     str,
     Field(pattern=f"^({DEVICES})$"),
-    Means('"auto", "cpu", "cuda", "cuda:N" or "mps"'),
+    Accepts('"auto", "cpu", "cuda", "cuda:N" or "mps"'),
 ]

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator
 
 from nanodyno.config.attributes import setting
-from nanodyno.config.kinds import BelowOne, MaybePositive, Means, one_of
+from nanodyno.config.kinds import Accepts, BelowOne, MaybePositive, one_of
 from nanodyno.config.shape import Declared, ModelShape
 
 
@@ -106,9 +106,7 @@ def _registered(name: str) -> str:
     return name
 
 
-OptimizerName = Annotated[str, AfterValidator(_registered), Means(one_of(OPTIMIZERS))]
-COMPILING = "|".join(["kernels=autograd", *(f"optimizer={n}" for n, e in OPTIMIZERS.items() if e.compiles)])
-"""The settings without which `compile` does nothing."""
+OptimizerName = Annotated[str, AfterValidator(_registered), Accepts(one_of(OPTIMIZERS))]
 
 
 COMPILED = "|".join(

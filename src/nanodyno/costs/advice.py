@@ -19,7 +19,7 @@ LARGEST_TRIED = 4096
 
 
 @dataclass(frozen=True)
-class Advice:
+class MemoryAdvice:
     """`settings` as they are typed; `slower` is the share of time that comes on top, below 0 if faster."""
 
     settings: tuple[tuple[str, str], ...]
@@ -33,7 +33,7 @@ class Advice:
 
 def advise(
     setup: Setup, limit_bytes: int, calibration: Calibration, host_bytes: int | None = None
-) -> tuple[Advice, ...]:
+) -> tuple[MemoryAdvice, ...]:
     """Those that save anything worth telling: what fits first, each by what it costs in speed.
 
     Where no switch is enough alone, also the fastest of those together that leave the arithmetic as it is.
@@ -44,13 +44,15 @@ def advise(
     moments = offloaded_bytes(replace(setup, offload_moments=True), calibration)
     can_offload = host_bytes is None or moments <= host_bytes
 
-    def judged(settings: dict[str, str], changed: Setup) -> Advice:
+    def judged(settings: dict[str, str], changed: Setup) -> MemoryAdvice:
         after = memory_of(changed, calibration).total
         slower = iteration_time(changed, calibration).seconds / seconds - 1
         moved = moments if "offload_moments" in settings else 0
         classes: list[Arithmetic] = ["exact", *(SETTINGS[key].arithmetic for key in settings)]
         most = max(classes, key=get_args(Arithmetic).index)
-        return Advice(tuple(settings.items()), most, before - after, slower, after <= limit_bytes, moved)
+        return MemoryAdvice(
+            tuple(settings.items()), most, before - after, slower, after <= limit_bytes, moved
+        )
 
     single = [
         *(judged(*each) for each in _switches(setup, can_offload)),
@@ -67,16 +69,16 @@ def offloaded_bytes(setup: Setup, calibration: Calibration) -> int:
     """Of the host's memory, pinned: the moments that would else be on the card."""
     if not setup.offload_moments:
         return 0
-    return memory_of(replace(setup, offload_moments=False), calibration).optimiser
+    return memory_of(replace(setup, offload_moments=False), calibration).optimizer
 
 
-Change = tuple[dict[str, str], Setup]
+MemoryChange = tuple[dict[str, str], Setup]
 
 
-def _switches(setup: Setup, can_offload: bool) -> Iterator[Change]:
+def _switches(setup: Setup, can_offload: bool) -> Iterator[MemoryChange]:
     rows = FEWEST_ROWS
     if setup.rows > rows:
-        yield {"loss_rows": str(rows)}, replace(setup, loss_rows=rows)
+        yield {"loss_chunk_size": str(rows)}, replace(setup, loss_chunk_size=rows)
     if setup.kernels == "autograd":
         if setup.dtype == "bfloat16" and not setup.shape.dropout and setup.known_by_hand:
             yield {"kernels": "fused"}, _as_fused(setup)
@@ -93,13 +95,18 @@ def _switches(setup: Setup, can_offload: bool) -> Iterator[Change]:
 
 
 def _as_fused(setup: Setup) -> Setup:
-    rows = setup.loss_rows or FEWEST_ROWS
+    rows = setup.loss_chunk_size or FEWEST_ROWS
     return replace(
-        setup, kernels="fused", compiled=False, attention="cudnn-packed", loss_rows=rows, cuda_graph=True
+        setup,
+        kernels="fused",
+        compiled=False,
+        attention="cudnn-packed",
+        loss_chunk_size=rows,
+        cuda_graph=True,
     )
 
 
-def _smaller(setup: Setup, limit_bytes: int, calibration: Calibration) -> Change:
+def _smaller(setup: Setup, limit_bytes: int, calibration: Calibration) -> MemoryChange:
     """The largest micro-batch of the same effective batch that fits; 1 where none does."""
     found = _largest_that_fits(setup, setup.batch_size - 1, limit_bytes, calibration)
     return {"batch_size": str(found.batch_size)}, found
@@ -113,16 +120,16 @@ def _largest_that_fits(setup: Setup, largest: int, limit_bytes: int, calibration
     return next(fitting, replace(setup, batch_size=1, micro_steps=sequences))
 
 
-def _together(setup: Setup, limit_bytes: int, calibration: Calibration, can_offload: bool) -> Change:
+def _together(setup: Setup, limit_bytes: int, calibration: Calibration, can_offload: bool) -> MemoryChange:
     """The fastest that fits of all that keep the arithmetic; where none does, the smallest."""
     fused = setup.kernels == "fused"
     levels = RECOMPUTE[RECOMPUTE.index(setup.recompute) :] if fused else (setup.recompute,)
-    rows = (setup.loss_rows, FEWEST_ROWS) if setup.rows > FEWEST_ROWS else (setup.loss_rows,)
+    rows = (setup.loss_chunk_size, FEWEST_ROWS) if setup.rows > FEWEST_ROWS else (setup.loss_chunk_size,)
     may_move = fused and can_offload and setup.optimizer == "adamw" and not setup.offload_moments
     offloads = (False, True) if may_move else (setup.offload_moments,)
     trials = [
         _largest_that_fits(
-            replace(setup, recompute=level, loss_rows=few, offload_moments=away),
+            replace(setup, recompute=level, loss_chunk_size=few, offload_moments=away),
             setup.batch_size,
             limit_bytes,
             calibration,

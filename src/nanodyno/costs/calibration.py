@@ -6,15 +6,15 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-from nanodyno.hardware.cards import Card, card_named
 from nanodyno.hardware.ceilings import Ceilings
+from nanodyno.hardware.gpus import Gpu, gpu_named
 
 REFERENCE = "H200"
 """The card that was measured; others are scaled from it."""
 MEASURED_HEAD = 64
 """Numbers of a head, of those that attention's rates are of."""
 
-Basis = Literal["training", "ceilings", "datasheet"]
+CalibrationBasis = Literal["training", "ceilings", "datasheet"]
 """training: such a card was measured as it trained; ceilings: scaled by what doctor measured on this one."""
 
 
@@ -43,7 +43,7 @@ class Calibration:
     workspace_bytes: int
     context_bytes: int
     fragmentation_share: float
-    basis: Basis = "training"
+    basis: CalibrationBasis = "training"
 
     @property
     def verified(self) -> bool:
@@ -60,15 +60,15 @@ def measured() -> Calibration:
 
 
 def calibration_for(
-    card: Card | None, dtype: str = "bfloat16", ceilings: Ceilings | None = None
+    gpu: Gpu | None, dtype: str = "bfloat16", ceilings: Ceilings | None = None
 ) -> Calibration:
     """The card's own; else the reference's, scaled by this card's ceilings or by its datasheet.
 
     Launching is the host's doing, so that a host that was measured counts in any case.
     """
-    here = _by_datasheet(card, dtype)
+    here = _by_datasheet(gpu, dtype)
     if ceilings is not None:
-        own = card is not None and here.verified
+        own = gpu is not None and here.verified
         here = replace(here, launch_seconds=_launches(here, ceilings))
         here = here if own else _by_ceilings(here, dtype, ceilings)
     return here if here.verified else replace(here, attention_softmax_share=_softmax_share(here))
@@ -123,18 +123,18 @@ def _with_arithmetic(here: Calibration, share: float) -> Calibration:
     )
 
 
-def _by_datasheet(card: Card | None, dtype: str) -> Calibration:
-    reference, own = measured(), card_named(REFERENCE)
-    if card is None or (card.name == REFERENCE and dtype != "float32"):
+def _by_datasheet(gpu: Gpu | None, dtype: str) -> Calibration:
+    reference, own = measured(), gpu_named(REFERENCE)
+    if gpu is None or (gpu.name == REFERENCE and dtype != "float32"):
         return reference
-    own_peak = own.peak_flops("bfloat16")
+    own_peak = own.peak_flops_per_second("bfloat16")
     assert own_peak is not None
-    arithmetic = (card.peak_flops(dtype) or card.tensor_flops or card.fp32_flops) / own_peak
+    arithmetic = (gpu.peak_flops_per_second(dtype) or gpu.tensor_flops or gpu.fp32_flops) / own_peak
     return replace(
         _with_arithmetic(reference, arithmetic),
-        multiprocessors=card.multiprocessors or reference.multiprocessors,
+        multiprocessors=gpu.multiprocessors or reference.multiprocessors,
         bandwidth_bytes_per_second=reference.bandwidth_bytes_per_second
-        * card.bandwidth_bytes_per_second
+        * gpu.bandwidth_bytes_per_second
         / own.bandwidth_bytes_per_second,
         basis="datasheet",
     )

@@ -23,7 +23,7 @@ class Memory:
 
     weights: int
     grads: int
-    optimiser: int
+    optimizer: int
     casts: int
     activations: int
     logits_and_loss: int
@@ -61,7 +61,7 @@ def memory_of(setup: Setup, calibration: Calibration) -> Memory:
     return Memory(
         weights=peak.weights,
         grads=peak.grads,
-        optimiser=peak.optimiser,
+        optimizer=peak.optimizer,
         casts=peak.casts,
         activations=peak.activations,
         logits_and_loss=peak.logits_and_loss,

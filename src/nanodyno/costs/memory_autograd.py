@@ -32,7 +32,7 @@ def autograd_peak(setup: Setup) -> Peak:
 def _held(setup: Setup) -> Peak:
     count = parameters(setup.shape)
     moments = 2 * FLOAT * (count.total - setup.taken) + setup.state_bytes * setup.taken
-    return Peak(weights=FLOAT * count.total, grads=FLOAT * count.total, optimiser=moments)
+    return Peak(weights=FLOAT * count.total, grads=FLOAT * count.total, optimizer=moments)
 
 
 def _casts(setup: Setup) -> int:
@@ -43,7 +43,7 @@ def _casts(setup: Setup) -> int:
     biases = (7 * shape.n_embd + 2 * shape.kv_width) * shape.n_layer if shape.bias else 0
     head = shape.vocab_size * shape.n_embd
     entering = parameters(shape).matmul_weights + biases
-    return setup.half * (entering if setup.loss_rows is None else entering - head)
+    return setup.half * (entering if setup.loss_chunk_size is None else entering - head)
 
 
 def _activations(setup: Setup) -> int:
@@ -78,7 +78,7 @@ def _losses(setup: Setup) -> list[int]:
     shape, h, N = setup.shape, setup.half, setup.positions
     head = shape.vocab_size * shape.n_embd
     feeds = N * (shape.n_embd * h + STATISTICS)
-    if setup.loss_rows is None:
+    if setup.loss_chunk_size is None:
         logits = N * shape.vocab_size
         # Eager: softmax and its gradient in fp32, and that of the logits; compiled: all in one place, then
         # the head's gradient.
@@ -127,12 +127,12 @@ def idle_bytes(setup: Setup, peak: Peak) -> int:
     Gradients and moments come after them, stay, and take their place apart; the next micro-steps then need
     another place as large.
     """
-    if setup.loss_rows is not None:
+    if setup.loss_chunk_size is not None:
         return 0
     logits = setup.positions * setup.shape.vocab_size
     largest = logits * (setup.half if setup.compiled else FLOAT)
     whole = logits * (setup.half if setup.compiled else 2 * FLOAT + setup.half)
-    return min(max(0, whole - peak.grads - peak.optimiser), largest)
+    return min(max(0, whole - peak.grads - peak.optimizer), largest)
 
 
 def evaluation_bytes(setup: Setup) -> int:

@@ -57,7 +57,7 @@ def _held(setup: Setup, multiprocessors: int) -> Peak:
     return Peak(
         weights=4 * elements,
         grads=4 * elements,
-        optimiser=moments * elements - (moments - setup.state_bytes) * setup.taken,
+        optimizer=moments * elements - (moments - setup.state_bytes) * setup.taken,
         casts=setup.half * elements + fp8,
         largest_temporary=partials + angles,
     )

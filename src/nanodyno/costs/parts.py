@@ -10,7 +10,7 @@ class Peak:
 
     weights: int = 0
     grads: int = 0
-    optimiser: int = 0
+    optimizer: int = 0
     casts: int = 0
     activations: int = 0
     logits_and_loss: int = 0
@@ -21,7 +21,7 @@ class Peak:
         return (
             self.weights
             + self.grads
-            + self.optimiser
+            + self.optimizer
             + self.casts
             + self.activations
             + self.logits_and_loss

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from nanodyno.config import RunConfig
 from nanodyno.config.ramp import Ramp
-from nanodyno.costs.advice import Advice, advise, offloaded_bytes
-from nanodyno.costs.calibration import Basis, calibration_for
+from nanodyno.costs.advice import MemoryAdvice, advise, offloaded_bytes
+from nanodyno.costs.calibration import CalibrationBasis, calibration_for
 from nanodyno.costs.flops import flops_per_token, nanogpt_flops_per_token
 from nanodyno.costs.memory import Memory, memory_of
 from nanodyno.costs.parameters import ParameterCount, parameters
@@ -27,7 +27,7 @@ NEARLY = 1 / 1.01
 
 
 @dataclass(frozen=True)
-class Wishes:
+class PlanRequest:
     """What a user wants to know besides; money in whatever currency the prices are in.
 
     Tokens or hours, not both; with neither, the config's own length counts.
@@ -40,14 +40,14 @@ class Wishes:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class MicroBatchPlan:
     """One micro-batch at the same effective batch. None is not known: no card, or no limit."""
 
     setup: Setup
     memory: Memory
     fits: bool | None
     time: IterationTime | None
-    share_of_peak: float | None
+    mfu: float | None
 
 
 @dataclass(frozen=True)
@@ -87,15 +87,15 @@ class Plan:
     """Of the tokenizer, which exact FLOPs are counted with; the model's may be padded."""
     flops_exact: int
     flops_nanogpt: int
-    asked: Candidate
-    candidates: tuple[Candidate, ...]
+    asked: MicroBatchPlan
+    candidates: tuple[MicroBatchPlan, ...]
     """By micro-batch; `asked` is one of them."""
-    advice: tuple[Advice, ...]
+    advice: tuple[MemoryAdvice, ...]
     """What would make it fit, the cheapest in speed first; empty where it fits or nothing is known."""
     bill: Bill
     verified: bool
     """Whether the card's own rates were measured by us, with such a model going this way."""
-    basis: Basis
+    basis: CalibrationBasis
     offloaded_bytes: int
     """Of the host's memory."""
 
@@ -110,7 +110,7 @@ class Plan:
 
 
 def make_plan(
-    config: RunConfig, vocab_size: int, data_vocab_size: int, target: Target, wishes: Wishes
+    config: RunConfig, vocab_size: int, data_vocab_size: int, target: Target, request: PlanRequest
 ) -> Plan:
     costs = Costs(config, vocab_size, data_vocab_size, target)
     calibration, setup = costs.calibration, costs.setup(config)
@@ -129,10 +129,10 @@ def make_plan(
         advice=()
         if target.memory_bytes is None or asked.fits
         else advise(asked.setup, target.memory_bytes, calibration, target.host_bytes),
-        bill=_bill(asked, config, target, wishes),
+        bill=_bill(asked, config, target, request),
         basis=calibration.basis,
         verified=calibration.verified
-        and target.card is not None
+        and target.gpu is not None
         and setup.dtype == MEASURED_DTYPE
         and setup.was_measured,
         offloaded_bytes=offloaded_bytes(asked.setup, calibration),
@@ -148,7 +148,7 @@ class Costs:
         self.shape = config.model_shape(vocab_size)
         self.params = parameters(self.shape)
         self.flops = flops_per_token(self.shape, data_vocab_size)
-        self.calibration = calibration_for(target.card, target.dtype(config.dtype), target.ceilings)
+        self.calibration = calibration_for(target.gpu, target.dtype(config.dtype), target.ceilings)
         self._grows = config.batch_ramp is not None
         self._auto = config.recompute == "auto"
         self._memories: dict[Setup, Memory] = {}
@@ -158,23 +158,23 @@ class Costs:
         """Return the switches as the trainer would set them; `config` may differ in its batch only."""
         return settle(config, self.shape, self.target.dtype(config.dtype), self.target.memory_bytes)
 
-    def candidate(self, setup: Setup) -> Candidate:
+    def candidate(self, setup: Setup) -> MicroBatchPlan:
         """Return what is predicted of a micro-batch, where recompute is auto with the least that fits."""
-        card, limit = self.target.card, self.target.memory_bytes
+        gpu, limit = self.target.gpu, self.target.memory_bytes
         if limit is not None and len(self._levels(setup)) > 1:
             setup = least_recompute(setup, limit, lambda each: self._memory(each).total)
         memory = self._memory(setup)
-        time = None if card is None and self.target.ceilings is None else self._time(setup)
-        peak = None if card is None else card.peak_flops(setup.dtype)
-        return Candidate(
+        time = None if gpu is None and self.target.ceilings is None else self._time(setup)
+        peak = None if gpu is None else gpu.peak_flops_per_second(setup.dtype)
+        return MicroBatchPlan(
             setup=setup,
             memory=memory,
             fits=None if limit is None else memory.total <= limit,
             time=time,
-            share_of_peak=None if time is None or not peak else time.tokens_per_second * self.flops / peak,
+            mfu=None if time is None or not peak else time.tokens_per_second * self.flops / peak,
         )
 
-    def fastest(self, setup: Setup) -> Candidate:
+    def fastest(self, setup: Setup) -> MicroBatchPlan:
         """Return the smallest micro-batch that fits and is within 1% of the fastest that does. Where none
         fits or no speed is known, it is the smallest.
 
@@ -242,19 +242,19 @@ def splits(setup: Setup) -> list[tuple[int, int]]:
     return [(size, sequences // size) for size in sorted({*sizes, setup.batch_size})]
 
 
-def _bill(asked: Candidate, config: RunConfig, target: Target, wishes: Wishes) -> Bill:
-    max_iters = _max_iters(asked, config, wishes)
-    tokens = wishes.tokens or config.ramp.tokens_after(max_iters)
+def _bill(asked: MicroBatchPlan, config: RunConfig, target: Target, request: PlanRequest) -> Bill:
+    max_iters = _max_iters(asked, config, request)
+    tokens = request.tokens or config.ramp.tokens_after(max_iters)
     hours = None if asked.time is None else _seconds(asked.time, config, max_iters, tokens) / 3600
-    watts = None if target.card is None else target.card.tdp_watts
+    watts = None if target.gpu is None else target.gpu.tdp_watts
     kwh = None if hours is None or watts is None else hours * watts / 1000
     return Bill(
         tokens=tokens,
         max_iters=max_iters,
         hours=hours,
         kwh=kwh,
-        energy_cost=None if kwh is None or wishes.price_kwh is None else kwh * wishes.price_kwh,
-        rent=None if hours is None or wishes.price_hour is None else hours * wishes.price_hour,
+        energy_cost=None if kwh is None or request.price_kwh is None else kwh * request.price_kwh,
+        rent=None if hours is None or request.price_hour is None else hours * request.price_hour,
         grown=_grown(asked.time, config.ramp, max_iters),
     )
 
@@ -271,21 +271,21 @@ def _seconds(time: IterationTime, config: RunConfig, iterations: int, tokens: in
     return time.of_run(config.ramp, iterations) * tokens / config.ramp.tokens_after(iterations)
 
 
-def _max_iters(asked: Candidate, config: RunConfig, wishes: Wishes) -> int:
-    if wishes.tokens is not None:
-        return config.ramp.iterations_for(wishes.tokens)
-    if wishes.hours is None:
+def _max_iters(asked: MicroBatchPlan, config: RunConfig, request: PlanRequest) -> int:
+    if request.tokens is not None:
+        return config.ramp.iterations_for(request.tokens)
+    if request.hours is None:
         return config.max_iters
     if asked.time is None:
         raise NanodynoError(
-            f"how far {wishes.hours:g} hours go depends on the card, and the speed of none is known here",
-            "name one with --gpu; nanodyno plan --cards lists them",
+            f"how far {request.hours:g} hours go depends on the card, and the speed of none is known here",
+            "name one with --gpu; nanodyno plan --gpus lists them",
         )
-    seconds = wishes.hours * 3600
+    seconds = request.hours * 3600
     done = asked.time.iterations_within(config.ramp, seconds)
     if done == 0:
         raise NanodynoError(
-            f"--hours={wishes.hours:g} is over before one iteration is: it takes about "
+            f"--hours={request.hours:g} is over before one iteration is: it takes about "
             f"{asked.time.seconds:.2g} s",
             "give it more hours, or make --tokens_per_iter smaller",
         )

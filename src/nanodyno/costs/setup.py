@@ -18,12 +18,12 @@ BYTES: dict[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 LOGITS_SHARE = 1 / 32
 FEWEST_ROWS, MOST_ROWS = 1024, 16384
-"""Of the trainer's own choice of loss_rows by a card's memory; a test holds them to it."""
+"""Of the trainer's own choice of loss_chunk_size by a card's memory; a test holds them to it."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """The trainer's switches as they come out. `loss_rows` of None is all positions at once."""
+    """The trainer's switches as they come out. `loss_chunk_size` of None is all positions at once."""
 
     shape: ModelShape
     batch_size: int
@@ -32,7 +32,7 @@ class Setup:
     kernels: Kernels = "fused"
     compiled: bool = False
     attention: str = "cudnn-packed"
-    loss_rows: int | None = None
+    loss_chunk_size: int | None = None
     recompute: Recompute = "none"
     residual_dtype: Dtype = "float32"
     moments_dtype: Dtype = "float32"
@@ -72,8 +72,8 @@ class Setup:
 
     @property
     def known_by_hand(self) -> bool:
-        """Whether the fused way has this model; see RunConfig.beyond_hand."""
-        return RunConfig.beyond_hand_of(dict(self.shape)) is None
+        """Whether the fused way has this model; see RunConfig.fused_unsupported."""
+        return RunConfig.fused_unsupported_of(dict(self.shape)) is None
 
     @property
     def positions(self) -> int:
@@ -95,7 +95,7 @@ class Setup:
     @property
     def rows(self) -> int:
         """Positions whose logits are in memory at once."""
-        return min(self.loss_rows or self.positions, self.positions)
+        return min(self.loss_chunk_size or self.positions, self.positions)
 
     def micro_batches(self, most: int) -> list[int]:
         """Those of at most so many sequences that every iteration can be made of."""
@@ -115,7 +115,7 @@ def settle(
     `kernels` is the trainer's own word on the way, where it has one.
     """
     fused = _is_fused(config, dtype) if kernels is None else kernels == "fused"
-    rows = config.loss_rows
+    rows = config.loss_chunk_size
     if fused and rows is None:
         rows = MOST_ROWS if memory_bytes is None else rows_by_memory(memory_bytes, shape, dtype)
     return Setup(
@@ -126,7 +126,7 @@ def settle(
         kernels="fused" if fused else "autograd",
         compiled=config.compile and not fused,
         attention=_attention(config, fused, dtype),
-        loss_rows=rows,
+        loss_chunk_size=rows,
         recompute="none" if config.recompute == "auto" else config.recompute,
         residual_dtype=config.residual_dtype,
         moments_dtype=config.moments_dtype,
@@ -164,7 +164,7 @@ def _is_fused(config: RunConfig, dtype: Dtype) -> bool:
     needed_by = _needs_fused(config)
     obstacles = {
         "kernels=autograd": config.kernels == "autograd",
-        str(config.beyond_hand): config.beyond_hand is not None,
+        str(config.fused_unsupported): config.fused_unsupported is not None,
         f"dropout={config.dropout}": config.dropout > 0,
         "dtype=float16": dtype == "float16",
     }

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from nanodyno.costs.setup import Dtype
 from nanodyno.errors import NanodynoError
-from nanodyno.hardware.cards import Card, card_named, find_card
 from nanodyno.hardware.ceilings import Ceilings
+from nanodyno.hardware.gpus import Gpu, find_gpu, gpu_named
 
 GIB = 2**30
 SHOWN_SHARE = 0.97
@@ -22,7 +22,7 @@ class Target:
     """`memory_bytes` is what all of a training may take, context included; None where nothing is known."""
 
     name: str | None
-    card: Card | None
+    gpu: Gpu | None
     memory_bytes: int | None
     limited: bool = False
     """Whether the memory is a limit that was given."""
@@ -41,7 +41,7 @@ class Target:
 
     def dtype(self, asked: str) -> Dtype:
         """As the trainer chooses on such a card; a card that is not known is taken for a recent one."""
-        recent = self.card is None or self.card.tensor_dtype == "bfloat16"
+        recent = self.gpu is None or self.gpu.tensor_dtype == "bfloat16"
         own: Dtype = "bfloat16" if recent else "float16"
         if asked in ("auto", "bfloat16"):
             return own
@@ -49,10 +49,10 @@ class Target:
 
 
 def named_target(name: str, limit_bytes: int | None) -> Target:
-    card = card_named(name)
-    shown = int(card.memory_bytes * SHOWN_SHARE)
-    limit = None if limit_bytes == card.memory_bytes else limit_bytes
-    return Target(card.label, card, _limited(card.label, shown, limit), limit is not None)
+    gpu = gpu_named(name)
+    shown = int(gpu.memory_bytes * SHOWN_SHARE)
+    limit = None if limit_bytes == gpu.memory_bytes else limit_bytes
+    return Target(gpu.label, gpu, _limited(gpu.label, shown, limit), limit is not None)
 
 
 def present_target(
@@ -60,7 +60,7 @@ def present_target(
 ) -> Target:
     """Of the card at hand, whether it is in the table or not."""
     memory = _limited(name, memory_bytes, limit_bytes, "; --device=cpu leaves the one at hand aside")
-    return Target(name, find_card(name, memory_bytes), memory, limit_bytes is not None, host_bytes)
+    return Target(name, find_gpu(name, memory_bytes), memory, limit_bytes is not None, host_bytes)
 
 
 def _limited(name: str, memory_bytes: int, limit_bytes: int | None, hint: str = "") -> int:

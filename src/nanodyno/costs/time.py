@@ -40,15 +40,15 @@ class IterationTime:
 
 def iteration_time(setup: Setup, calibration: Calibration) -> IterationTime:
     work = micro_step(setup)
-    on_card = device_seconds(work, setup, calibration)
+    on_gpu = device_seconds(work, setup, calibration)
     launch = calibration.launch_seconds["compiled" if setup.compiled else "eager"]
     launching = 0.0 if setup.cuda_graph else work.kernels * launch
     return IterationTime(
-        micro_step_seconds=max(on_card, launching),
+        micro_step_seconds=max(on_gpu, launching),
         once_seconds=device_seconds(per_iteration(setup), setup, calibration),
         micro_steps=setup.micro_steps,
         tokens=setup.tokens_per_iter,
-        launch_bound=launching > on_card,
+        launch_bound=launching > on_gpu,
     )
 
 

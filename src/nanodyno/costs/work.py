@@ -70,11 +70,11 @@ def per_iteration(setup: Setup) -> Work:
     )
     if setup.kernels == "autograd":
         return Work(moved_bytes=update + norm + by_adamw * 2 * moments, kernels=20) + own
-    on_card = 0 if setup.offload_moments else by_adamw * 2 * moments
+    on_gpu = 0 if setup.offload_moments else by_adamw * 2 * moments
     casts = Work(moved_bytes=count * (FLOAT + setup.half)) + _fp8_weights(setup)
     adamw = Work(
-        moved_bytes=update + norm + on_card,
-        host_bytes=by_adamw * 2 * moments - on_card,
+        moved_bytes=update + norm + on_gpu,
+        host_bytes=by_adamw * 2 * moments - on_gpu,
         kernels=20 + 4 * setup.shape.n_layer,
     )
     return adamw + casts + own
@@ -244,7 +244,7 @@ def _autograd_ends(setup: Setup) -> Work:
 def _by_rows(setup: Setup, parts: int) -> int:
     """What the loss by rows (model/loss.py) moves besides logits: the head's gradient summed over the parts
     and scaled, and that of the last norm put together and scaled."""
-    if setup.loss_rows is None:
+    if setup.loss_chunk_size is None:
         return 0
     shape, h = setup.shape, setup.half
     summed = parts * (2 * FLOAT + h) + FLOAT
@@ -256,7 +256,7 @@ def _eager_loss(setup: Setup, parts: int) -> tuple[int, int]:
     rows: to fp32, largest, difference, exponential and sum; both again; times the weight, and back."""
     h, cast = setup.half, _cast(setup)
     casts, bias = int(cast > 0), int(setup.shape.bias)
-    if setup.loss_rows is None:
+    if setup.loss_chunk_size is None:
         return 2 * h + 4 * FLOAT, 21 + 4 * casts + bias
     return cast + 13 * FLOAT + h, 27 + 3 * casts + bias + (26 + casts) * parts
 
@@ -264,6 +264,6 @@ def _eager_loss(setup: Setup, parts: int) -> tuple[int, int]:
 def _compiled_loss(setup: Setup, parts: int) -> tuple[int, int]:
     """At once, in the logits' place; by rows, the softmax in fp32 lies between."""
     h = setup.half
-    if setup.loss_rows is None:
+    if setup.loss_chunk_size is None:
         return 4 * h, 25
     return 3 * h + 2 * FLOAT, 25 + 6 * parts

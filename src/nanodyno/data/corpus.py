@@ -25,14 +25,14 @@ _BUILD_PREFIXES = ("_sysconfigdata", "config-")
 
 
 @dataclass(frozen=True)
-class Document:
+class CorpusDocument:
     """One text with the name that it is known by in its corpus."""
 
     name: str
     text: str
 
 
-def stdlib_documents(split: Split, root: Path | None = None) -> Iterator[Document]:
+def stdlib_documents(split: Split, root: Path | None = None) -> Iterator[CorpusDocument]:
     """The split's source files, sorted by relative POSIX path; files that are not UTF-8 are skipped.
 
     root is the library's folder; by default the running Python's.
@@ -44,7 +44,7 @@ def stdlib_documents(split: Split, root: Path | None = None) -> Iterator[Documen
                 text = (root / name).read_text(encoding="utf-8")
             except UnicodeDecodeError:
                 continue
-            yield Document(name, text)
+            yield CorpusDocument(name, text)
 
 
 def stdlib_bytes(split: Split, root: Path | None = None) -> int:

@@ -1,21 +1,20 @@
 """The embedded corpus as a dataset, prepared on first use and again when Python has changed."""
 
 import platform
-from collections.abc import Callable
 from pathlib import Path
 
 from nanodyno.data.corpus import CORPUS_VERSION, stdlib_bytes, stdlib_documents
-from nanodyno.data.manifest import MANIFEST, told_os_errors
+from nanodyno.data.manifest import MANIFEST, reported_os_errors
 from nanodyno.data.shards import SPLITS, Dataset, open_dataset
 from nanodyno.data.tokenizers import get_tokenizer
 from nanodyno.data.writer import write_dataset
+from nanodyno.records.events import Notify
 
-Progress = Callable[[str], None]
 BYTES_PER_TOKEN = {"bytes": 1.0, "gpt2": 2.14}
 """GPT-2's on the library of Python 3.11."""
 
 
-def embedded_dataset(data_dir: Path, tokenizer_name: str, progress: Progress | None = None) -> Dataset:
+def embedded_dataset(data_dir: Path, tokenizer_name: str, progress: Notify | None = None) -> Dataset:
     """data_dir/python-TOKENIZER, opened; prepared first when missing or made from another Python."""
     folder = data_dir / f"python-{tokenizer_name}"
     source = {
@@ -24,7 +23,7 @@ def embedded_dataset(data_dir: Path, tokenizer_name: str, progress: Progress | N
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
     }
-    with told_os_errors():
+    with reported_os_errors():
         there = (folder / MANIFEST).exists()
     if there:
         dataset = open_dataset(folder)

@@ -58,16 +58,16 @@ class Manifest(_Strict):
         return self
 
 
-def checked_manifest(path: Path, told: dict[str, Any]) -> Manifest:
+def checked_manifest(path: Path, reported: dict[str, Any]) -> Manifest:
     """What path tells, or an error that names path and the first field that is wrong."""
-    if told.get("format") != FORMAT or told.get("version") != VERSION:
+    if reported.get("format") != FORMAT or reported.get("version") != VERSION:
         raise NanodynoError(
-            f"{path} is {told.get('format')!r} version {told.get('version')!r}; "
+            f"{path} is {reported.get('format')!r} version {reported.get('version')!r}; "
             f"this nanodyno reads {FORMAT!r} version {VERSION}",
             hint="prepare the dataset again, or use the nanodyno that wrote it",
         )
     try:
-        return Manifest.model_validate(told)
+        return Manifest.model_validate(reported)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "as a whole"
@@ -80,13 +80,13 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The JSON object in folder's manifest, its fields not yet looked at."""
     path = folder / MANIFEST
     try:
-        with told_os_errors():
-            told = json.loads(path.read_text(encoding="utf-8"))
+        with reported_os_errors():
+            reported = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise NanodynoError(f"{path} is not JSON: {error}", hint=again_hint(folder)) from error
-    if not isinstance(told, dict):
+    if not isinstance(reported, dict):
         raise NanodynoError(f"{path} is not a manifest", hint=again_hint(folder))
-    return told
+    return reported
 
 
 def again_hint(folder: Path) -> str:
@@ -95,7 +95,7 @@ def again_hint(folder: Path) -> str:
 
 
 @contextmanager
-def told_os_errors() -> Iterator[None]:
+def reported_os_errors() -> Iterator[None]:
     """What the system refuses to read is told with its reason: a permission, a name that is too long."""
     try:
         yield

@@ -6,11 +6,12 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from nanodyno.config import RunConfig, padded_vocab_size
-from nanodyno.data.embedded import Progress, embedded_dataset, embedded_tokens
-from nanodyno.data.manifest import told_os_errors
+from nanodyno.data.embedded import embedded_dataset, embedded_tokens
+from nanodyno.data.manifest import reported_os_errors
 from nanodyno.data.shards import Dataset, NoDataset, check_vocabulary, datasets_in, is_dataset, open_dataset
 from nanodyno.data.tokenizers import VOCABULARIES
 from nanodyno.errors import NanodynoError
+from nanodyno.records.events import Notify
 
 DATA_FOLDER = Path("data")
 EMBEDDED = "python"
@@ -71,7 +72,7 @@ def vocabulary_of(config: RunConfig, data_dir: Path = DATA_FOLDER) -> Vocabulary
 
 
 def resolve_dataset(
-    name: str, data_dir: Path, tokenizer: str, vocab_size: int | None, progress: Progress | None = None
+    name: str, data_dir: Path, tokenizer: str, vocab_size: int | None, progress: Notify | None = None
 ) -> Dataset:
     """A dataset in data_dir, else a folder by its path; "python" is the embedded corpus in the tokenizer.
 
@@ -98,7 +99,7 @@ def why_unopened(name: str, error: NanodynoError) -> str:
     return f"dataset {name} is not here" if isinstance(error, NoDataset) else error.message
 
 
-@told_os_errors()
+@reported_os_errors()
 def _folder_of(name: str, data_dir: Path) -> Path | None:
     """The folder that name means; a folder called "python" counts only when it is a dataset in data_dir."""
     if name == EMBEDDED:

@@ -24,7 +24,7 @@ from nanodyno.data.manifest import (
     again_hint,
     checked_manifest,
     read_manifest,
-    told_os_errors,
+    reported_os_errors,
 )
 from nanodyno.data.stamp import sampled_digest
 from nanodyno.errors import NanodynoError
@@ -86,7 +86,7 @@ class Dataset:
     def name(self) -> str:
         return self.folder.name
 
-    @told_os_errors()
+    @reported_os_errors()
     def split(self, name: str) -> TokenFiles:
         shards = self.splits[name]
         arrays = tuple(
@@ -103,7 +103,7 @@ class Dataset:
             yield from shards
 
 
-@told_os_errors()
+@reported_os_errors()
 def open_dataset(folder: Path, vocab_size: int | None = None) -> Dataset:
     """The dataset in folder, checked. vocab_size is the model's; nanoGPT's folders cannot do without it."""
     if is_begun(folder):
@@ -147,7 +147,7 @@ def datasets_in(data_dir: Path) -> list[str]:
     return sorted(found)
 
 
-@told_os_errors()
+@reported_os_errors()
 def verify(dataset: Dataset) -> None:
     """Recompute every checksum that the manifest tells and name the first file that is not as it was."""
     for shard in dataset.shards():
@@ -163,7 +163,7 @@ def verify(dataset: Dataset) -> None:
             )
 
 
-@told_os_errors()
+@reported_os_errors()
 def check_sizes(dataset: Dataset) -> None:
     """Every file is there and holds exactly its tokens."""
     for shard in dataset.shards():
@@ -184,9 +184,9 @@ def check_sizes(dataset: Dataset) -> None:
             )
 
 
-def dataset_from_manifest(folder: Path, told: dict[str, Any]) -> Dataset:
+def dataset_from_manifest(folder: Path, reported: dict[str, Any]) -> Dataset:
     """The dataset that a manifest describes, its files not yet looked at."""
-    manifest = checked_manifest(folder / MANIFEST, told)
+    manifest = checked_manifest(folder / MANIFEST, reported)
     splits = {
         split: tuple(
             Shard(folder / entry.file, entry.tokens, entry.documents, entry.sha256) for entry in entries
@@ -201,7 +201,7 @@ def dataset_from_manifest(folder: Path, told: dict[str, Any]) -> Dataset:
         dtype=manifest.dtype,
         source=manifest.source,
         splits=splits,
-        fingerprint=_fingerprint(told),
+        fingerprint=_fingerprint(reported),
     )
 
 
@@ -275,8 +275,8 @@ def _vocabulary_hint(folder: Path, dtype: str) -> str:
     return hint
 
 
-def _fingerprint(told: Mapping[str, Any]) -> str:
-    canonical = json.dumps(told, sort_keys=True, separators=(",", ":"))
+def _fingerprint(reported: Mapping[str, Any]) -> str:
+    canonical = json.dumps(reported, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 

@@ -4,12 +4,12 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from nanodyno.data.manifest import told_os_errors
+from nanodyno.data.manifest import reported_os_errors
 
 _BLOCKS, _BLOCK_BYTES = 256, 4096
 
 
-@told_os_errors()
+@reported_os_errors()
 def stamp(paths: Iterable[Path]) -> str:
     """Changes whenever a file was written or replaced; checksums then tell whether its content did."""
     digest = hashlib.sha256()

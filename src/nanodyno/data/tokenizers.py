@@ -169,14 +169,14 @@ def open_tokenizer(name: str, folder: Path) -> Tokenizer:
         return get_tokenizer(name)
     path = folder / TRAINED_FILE
     try:
-        told = path.read_text(encoding="utf-8")
+        reported = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise NanodynoError(
             f"cannot read {path}, the tokenizer that was trained for {folder.name}: {error}",
             hint=f"put {TRAINED_FILE} back beside the dataset's manifest, or prepare the dataset again",
         ) from error
     try:
-        return TiktokenTokenizer(name, _trained_encoding(name, told))
+        return TiktokenTokenizer(name, _trained_encoding(name, reported))
     except (ValueError, KeyError, TypeError) as error:
         raise NanodynoError(
             f"{path} is not a tokenizer that nanodyno trained: {error}",
@@ -211,13 +211,13 @@ def train_bpe(
     )
     trained.train_from_iterator(_sample(documents, sample_bytes), trainer)
     trained.add_special_tokens([END_OF_TEXT])
-    told = trained.to_str()
+    reported = trained.to_str()
     folder.mkdir(parents=True, exist_ok=True)
     aside = folder / f"{TRAINED_FILE}.{os.getpid()}.partial"
-    aside.write_text(told, encoding="utf-8")
+    aside.write_text(reported, encoding="utf-8")
     aside.replace(folder / TRAINED_FILE)
     name = trained_name(vocab_size)
-    return TiktokenTokenizer(name, _trained_encoding(name, told))
+    return TiktokenTokenizer(name, _trained_encoding(name, reported))
 
 
 def trained_name(vocab_size: int) -> str:
@@ -242,9 +242,9 @@ def _hash_of(encoding: tiktoken.Encoding) -> str:
     return digest.hexdigest()
 
 
-def _trained_encoding(name: str, told: str) -> tiktoken.Encoding:
+def _trained_encoding(name: str, reported: str) -> tiktoken.Encoding:
     """The encoding in a tokenizer.json of ours: ids rise in the order of the merges, as tiktoken needs."""
-    content = json.loads(told)
+    content = json.loads(reported)
     byte_of = _byte_of_letter()
     ranks = {bytes(byte_of[c] for c in token): number for token, number in content["model"]["vocab"].items()}
     special = {token["content"]: int(token["id"]) for token in content["added_tokens"]}

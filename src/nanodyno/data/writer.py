@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nanodyno.data.corpus import Document
+from nanodyno.data.corpus import CorpusDocument
 from nanodyno.data.manifest import FORMAT, MANIFEST, VERSION
 from nanodyno.data.shards import DTYPES, Dataset, dataset_from_manifest
 from nanodyno.data.tokenizers import Tokenizer
@@ -22,7 +22,7 @@ from nanodyno.errors import NanodynoError, RunFailed
 def write_dataset(
     folder: Path,
     tokenizer: Tokenizer,
-    splits: Mapping[str, Iterable[Document]],
+    splits: Mapping[str, Iterable[CorpusDocument]],
     source: Mapping[str, Any],
 ) -> Dataset:
     """Tokenise every split into folder, an end-of-text before each document; what was there is replaced.
@@ -61,7 +61,7 @@ def write_dataset(
 
 
 def _write_tokens(
-    path: Path, tokenizer: Tokenizer, documents: Iterable[Document], dtype: str
+    path: Path, tokenizer: Tokenizer, documents: Iterable[CorpusDocument], dtype: str
 ) -> dict[str, int | str]:
     """Stream the documents' tokens into path and return what the manifest tells of them."""
     tokens = count = 0

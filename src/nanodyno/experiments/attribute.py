@@ -10,23 +10,23 @@ from nanodyno import __version__
 from nanodyno.analysis.asking import Ask
 from nanodyno.analysis.attributing import LOSS_BUDGET_SECONDS, SPEED_BUDGET_SECONDS
 from nanodyno.analysis.attribution import (
+    AssumedSetting,
     Attribution,
-    Untold,
-    Visited,
-    Visiting,
+    CombinationMeasured,
+    RoundStarted,
     WatchAttribute,
-    lost_corners,
+    lost_combinations,
     observed_of,
 )
 from nanodyno.analysis.attribution_reading import read_attribution, rules_for
 from nanodyno.analysis.effects import Observed, looks
-from nanodyno.analysis.factors import Design, Metric, design_of
-from nanodyno.analysis.shapley import Corner, corners_of, last_corner
+from nanodyno.analysis.factors import AttributionMetric, Design, design_of
+from nanodyno.analysis.shapley import Combination, combinations_of, last_combination
 from nanodyno.config import RunConfig
 from nanodyno.data.resolve import vocabulary_of
 from nanodyno.errors import NanodynoError
 from nanodyno.experiments.fitting import fitting_switches
-from nanodyno.experiments.ground import Place
+from nanodyno.experiments.ground import DeviceState
 from nanodyno.experiments.short_training import (
     ShortTrainings,
     refuse_without_data,
@@ -34,21 +34,21 @@ from nanodyno.experiments.short_training import (
     tokens_of_each,
 )
 from nanodyno.experiments.stopwatch import Stopwatch
-from nanodyno.experiments.tune import REDO, Bench, allocator_limit
+from nanodyno.experiments.tune import REDO, TuneBench, allocator_limit
 from nanodyno.probe.repetition import ProbeJob
 from nanodyno.records.attribution import (
     AttributionJournal,
     AttributionLine,
     AttributionQuestion,
+    MeasuredRecord,
     TrainedRecord,
-    VisitedRecord,
 )
 from nanodyno.records.probe import Failed, Measured, ProbeResult
 
 PACES = -1
 """The round in which trainings of equal time have their pace taken."""
-LONGEST_VISIT, SHORTEST_VISIT, VISITS = 6.0, 1.5, 60
-USUAL_VISIT = 10.0  # with its process
+LONGEST_REPETITION, SHORTEST_REPETITION, REPETITIONS = 6.0, 1.5, 60
+USUAL_REPETITION = 10.0  # with its process
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Inquiry:
     before: RunConfig
     after: RunConfig
     names: tuple[str, str] = ("before", "after")
-    metric: Metric = "tokens_per_second"
+    metric: AttributionMetric = "tokens_per_second"
     precision: float | None = None
     """None, as for the budget, is what is usual for the metric."""
     budget_seconds: float | None = None
@@ -70,7 +70,7 @@ class Inquiry:
     steps: int = 500
     """Of a training, at least."""
     elsewhere: tuple[tuple[str, str | None], ...] = ()
-    untold: tuple[Untold, ...] = ()
+    unreported: tuple[AssumedSetting, ...] = ()
     logs_only: bool = False
 
     @property
@@ -80,10 +80,10 @@ class Inquiry:
 
 
 def attribute(
-    inquiry: Inquiry, watch: WatchAttribute = lambda _: None, bench: Bench | None = None
+    inquiry: Inquiry, watch: WatchAttribute = lambda _: None, bench: TuneBench | None = None
 ) -> Attribution:
     """Until every part is as precise as asked, or the time is up. Ctrl-C ends it with what is known."""
-    bench = bench or Bench()
+    bench = bench or TuneBench()
     vocabulary = vocabulary_of(inquiry.before)
     vocab_size, notes = vocabulary.model, vocabulary.notes
     alike = vocab_size == vocabulary_of(inquiry.after).model
@@ -97,12 +97,15 @@ def attribute(
         design = replace(design, held=fitting_switches(design, place, vocab_size))
     question = _question(inquiry, design, place, vocab_size)
     journal = AttributionJournal(question, inquiry.again, bench.cache)
-    configs = {corner: design.config(corner) for corner in corners_of(len(design.factors))}
-    sound = {corner: config for corner, config in configs.items() if isinstance(config, RunConfig)}
-    names = {corner: design.name(corner) for corner in sound}
+    configs = {
+        combination: design.config(combination) for combination in combinations_of(len(design.factors))
+    }
+    sound = {combination: config for combination, config in configs.items() if isinstance(config, RunConfig)}
+    names = {combination: design.name(combination) for combination in sound}
     limit = allocator_limit(inquiry.memory_limit_bytes, place)
     jobs = {
-        names[corner]: ProbeJob(config=config, memory_limit_bytes=limit) for corner, config in sound.items()
+        names[combination]: ProbeJob(config=config, memory_limit_bytes=limit)
+        for combination, config in sound.items()
     }
     try:
         with bench.make(jobs, watch, REDO[place.ground.device_type]) as stopwatch:
@@ -121,13 +124,13 @@ def attribute(
         reused=course.reused,
         interrupted=course.interrupted,
         elsewhere=inquiry.elsewhere,
-        untold=inquiry.untold,
+        unreported=inquiry.unreported,
         logs_only=inquiry.logs_only,
         notes=(*notes, *place.notes, *journal.notes),
     )
 
 
-def _question(inquiry: Inquiry, design: Design, place: Place, vocab_size: int) -> AttributionQuestion:
+def _question(inquiry: Inquiry, design: Design, place: DeviceState, vocab_size: int) -> AttributionQuestion:
     trains = inquiry.metric == "val_loss"
     return AttributionQuestion(
         machine=place.device.machine,
@@ -155,8 +158,8 @@ class _Course:
     journal: AttributionJournal
     stopwatch: Stopwatch
     watch: WatchAttribute
-    bench: Bench
-    names: dict[Corner, str]
+    bench: TuneBench
+    names: dict[Combination, str]
     spent: float = 0.0
     reused: int = 0
     interrupted: bool = False
@@ -174,23 +177,25 @@ class _Course:
         except KeyboardInterrupt:
             self.interrupted = True
 
-    def train(self, configs: dict[Corner, RunConfig], limit: int | None) -> None:
+    def train(self, configs: dict[Combination, RunConfig], limit: int | None) -> None:
         paces = self._paces() if self.inquiry.equal == "time" else None
         tokens = tokens_of_each(configs, self.inquiry.steps, paces)
-        short = {corner: shortened(config, tokens[corner]) for corner, config in configs.items()}
+        short = {
+            combination: shortened(config, tokens[combination]) for combination, config in configs.items()
+        }
         self.trainings = ShortTrainings(short, self.names, limit, self.watch, self.bench.clock)
 
     def refuse_too_short(self, found: Attribution) -> None:
         """Without a whole round nothing can be said, unless it is that nothing fits."""
         waiting = [
-            each for each in found.corners.values() if each.missing and each.missing.reason == "no-time"
+            each for each in found.combinations.values() if each.missing and each.missing.reason == "no-time"
         ]
         if self.interrupted or found.look.made or not waiting:
             return
-        known = len(found.corners) - len(waiting)
-        each = self.spent / known if known else max(self.spent, USUAL_VISIT)
-        enough = math.ceil(2.5 * each * len(found.corners) / 60)
-        measured = f"{known} of {len(found.corners)} corners measured in {self.spent:.0f} s"
+        known = len(found.combinations) - len(waiting)
+        each = self.spent / known if known else max(self.spent, USUAL_REPETITION)
+        enough = math.ceil(2.5 * each * len(found.combinations) / 60)
+        measured = f"{known} of {len(found.combinations)} corners measured in {self.spent:.0f} s"
         raise NanodynoError(
             f"--budget of {self.inquiry.seconds:g} s is too short here: {measured}",
             f"give --budget {enough}m or more: what was measured is kept",
@@ -198,26 +203,26 @@ class _Course:
 
     def _rounds(self, most: int) -> Iterator[list[Observed]]:
         for number in range(most):
-            corners = self._feasible()
-            if not self._is_worthwhile(corners) or not self._has_time():
+            combinations = self._feasible()
+            if not self._is_worthwhile(combinations) or not self._has_time():
                 return
-            self.watch(Visiting(number, len(corners), self.spent))
+            self.watch(RoundStarted(number, len(combinations), self.spent))
             began = self.spent
-            self._round(number, corners)
+            self._round(number, combinations)
             self.costs.append(self.spent - began)
             observed = observed_of(self.lines, self.inquiry.metric, self.names)
             yield [each for each in observed if each.round == number]
-            if not set(corners) <= {line.corner for line in self.lines if line.round == number}:
+            if not set(combinations) <= {line.combination for line in self.lines if line.round == number}:
                 return  # the time was up
 
-    def _feasible(self) -> list[Corner]:
-        lost = lost_corners(self.lines)
-        return [corner for corner in self.names if corner not in lost]
+    def _feasible(self) -> list[Combination]:
+        lost = lost_combinations(self.lines)
+        return [combination for combination in self.names if combination not in lost]
 
-    def _is_worthwhile(self, corners: list[Corner]) -> bool:
+    def _is_worthwhile(self, combinations: list[Combination]) -> bool:
         """Whether any two of them make a step, or the whole difference."""
-        ends = {0, last_corner(len(self.design.factors))} <= set(corners)
-        return ends or any((one ^ other).bit_count() == 1 for one in corners for other in corners)
+        ends = {0, last_combination(len(self.design.factors))} <= set(combinations)
+        return ends or any((one ^ other).bit_count() == 1 for one in combinations for other in combinations)
 
     def _has_time(self) -> bool:
         """For another round like the mean one; the first is begun in any case."""
@@ -225,69 +230,71 @@ class _Course:
         mean = sum(whole) / len(whole) if whole else 0.0
         return not whole or self.spent + mean <= self.inquiry.seconds
 
-    def _round(self, number: int, corners: list[Corner]) -> None:
+    def _round(self, number: int, combinations: list[Combination]) -> None:
         kept = self.journal.at(number)
-        if all(corner in kept and _is_whole(kept[corner]) for corner in corners):
-            for corner in corners:
-                self._take(kept[corner], reused=True)
-                self.spent += kept[corner].cost_seconds
+        if all(combination in kept and _is_whole(kept[combination]) for combination in combinations):
+            for combination in combinations:
+                self._take(kept[combination], reused=True)
+                self.spent += kept[combination].cost_seconds
             return
-        order = list(corners)
+        order = list(combinations)
         random.Random(f"{self.journal.path.stem} {number}").shuffle(order)
         for line in self._trained(number, order) if self.trainings else self._measured(number, order):
             self.journal.append(line)
             self._take(line, reused=False)
 
-    def _trained(self, number: int, corners: list[Corner]) -> Iterable[TrainedRecord]:
+    def _trained(self, number: int, combinations: list[Combination]) -> Iterable[TrainedRecord]:
         """Those that an interrupted round has trained already are not trained again."""
         assert self.trainings is not None
         kept = self.journal.at(number)
-        for corner in corners:
-            line = kept.get(corner)
+        for combination in combinations:
+            line = kept.get(combination)
             if isinstance(line, TrainedRecord) and line.val_loss is not None:
                 self._take(line, reused=True)
                 self.spent += line.cost_seconds
                 continue
-            for made in self.trainings.round(number, [corner]):
+            for made in self.trainings.round(number, [combination]):
                 self.spent += made.cost_seconds
                 yield made
 
-    def _measured(self, number: int, corners: list[Corner]) -> Iterable[VisitedRecord]:
+    def _measured(self, number: int, combinations: list[Combination]) -> Iterable[MeasuredRecord]:
         """A round is of one piece: its corners were neighbours in time."""
-        names = [self.names[corner] for corner in corners]
+        names = [self.names[combination] for combination in combinations]
         left = self.inquiry.seconds - self.spent
-        visit = min(LONGEST_VISIT, max(SHORTEST_VISIT, self.inquiry.seconds / VISITS))
+        repetition = min(LONGEST_REPETITION, max(SHORTEST_REPETITION, self.inquiry.seconds / REPETITIONS))
         began = self.bench.clock()
         try:
-            ask = Ask("screening", number, tuple(names), visit, self.inquiry.seconds, breakdown=True)
+            ask = Ask("screening", number, tuple(names), repetition, self.inquiry.seconds, breakdown=True)
             self.stopwatch.measure(ask, names, left)
         except KeyboardInterrupt:
             self.interrupted = True
         cost = self.bench.clock() - began
         self.spent += cost
         results = self.stopwatch.measured()
-        for corner, name in zip(corners, names, strict=True):
+        for combination, name in zip(combinations, names, strict=True):
             if name in results:
                 result = _slim(results[name], number)
-                yield VisitedRecord(
-                    round=number, corner=corner, cost_seconds=cost / len(results), result=result
+                yield MeasuredRecord(
+                    round=number, combination=combination, cost_seconds=cost / len(results), result=result
                 )
         if self.interrupted:
             raise KeyboardInterrupt
 
-    def _paces(self) -> dict[Corner, ProbeResult]:
+    def _paces(self) -> dict[Combination, ProbeResult]:
         """One look at each, also when it was made for an earlier command."""
         kept = self.journal.at(PACES)
-        if any(corner not in kept for corner in self.names):
+        if any(combination not in kept for combination in self.names):
             for line in self._measured(PACES, list(self.names)):
                 self.journal.append(line)
         kept = self.journal.at(PACES)
-        return {corner: line.result for corner, line in kept.items() if isinstance(line, VisitedRecord)}
+        return {
+            combination: line.result for combination, line in kept.items() if isinstance(line, MeasuredRecord)
+        }
 
     def _take(self, line: AttributionLine, reused: bool) -> None:
         self.lines.append(line)
         self.reused += reused
-        self.watch(Visited(self.design.settings(line.corner), line.round, line, reused))
+        self.watch(CombinationMeasured(self.design.settings(line.combination), line.round, line, reused))
 
 
 def _is_whole(line: AttributionLine) -> bool:

@@ -15,10 +15,10 @@ from nanodyno.analysis.asking import Ask
 from nanodyno.config import RunConfig
 from nanodyno.data.prepare.ray import connected
 from nanodyno.errors import NanodynoError, RunFailed
-from nanodyno.experiments.ground import Place
+from nanodyno.experiments.ground import DeviceState
 from nanodyno.experiments.node import NodeRequest, look_on_node, measure_on_node
 from nanodyno.experiments.stopwatch import Redo
-from nanodyno.experiments.tune import Bench
+from nanodyno.experiments.tune import TuneBench
 from nanodyno.probe.repetition import ProbeJob
 from nanodyno.records.probe import ProbeProgress, ProbeResult, WatchProbe
 
@@ -28,15 +28,15 @@ GRACE_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
-class Slot:
+class ClusterSlot:
     node: str
     number: int
-    on_card: bool
+    on_gpu: bool
 
 
-def ray_bench(address: str) -> Bench:
+def ray_bench(address: str) -> TuneBench:
     cluster = Cluster(address)
-    return Bench(make=cluster.stopwatch, look=cluster.look)
+    return TuneBench(make=cluster.stopwatch, look=cluster.look)
 
 
 class Cluster:
@@ -46,16 +46,16 @@ class Cluster:
         self._address = address
         self._stack = ExitStack()
         self._ray: Any = None
-        self._slots: list[Slot] = []
+        self._slots: list[ClusterSlot] = []
 
-    def look(self, config: RunConfig, limit_bytes: int | None) -> Place:
+    def look(self, config: RunConfig, limit_bytes: int | None) -> DeviceState:
         self._ray = self._stack.enter_context(connected(self._address))
         slots = slots_of(self._ray.nodes(), config.device)
         if not slots:
             raise NanodynoError("the cluster has no device to measure on", "see `ray status`")
         asked = [begin(self._ray, slot, look_on_node, config, limit_bytes) for slot in slots]
         try:
-            places: list[Place] = self._ray.get(asked, timeout=LOOK_SECONDS)
+            places: list[DeviceState] = self._ray.get(asked, timeout=LOOK_SECONDS)
         except self._ray.exceptions.GetTimeoutError:
             words = f"not every device of the cluster could be looked at within {LOOK_SECONDS:.0f} s"
             raise RunFailed(words, "others may have it to themselves: see `ray status`") from None
@@ -79,7 +79,7 @@ class RayStopwatch:
     def __init__(
         self,
         ray: Any,
-        slots: Sequence[Slot],
+        slots: Sequence[ClusterSlot],
         jobs: Mapping[str, ProbeJob],
         watch: WatchProbe,
         redo: Redo,
@@ -88,8 +88,8 @@ class RayStopwatch:
         self._ray, self._slots, self._stack = ray, list(slots), stack
         self._jobs, self._watch, self._redo = jobs, watch, redo
         self._latest: dict[str, ProbeResult] = {}
-        self._running: dict[Any, tuple[Slot, list[str]]] = {}
-        self.placed: dict[str, Slot] = {}
+        self._running: dict[Any, tuple[ClusterSlot, list[str]]] = {}
+        self.placed: dict[str, ClusterSlot] = {}
         """Where each candidate was measured last."""
 
     @property
@@ -138,7 +138,7 @@ class RayStopwatch:
                     free += [slot] if slot in self._slots else []
         return self._latest
 
-    def _begin(self, slot: Slot, names: list[str], ask: Ask, seconds_left: float) -> None:
+    def _begin(self, slot: ClusterSlot, names: list[str], ask: Ask, seconds_left: float) -> None:
         request = NodeRequest(
             {name: self._jobs[name] for name in names},
             replace(ask, names=tuple(names)),
@@ -150,33 +150,35 @@ class RayStopwatch:
         for name in names:
             self._watch(ProbeProgress(name, ask.round, "measuring"))
 
-    def _lose(self, slot: Slot, error: Exception) -> None:
+    def _lose(self, slot: ClusterSlot, error: Exception) -> None:
         self._slots = [each for each in self._slots if each.node != slot.node]
         if not self._slots:
             words = f"the last node was lost: {str(error).splitlines()[0]}"
             raise RunFailed(words, "see `ray status`; the same command goes on from what was measured")
 
 
-def slots_of(nodes: Sequence[Mapping[str, Any]], device: str) -> list[Slot]:
+def slots_of(nodes: Sequence[Mapping[str, Any]], device: str) -> list[ClusterSlot]:
     """Every card; where there are none, or the CPU is asked for, every node."""
     alive = [node for node in nodes if node["Alive"] and node["Resources"].get("CPU", 0)]
-    cards = [
-        Slot(str(node["NodeID"]), number, True)
+    gpus = [
+        ClusterSlot(str(node["NodeID"]), number, True)
         for node in alive
         for number in range(int(node["Resources"].get("GPU", 0)))
     ]
-    return cards if cards and device != "cpu" else [Slot(str(node["NodeID"]), 0, False) for node in alive]
+    return (
+        gpus if gpus and device != "cpu" else [ClusterSlot(str(node["NodeID"]), 0, False) for node in alive]
+    )
 
 
-def begin(ray: Any, slot: Slot, function: Any, *arguments: Any) -> Any:
+def begin(ray: Any, slot: ClusterSlot, function: Any, *arguments: Any) -> Any:
     """Ray gives each task a card of its own; of the nodes without, one task at a time is begun on each."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     there = NodeAffinitySchedulingStrategy(node_id=slot.node, soft=False)
-    options = {"num_cpus": 1, "num_gpus": 1 if slot.on_card else 0, "max_retries": 0}
+    options = {"num_cpus": 1, "num_gpus": 1 if slot.on_gpu else 0, "max_retries": 0}
     return ray.remote(function).options(scheduling_strategy=there, **options).remote(*arguments)
 
 
-def _kind(place: Place) -> tuple[str, int | None, int | None]:
+def _kind(place: DeviceState) -> tuple[str, int | None, int | None]:
     machine = place.device.machine
     return machine.device_name, machine.device_memory_bytes, machine.multiprocessors

@@ -8,12 +8,12 @@ from nanodyno.config import RunConfig, changed, padded_vocab_size
 from nanodyno.data.resolve import resolve_dataset
 from nanodyno.errors import NanodynoError
 from nanodyno.noise import Sample, whole_scale
+from nanodyno.records.events import Notify
 from nanodyno.records.types import StepRecord
 from nanodyno.train.device import choose, take_threads
 from nanodyno.train.job import DATA_FOLDER
 from nanodyno.train.trainer import Trainer
 
-Watch = Callable[[str], None]
 SOONEST = 500
 """Iterations before the first look at whether the noise scale has settled."""
 LOOKED_EVERY = 50
@@ -33,7 +33,7 @@ def measurable(config: RunConfig) -> RunConfig:
 
 
 def short_training(
-    config: RunConfig, budget_seconds: float, watch: Watch, clock: Callable[[], float] = time.monotonic
+    config: RunConfig, budget_seconds: float, watch: Notify, clock: Callable[[], float] = time.monotonic
 ) -> tuple[list[StepRecord], bool]:
     """Its steps, and whether Ctrl-C ended it; it also ends with the budget, or when there is enough."""
     steps: list[StepRecord] = []
@@ -84,7 +84,7 @@ class _Settling:
         return scale is not None and scale.settled
 
 
-def _trainer(config: RunConfig, watch: Watch) -> Trainer:
+def _trainer(config: RunConfig, watch: Notify) -> Trainer:
     """Evaluations would only take time: the one before the first iteration reads next to nothing.
 
     The learning rate is held after its warm-up: while it falls, the noise tells nothing about the batch.

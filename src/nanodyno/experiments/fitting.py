@@ -4,25 +4,25 @@ from collections.abc import Iterator
 from typing import Any
 
 from nanodyno.analysis.factors import Design
-from nanodyno.analysis.shapley import corners_of
+from nanodyno.analysis.shapley import combinations_of
 from nanodyno.config import RunConfig, build_config
-from nanodyno.costs.advice import Advice, advise
+from nanodyno.costs.advice import MemoryAdvice, advise
 from nanodyno.costs.calibration import calibration_for
 from nanodyno.costs.memory import memory_of
 from nanodyno.costs.setup import Setup, settle
 from nanodyno.errors import NanodynoError
-from nanodyno.experiments.ground import Place
+from nanodyno.experiments.ground import DeviceState
 from nanodyno.recipes import parse_overrides
 
 
-def fitting_switches(design: Design, place: Place, vocab_size: int) -> dict[str, Any]:
+def fitting_switches(design: Design, place: DeviceState, vocab_size: int) -> dict[str, Any]:
     """The fastest that does for all corners by prediction; none where all fit without any."""
     ground = place.ground
     if ground.device_type != "cuda" or ground.usable_bytes is None:
         raise NanodynoError("--make-fit is for cards: of a CPU's memory nothing is predicted", "leave it out")
     room = ground.usable_bytes - ground.margin_bytes
-    calibration = calibration_for(ground.card, ground.dtype)
-    found = [design.config(corner) for corner in corners_of(len(design.factors))]
+    calibration = calibration_for(ground.gpu, ground.dtype)
+    found = [design.config(combination) for combination in combinations_of(len(design.factors))]
     configs = [config for config in found if isinstance(config, RunConfig)]
 
     def settled(config: RunConfig) -> Setup:
@@ -45,7 +45,7 @@ def fitting_switches(design: Design, place: Place, vocab_size: int) -> dict[str,
     )
 
 
-def _switches(advice: tuple[Advice, ...]) -> Iterator[dict[str, Any]]:
+def _switches(advice: tuple[MemoryAdvice, ...]) -> Iterator[dict[str, Any]]:
     """Those that keep the arithmetic and are no other micro-batch, which may be what is asked about."""
     for each in advice:
         if each.fits and each.arithmetic != "different" and "batch_size" not in dict(each.settings):

@@ -9,7 +9,7 @@ from nanodyno.config import RunConfig
 from nanodyno.costs.calibration import calibration_for
 from nanodyno.costs.target import present_target
 from nanodyno.errors import RunFailed
-from nanodyno.hardware.inventory import CardState, take_inventory
+from nanodyno.hardware.inventory import GpuState, take_inventory
 from nanodyno.probe.checkup import DeviceRequest, check_device
 from nanodyno.probe.process import Failure
 from nanodyno.records.checkup import DeviceRecord
@@ -19,7 +19,7 @@ MARGIN_BYTES = 2**29
 
 
 @dataclass(frozen=True)
-class Place:
+class DeviceState:
     """What is known before anything is measured."""
 
     device: DeviceRecord
@@ -30,8 +30,8 @@ class Place:
     notes: tuple[str, ...] = ()
 
 
-def look_around(config: RunConfig, limit_bytes: int | None) -> Place:
-    before = take_inventory().cards
+def look_around(config: RunConfig, limit_bytes: int | None) -> DeviceState:
+    before = take_inventory().gpus
     found = check_device("device", DeviceRequest(device=config.device), DeviceRecord)
     if isinstance(found, Failure):
         raise RunFailed(f"the device could not be looked at: {found.words}", "`nanodyno doctor` tells more")
@@ -39,24 +39,26 @@ def look_around(config: RunConfig, limit_bytes: int | None) -> Place:
 
 
 def place_of(
-    config: RunConfig, limit_bytes: int | None, device: DeviceRecord, before: tuple[CardState, ...]
-) -> Place:
+    config: RunConfig, limit_bytes: int | None, device: DeviceRecord, before: tuple[GpuState, ...]
+) -> DeviceState:
     """`before`: the cards as NVIDIA's library saw them before we had a process on one."""
     machine = device.machine
     dtype = device.dtype if config.dtype == "auto" else config.dtype
     if machine.device_type != "cuda" or machine.device_memory_bytes is None:
-        return Place(device, Ground(machine.device_type, dtype, threads=_thread_counts(machine.cpu_threads)))
+        return DeviceState(
+            device, Ground(machine.device_type, dtype, threads=_thread_counts(machine.cpu_threads))
+        )
     target = present_target(machine.device_name, machine.device_memory_bytes, limit_bytes)
     state = next((each for each in before if each.uuid and device.uuid and device.uuid in each.uuid), None)
     total = machine.device_memory_bytes
     held = 0 if state is None or state.free_bytes is None else max(0, total - state.free_bytes)
-    context, notes = _context(device, state, calibration_for(target.card, dtype).context_bytes, held)
+    context, notes = _context(device, state, calibration_for(target.gpu, dtype).context_bytes, held)
     emulated = limit_bytes is not None and limit_bytes < total
     assert target.memory_bytes is not None
     ground = Ground(
         device_type="cuda",
         dtype=target.dtype(config.dtype),
-        card=target.card,
+        gpu=target.gpu,
         usable_bytes=min(target.memory_bytes, total - held),
         context_bytes=context,
         margin_bytes=MARGIN_BYTES,
@@ -70,11 +72,11 @@ def place_of(
         if state is None
         else tuple(f"{each.name or 'a process'} ({each.process})" for each in state.holders)
     )
-    return Place(device, ground, held, names, notes)
+    return DeviceState(device, ground, held, names, notes)
 
 
 def _context(
-    device: DeviceRecord, state: CardState | None, assumed: int, held: int
+    device: DeviceRecord, state: GpuState | None, assumed: int, held: int
 ) -> tuple[int, tuple[str, ...]]:
     """What is neither free nor torch's nor another program's is the context, in which nothing can be put."""
     total, free, reserved = device.machine.device_memory_bytes, device.free_bytes, device.reserved_bytes

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from nanodyno.analysis.asking import Ask
 from nanodyno.config import RunConfig
-from nanodyno.experiments.ground import Place, look_around
+from nanodyno.experiments.ground import DeviceState, look_around
 from nanodyno.experiments.stopwatch import BenchStopwatch, Redo
 from nanodyno.probe.repetition import ProbeJob
 from nanodyno.records.probe import ProbeResult
@@ -20,7 +20,7 @@ class NodeRequest:
     redo: Redo
 
 
-def look_on_node(config: RunConfig, limit_bytes: int | None) -> Place:
+def look_on_node(config: RunConfig, limit_bytes: int | None) -> DeviceState:
     return look_around(config, limit_bytes)
 
 

@@ -11,13 +11,13 @@ from typing import Any
 from nanodyno import __version__
 from nanodyno.analysis.rates import (
     COARSE,
-    Ask,
     Begun,
     Chosen,
-    Ended,
-    Event,
     Lengths,
+    RangeTestEvent,
     Trial,
+    TrialEnded,
+    TrialRequest,
     choose,
     least_left,
     lengths_for,
@@ -41,7 +41,7 @@ from nanodyno.records.types import EvalRecord
 from nanodyno.train.device import choose as choose_device
 from nanodyno.train.device import free_cached_memory, take_threads
 from nanodyno.train.job import DATA_FOLDER
-from nanodyno.train.sentry import Diverged
+from nanodyno.train.spike_guard import Diverged
 from nanodyno.train.trainer import Trainer
 
 EVAL_TOKENS = 65_536
@@ -55,7 +55,7 @@ OF_NO_MATTER = {
 """To what a trial says."""
 
 Try = Callable[[RunConfig, Dataset], float | None]
-Watch = Callable[[str | Event], None]
+WatchRangeTest = Callable[[str | RangeTestEvent], None]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,9 @@ class RangeTest:
     lengths: Lengths
 
 
-def range_test(settings: Mapping[str, object], watch: Watch, attempt: Try | None = None) -> RangeTest:
+def range_test(
+    settings: Mapping[str, object], watch: WatchRangeTest, attempt: Try | None = None
+) -> RangeTest:
     """The settings' learning_rate is left out of account. Ctrl-C passes; what was trained by then is kept."""
     attempt = attempt or train_shortly
     config = build_config(settings, learning_rate=COARSE[0], min_lr=None, batch_ramp=None)
@@ -79,7 +81,7 @@ def range_test(settings: Mapping[str, object], watch: Watch, attempt: Try | None
             iterations = lengths.of(ask.long)
             trials.append(kept.trial(ask, iterations, attempt))
             left = least_left(trials, asks[number:], lengths)
-            watch(Ended(trials[-1], iterations, left * kept.pace if left and kept.pace else None))
+            watch(TrialEnded(trials[-1], iterations, left * kept.pace if left and kept.pace else None))
     chosen = choose(trials, lengths)
     if chosen is None:
         long = any(trial.val_loss is not None for trial in trials if not trial.long)
@@ -92,7 +94,7 @@ def range_test(settings: Mapping[str, object], watch: Watch, attempt: Try | None
     return RangeTest(chosen, tuple(trials), lengths)
 
 
-def trial_config(config: RunConfig, ask: Ask, iterations: int) -> RunConfig:
+def trial_config(config: RunConfig, ask: TrialRequest, iterations: int) -> RunConfig:
     """The run's own schedule in a short while, down to a tenth of the rate.
 
     Warm-up is as many iterations as the run's, up to half of the trial: how high a rate the beginning bears
@@ -144,10 +146,10 @@ class _Kept:
         """Seconds an iteration, with all that goes with it, of the fastest training made now: the first one
         compiles."""
         settings = {key: value for key, value in config.model_dump().items() if key not in OF_NO_MATTER}
-        told = [__version__, dataset.fingerprint, settings, config.seed]
-        self._question = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+        reported = [__version__, dataset.fingerprint, settings, config.seed]
+        self._question = hashlib.sha256(json.dumps(reported, sort_keys=True).encode()).hexdigest()[:16]
 
-    def trial(self, ask: Ask, iterations: int, attempt: Try) -> Trial:
+    def trial(self, ask: TrialRequest, iterations: int, attempt: Try) -> Trial:
         key = f"{self._question} {iterations} {ask.learning_rate:g} {ask.repeat}"
         known = recall(self._path, _is_sound)
         if key not in known:

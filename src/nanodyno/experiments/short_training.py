@@ -10,7 +10,7 @@ from pathlib import Path
 from nanodyno.analysis.attribution import WatchAttribute
 from nanodyno.analysis.factors import with_length
 from nanodyno.analysis.probes import summarise_probe
-from nanodyno.analysis.shapley import Corner
+from nanodyno.analysis.shapley import Combination
 from nanodyno.config import RunConfig, changed
 from nanodyno.data.resolve import EMBEDDED, resolve_dataset
 from nanodyno.errors import NanodynoError, RunFailed
@@ -50,16 +50,18 @@ def shortened(config: RunConfig, tokens: float) -> RunConfig:
 
 
 def tokens_of_each(
-    configs: Mapping[Corner, RunConfig], steps: int, paces: Mapping[Corner, ProbeResult] | None
-) -> dict[Corner, float]:
+    configs: Mapping[Combination, RunConfig], steps: int, paces: Mapping[Combination, ProbeResult] | None
+) -> dict[Combination, float]:
     """Equal tokens: `steps` of the largest batch. Equal time: as far as each comes while the slowest makes
     so many."""
     if paces is None:
         tokens = steps * max(size for config in configs.values() for size in config.ramp.sizes)
         return dict.fromkeys(configs, float(tokens))
-    rates = {corner: pace_of(paces.get(corner)) for corner in configs}
-    seconds = max(steps * config.tokens_per_iter / rates[corner] for corner, config in configs.items())
-    return {corner: rates[corner] * seconds for corner in configs}
+    rates = {combination: pace_of(paces.get(combination)) for combination in configs}
+    seconds = max(
+        steps * config.tokens_per_iter / rates[combination] for combination, config in configs.items()
+    )
+    return {combination: rates[combination] * seconds for combination in configs}
 
 
 def pace_of(result: ProbeResult | None) -> float:
@@ -95,7 +97,7 @@ def train_short(requests: Iterator[bytes], report: Report) -> Iterator[Trained]:
     from nanodyno.records.store import read_run
     from nanodyno.records.types import StepRecord
     from nanodyno.train.device import choose
-    from nanodyno.train.job import Job
+    from nanodyno.train.job import TrainingJob
     from nanodyno.train.runner import run_training
 
     request = ShortTraining.model_validate_json(next(requests))
@@ -110,7 +112,7 @@ def train_short(requests: Iterator[bytes], report: Report) -> Iterator[Trained]:
 
     with tempfile.TemporaryDirectory(prefix="nanodyno-") as place:
         folder = Path(place) / "run"
-        job = Job(request.config, "run", folder, data_folder=request.data_folder, keeps=False)
+        job = TrainingJob(request.config, "run", folder, data_folder=request.data_folder, keeps=False)
         reason = run_training(job, watch)
         run = read_run(folder)
     last = run.own_evals[-1] if run.own_evals else None
@@ -128,25 +130,25 @@ def train_in_child(request: ShortTraining, watch: Watch) -> Trained | Failure:
 class ShortTrainings:
     """Trains corners with the seed of a round: the same weights and the same order of data in each."""
 
-    configs: Mapping[Corner, RunConfig]
+    configs: Mapping[Combination, RunConfig]
     """Already cut short."""
-    names: Mapping[Corner, str]
+    names: Mapping[Combination, str]
     memory_limit_bytes: int | None
     watch: WatchAttribute
     clock: Callable[[], float]
     train: Callable[[ShortTraining, Watch], Trained | Failure] = train_in_child
 
-    def round(self, number: int, corners: list[Corner]) -> Iterator[TrainedRecord]:
-        for corner in corners:
-            config = self.configs[corner]
+    def round(self, number: int, combinations: list[Combination]) -> Iterator[TrainedRecord]:
+        for combination in combinations:
+            config = self.configs[combination]
             config = config.model_copy(update={"seed": config.seed + number})
             request = ShortTraining(config=config, memory_limit_bytes=self.memory_limit_bytes)
             began = self.clock()
-            answer = self.train(request, self._watcher(corner, number))
+            answer = self.train(request, self._watcher(combination, number))
             failed = isinstance(answer, Failure)
             yield TrainedRecord(
                 round=number,
-                corner=corner,
+                combination=combination,
                 cost_seconds=self.clock() - began,
                 config=config,
                 val_loss=None if failed else answer.val_loss,
@@ -154,9 +156,9 @@ class ShortTrainings:
                 words=answer.words if failed else None,
             )
 
-    def _watcher(self, corner: Corner, number: int) -> Watch:
+    def _watcher(self, combination: Combination, number: int) -> Watch:
         def watch(_: Child, iteration: int | None) -> None:
             if iteration is not None:
-                self.watch(ProbeProgress(self.names[corner], number, "measuring", iteration + 1))
+                self.watch(ProbeProgress(self.names[combination], number, "measuring", iteration + 1))
 
         return watch

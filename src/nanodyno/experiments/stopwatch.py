@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 from nanodyno.analysis.asking import Ask
-from nanodyno.probe.bench import Bench, Plan, TimeUp
+from nanodyno.probe.bench import Bench, ProbePlan, TimeUp
 from nanodyno.probe.repetition import ProbeJob
 from nanodyno.records.probe import Failed, Measured, ProbeProgress, ProbeResult, WatchProbe
 
@@ -20,7 +20,7 @@ LIMIT_SHARE, SHORTEST_LIMIT = 0.5, 60.0
 the others half of the time. Below a minute slow and hung cannot be told apart."""
 
 
-def visit_limit(seconds_left: float) -> float:
+def repetition_limit(seconds_left: float) -> float:
     return max(SHORTEST_LIMIT, LIMIT_SHARE * seconds_left)
 
 
@@ -89,7 +89,7 @@ class BenchStopwatch:
         self._latest = None
         self._until = time.monotonic() + seconds_left
         bench = self._bench_for(ask)
-        bench.limit_seconds = visit_limit(seconds_left)
+        bench.limit_seconds = repetition_limit(seconds_left)
         self._latest = _Latest(bench, ask.round, names)
         try:
             bench.round(ask.round, names, ask.breakdown)
@@ -102,15 +102,15 @@ class BenchStopwatch:
             return {}
         latest = self._latest
         results = latest.bench.results()
-        found = {name: visit_of(results[name], latest.number) for name in latest.names}
+        found = {name: repetition_of(results[name], latest.number) for name in latest.names}
         return {name: result for name, result in found.items() if result is not None}
 
     def _bench_for(self, ask: Ask) -> Bench:
         if self._bench is None or self._stage != ask.stage:
             self._close()
-            plan = Plan(
+            plan = ProbePlan(
                 precision=PRECISION,
-                visit_seconds=ask.visit_seconds,
+                repetition_seconds=ask.repetition_seconds,
                 redo=self._redo.final if ask.stage == "final" else self._redo.first_looks,
                 most_processes=self._processes,
             )
@@ -128,15 +128,15 @@ class BenchStopwatch:
             self._bench = None
 
 
-def visit_of(result: ProbeResult, number: int) -> ProbeResult | None:
+def repetition_of(result: ProbeResult, number: int) -> ProbeResult | None:
     """What a config's result says of one round; None where it says nothing, because its time was up."""
     if isinstance(result, Failed) and result.reason == "interrupted":
         return None
     if not isinstance(result, Measured):
         return result
-    visits = tuple(visit for visit in result.visits if visit.round == number)
-    if visits:
-        return result.model_copy(update={"visits": visits, "redone": ()})
+    repetitions = tuple(repetition for repetition in result.repetitions if repetition.round == number)
+    if repetitions:
+        return result.model_copy(update={"repetitions": repetitions, "redone": ()})
     if result.stopped is None:
         return None
     return Failed(config=result.config, reason="died", stage="measuring", words=result.stopped)

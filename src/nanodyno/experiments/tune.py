@@ -13,12 +13,12 @@ from nanodyno.config import RunConfig, changed, keys_where
 from nanodyno.costs.advice import advise
 from nanodyno.costs.calibration import calibration_for
 from nanodyno.errors import NanodynoError
-from nanodyno.experiments.course import Course
-from nanodyno.experiments.ground import Place, look_around
+from nanodyno.experiments.ground import DeviceState, look_around
 from nanodyno.experiments.stopwatch import BenchStopwatch, Redo, Stopwatch
+from nanodyno.experiments.study import Study
 from nanodyno.probe.repetition import ProbeJob
 from nanodyno.records.probe import WatchProbe
-from nanodyno.records.tuning import Journal, Question, settings_of
+from nanodyno.records.tuning import Journal, TuneQuestion, settings_of
 
 GIB = 2**30
 TUNED = keys_where(lambda each: each.tuned)
@@ -28,22 +28,22 @@ REDO = {"cuda": Redo(1, 1), "mps": Redo(1, 1), "cpu": Redo(1, 0)}
 round tells more."""
 
 MakeStopwatch = Callable[[Mapping[str, ProbeJob], WatchProbe, Redo], Stopwatch]
-Look = Callable[[RunConfig, int | None], Place]
+InspectDevice = Callable[[RunConfig, int | None], DeviceState]
 
 
 @dataclass(frozen=True)
-class Bench:
+class TuneBench:
     """With what to measure; tests and clusters have their own."""
 
     make: MakeStopwatch = BenchStopwatch
-    look: Look = look_around
+    look: InspectDevice = look_around
     cache: Path | None = None
     clock: Callable[[], float] = time.monotonic
 
 
-def tune(request: TuneRequest, watch: WatchTune = lambda _: None, bench: Bench | None = None) -> Tuning:
+def tune(request: TuneRequest, watch: WatchTune = lambda _: None, bench: TuneBench | None = None) -> Tuning:
     """Searches until it knows or the time is up. Ctrl-C ends it with what is known by then."""
-    bench = bench or Bench()
+    bench = bench or TuneBench()
     began = bench.clock()
     place = bench.look(request.config, request.memory_limit_bytes)
     candidates = candidates_for(request, place.ground)
@@ -53,17 +53,17 @@ def tune(request: TuneRequest, watch: WatchTune = lambda _: None, bench: Bench |
     jobs = {each.name: ProbeJob(config=each.config, memory_limit_bytes=limit) for each in candidates}
     try:
         with bench.make(jobs, watch, REDO[place.ground.device_type]) as stopwatch:
-            course = Course(request, place, candidates, journal, stopwatch, watch, bench.clock)
-            course.spent = bench.clock() - began
-            tuning = course.run((*request.notes, *place.notes, *journal.notes))
+            study = Study(request, place, candidates, journal, stopwatch, watch, bench.clock)
+            study.spent = bench.clock() - began
+            tuning = study.run((*request.notes, *place.notes, *journal.notes))
     finally:
         journal.close()
     return tuning
 
 
-def recall(request: TuneRequest, bench: Bench | None = None) -> RunConfig | None:
+def recall(request: TuneRequest, bench: TuneBench | None = None) -> RunConfig | None:
     """The config as an earlier search on this machine has tuned it; None where there was none."""
-    bench = bench or Bench()
+    bench = bench or TuneBench()
     place = bench.look(request.config, request.memory_limit_bytes)
     journal = Journal(question_of(request, place), folder=bench.cache)
     journal.close()
@@ -81,9 +81,9 @@ def tuned_settings(config: RunConfig, tuned: RunConfig) -> dict[str, object]:
     return {key: getattr(tuned, key) for key in TUNED if getattr(tuned, key) != getattr(config, key)}
 
 
-def question_of(request: TuneRequest, place: Place) -> Question:
+def question_of(request: TuneRequest, place: DeviceState) -> TuneQuestion:
     machine = place.device.machine
-    return Question(
+    return TuneQuestion(
         device_name=machine.device_name,
         device_memory_bytes=machine.device_memory_bytes,
         driver=machine.driver,
@@ -97,7 +97,7 @@ def question_of(request: TuneRequest, place: Place) -> Question:
     )
 
 
-def allocator_limit(limit_bytes: int | None, place: Place) -> int | None:
+def allocator_limit(limit_bytes: int | None, place: DeviceState) -> int | None:
     """Of an emulated card what is left beside the context."""
     if limit_bytes is None or place.ground.device_type != "cuda":
         return limit_bytes
@@ -110,7 +110,9 @@ def allocator_limit(limit_bytes: int | None, place: Place) -> int | None:
     return left
 
 
-def _refuse_unless_one_fits(candidates: tuple[Candidate, ...], place: Place, limit_bytes: int | None) -> None:
+def _refuse_unless_one_fits(
+    candidates: tuple[Candidate, ...], place: DeviceState, limit_bytes: int | None
+) -> None:
     if any(not each.hopeless for each in candidates):
         return
     smallest = min(candidates, key=lambda each: each.memory.total if each.memory else math.inf)
@@ -129,5 +131,5 @@ def _refuse_unless_one_fits(candidates: tuple[Candidate, ...], place: Place, lim
         raise NanodynoError(words, "end them, or tune when they are done")
     from nanodyno.train.fitting import advice_words
 
-    calibration = calibration_for(place.ground.card, place.ground.dtype)
+    calibration = calibration_for(place.ground.gpu, place.ground.dtype)
     raise NanodynoError(words, advice_words(advise(smallest.setup, usable, calibration)))

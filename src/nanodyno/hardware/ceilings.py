@@ -44,7 +44,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Product:
+class Matmul:
     """Of an m x k by a k x n matrix."""
 
     m: int
@@ -54,7 +54,7 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Device:
+class DeviceIdentity:
     """Which device, with which driver: two that agree have the same ceilings."""
 
     name: str
@@ -67,16 +67,16 @@ class Device:
 
 @dataclass(frozen=True)
 class Ceilings:
-    device: Device
+    device: DeviceIdentity
     torch: str
     measured_at: float
     """Unix time."""
     seconds: float
     """That the measuring took."""
-    large: dict[str, Product]
+    large: dict[str, Matmul]
     """Of square matrices, by dtype."""
     gpt_dtype: str
-    gpt: dict[int, dict[str, Product]]
+    gpt: dict[int, dict[str, Matmul]]
     """A GPT's own products by its width and by their names: `fc forward`, `fc input`, `fc weight`, ..."""
     copy: Timing | None = None
     host_to_device: Timing | None = None

@@ -9,7 +9,7 @@ from nanodyno.hardware.telemetry import MILLI, Holder, process_name
 
 
 @dataclass(frozen=True)
-class CardState:
+class GpuState:
     index: int
     """NVML's own: CUDA_VISIBLE_DEVICES renames cards for torch alone."""
     name: str | None = None
@@ -30,7 +30,7 @@ class CardState:
 @dataclass(frozen=True)
 class Inventory:
     driver: str | None = None
-    cards: tuple[CardState, ...] = ()
+    gpus: tuple[GpuState, ...] = ()
     fault: str | None = None
     """Why nothing is known."""
 
@@ -48,17 +48,17 @@ def take_inventory(nvml: Any = None) -> Inventory:
         return Inventory(fault=str(error))
     return Inventory(
         driver=_text(_asked(nvml, nvml.nvmlSystemGetDriverVersion)),
-        cards=tuple(_state(nvml, index) for index in range(number)),
+        gpus=tuple(_state(nvml, index) for index in range(number)),
     )
 
 
-def _state(nvml: Any, index: int) -> CardState:
+def _state(nvml: Any, index: int) -> GpuState:
     handle = _asked(nvml, nvml.nvmlDeviceGetHandleByIndex, index)
     if handle is None:  # a card that this user may not ask
-        return CardState(index)
+        return GpuState(index)
     memory = _asked(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
     limit = _asked(nvml, nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
-    return CardState(
+    return GpuState(
         index=index,
         name=_text(_asked(nvml, nvml.nvmlDeviceGetName, handle)),
         uuid=_text(_asked(nvml, nvml.nvmlDeviceGetUUID, handle)),

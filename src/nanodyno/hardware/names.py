@@ -13,7 +13,7 @@ _MEMORY = re.compile(r"(\d+)gb?")
 
 
 @dataclass(frozen=True)
-class CardName:
+class GpuName:
     words: tuple[str, ...]
     """All of them in lower case, but the maker's and the memory: `A100-SXM4-40GB` has `a100` and `sxm4`."""
     memory_gb: int | None
@@ -31,10 +31,10 @@ class CardName:
         return self.words[first:]
 
 
-def parse_name(name: str) -> CardName:
+def parse_name(name: str) -> GpuName:
     words = re.findall(r"[^\s\-_]+", name.casefold())
     while words and words[0] in _MAKERS:
         words.pop(0)
     sizes = [found for word in words if (found := _MEMORY.fullmatch(word))]
     kept = (word for word in words if not _MEMORY.fullmatch(word))
-    return CardName(tuple(kept), int(sizes[0][1]) if len(sizes) == 1 else None)
+    return GpuName(tuple(kept), int(sizes[0][1]) if len(sizes) == 1 else None)

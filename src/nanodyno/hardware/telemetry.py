@@ -26,7 +26,7 @@ class Holder:
 
 
 @dataclass(frozen=True)
-class CardReading:
+class GpuReading:
     sm_mhz: int | None = None
     temperature_celsius: int | None = None
     power_watts: float | None = None
@@ -37,7 +37,7 @@ class CardReading:
     holders: tuple[Holder, ...] = ()
 
 
-class WatchedCard:
+class WatchedGpu:
     """One card through NVML."""
 
     def __init__(self, nvml: Any, handle: Any) -> None:
@@ -45,10 +45,10 @@ class WatchedCard:
         self._handle = handle
         self._seen = time.time_ns() // 1000
 
-    def read(self) -> CardReading:
+    def read(self) -> GpuReading:
         nvml, handle = self._nvml, self._handle
         power = self._asked(nvml.nvmlDeviceGetPowerUsage, handle)
-        return CardReading(
+        return GpuReading(
             sm_mhz=self._asked(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
             temperature_celsius=self._asked(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
             power_watts=None if power is None else power / MILLI,
@@ -78,10 +78,10 @@ class WatchedCard:
         return None
 
 
-WatchCard = Callable[[str, str | None], WatchedCard | None]
+WatchGpu = Callable[[str, str | None], WatchedGpu | None]
 
 
-def watch_card(device: str, uuid: str | None) -> WatchedCard | None:
+def watch_gpu(device: str, uuid: str | None) -> WatchedGpu | None:
     """By the UUID that torch has named, else by the number in the config; None without NVIDIA's driver."""
     if device in ("cpu", "mps"):
         return None
@@ -90,8 +90,8 @@ def watch_card(device: str, uuid: str | None) -> WatchedCard | None:
     try:
         pynvml.nvmlInit()
         if uuid is not None:
-            return WatchedCard(pynvml, pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}"))
-        return WatchedCard(pynvml, pynvml.nvmlDeviceGetHandleByIndex(_index(device)))
+            return WatchedGpu(pynvml, pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}"))
+        return WatchedGpu(pynvml, pynvml.nvmlDeviceGetHandleByIndex(_index(device)))
     except pynvml.NVMLError:
         return None
 
@@ -144,7 +144,7 @@ def _waited(pid: int) -> float | None:
         return None
 
 
-def others(readings: Collection[CardReading], ours: Collection[int]) -> dict[int, tuple[Holder, float]]:
+def others(readings: Collection[GpuReading], ours: Collection[int]) -> dict[int, tuple[Holder, float]]:
     """Processes on the card that are not ours, with the largest share of it that each was seen to use.
 
     Inside a container NVML may number processes as the host does. Then ours is not among them, and nothing

@@ -71,7 +71,7 @@ def _side_by_side(pieces: Sequence[Tensor]) -> Tensor | None:
     return torch.as_strided(first.detach(), sizes, strides, first.storage_offset())
 
 
-class Stack:
+class ShapeBatch:
     """Tensors of one shape as one tensor: they themselves where they lie side by side, else a copy."""
 
     def __init__(self, pieces: Sequence[Tensor]) -> None:
@@ -92,9 +92,9 @@ class Alike:
 
     group: dict[str, Any]
     shape: tuple[int, ...]
-    weights: Stack
-    gradients: Stack
-    states: tuple[Stack, ...]
+    weights: ShapeBatch
+    gradients: ShapeBatch
+    states: tuple[ShapeBatch, ...]
 
 
 def _cut(tensor: Tensor, parts: Sequence[int]) -> tuple[Tensor, ...]:
@@ -188,7 +188,7 @@ class BatchedOptimizer(torch.optim.Optimizer):
             pieces = [piece for parameter in there for piece in self._pieces(parameter, group["parts"])]
             for shape in sorted({tuple(weights.shape) for weights, *_ in pieces}):
                 own = [each for each in pieces if each[0].shape == shape]
-                weights, gradients, *states = map(Stack, zip(*own, strict=True))
+                weights, gradients, *states = map(ShapeBatch, zip(*own, strict=True))
                 found.append(Alike(group, shape, weights, gradients, tuple(states)))
         return found
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nanodyno.model.products import Units
+from nanodyno.model.matmul import Units
 
 PROPOSALS = 16
 """Asked for; it has about eight for a form."""
@@ -39,15 +39,15 @@ _HALVES = (torch.bfloat16, torch.float16)
 
 
 @dataclass(frozen=True)
-class Form:
+class GemmProblem:
     """All that an algorithm depends on: out (m x n) = a (m x k) @ b (k x n), or added to what is there."""
 
     m: int
     k: int
     n: int
-    a_turned: bool
+    a_transposed: bool
     """A transposed view: the first index is the one whose neighbours are neighbours in memory."""
-    b_turned: bool
+    b_transposed: bool
     strides: tuple[int, int, int]
     dtypes: tuple[torch.dtype, torch.dtype, torch.dtype]
     add: bool
@@ -74,7 +74,7 @@ class _Proposal(ctypes.Structure):
     )
 
 
-def form_of(a: Tensor, b: Tensor, out: Tensor, add: bool, units: Units | None = None) -> Form | None:
+def form_of(a: Tensor, b: Tensor, out: Tensor, add: bool, units: Units | None = None) -> GemmProblem | None:
     """None for what is left to torch: other precisions, single rows or columns, and views with gaps."""
     if (a.dtype.itemsize, b.dtype.itemsize) != ((2, 2) if units is None else (1, 1)):
         return None
@@ -82,9 +82,9 @@ def form_of(a: Tensor, b: Tensor, out: Tensor, add: bool, units: Units | None = 
         return None
     if min(*a.shape, *b.shape) < 2 or 1 not in a.stride() or 1 not in b.stride() or out.stride(1) != 1:
         return None
-    return Form(
+    return GemmProblem(
         m=a.shape[0], k=a.shape[1], n=b.shape[1],
-        a_turned=a.stride(1) != 1, b_turned=b.stride(1) != 1,
+        a_transposed=a.stride(1) != 1, b_transposed=b.stride(1) != 1,
         strides=(max(a.stride()), max(b.stride()), out.stride(0)),
         dtypes=(a.dtype, b.dtype, out.dtype), add=add,
         alignments=(_alignment(a), _alignment(b), _alignment(out)),
@@ -110,22 +110,24 @@ class CublasLt:
         self._library = ctypes.CDLL(name)
         self._library.cublasLtGetVersion.restype = ctypes.c_size_t
         self._handle = self._new("cublasLtCreate")
-        self._descriptions: dict[Form, _Description] = {}
+        self._descriptions: dict[GemmProblem, _Description] = {}
 
     @property
     def version(self) -> int:
         return self._library.cublasLtGetVersion()
 
-    def proposals(self, form: Form, units: Units | None = None) -> list[Algorithm]:
+    def proposals(self, form: GemmProblem, units: Units | None = None) -> list[Algorithm]:
         description = self._description(form, units)
         preference = self._new("cublasLtMatmulPreferenceCreate")
         a, b, out = form.alignments
-        wishes = {
+        wanted_attributes = {
             _MOST_WORKSPACE: ctypes.c_uint64(WORKSPACE_BYTES),
             _REDUCTIONS: ctypes.c_uint32(_REDUCE_IN_FP32),
         }
-        wishes |= {at: ctypes.c_uint32(size) for at, size in zip(_ALIGNMENTS, (b, a, out, out), strict=True)}
-        for attribute, value in wishes.items():
+        wanted_attributes |= {
+            at: ctypes.c_uint32(size) for at, size in zip(_ALIGNMENTS, (b, a, out, out), strict=True)
+        }
+        for attribute, value in wanted_attributes.items():
             self._call("cublasLtMatmulPreferenceSetAttribute", preference, attribute, *_bytes_of(value))
         found, count = (_Proposal * PROPOSALS)(), ctypes.c_int()
         self._call(
@@ -141,7 +143,13 @@ class CublasLt:
         ]
 
     def run(
-        self, form: Form, algorithm: Algorithm, a: Tensor, b: Tensor, out: Tensor, units: Units | None = None
+        self,
+        form: GemmProblem,
+        algorithm: Algorithm,
+        a: Tensor,
+        b: Tensor,
+        out: Tensor,
+        units: Units | None = None,
     ) -> None:
         """On the current stream. cuBLAS counts columns first, so that it is given out^T = b^T a^T."""
         description = self._description(form, units)
@@ -156,7 +164,7 @@ class CublasLt:
             ctypes.c_void_p(torch.cuda.current_stream(out.device).cuda_stream),
         )  # fmt: skip
 
-    def _description(self, form: Form, units: Units | None) -> "_Description":
+    def _description(self, form: GemmProblem, units: Units | None) -> "_Description":
         if form not in self._descriptions:
             self._descriptions[form] = self._described(form)
         description = self._descriptions[form]
@@ -165,26 +173,26 @@ class CublasLt:
                 self._set(description.operation, attribute, _address(unit))
         return description
 
-    def _described(self, form: Form) -> "_Description":
+    def _described(self, form: GemmProblem) -> "_Description":
         operation = self._new("cublasLtMatmulDescCreate", _COMPUTE_32F, _SCALE_32F)
-        for attribute, turned in ((_TRANSPOSE_A, form.b_turned), (_TRANSPOSE_B, form.a_turned)):
-            self._set(operation, attribute, ctypes.c_int32(turned))
+        for attribute, transposed in ((_TRANSPOSE_A, form.b_transposed), (_TRANSPOSE_B, form.a_transposed)):
+            self._set(operation, attribute, ctypes.c_int32(transposed))
         if form.fast is not None:
             self._set(operation, _FAST, ctypes.c_int8(form.fast))
         of_a, of_b, of_out = form.dtypes
         a, b, out = form.strides
         return _Description(
             operation,
-            self._layout(of_a, (form.k, form.m), form.a_turned, a),
-            self._layout(of_b, (form.n, form.k), form.b_turned, b),
+            self._layout(of_a, (form.k, form.m), form.a_transposed, a),
+            self._layout(of_b, (form.n, form.k), form.b_transposed, b),
             self._layout(of_out, (form.n, form.m), False, out),
         )
 
     def _set(self, operation: ctypes.c_void_p, attribute: int, value: Any) -> None:
         self._call("cublasLtMatmulDescSetAttribute", operation, attribute, *_bytes_of(value))
 
-    def _layout(self, dtype: torch.dtype, sides: tuple[int, int], turned: bool, stride: int) -> Any:
-        rows, columns = reversed(sides) if turned else sides
+    def _layout(self, dtype: torch.dtype, sides: tuple[int, int], transposed: bool, stride: int) -> Any:
+        rows, columns = reversed(sides) if transposed else sides
         return self._new(
             "cublasLtMatrixLayoutCreate",
             _TYPES[dtype],

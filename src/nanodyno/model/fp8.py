@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from nanodyno.model.flat import Flat
 from nanodyno.model.gpt import Block
-from nanodyno.model.kernels.fp8_slot import Slot
+from nanodyno.model.kernels.fp8_slot import Fp8Slot
 from nanodyno.model.kernels.plain import LOGIT_UNITS
-from nanodyno.model.products import Multiply, Products, Units
+from nanodyno.model.matmul import Matmuls, Multiply, Units
 
 VALUES, GRADIENTS = torch.float8_e4m3fn, torch.float8_e5m2
 FIRST_SCALE = {VALUES: 1.0, GRADIENTS: 2.0**16}
@@ -63,7 +63,7 @@ class _Alike:
         self._units.copy_((1 / scales)[:, None])
 
 
-class Fp8Products(Products):
+class Fp8Matmuls(Matmuls):
     def __init__(
         self, flat: Flat, blocks: Sequence[Block], head: nn.Embedding | nn.Linear, kernels: ModuleType
     ) -> None:
@@ -136,10 +136,10 @@ class Fp8Products(Products):
         units = Units(self._unit(slot), weight.unit, fast=False)
         return self._fp8_product(dy8, weight.columns.t(), units)
 
-    def input_slot(self, linear: nn.Linear) -> Slot | None:
+    def input_slot(self, linear: nn.Linear) -> Fp8Slot | None:
         return self._inputs.get(linear)
 
-    def gradient_slot(self, linear: nn.Linear) -> Slot | None:
+    def gradient_slot(self, linear: nn.Linear) -> Fp8Slot | None:
         return self._gradients.get(linear)
 
     def logits(self, hidden: Tensor, out: Tensor) -> Tensor:
@@ -158,14 +158,14 @@ class Fp8Products(Products):
         units = Units(scale / LOGIT_UNITS, weight.unit, fast=False)
         self._fp8_product(fp8, weight.columns.t(), units, out)
 
-    def _slot(self, dtype: torch.dtype) -> Slot:
+    def _slot(self, dtype: torch.dtype) -> Fp8Slot:
         at = self._used
         self._used += 1
         self._ends[at] = torch.finfo(dtype).max
         self._scales[at] = FIRST_SCALE[dtype]
-        return Slot(dtype, self._scales[at], self._largest[at])
+        return Fp8Slot(dtype, self._scales[at], self._largest[at])
 
-    def _unit(self, slot: Slot) -> Tensor:
+    def _unit(self, slot: Fp8Slot) -> Tensor:
         return self._units[slot.scale.storage_offset(), 0]
 
     def _fp8_product(self, a: Tensor, b: Tensor, units: Units, out: Tensor | None = None) -> Tensor:

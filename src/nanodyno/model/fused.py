@@ -9,33 +9,33 @@ Shapes by suffix: B sequences, T positions, N = B * T, C width, V vocabulary.
 
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Literal, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from nanodyno.costs.setup import Recompute
 from nanodyno.model.attention import Attended, AttendPacked
 from nanodyno.model.flat import Flat, flatten
-from nanodyno.model.fp8 import Fp8Products
+from nanodyno.model.fp8 import Fp8Matmuls
 from nanodyno.model.gpt import GELU_FORMS, GPT, NORM_EPS, Block, Norm, RmsNorm
 from nanodyno.model.kernels import plain
-from nanodyno.model.kernels.fp8_slot import Slot
+from nanodyno.model.kernels.fp8_slot import Fp8Slot
 from nanodyno.model.kernels.plain import IGNORED
-from nanodyno.model.products import Multiply, Products, by_torch
+from nanodyno.model.matmul import Matmuls, Multiply, by_torch
 
-Recompute = Literal["none", "light", "mlp", "full"]
 RECOMPUTE: tuple[Recompute, ...] = ("none", "light", "mlp", "full")
 """From the fastest to the smallest. Bytes kept per position, block and unit of width: 36, 24, 16 and 4."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class MicroStepPlan:
     """How a micro-step goes. `residual` is the precision of the residual stream and its gradient."""
 
     half: torch.dtype
     residual: torch.dtype
     attention: AttendPacked
-    loss_rows: int
+    loss_chunk_size: int
     recompute: Recompute = "none"
     kernels: ModuleType = plain
     fp8: bool = False
@@ -66,15 +66,15 @@ class _Kept:
 class FusedStep:
     """Adds one micro-batch's gradients to the parameters' own, and its mean loss to `total`."""
 
-    def __init__(self, model: GPT, plan: Plan) -> None:
+    def __init__(self, model: GPT, plan: MicroStepPlan) -> None:
         self.model = model
         self.flat: Flat = flatten(model, plan.half)
         self._blocks = cast(list[Block], list(model.blocks))  # a modern one has the same parts
         self.head = model.head_layer
-        self.products = (
-            Fp8Products(self.flat, self._blocks, self.head, plan.kernels)
+        self.matmuls = (
+            Fp8Matmuls(self.flat, self._blocks, self.head, plan.kernels)
             if plan.fp8
-            else Products(self.flat, self.head)
+            else Matmuls(self.flat, self.head)
         )
         self.use(plan)
         self.norms = [module for module in model.modules() if isinstance(module, Norm | RmsNorm)]
@@ -91,16 +91,16 @@ class FusedStep:
         self._gelu = GELU_FORMS[model.shape.gelu]
         self._centred = model.shape.norm == "layer"
 
-    def use(self, plan: Plan) -> None:
+    def use(self, plan: MicroStepPlan) -> None:
         """From now on; of the same precisions as before, since memory is laid out by them."""
         self.plan = plan
         self.k = plan.kernels
-        self.products.use(plan.kernels, plan.multiply)
+        self.matmuls.use(plan.kernels, plan.multiply)
 
     @torch.no_grad()
     def begin(self, weight: float) -> None:
         """Of an iteration whose micro-steps count `weight` each."""
-        self.products.begin()
+        self.matmuls.begin()
         self.total.zero_()
         self.weight.fill_(weight)
 
@@ -157,10 +157,12 @@ class FusedStep:
         del block
         return self.plan.attention(qkv, sequences, self.model.shape.n_head)
 
-    def _activate(self, up: Tensor, slot: Slot | None) -> Tensor:
+    def _activate(self, up: Tensor, slot: Fp8Slot | None) -> Tensor:
         return self.k.gelu(up, self._gelu, slot)
 
-    def _activate_backward_(self, up: Tensor, dup: Tensor, again: bool, slot: Slot | None) -> Tensor | None:
+    def _activate_backward_(
+        self, up: Tensor, dup: Tensor, again: bool, slot: Fp8Slot | None
+    ) -> Tensor | None:
         """See plain.gelu_backward_."""
         return self.k.gelu_backward_(up, dup, self._gelu, again, slot)
 
@@ -171,9 +173,9 @@ class FusedStep:
         recompute = self.plan.recompute
         first = self._norm(block.norm_attention, x, y)
         attended, second, up = self._to_the_middle(block, first, sequences)
-        slot = self.products.input_slot(block.mlp.down)
+        slot = self.matmuls.input_slot(block.mlp.down)
         active = self._activate(up, slot)
-        out = self.products.forward(block.mlp.down, active)
+        out = self.matmuls.forward(block.mlp.down, active)
         middle = second.x
         kept = _Kept(first, attended, second, up, active if slot is None else None)
         if recompute != "none":
@@ -188,28 +190,28 @@ class FusedStep:
         self, block: Block, first: _Normed, sequences: int
     ) -> tuple[Attended, _Normed, Tensor]:
         assert first.n is not None
-        qkv = self.products.forward(block.attention.qkv, first.n)
+        qkv = self.matmuls.forward(block.attention.qkv, first.n)
         attended = self._attend(block, qkv, sequences)
-        second = self._norm(block.norm_mlp, first.x, self.products.forward(block.attention.out, attended.out))
+        second = self._norm(block.norm_mlp, first.x, self.matmuls.forward(block.attention.out, attended.out))
         assert second.n is not None
-        return attended, second, self.products.forward(block.mlp.up, second.n)
+        return attended, second, self.matmuls.forward(block.mlp.up, second.n)
 
     def _block_backward(
         self, block: Block, kept: _Kept, dx: Tensor, dhalf: Tensor, sequences: int
     ) -> tuple[Tensor, Tensor]:
         attended, second, up = self._made_again(block, kept, sequences)
-        dup = self.products.input_gradient(block.mlp.down, dhalf)
-        slot = self.products.gradient_slot(block.mlp.up)
+        dup = self.matmuls.input_gradient(block.mlp.down, dhalf)
+        slot = self.matmuls.gradient_slot(block.mlp.up)
         fp8 = self._activate_backward_(up, dup, kept.active is None, slot)
         self._add_gradient(block.mlp.down, dhalf, up if kept.active is None else kept.active)
-        dn = self.products.input_gradient(block.mlp.up, dup, fp8)
+        dn = self.matmuls.input_gradient(block.mlp.up, dup, fp8)
         dx, dhalf, n = self._norm_backward(block.norm_mlp, second, dn, dx)
         self._add_gradient(block.mlp.up, dup, n)
         del dup, fp8, up, dn, n, second
-        dout = self.products.input_gradient(block.attention.out, dhalf)
+        dout = self.matmuls.input_gradient(block.attention.out, dhalf)
         self._add_gradient(block.attention.out, dhalf, attended.out)
         dqkv = attended.backward(dout)
-        dn = self.products.input_gradient(block.attention.qkv, dqkv)
+        dn = self.matmuls.input_gradient(block.attention.qkv, dqkv)
         dx, dhalf, n = self._norm_backward(block.norm_attention, kept.normed_attention, dn, dx)
         self._add_gradient(block.attention.qkv, dqkv, n)
         return dx, dhalf
@@ -221,7 +223,7 @@ class FusedStep:
         if kept.up is None:
             n = self._norm(block.norm_mlp, kept.normed_mlp.x, None).n
             assert n is not None
-            return kept.attended, kept.normed_mlp, self.products.forward(block.mlp.up, n)
+            return kept.attended, kept.normed_mlp, self.matmuls.forward(block.mlp.up, n)
         return kept.attended, kept.normed_mlp, kept.up
 
     def _loss(self, last: _Normed, targets_N: Tensor) -> Tensor:
@@ -231,17 +233,17 @@ class FusedStep:
         scale = self.weight / (targets_N != IGNORED).sum().clamp(min=1)
         losses = torch.empty(hidden.shape[0], dtype=self.total.dtype, device=hidden.device)
         dn = torch.empty_like(hidden)
-        rows = min(self.plan.loss_rows, hidden.shape[0])
+        rows = min(self.plan.loss_chunk_size, hidden.shape[0])
         buffer = torch.empty(rows, self.model.shape.vocab_size, dtype=hidden.dtype, device=hidden.device)
         for first in range(0, hidden.shape[0], rows):
             here = slice(first, first + rows)
-            logits = self.products.logits(hidden[here], buffer[: hidden[here].shape[0]])
-            fp8 = self.products.logits_fp8(logits)
+            logits = self.matmuls.logits(hidden[here], buffer[: hidden[here].shape[0]])
+            fp8 = self.matmuls.logits_fp8(logits)
             self.k.cross_entropy_(
                 logits, targets_N[here], scale, losses[here], fp8, self.model.shape.logit_softcap
             )
-            self.products.hidden_gradient(logits, fp8, scale, dn[here])
-            self.products.add_weight_gradient(self.head, logits, hidden[here])
+            self.matmuls.hidden_gradient(logits, fp8, scale, dn[here])
+            self.matmuls.add_weight_gradient(self.head, logits, hidden[here])
             del fp8
         self.total += losses.sum() * scale
         return dn
@@ -264,7 +266,7 @@ class FusedStep:
         return dx_out, dhalf, n if normed.n is None else normed.n
 
     def _add_gradient(self, linear: nn.Linear, dy: Tensor, x: Tensor) -> None:
-        self.products.add_weight_gradient(linear, dy, x)
+        self.matmuls.add_weight_gradient(linear, dy, x)
         if linear.bias is not None:
             assert linear.bias.grad is not None
             linear.bias.grad += dy.sum(0, dtype=linear.bias.grad.dtype)

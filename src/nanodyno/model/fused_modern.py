@@ -7,21 +7,21 @@ from typing import cast
 from torch import Tensor, nn
 
 from nanodyno.model.attention import Attended
-from nanodyno.model.fused import FusedStep, Plan, gradient_of
+from nanodyno.model.fused import FusedStep, MicroStepPlan, gradient_of
 from nanodyno.model.gpt import GPT, NORM_EPS, Block
-from nanodyno.model.kernels.fp8_slot import Slot
+from nanodyno.model.kernels.fp8_slot import Fp8Slot
 from nanodyno.model.kernels.plain_modern import Rotation
 from nanodyno.model.modern import ModernBlock, ModernGPT
 
 
-def make_step(model: GPT, plan: Plan) -> FusedStep:
+def make_step(model: GPT, plan: MicroStepPlan) -> FusedStep:
     return ModernStep(model, plan) if isinstance(model, ModernGPT) else FusedStep(model, plan)
 
 
 class ModernStep(FusedStep):
     model: ModernGPT
 
-    def __init__(self, model: ModernGPT, plan: Plan) -> None:
+    def __init__(self, model: ModernGPT, plan: MicroStepPlan) -> None:
         super().__init__(model, plan)
         self._learned = model.shape.positions == "learned"
         self._turns = model.shape.qk_norm or not self._learned
@@ -43,7 +43,7 @@ class ModernStep(FusedStep):
     def _attend(self, block: Block, qkv: Tensor, sequences: int) -> Attended:
         modern = cast(ModernBlock, block)
         before = None if modern.values is None else self._mix(modern, qkv)
-        rstd = self._turn(qkv) if self._turns else None
+        rstd = self._apply_rope(qkv) if self._turns else None
         return _Turned(self, modern, qkv, before, rstd, super()._attend(block, qkv, sequences))
 
     def _mix(self, block: ModernBlock, qkv: Tensor) -> Tensor:
@@ -60,10 +60,10 @@ class ModernStep(FusedStep):
         assert block.values is not None
         return cast(nn.Embedding, self.model.values[block.values])
 
-    def _turn(self, qkv: Tensor) -> Tensor:
+    def _apply_rope(self, qkv: Tensor) -> Tensor:
         assert self._inputs_BT is not None
         shape = self.model.shape
-        return self.k.turn_(
+        return self.k.apply_rope_(
             qkv, shape.n_head, self._inputs_BT.shape[1], self._rotation, shape.qk_norm, NORM_EPS
         )
 
@@ -73,7 +73,7 @@ class ModernStep(FusedStep):
         if turned.rstd is not None:
             assert self._inputs_BT is not None
             T = self._inputs_BT.shape[1]
-            self.k.turn_backward_(
+            self.k.apply_rope_backward_(
                 dqkv, turned.qkv, turned.rstd, shape.n_head, T, self._rotation, shape.qk_norm
             )
         if turned.before is not None:
@@ -81,12 +81,14 @@ class ModernStep(FusedStep):
             gradients = gradient_of(self._table(block)), shares.grad
             self.k.mix_values_backward_(dqkv, turned.before, table, inputs, shares, *gradients)
 
-    def _activate(self, up: Tensor, slot: Slot | None) -> Tensor:
+    def _activate(self, up: Tensor, slot: Fp8Slot | None) -> Tensor:
         if self.model.shape.activation == "gelu":
             return super()._activate(up, slot)
         return self.k.relu2(up, slot)
 
-    def _activate_backward_(self, up: Tensor, dup: Tensor, again: bool, slot: Slot | None) -> Tensor | None:
+    def _activate_backward_(
+        self, up: Tensor, dup: Tensor, again: bool, slot: Fp8Slot | None
+    ) -> Tensor | None:
         if self.model.shape.activation == "gelu":
             return super()._activate_backward_(up, dup, again, slot)
         return self.k.relu2_backward_(up, dup, again, slot)

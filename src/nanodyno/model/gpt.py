@@ -102,7 +102,7 @@ class GPT(nn.Module):
     def __init__(self, shape: ModelShape) -> None:
         super().__init__()
         self.shape = shape
-        self.loss_rows: int | None = None
+        self.loss_chunk_size: int | None = None
         """Positions whose logits training has in memory at once; None is all of them."""
         self._build(shape)
         self._initialise()
@@ -116,9 +116,11 @@ class GPT(nn.Module):
     def forward(self, inputs_BT: Tensor, targets_BT: Tensor, rows: int | None = None) -> Tensor:
         """Mean cross-entropy in nats; with `rows`, its sum, the head on that many positions at a time."""
         hidden = self.hidden(inputs_BT)
-        if rows is None and self.loss_rows is not None:
+        if rows is None and self.loss_chunk_size is not None:
             cap = self.shape.logit_softcap
-            return head_loss(hidden.flatten(0, 1), self.head_VC, targets_BT.flatten(), self.loss_rows, cap)
+            return head_loss(
+                hidden.flatten(0, 1), self.head_VC, targets_BT.flatten(), self.loss_chunk_size, cap
+            )
         if rows is None:
             return F.cross_entropy(self.logits(hidden).flatten(0, 1), targets_BT.flatten())
         losses = [

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 from nanodyno.config import ModelShape
 from nanodyno.model.attention import Attend, band_TT, bind
 from nanodyno.model.gpt import GELU_FORMS, GPT, NORM_EPS, Norm, RmsNorm
+from nanodyno.model.kernels.plain_modern import Rotation
 
-Rotation = tuple[Tensor, Tensor]
 VALUE_SHARES = (0.5, 0.5)
 """Of attention's own values and of a value embedding, before either is learned."""
 
@@ -61,7 +61,7 @@ class ModernAttention(nn.Module):
         self.out = nn.Linear(shape.n_embd, shape.n_embd, bias=shape.bias)
         self.value_shares = nn.Parameter(torch.tensor(VALUE_SHARES)) if mixes_values else None
 
-    def forward(self, x_BTC: Tensor, turn: Rotation | None, values_BTG: Tensor | None) -> Tensor:
+    def forward(self, x_BTC: Tensor, rotation: Rotation | None, values_BTG: Tensor | None) -> Tensor:
         shape = self.shape
         parts = self.qkv(x_BTC).split((shape.n_embd, shape.kv_width, shape.kv_width), dim=2)
         v_BTG = parts[2]
@@ -73,8 +73,8 @@ class ModernAttention(nn.Module):
         )
         if shape.qk_norm:
             q_BHTK, k_BGTK = (F.rms_norm(x, (shape.head_size,), eps=NORM_EPS) for x in (q_BHTK, k_BGTK))
-        if turn is not None:
-            q_BHTK, k_BGTK = rotated(q_BHTK, turn), rotated(k_BGTK, turn)
+        if rotation is not None:
+            q_BHTK, k_BGTK = rotated(q_BHTK, rotation), rotated(k_BGTK, rotation)
         y_BTC = self._attended(q_BHTK, k_BGTK, v_BGTK).transpose(1, 2).flatten(2)
         return F.dropout(self.out(y_BTC), shape.dropout, self.training)
 
@@ -122,9 +122,9 @@ class ModernBlock(nn.Module):
         self.norm_mlp = make_norm(shape)
         self.mlp = ModernMlp(shape)
 
-    def forward(self, x_BTC: Tensor, turn: Rotation | None, tables: list[Tensor]) -> Tensor:
+    def forward(self, x_BTC: Tensor, rotation: Rotation | None, tables: list[Tensor]) -> Tensor:
         values = None if self.values is None else tables[self.values]
-        x_BTC = x_BTC + self.attention(self.norm_attention(x_BTC), turn, values)
+        x_BTC = x_BTC + self.attention(self.norm_attention(x_BTC), rotation, values)
         return x_BTC + self.mlp(self.norm_mlp(x_BTC))
 
 
@@ -159,9 +159,9 @@ class ModernGPT(GPT):
 
     def hidden(self, inputs_BT: Tensor) -> Tensor:
         x_BTC = self.tokens(inputs_BT)
-        turn = None
+        rotation = None
         if self.shape.positions == "rope":
-            turn = self.cos_TK, self.sin_TK
+            rotation = self.cos_TK, self.sin_TK
         else:
             x_BTC = x_BTC + self.positions(torch.arange(inputs_BT.shape[1], device=inputs_BT.device))
         x_BTC = F.dropout(x_BTC, self.shape.dropout, self.training)
@@ -169,7 +169,7 @@ class ModernGPT(GPT):
             x_BTC = x_BTC.to(self.residual)
         tables = [table(inputs_BT) for table in self.values]
         for block in self.blocks:
-            x_BTC = block(x_BTC, turn, tables)
+            x_BTC = block(x_BTC, rotation, tables)
         return self.norm(x_BTC)
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self, cast
 
-from nanodyno.hardware.telemetry import WatchCard, WatchedCard, watch_card
+from nanodyno.hardware.telemetry import WatchedGpu, WatchGpu, watch_gpu
 from nanodyno.probe import disturbance
 from nanodyno.probe.process import Child, Failure, Watch
-from nanodyno.probe.repetition import BreakDown, Measure, ProbeJob, Repetition, Tell, start_child
+from nanodyno.probe.repetition import BreakDown, Measure, ProbeJob, Repetition, WatchSamples, start_child
 from nanodyno.records.probe import (
     BreakdownRecord,
     Failed,
@@ -22,11 +22,11 @@ from nanodyno.records.probe import (
     OutOfMemory,
     ProbeProgress,
     ProbeResult,
+    ProbeStage,
+    RepetitionRecord,
     SampleRecord,
     SetupRecord,
-    Stage,
     Throttled,
-    VisitRecord,
     WatchProbe,
 )
 
@@ -39,12 +39,12 @@ class TimeUp(Exception):
 
 
 @dataclass(frozen=True)
-class Plan:
+class ProbePlan:
     """How carefully to measure."""
 
     precision: float = 0.01
     """To which a process knows its own mean before it stops."""
-    visit_seconds: float = 20.0
+    repetition_seconds: float = 20.0
     """After which it stops in any case."""
     redo: int = 2
     """How often a disturbed round is made again."""
@@ -65,25 +65,25 @@ class _Entry:
     job: ProbeJob
     child: Child | None = None
     setup: SetupRecord | None = None
-    card: WatchedCard | None = None
-    stage: Stage = "starting"
+    gpu: WatchedGpu | None = None
+    stage: ProbeStage = "starting"
     processes: int = 0
     rounds_in_process: int = 0
-    pending: VisitRecord | None = None
+    pending: RepetitionRecord | None = None
     """Of the round that is under way."""
-    visits: list[VisitRecord] = field(default_factory=list[VisitRecord])
-    redone: list[VisitRecord] = field(default_factory=list[VisitRecord])
+    repetitions: list[RepetitionRecord] = field(default_factory=list[RepetitionRecord])
+    redone: list[RepetitionRecord] = field(default_factory=list[RepetitionRecord])
     memory: MemoryRecord = field(default_factory=MemoryRecord)
     breakdown: BreakdownRecord | None = None
     breakdown_fault: str | None = None
     ended: OutOfMemory | Failed | None = None
 
     def result(self) -> ProbeResult:
-        if self.setup is not None and self.visits:
+        if self.setup is not None and self.repetitions:
             return Measured(
                 config=self.job.config,
                 setup=self.setup,
-                visits=tuple(self.visits),
+                repetitions=tuple(self.repetitions),
                 redone=tuple(self.redone),
                 memory=self.memory,
                 breakdown=self.breakdown,
@@ -104,12 +104,12 @@ class _Entry:
         """Put the pending repetition where it belongs; again: the round is made once more."""
         if self.pending is not None:
             refused = again or disturbance.is_refused(self.pending)
-            (self.redone if refused else self.visits).append(self.pending)
+            (self.redone if refused else self.repetitions).append(self.pending)
             self.pending = None
 
     def revive(self) -> None:
         """A process that died or hung says little about a config that was measured: it gets another."""
-        if self.visits and isinstance(self.ended, Failed) and self.ended.reason in ("died", "hung"):
+        if self.repetitions and isinstance(self.ended, Failed) and self.ended.reason in ("died", "hung"):
             self.ended = None
 
     def end_process(self) -> None:
@@ -125,13 +125,13 @@ class Bench:
     def __init__(
         self,
         jobs: Mapping[str, ProbeJob],
-        plan: Plan,
+        plan: ProbePlan,
         watch: WatchProbe = lambda _: None,
-        watch_card: WatchCard = watch_card,
+        watch_gpu: WatchGpu = watch_gpu,
     ) -> None:
         self._plan = plan
         self._watch = watch
-        self._watch_card = watch_card
+        self._watch_gpu = watch_gpu
         self._entries = {name: _Entry(name, job) for name, job in jobs.items()}
         self._spare: Child | None = None
         self._breaks_down = plan.breakdown
@@ -193,7 +193,7 @@ class Bench:
             time.sleep(self._plan.cooling_seconds)
         return True
 
-    def _measure(self, entry: _Entry, number: int) -> VisitRecord | None:
+    def _measure(self, entry: _Entry, number: int) -> RepetitionRecord | None:
         """One repetition, in the process that stands or in a new one; None when the config ended in it."""
         if entry.child is None:
             self._start(entry, number)
@@ -202,8 +202,8 @@ class Bench:
         if entry.child is None or entry.setup is None:
             return None
         tell = self._teller(entry, number)
-        request = Measure(precision=self._plan.precision, limit_seconds=self._plan.visit_seconds)
-        repetition = Repetition(entry.child, entry.job.config, entry.setup, entry.card, tell)
+        request = Measure(precision=self._plan.precision, limit_seconds=self._plan.repetition_seconds)
+        repetition = Repetition(entry.child, entry.job.config, entry.setup, entry.gpu, tell)
         try:
             done = repetition.measure(request, entry.processes - 1, number, self._pids())
         except (KeyboardInterrupt, TimeUp):
@@ -212,12 +212,12 @@ class Bench:
         if isinstance(done, Failure):
             self._end(entry, done)
             return None
-        visit, entry.memory = done
+        repetition, entry.memory = done
         self._break_down(entry, entry.child, lambda child, _: tell(child.stage, repetition.samples))
         entry.rounds_in_process += 1
         if entry.rounds_in_process >= self._plan.rounds_per_process:
             entry.end_process()
-        return visit
+        return repetition
 
     def _start(self, entry: _Entry, number: int) -> None:
         """A new process for the config, alone on the GPU if it finds no room beside the others."""
@@ -232,9 +232,9 @@ class Bench:
             self._end(entry, setup)
             return
         entry.setup = setup
-        entry.card = entry.card or self._watch_card(setup.arithmetic.device, setup.device_uuid)
+        entry.gpu = entry.gpu or self._watch_gpu(setup.arithmetic.device, setup.device_uuid)
 
-    def _new_process(self, entry: _Entry, tell: Tell) -> SetupRecord | Failure:
+    def _new_process(self, entry: _Entry, tell: WatchSamples) -> SetupRecord | Failure:
         entry.child = self._next_child()
         entry.child.limit(self.limit_seconds)
         entry.processes += 1
@@ -275,10 +275,10 @@ class Bench:
 
     def _end(self, entry: _Entry, failure: Failure) -> None:
         """The config's result is why its process has none."""
-        config, stage, words = entry.job.config, cast(Stage, failure.stage), failure.words
+        config, stage, words = entry.job.config, cast(ProbeStage, failure.stage), failure.words
         if failure.reason == "out-of-memory":
-            card = entry.card or self._watch_card(config.device, None)
-            holders = card.holders() if card else ()
+            gpu = entry.gpu or self._watch_gpu(config.device, None)
+            holders = gpu.holders() if gpu else ()
             others = tuple(holder for holder in holders if holder.process not in self._pids())
             memory = failure.memory or MemoryRecord()
             entry.ended = OutOfMemory(config=config, stage=stage, memory=memory, words=words, holders=others)
@@ -291,10 +291,10 @@ class Bench:
     def _pids(self) -> set[int]:
         return {entry.child.pid for entry in self._entries.values() if entry.child is not None}
 
-    def _teller(self, entry: _Entry, number: int) -> Tell:
+    def _teller(self, entry: _Entry, number: int) -> WatchSamples:
         def tell(stage: str, samples: Sequence[SampleRecord]) -> None:
             seconds = samples[-1].seconds if samples else None
-            entry.stage = cast(Stage, stage)
+            entry.stage = cast(ProbeStage, stage)
             self._watch(ProbeProgress(entry.name, number, entry.stage, len(samples), seconds))
 
         return tell

@@ -10,14 +10,15 @@ import torch
 from torch import Tensor
 
 from nanodyno.config import RunConfig, build_config
-from nanodyno.hardware.ceilings import Ceilings, Product, Timing
-from nanodyno.probe.timing import Pace, sampled, timed, timed_alone
+from nanodyno.costs.setup import Dtype
+from nanodyno.hardware.ceilings import Ceilings, Matmul, Timing
+from nanodyno.probe.timing import TimingLimits, sampled, timed, timed_alone
 from nanodyno.records.ceilings import device_of
-from nanodyno.records.types import Dtype
+from nanodyno.records.events import Notify
 from nanodyno.train.device import (
     DTYPES,
-    Choice,
     Clock,
+    DeviceChoice,
     describe_machine,
     free_cached_memory,
     is_out_of_memory,
@@ -25,7 +26,6 @@ from nanodyno.train.device import (
 from nanodyno.train.kernels import choose_way, make_engine
 from nanodyno.train.processes import Processes
 
-Tell = Callable[[str], None]
 T = TypeVar("T")
 
 GPT2_VOCABULARY = 50304
@@ -47,32 +47,32 @@ class Sizes:
     copy_bytes: int
 
 
-CARD = Sizes(square=8192, square_float32=4096, rows=8192, head_rows=4096, copy_bytes=2**28)
+GPU = Sizes(square=8192, square_float32=4096, rows=8192, head_rows=4096, copy_bytes=2**28)
 HOST = Sizes(square=1024, square_float32=1024, rows=512, head_rows=64, copy_bytes=2**26)
 
 
-LARGE_PACE = Pace(warm_seconds=0.5, measure_seconds=0.5)
+LARGE_PACE = TimingLimits(warm_seconds=0.5, measure_seconds=0.5)
 """Of what comes first, so that the clocks are where they will be."""
-EACH_PACE = Pace()
+EACH_PACE = TimingLimits()
 
 
 def measure_ceilings(
     device: torch.device,
     dtype: Dtype,
     widths: tuple[int, ...],
-    tell: Tell,
-    large_pace: Pace = LARGE_PACE,
-    pace: Pace = EACH_PACE,
+    tell: Notify,
+    large_pace: TimingLimits = LARGE_PACE,
+    pace: TimingLimits = EACH_PACE,
 ) -> Ceilings:
     """`dtype` is what training uses here. What memory is too short for is left out."""
     began = time.perf_counter()
-    sizes = CARD if device.type == "cuda" else HOST
-    large: dict[str, Product] = {}
+    sizes = GPU if device.type == "cuda" else HOST
+    large: dict[str, Matmul] = {}
     for each in dict.fromkeys((dtype, "float32")):
         tell(f"large products in {each}")
         product = unless_full(device, lambda each=each: large_product(device, each, large_pace))
         large |= {} if product is None else {each: product}
-    gpt: dict[int, dict[str, Product]] = {}
+    gpt: dict[int, dict[str, Matmul]] = {}
     for width in widths:
         tell(f"a GPT's products at width {width}")
         products = unless_full(device, lambda width=width: gpt_products(device, dtype, width, sizes, pace))
@@ -108,17 +108,17 @@ def unless_full(device: torch.device, measure: Callable[[], T]) -> T | None:
         free_cached_memory(device)
 
 
-def large_product(device: torch.device, dtype: Dtype, pace: Pace) -> Product:
-    sizes = CARD if device.type == "cuda" else HOST
+def large_product(device: torch.device, dtype: Dtype, pace: TimingLimits) -> Matmul:
+    sizes = GPU if device.type == "cuda" else HOST
     size = sizes.square_float32 if dtype == "float32" else sizes.square
     a, b, out = (_matrix(size, size, device, DTYPES[dtype]) for _ in range(3))
     timing = timed_alone(lambda: torch.mm(a, b, out=out), 2.0 * size**3, device, pace)
-    return Product(size, size, size, timing)
+    return Matmul(size, size, size, timing)
 
 
 def gpt_products(
-    device: torch.device, dtype: Dtype, width: int, sizes: Sizes, pace: Pace
-) -> dict[str, Product]:
+    device: torch.device, dtype: Dtype, width: int, sizes: Sizes, pace: TimingLimits
+) -> dict[str, Matmul]:
     """Each weight's three products: forward, the gradient of its input and that of itself.
 
     In the layouts of training, where a weight lies as (out, in).
@@ -130,7 +130,7 @@ def gpt_products(
         "fc-proj": (sizes.rows, 4 * width, width),
         "head": (sizes.head_rows, width, GPT2_VOCABULARY),
     }
-    found: dict[str, Product] = {}
+    found: dict[str, Matmul] = {}
     for name, (rows, inputs, outputs) in weights.items():
         x, weight, dy = (
             _matrix(*shape, device, DTYPES[dtype])
@@ -145,7 +145,7 @@ def gpt_products(
         for kind, (shape, a, b, out) in kinds.items():
             run = lambda a=a, b=b, out=out: torch.mm(a, b, out=out)  # noqa: E731
             m, n, k = shape
-            found[f"{name} {kind}"] = Product(m, n, k, timed(run, 2.0 * m * n * k, device, pace))
+            found[f"{name} {kind}"] = Matmul(m, n, k, timed(run, 2.0 * m * n * k, device, pace))
     return found
 
 
@@ -153,14 +153,14 @@ def _matrix(rows: int, columns: int, device: torch.device, dtype: torch.dtype) -
     return torch.randn((rows, columns), device=device).to(dtype)
 
 
-def _copy(device: torch.device, size: int, pace: Pace) -> Timing:
+def _copy(device: torch.device, size: int, pace: TimingLimits) -> Timing:
     """By a kernel: in a CUDA graph a plain copy is the copy engine's, which is slower (seen on an H200)."""
     source = torch.ones(size // 4, device=device)
     target = torch.empty_like(source)
     return timed(lambda: torch.neg(source, out=target), 2.0 * source.nbytes, device, pace)
 
 
-def _upload(device: torch.device, size: int, pace: Pace) -> Timing | None:
+def _upload(device: torch.device, size: int, pace: TimingLimits) -> Timing | None:
     if device.type != "cuda":
         return None
     source = torch.empty(size, dtype=torch.uint8, pin_memory=True)
@@ -175,7 +175,7 @@ def _upload(device: torch.device, size: int, pace: Pace) -> Timing | None:
     return sampled(once, source.nbytes, pace)
 
 
-def _launch(device: torch.device, pace: Pace) -> Timing:
+def _launch(device: torch.device, pace: TimingLimits) -> Timing:
     small = torch.zeros(32, device=device)
     clock = Clock(device)
 
@@ -188,19 +188,19 @@ def _launch(device: torch.device, pace: Pace) -> Timing:
     return sampled(once, LAUNCHES, pace)
 
 
-def _micro_steps(device: torch.device, dtype: Dtype, pace: Pace) -> dict[str, Timing]:
+def _micro_steps(device: torch.device, dtype: Dtype, pace: TimingLimits) -> dict[str, Timing]:
     """Through autograd, kernel by kernel; and as one CUDA graph of fused kernels, where those are had."""
     ways = {"eager": {"kernels": "autograd"}}
-    if choose_way(_tiny(device), Choice(device, dtype)).kernels == "fused":
+    if choose_way(_tiny(device), DeviceChoice(device, dtype)).kernels == "fused":
         ways["graph"] = {"kernels": "fused"}
     return {name: _micro_step(device, dtype, settings, pace) for name, settings in ways.items()}
 
 
-def _micro_step(device: torch.device, dtype: Dtype, settings: dict[str, str], pace: Pace) -> Timing:
+def _micro_step(device: torch.device, dtype: Dtype, settings: dict[str, str], pace: TimingLimits) -> Timing:
     config = _tiny(device, **settings)
     clock = Clock(device)
     vocab_size = 64
-    engine = make_engine(config, config.model_shape(vocab_size), Choice(device, dtype), Processes())
+    engine = make_engine(config, config.model_shape(vocab_size), DeviceChoice(device, dtype), Processes())
     tokens = torch.zeros((1, config.block_size), dtype=torch.int64, device=device)
     if engine.needs_preparation:
         engine.prepare((tokens, tokens), clock)

@@ -4,7 +4,6 @@ import os
 import platform
 import re
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -16,33 +15,33 @@ from nanodyno.errors import NanodynoError
 from nanodyno.hardware.ceilings import Ceilings
 from nanodyno.hardware.inventory import take_inventory
 from nanodyno.hardware.telemetry import (
-    CardReading,
+    GpuReading,
     HostReading,
-    WatchCard,
-    WatchedCard,
+    WatchedGpu,
+    WatchGpu,
     read_host,
-    watch_card,
+    watch_gpu,
 )
 from nanodyno.probe import disturbance
 from nanodyno.probe.disk import try_disk
 from nanodyno.probe.process import Child, Failure, Watch, run_task, unless_refused
 from nanodyno.records.ceilings import recall_ceilings, remember_ceilings
 from nanodyno.records.checkup import CheckupRecord, CompileRecord, DeviceRecord, HostRecord
+from nanodyno.records.events import Notify
 from nanodyno.records.probe import Disturbance
 from nanodyno.records.types import Record, utc_now
 
 LIMIT_SECONDS = {"device": 180.0, "compiler": 120.0, "ceilings": 300.0}
 """By task of device_checks.py."""
 READ_SECONDS = 0.5
-CARD_WIDTHS, HOST_WIDTHS = (384, 768), (128,)
+GPU_WIDTHS, HOST_WIDTHS = (384, 768), (128,)
 """Of the recipes."""
 
-Tell = Callable[[str], None]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CheckupRequest:
     device: str = "auto"
     width: int | None = None
     """Of a GPT whose products are measured besides those of the recipes."""
@@ -67,7 +66,9 @@ def check_device(
     return unless_refused(run_task(name, request, kind, watch, LIMIT_SECONDS[task]))
 
 
-def check_up(wanted: Wanted, folder: Path, tell: Tell, watch: WatchCard = watch_card) -> CheckupRecord:
+def check_up(
+    wanted: CheckupRequest, folder: Path, tell: Notify, watch: WatchGpu = watch_gpu
+) -> CheckupRecord:
     """A device that is not there is refused before anything else is done."""
     if re.fullmatch(DEVICES, wanted.device) is None:
         raise NanodynoError(f"--device={wanted.device} is no device", "auto, cpu, cuda, cuda:N or mps")
@@ -94,7 +95,7 @@ def describe_host() -> HostRecord:
         available_bytes=memory.available,
         swap_bytes=swap.total,
         swap_used_bytes=swap.used,
-        card_can_page=disturbance.card_can_page(),
+        gpu_can_page=disturbance.gpu_can_page(),
     )
 
 
@@ -106,7 +107,9 @@ def _compiled(request: DeviceRequest) -> CompileRecord:
     return done
 
 
-def _ceilings(wanted: Wanted, device: DeviceRecord, tell: Tell, watch: WatchCard) -> dict[str, object]:
+def _ceilings(
+    wanted: CheckupRequest, device: DeviceRecord, tell: Notify, watch: WatchGpu
+) -> dict[str, object]:
     """What is to be changed in the record."""
     known = recall_ceilings(device.machine)
     widths = _widths(wanted, device, known)
@@ -114,22 +117,22 @@ def _ceilings(wanted: Wanted, device: DeviceRecord, tell: Tell, watch: WatchCard
         return {"ceilings": known, "remembered": True}
     if wanted.quick:
         return {}
-    on_card = device.machine.device_type == "cuda"
-    watching = _Watching(watch(wanted.device, device.uuid) if on_card else None, tell)
+    on_gpu = device.machine.device_type == "cuda"
+    watching = _Watching(watch(wanted.device, device.uuid) if on_gpu else None, tell)
     request = DeviceRequest(device=wanted.device, widths=widths)
     done = check_device("ceilings", request, Ceilings, watching)
     if isinstance(done, Failure):
         return {"ceilings_fault": done.words}
     disturbances = watching.disturbances()
     measured = replace(done, disturbed=tuple(each.code for each in disturbances))
-    spoilt = disturbance.REFUSED if on_card else {*disturbance.REFUSED, "cpu-contention"}
+    spoilt = disturbance.REFUSED if on_gpu else {*disturbance.REFUSED, "cpu-contention"}
     kept = not any(each.code in spoilt for each in disturbances)
     cache_fault = remember_ceilings(measured) if kept else None
     return {"ceilings": measured, "kept": kept, "cache_fault": cache_fault, "disturbances": disturbances}
 
 
-def _widths(wanted: Wanted, device: DeviceRecord, known: Ceilings | None) -> tuple[int, ...]:
-    usual = CARD_WIDTHS if device.machine.device_type == "cuda" else HOST_WIDTHS
+def _widths(wanted: CheckupRequest, device: DeviceRecord, known: Ceilings | None) -> tuple[int, ...]:
+    usual = GPU_WIDTHS if device.machine.device_type == "cuda" else HOST_WIDTHS
     more = () if wanted.width is None else (wanted.width,)
     before = () if known is None else tuple(known.gpt)
     return tuple(sorted({*usual, *more, *before}))
@@ -138,10 +141,10 @@ def _widths(wanted: Wanted, device: DeviceRecord, known: Ceilings | None) -> tup
 class _Watching:
     """The GPU and the host while the child measures."""
 
-    def __init__(self, card: WatchedCard | None, tell: Tell) -> None:
-        self._card = card
+    def __init__(self, gpu: WatchedGpu | None, tell: Notify) -> None:
+        self._gpu = gpu
         self._tell = tell
-        self._readings: list[CardReading] = []
+        self._readings: list[GpuReading] = []
         self._read_at = 0.0
         self._first: HostReading | None = None
         self._last: HostReading | None = None
@@ -156,12 +159,12 @@ class _Watching:
         self._read_at, self._pid = now, child.pid
         self._last = read_host(child.pid)
         self._first = self._first or self._last
-        if self._card is not None:
-            self._readings.append(self._card.read())
+        if self._gpu is not None:
+            self._readings.append(self._gpu.read())
 
     def disturbances(self) -> tuple[Disturbance, ...]:
         """The power limit is no disturbance of a ceiling, it is a part of it; nor are idle clocks between."""
-        found = disturbance.of_card(self._readings, {self._pid})
+        found = disturbance.of_gpu(self._readings, {self._pid})
         if self._first is not None and self._last is not None and self._last.seconds > self._first.seconds:
             found += disturbance.of_host(self._first, self._last)
         return tuple(each for each in found if each.code not in ("power-limit", "clock-drop"))

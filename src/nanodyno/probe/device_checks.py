@@ -15,11 +15,11 @@ from nanodyno.probe.checkup import DeviceRequest
 from nanodyno.probe.child import Report
 from nanodyno.records.checkup import CompileRecord, DeviceRecord
 from nanodyno.train.attention import try_attention
-from nanodyno.train.device import DTYPES, Choice, Clock, choose, describe_machine
+from nanodyno.train.device import DTYPES, Clock, DeviceChoice, choose, describe_machine
 from nanodyno.train.engine import last_words
 from nanodyno.train.kernels import OLDEST_FP8, why_no_triton
 
-CARD_SHAPE, HOST_SHAPE = (8, 12, 1024, 64), (1, 2, 128, 64)
+GPU_SHAPE, HOST_SHAPE = (8, 12, 1024, 64), (1, 2, 128, 64)
 """Of attention: B, H, T, K. On a card a micro-batch of 8 of GPT-2 124M."""
 OLDEST_FLOAT16 = (5, 3)
 
@@ -39,7 +39,7 @@ def ceilings(requests: Iterator[bytes], report: Report) -> Iterator[Ceilings]:
     yield measure_ceilings(choice.device, choice.dtype, widths, lambda words: report("measuring", words))
 
 
-def _chosen(requests: Iterator[bytes]) -> tuple[Choice, tuple[int, ...]]:
+def _chosen(requests: Iterator[bytes]) -> tuple[DeviceChoice, tuple[int, ...]]:
     request = DeviceRequest.model_validate_json(next(requests))
     choice = choose(build_config({"device": request.device, "compile": False}))
     if choice.device.type == "cuda":
@@ -47,19 +47,19 @@ def _chosen(requests: Iterator[bytes]) -> tuple[Choice, tuple[int, ...]]:
     return choice, request.widths
 
 
-def describe_device(choice: Choice) -> DeviceRecord:
+def describe_device(choice: DeviceChoice) -> DeviceRecord:
     device = choice.device
-    on_card = device.type == "cuda"
-    properties = torch.cuda.get_device_properties(device) if on_card else None
-    capability = torch.cuda.get_device_capability(device) if on_card else None
-    shape = CARD_SHAPE if on_card else HOST_SHAPE
+    on_gpu = device.type == "cuda"
+    properties = torch.cuda.get_device_properties(device) if on_gpu else None
+    capability = torch.cuda.get_device_capability(device) if on_gpu else None
+    shape = GPU_SHAPE if on_gpu else HOST_SHAPE
     seconds, faults = try_attention(shape, DTYPES[choice.dtype], device)
     return DeviceRecord(
         machine=describe_machine(device),
         uuid=None if properties is None else str(properties.uuid),
         visible=tuple(torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())),
-        free_bytes=torch.cuda.mem_get_info(device)[0] if on_card else None,
-        reserved_bytes=torch.cuda.memory_reserved(device) if on_card else None,
+        free_bytes=torch.cuda.mem_get_info(device)[0] if on_gpu else None,
+        reserved_bytes=torch.cuda.memory_reserved(device) if on_gpu else None,
         torch=torch.__version__,
         cuda=torch.version.cuda or torch.version.hip,
         built_for=tuple(torch.cuda.get_arch_list()),
@@ -67,7 +67,7 @@ def describe_device(choice: Choice) -> DeviceRecord:
         triton=_triton_version(),
         no_triton=why_no_triton(device),
         dtype=choice.dtype,
-        bfloat16=on_card and torch.cuda.is_bf16_supported(including_emulation=False),
+        bfloat16=on_gpu and torch.cuda.is_bf16_supported(including_emulation=False),
         float16=capability is not None and capability >= OLDEST_FLOAT16,
         fp8=capability is not None and torch.version.hip is None and capability >= OLDEST_FP8,
         attention_seconds=seconds,

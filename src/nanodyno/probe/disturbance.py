@@ -5,8 +5,8 @@ import statistics
 import sys
 from collections.abc import Collection, Sequence
 
-from nanodyno.hardware.telemetry import CardReading, HostReading, others
-from nanodyno.records.probe import Disturbance, DisturbanceCode, MemoryRecord, SampleRecord, VisitRecord
+from nanodyno.hardware.telemetry import GpuReading, HostReading, others
+from nanodyno.records.probe import Disturbance, DisturbanceCode, MemoryRecord, RepetitionRecord, SampleRecord
 
 IDLE = 0x1
 POWER_CAP = 0x4
@@ -35,19 +35,21 @@ PAGED_SHARE = 0.05
 PAGED_TIMES = 3.0
 
 
-def to_redo(visit: VisitRecord) -> tuple[Disturbance, ...]:
+def to_redo(repetition: RepetitionRecord) -> tuple[Disturbance, ...]:
     """What a second attempt may be free of."""
-    short = len(visit.samples) < ENOUGH_ITERATIONS
+    short = len(repetition.samples) < ENOUGH_ITERATIONS
     return tuple(
-        each for each in visit.disturbances if each.code in REDONE and not (short and each.code in UNEVEN)
+        each
+        for each in repetition.disturbances
+        if each.code in REDONE and not (short and each.code in UNEVEN)
     )
 
 
-def is_refused(visit: VisitRecord) -> bool:
-    return any(each.code in REFUSED for each in visit.disturbances)
+def is_refused(repetition: RepetitionRecord) -> bool:
+    return any(each.code in REFUSED for each in repetition.disturbances)
 
 
-def of_card(readings: Sequence[CardReading], ours: Collection[int]) -> list[Disturbance]:
+def of_gpu(readings: Sequence[GpuReading], ours: Collection[int]) -> list[Disturbance]:
     """Throttling, and others on the card. ours: the processes of all our workers."""
     loaded = [each for each in readings if each.reasons is None or not each.reasons & IDLE]
     found = [*_throttling(loaded), *_clock_drop(loaded)]
@@ -60,7 +62,7 @@ def of_card(readings: Sequence[CardReading], ours: Collection[int]) -> list[Dist
     return found
 
 
-def _throttling(loaded: Sequence[CardReading]) -> list[Disturbance]:
+def _throttling(loaded: Sequence[GpuReading]) -> list[Disturbance]:
     masks = [each.reasons for each in loaded if each.reasons is not None]
     hottest = max((each.temperature_celsius or 0 for each in loaded), default=0)
     # A slowdown by the hardware comes with its cause; alone it is taken for heat.
@@ -76,7 +78,7 @@ def _throttling(loaded: Sequence[CardReading]) -> list[Disturbance]:
     ]
 
 
-def _clock_drop(loaded: Sequence[CardReading]) -> list[Disturbance]:
+def _clock_drop(loaded: Sequence[GpuReading]) -> list[Disturbance]:
     clocks = [each.sm_mhz for each in loaded if each.sm_mhz]
     if not clocks or min(clocks) >= (1 - CLOCK_DROP) * max(clocks):
         return []
@@ -102,7 +104,7 @@ def _grown(before: float | None, after: float | None) -> float:
 
 
 def of_memory(
-    memory: MemoryRecord, samples: Sequence[SampleRecord], ceiling_share: float | None, can_page: bool
+    memory: MemoryRecord, samples: Sequence[SampleRecord], ceiling_fraction: float | None, can_page: bool
 ) -> list[Disturbance]:
     """A card that lends the host's memory instead of running out: full, and far too slow or very uneven."""
     total, free = memory.device_memory_bytes, memory.device_free_bytes
@@ -110,11 +112,11 @@ def of_memory(
         return []
     steps = [seconds for sample in samples for seconds in sample.micro_step_seconds]
     uneven = bool(steps) and max(steps) > PAGED_TIMES * min(steps)
-    if not uneven and (ceiling_share is None or ceiling_share >= PAGED_SHARE):
+    if not uneven and (ceiling_fraction is None or ceiling_fraction >= PAGED_SHARE):
         return []
     return [Disturbance(code="paging", numbers={"free_bytes": free})]
 
 
-def card_can_page() -> bool:
+def gpu_can_page() -> bool:
     """On Windows, and in its Linux."""
     return sys.platform == "win32" or "microsoft" in platform.release().lower()

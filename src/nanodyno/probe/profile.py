@@ -33,24 +33,24 @@ def profile_iterations(
     """
     if device.type not in PROFILED_SECONDS:
         return None, f"torch has no profiler of kernels for {device.type}"
-    on_card = device.type == "cuda"
+    on_gpu = device.type == "cuda"
     micro_steps, iterations = _extent(samples, PROFILED_SECONDS[device.type], whole)
     try:
         watched, events = _traced(
             lambda: iterate(micro_steps),
             iterations,
-            ProfilerActivity.CUDA if on_card else ProfilerActivity.CPU,
+            ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU,
         )
     except RuntimeError as error:
         return None, f"the profiler failed: {str(error).strip().splitlines()[0]}"
-    slices = device_slices(events) if on_card else host_slices(events)
+    slices = device_slices(events) if on_gpu else host_slices(events)
     if not slices:
         return None, NOT_ALLOWED
     spent = Spent.of(slices)
     wall = statistics.median(iteration_seconds(sample, micro_steps) for sample in samples)
     waiting = statistics.median(sample.data_seconds / sample.micro_steps for sample in samples)
     breakdown = BreakdownRecord(
-        source="kernels" if on_card else "operators",
+        source="kernels" if on_gpu else "operators",
         iterations=iterations,
         micro_steps=iterations * micro_steps,
         part_seconds=spent.part_seconds,
@@ -58,7 +58,7 @@ def profile_iterations(
         wall_seconds=wall * iterations,
         data_seconds=waiting * iterations * micro_steps,
         kernels=spent.count,
-        launches=launches(events) if on_card else None,
+        launches=launches(events) if on_gpu else None,
         longest=spent.longest,
     )
     return breakdown, None

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nanodyno.analysis.probes import visit_speed, visit_summary
+from nanodyno.analysis.probes import repetition_speed, repetition_summary
 from nanodyno.config import RunConfig
-from nanodyno.hardware.telemetry import CardReading, WatchedCard, read_host
+from nanodyno.hardware.telemetry import GpuReading, WatchedGpu, read_host
 from nanodyno.probe import disturbance
 from nanodyno.probe.process import Child, Failure
-from nanodyno.records.probe import Disturbance, MemoryRecord, SampleRecord, SetupRecord, VisitRecord
+from nanodyno.records.probe import Disturbance, MemoryRecord, RepetitionRecord, SampleRecord, SetupRecord
 from nanodyno.records.types import Record
 
 READ_SECONDS = 0.5
@@ -30,7 +30,7 @@ PATIENCE: dict[str, float] = {
 }
 """Seconds of silence after which a child counts as hung."""
 
-Tell = Callable[[str, Sequence[SampleRecord]], None]
+WatchSamples = Callable[[str, Sequence[SampleRecord]], None]
 """Called several times a second with the child's stage, and after each of its iterations."""
 
 
@@ -69,15 +69,15 @@ class Repetition:
     child: Child
     config: RunConfig
     setup: SetupRecord
-    card: WatchedCard | None
-    tell: Tell
+    gpu: WatchedGpu | None
+    tell: WatchSamples
     samples: list[SampleRecord] = field(default_factory=list[SampleRecord])
-    _readings: list[CardReading] = field(default_factory=list[CardReading])
+    _readings: list[GpuReading] = field(default_factory=list[GpuReading])
     _read_at: float = 0.0
 
     def measure(
         self, request: Measure, process: int, number: int, ours: Collection[int]
-    ) -> tuple[VisitRecord, MemoryRecord] | Failure:
+    ) -> tuple[RepetitionRecord, MemoryRecord] | Failure:
         """Return every iteration with what disturbed it. `ours` are our processes on the GPU."""
         before = read_host(self.child.pid)
         memory = self.child.ask(request, MemoryRecord, self._watch)
@@ -85,18 +85,18 @@ class Repetition:
             return memory
         found = (
             *disturbance.of_host(before, read_host(self.child.pid)),
-            *disturbance.of_card(self._readings, ours),
+            *disturbance.of_gpu(self._readings, ours),
         )
-        visit = self._visit(process, number).model_copy(update={"disturbances": found})
-        found += (*self._of_samples(visit, memory),)
-        return visit.model_copy(update={"disturbances": found}), memory
+        repetition = self._repetition(process, number).model_copy(update={"disturbances": found})
+        found += (*self._of_samples(repetition, memory),)
+        return repetition.model_copy(update={"disturbances": found}), memory
 
-    def cut_short(self, process: int, number: int) -> VisitRecord | None:
+    def cut_short(self, process: int, number: int) -> RepetitionRecord | None:
         """Return what was measured before Ctrl-C, where that is enough for a mean."""
-        return self._visit(process, number) if len(self.samples) >= FEWEST_SAMPLES else None
+        return self._repetition(process, number) if len(self.samples) >= FEWEST_SAMPLES else None
 
-    def _visit(self, process: int, number: int) -> VisitRecord:
-        return VisitRecord(
+    def _repetition(self, process: int, number: int) -> RepetitionRecord:
+        return RepetitionRecord(
             process=process,
             round=number,
             samples=tuple(self.samples),
@@ -107,13 +107,13 @@ class Repetition:
             wall_time=time.time(),
         )
 
-    def _of_samples(self, visit: VisitRecord, memory: MemoryRecord) -> list[Disturbance]:
-        summary = visit_summary(visit, self.config)
-        reached = visit_speed(visit, self.config, self.setup).ceiling_fraction
+    def _of_samples(self, repetition: RepetitionRecord, memory: MemoryRecord) -> list[Disturbance]:
+        summary = repetition_summary(repetition, self.config)
+        reached = repetition_speed(repetition, self.config, self.setup).ceiling_fraction
         share = None if reached is None else reached.value
-        found = disturbance.of_memory(memory, visit.samples, share, disturbance.card_can_page())
+        found = disturbance.of_memory(memory, repetition.samples, share, disturbance.gpu_can_page())
         if summary.disturbed is not None:
-            found.append(Disturbance(code=summary.disturbed, numbers={"iterations": len(visit.samples)}))
+            found.append(Disturbance(code=summary.disturbed, numbers={"iterations": len(repetition.samples)}))
         return found
 
     def _watch(self, child: Child, sample: Any) -> None:
@@ -121,6 +121,6 @@ class Repetition:
             self.samples.append(SampleRecord.model_validate(sample))
         self.tell(child.stage, self.samples)
         now = time.monotonic()
-        if self.card is not None and now - self._read_at >= READ_SECONDS:
+        if self.gpu is not None and now - self._read_at >= READ_SECONDS:
             self._read_at = now
-            self._readings.append(self.card.read())
+            self._readings.append(self.gpu.read())

@@ -3,17 +3,17 @@
 from collections.abc import Iterator
 
 from nanodyno.analysis.budget import Budget, readings
-from nanodyno.analysis.probes import visits_of
-from nanodyno.analysis.repeats import Visit
-from nanodyno.probe.bench import Bench, Plan
+from nanodyno.analysis.probes import repetitions_of
+from nanodyno.analysis.repeats import RepetitionTime
+from nanodyno.probe.bench import Bench, ProbePlan
 from nanodyno.probe.process import unless_refused
 from nanodyno.probe.repetition import ProbeJob
 from nanodyno.records.probe import ProbeResult, WatchProbe
 
 
-def probe(job: ProbeJob, plan: Plan | None = None, watch: WatchProbe = lambda _: None) -> ProbeResult:
+def probe(job: ProbeJob, plan: ProbePlan | None = None, watch: WatchProbe = lambda _: None) -> ProbeResult:
     """Measure one config in one process; raise where its settings cannot be had here."""
-    with Bench({"": job}, plan or Plan(), watch) as bench:
+    with Bench({"": job}, plan or ProbePlan(), watch) as bench:
         bench.round(0, [""])
         return unless_refused(bench.results()[""])
 
@@ -27,7 +27,7 @@ def measure_against(bench: Bench, reference: str, budget: Budget, margin: float)
         pass
 
 
-def _rounds(bench: Bench, budget: Budget) -> Iterator[list[Visit]]:
+def _rounds(bench: Bench, budget: Budget) -> Iterator[list[RepetitionTime]]:
     several = len(bench.running()) > 1
     for number in range(budget.most_rounds):
         names = bench.running()
@@ -35,4 +35,4 @@ def _rounds(bench: Bench, budget: Budget) -> Iterator[list[Visit]]:
         if not names or (lonely and number >= budget.looks[0]):
             return
         bench.round(number, names if number % 2 == 0 else names[::-1])
-        yield [visit for visit in visits_of(bench.results()) if visit.round == number]
+        yield [repetition for repetition in repetitions_of(bench.results()) if repetition.round == number]

@@ -11,7 +11,7 @@ from nanodyno.hardware.ceilings import Timing
 from nanodyno.train.device import Clock
 from nanodyno.train.graph import captured, event_seconds, replay_seconds
 
-Call = Callable[[], object]
+TimedCall = Callable[[], object]
 
 SAMPLE_SECONDS = 2e-3
 """Calls shorter than this are timed by the group: launching one is not to be in it."""
@@ -19,7 +19,7 @@ MOST_CALLS = 500
 
 
 @dataclass(frozen=True)
-class Pace:
+class TimingLimits:
     """How long to warm up and to measure."""
 
     warm_seconds: float = 0.1
@@ -28,7 +28,7 @@ class Pace:
     most: int = 50
 
 
-def timed(run: Call, work: float, device: torch.device, pace: Pace) -> Timing:
+def timed(run: TimedCall, work: float, device: torch.device, pace: TimingLimits) -> Timing:
     """One call by the device's own clock, inside a CUDA graph where there are such; else by the host's."""
     run()
     if device.type != "cuda":
@@ -43,7 +43,7 @@ def timed(run: Call, work: float, device: torch.device, pace: Pace) -> Timing:
     return sampled(lambda: replay_seconds(graph) / calls, work, pace)
 
 
-def timed_alone(run: Call, work: float, device: torch.device, pace: Pace) -> Timing:
+def timed_alone(run: TimedCall, work: float, device: torch.device, pace: TimingLimits) -> Timing:
     """The same without a graph, which would keep some memory: for calls beside which a launch is nothing."""
     run()
     if device.type != "cuda":
@@ -51,7 +51,7 @@ def timed_alone(run: Call, work: float, device: torch.device, pace: Pace) -> Tim
     return sampled(lambda: event_seconds(run), work, pace)
 
 
-def sampled(once: Callable[[], float], work: float, pace: Pace) -> Timing:
+def sampled(once: Callable[[], float], work: float, pace: TimingLimits) -> Timing:
     """`once` says how long it took. Its times count when the warm-up is over."""
     began = time.perf_counter()
     while time.perf_counter() - began < pace.warm_seconds:
@@ -65,7 +65,7 @@ def sampled(once: Callable[[], float], work: float, pace: Pace) -> Timing:
     return Timing(work, tuple(seconds))
 
 
-def _host_seconds(run: Call, clock: Clock) -> float:
+def _host_seconds(run: TimedCall, clock: Clock) -> float:
     began = clock.seconds()
     run()
     return clock.seconds() - began

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nanodyno.probe.parts import part_of_kernel, part_of_operator
-from nanodyno.records.probe import KernelRecord, Part
+from nanodyno.records.probe import BreakdownPart, KernelRecord
 
 DEVICE_KINDS = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 HOST_KINDS = frozenset({"cpu_op", "user_annotation"})
@@ -21,20 +21,20 @@ class Slice:
     """A kernel or operator with the time that is its own."""
 
     name: str
-    part: Part
+    part: BreakdownPart
     seconds: float
 
 
 @dataclass(frozen=True)
 class Spent:
-    part_seconds: dict[Part, float]
+    part_seconds: dict[BreakdownPart, float]
     longest: tuple[KernelRecord, ...]
     count: int
 
     @classmethod
     def of(cls, slices: Sequence[Slice]) -> "Spent":
-        parts: dict[Part, float] = defaultdict(float)
-        times: dict[tuple[str, Part], list[float]] = defaultdict(list)
+        parts: dict[BreakdownPart, float] = defaultdict(float)
+        times: dict[tuple[str, BreakdownPart], list[float]] = defaultdict(list)
         for each in slices:
             parts[each.part] += each.seconds
             times[each.name, each.part].append(each.seconds)
@@ -55,7 +55,7 @@ def device_slices(events: Iterable[dict[str, Any]]) -> list[Slice]:
         begin, end = event["ts"], event["ts"] + event["dur"]
         own = max(0.0, end - max(begin, covered))
         covered = max(covered, end)
-        part: Part = part_of_kernel(event["name"]) if event["cat"] == "kernel" else "copies"
+        part: BreakdownPart = part_of_kernel(event["name"]) if event["cat"] == "kernel" else "copies"
         slices.append(Slice(event["name"], part, own / PER_SECOND))
     return slices
 
@@ -70,7 +70,7 @@ def host_slices(events: Iterable[dict[str, Any]]) -> list[Slice]:
     busiest = max(by_thread.values(), key=len)
     busiest.sort(key=lambda event: (event["ts"], -event["dur"]))
     own = [event["dur"] for event in busiest]
-    parts: list[Part] = []
+    parts: list[BreakdownPart] = []
     open_calls: list[int] = []
     for number, event in enumerate(busiest):
         while open_calls and _end(busiest[open_calls[-1]]) <= event["ts"]:

@@ -28,8 +28,8 @@ from nanodyno.probe.child import Report
 from nanodyno.probe.limits import limit_memory, memory_reached
 from nanodyno.probe.profile import profile_iterations
 from nanodyno.probe.repetition import BreakDown, Measure, ProbeJob
-from nanodyno.probe.timing import Pace
-from nanodyno.records.probe import SampleRecord, SetupRecord, Stage
+from nanodyno.probe.timing import TimingLimits
+from nanodyno.records.probe import ProbeStage, SampleRecord, SetupRecord
 from nanodyno.records.types import VersionsRecord
 from nanodyno.schedule import learning_rate_at
 from nanodyno.train import collector
@@ -90,7 +90,7 @@ def _measure(workload: "Workload", request: Measure, report: Report) -> list[Sam
 class Workload:
     """One config ready to iterate. Everything before its first iteration happens here, told by stages."""
 
-    def __init__(self, job: ProbeJob, began: float, tell: Callable[[Stage], None]) -> None:
+    def __init__(self, job: ProbeJob, began: float, tell: Callable[[ProbeStage], None]) -> None:
         self.config = config = job.config
         take_threads(job.threads or config.threads)
         choice = choose(config)
@@ -100,7 +100,9 @@ class Workload:
             torch.cuda.set_device(self.device)  # marks are put on the current card's stream
         limit_memory(self.device, job.memory_limit_bytes)
         tell("building")
-        ceiling = unless_full(self.device, lambda: large_product(self.device, choice.dtype, Pace(0.0)))
+        ceiling = unless_full(
+            self.device, lambda: large_product(self.device, choice.dtype, TimingLimits(0.0))
+        )
         reset_peak_memory(self.device)
         files, data_vocab_size, notes = _tokens(job)
         vocab_size = config.vocab_size or padded_vocab_size(data_vocab_size)
@@ -160,7 +162,7 @@ class Workload:
             data_seconds=self.loader.wait_seconds - waited,
         )
 
-    def _prepare(self, windows: Windows, tell: Callable[[Stage], None]) -> Prepared | None:
+    def _prepare(self, windows: Windows, tell: Callable[[ProbeStage], None]) -> Prepared | None:
         if not self.engine.needs_preparation:
             self.engine.get_ready()
             return None

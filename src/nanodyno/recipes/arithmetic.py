@@ -5,7 +5,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 
-Value = bool | int | float | str | None
+ConfigValue = bool | int | float | str | None
 
 DEEPEST = 100
 LONGEST_TEXT = 4096
@@ -26,7 +26,7 @@ class Unreadable(Exception):
     """Why an expression has no value without running it, in words that follow "it"."""
 
 
-def evaluate(node: ast.expr, names: Mapping[str, Value], depth: int = 0) -> Value:
+def evaluate(node: ast.expr, names: Mapping[str, ConfigValue], depth: int = 0) -> ConfigValue:
     """The value of a literal, a known name, or arithmetic on them; anything else is Unreadable."""
     if depth > DEEPEST:
         raise Unreadable("is nested too deeply")
@@ -46,7 +46,7 @@ def evaluate(node: ast.expr, names: Mapping[str, Value], depth: int = 0) -> Valu
             raise Unreadable("is neither a plain value nor simple arithmetic")
 
 
-def parse_value(text: str) -> Value:
+def parse_value(text: str) -> ConfigValue:
     """The value that a text spells in Python's syntax; Unreadable when it spells none."""
     try:
         tree = ast.parse(text.strip(), mode="eval")
@@ -55,7 +55,7 @@ def parse_value(text: str) -> Value:
     return evaluate(tree.body, {})
 
 
-def _combine(op: ast.operator, left: Value, right: Value) -> Value:
+def _combine(op: ast.operator, left: ConfigValue, right: ConfigValue) -> ConfigValue:
     if isinstance(op, ast.Add) and isinstance(left, str) and isinstance(right, str):
         return _bounded(left + right)
     a, b = _number(left), _number(right)
@@ -78,13 +78,13 @@ def _check_power(base: int, exponent: int) -> None:
         raise Unreadable("is too large")
 
 
-def _number(value: Value) -> int | float:
+def _number(value: ConfigValue) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Unreadable("calculates with something that is not a number")
     return value
 
 
-def _bounded(value: Value) -> Value:
+def _bounded(value: ConfigValue) -> ConfigValue:
     """The value, unless it grew beyond any setting: repeated doubling must not fill the memory."""
     too_large = (
         (isinstance(value, int) and value.bit_length() > LARGEST_BITS)

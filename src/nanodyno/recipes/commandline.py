@@ -5,9 +5,9 @@ from typing import Literal, get_origin, get_type_hints
 
 from nanodyno.config import RunConfig, nearest_setting, present_name
 from nanodyno.errors import NanodynoError
-from nanodyno.recipes.arithmetic import Unreadable, Value, parse_value
+from nanodyno.recipes.arithmetic import ConfigValue, Unreadable, parse_value
 
-TOML_WORDS: dict[str, Value] = {"true": True, "false": False}
+TOML_WORDS: dict[str, ConfigValue] = {"true": True, "false": False}
 
 
 def parse_overrides(args: Sequence[str]) -> dict[str, object]:
@@ -31,7 +31,7 @@ def parse_overrides(args: Sequence[str]) -> dict[str, object]:
     return overrides
 
 
-def parse_set(words: Sequence[str]) -> dict[str, Value]:
+def parse_set(words: Sequence[str]) -> dict[str, ConfigValue]:
     """The settings of --set key=value; those of another program pass, misspelt ones of ours do not."""
     for word in words:
         key, equals, _ = word.partition("=")
@@ -43,7 +43,7 @@ def parse_set(words: Sequence[str]) -> dict[str, Value]:
                 "`nanodyno train --keys` lists every setting",
             )
     found = parse_overrides([f"--{word}" for word in words])
-    return {key: value for key, value in found.items() if isinstance(value, Value)}
+    return {key: value for key, value in found.items() if isinstance(value, ConfigValue)}
 
 
 def former_names(args: Sequence[str]) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ def _bare(key: str) -> bool:
     return True
 
 
-def _value(key: str, text: str) -> Value:
+def _value(key: str, text: str) -> ConfigValue:
     """A Python value or simple arithmetic where the text spells one, else the text itself.
 
     For a key that takes text only quotes and None are read, so that a folder may be named 2024-10-11.

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from nanodyno.config import SETTINGS, ConfigError, RunConfig, is_ignored, present_name
 from nanodyno.errors import NanodynoError
-from nanodyno.recipes.arithmetic import Unreadable, Value, evaluate
+from nanodyno.recipes.arithmetic import ConfigValue, Unreadable, evaluate
 from nanodyno.recipes.settings import Settings
 
 NANOGPT_DEFAULTS = {
@@ -47,7 +47,7 @@ class _Reader:
     def __init__(self, text: str, where: str) -> None:
         self.lines = text.split("\n")
         self.where = where
-        self.names: dict[str, Value] = {}
+        self.names: dict[str, ConfigValue] = {}
         self.helpers: set[str] = set()  # names that other values were made from
         self.ignored: dict[str, None] = {}  # a dict because it keeps the order and no doubles
         self.faults: dict[str, str] = {}

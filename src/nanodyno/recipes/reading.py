@@ -10,7 +10,7 @@ from pathlib import Path
 from nanodyno.config import ConfigError, RunConfig, is_ignored, present_name
 from nanodyno.errors import NanodynoError
 from nanodyno.recipes.nanogpt import read_nanogpt
-from nanodyno.recipes.settings import FITTED, HOURS, Settings, hours_of
+from nanodyno.recipes.settings import AUTO_BATCH_SIZE, HOURS, Settings, hours_of
 
 MOST_RUNS_NAMED = 12
 
@@ -73,16 +73,22 @@ def _read_toml(name: str, text: str, where: str) -> Settings:
             (f"{key}: is a table in {where}, and settings are flat" for key in tables),
             "put every setting at the top, with no [table] line and no dot in its name",
         )
-    hours, fitted = values.get(HOURS), values.get(FITTED, False)
-    if not isinstance(fitted, bool):
-        raise ConfigError([f"{FITTED}: must be true or false, not {fitted!r}"])
-    kept = {key: value for key, value in values.items() if not is_ignored(key) and key not in (HOURS, FITTED)}
+    if "fitted" in values:  # its name before it was renamed
+        values[AUTO_BATCH_SIZE] = values.pop("fitted")
+    hours, auto_batch_size = values.get(HOURS), values.get(AUTO_BATCH_SIZE, False)
+    if not isinstance(auto_batch_size, bool):
+        raise ConfigError([f"{AUTO_BATCH_SIZE}: must be true or false, not {auto_batch_size!r}"])
+    kept = {
+        key: value
+        for key, value in values.items()
+        if not is_ignored(key) and key not in (HOURS, AUTO_BATCH_SIZE)
+    }
     return Settings(
         name,
         RunConfig.renamed(kept),
         tuple(filter(is_ignored, values)),
         hours=None if hours is None else hours_of(hours),
-        fitted=fitted,
+        auto_batch_size=auto_batch_size,
         renamed=tuple(key for key in kept if present_name(key) != key),
     )
 

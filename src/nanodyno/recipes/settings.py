@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from nanodyno.config import SETTINGS, ConfigError, RunConfig, is_ignored
 
 _NOTHING = object()
-HOURS, FITTED = "hours", "fitted"
+HOURS, AUTO_BATCH_SIZE = "hours", "auto_batch_size"
 """What a TOML file may have besides settings."""
 MOST_HOURS = 10_000
 
@@ -30,7 +30,7 @@ class Settings:
     assumed: frozenset[str] = frozenset()
     hours: float | None = None
     """To train in: the model and its batch, as far as the values leave them out, are chosen for a card."""
-    fitted: bool = False
+    auto_batch_size: bool = False
     """Whether the micro-batch is a card's: the fastest that fits, where the card is known."""
     chosen: tuple[str, ...] = ()
     """Keys that have been made for a card: on another one they would be others."""
@@ -56,13 +56,13 @@ def override(settings: Settings, overrides: Mapping[str, object]) -> Settings:
         ignored=tuple(dict.fromkeys((*settings.ignored, *filter(is_ignored, overrides)))),
         assumed=(settings.assumed & values.keys()) - taken.keys(),
         hours=hours,
-        fitted=settings.fitted and "batch_size" not in taken,
+        auto_batch_size=settings.auto_batch_size and "batch_size" not in taken,
     )
 
 
 def _refuse_what_files_have(settings: Settings, taken: Mapping[str, object]) -> None:
-    if FITTED in taken:
-        raise ConfigError([f"{FITTED}: is for a file; here --batch_size says the micro-batch"])
+    if AUTO_BATCH_SIZE in taken:
+        raise ConfigError([f"{AUTO_BATCH_SIZE}: is for a file; here --batch_size says the micro-batch"])
     if HOURS in taken and settings.hours is None:
         raise ConfigError(
             [f"{HOURS}: {settings.name} is not made for a time"],

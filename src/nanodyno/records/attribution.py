@@ -17,9 +17,9 @@ from nanodyno.config import PLACES, RunConfig, first_name, present_name
 from nanodyno.records.journal import QuestionFile, split_lines
 from nanodyno.records.probe import ProbeResult
 from nanodyno.records.remembered import cache_file
-from nanodyno.records.types import MachineRecord, Record
+from nanodyno.records.types import MachineRecord, Record, formerly
 
-Key = Annotated[str, AfterValidator(present_name)]
+SettingKey = Annotated[str, AfterValidator(present_name)]
 
 
 class AttributionQuestion(Record):
@@ -33,10 +33,10 @@ class AttributionQuestion(Record):
     metric: Literal["speed", "val_loss"]
     before: RunConfig
     after: RunConfig
-    factors: tuple[tuple[Key, ...], ...]
+    factors: tuple[tuple[SettingKey, ...], ...]
     """Keys that are changed together."""
-    ignored: tuple[Key, ...] = ()
-    held: dict[Key, Any] = Field(default_factory=dict)
+    ignored: tuple[SettingKey, ...] = ()
+    held: dict[SettingKey, Any] = Field(default_factory=dict)
     vocab_size: int
     """Rows of the embedding, where a config leaves them to its dataset."""
     memory_limit_bytes: int | None = None
@@ -49,12 +49,12 @@ class AttributionQuestion(Record):
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
 
 
-class VisitedRecord(Record):
+class MeasuredRecord(Record):
     """One corner in one round."""
 
     kind: Literal["visited"] = "visited"
     round: int
-    corner: int
+    combination: int = formerly("corner", "combination")
     cost_seconds: float
     result: ProbeResult
 
@@ -64,7 +64,7 @@ class TrainedRecord(Record):
 
     kind: Literal["trained"] = "trained"
     round: int
-    corner: int
+    combination: int = formerly("corner", "combination")
     cost_seconds: float
     config: RunConfig
     val_loss: float | None
@@ -74,10 +74,10 @@ class TrainedRecord(Record):
     """Why there is no loss."""
 
 
-_LINE: TypeAdapter[VisitedRecord | TrainedRecord] = TypeAdapter(
-    Annotated[VisitedRecord | TrainedRecord, Field(discriminator="kind")]
+_LINE: TypeAdapter[MeasuredRecord | TrainedRecord] = TypeAdapter(
+    Annotated[MeasuredRecord | TrainedRecord, Field(discriminator="kind")]
 )
-AttributionLine = VisitedRecord | TrainedRecord
+AttributionLine = MeasuredRecord | TrainedRecord
 
 
 class AttributionJournal(QuestionFile[AttributionLine]):
@@ -89,7 +89,7 @@ class AttributionJournal(QuestionFile[AttributionLine]):
 
     def at(self, number: int) -> dict[int, AttributionLine]:
         """By corner, the latest of that round."""
-        return {line.corner: line for line in self.lines if line.round == number}
+        return {line.combination: line for line in self.lines if line.round == number}
 
 
 def pair_folder(before: RunConfig, after: RunConfig, folder: Path | None = None) -> Path:

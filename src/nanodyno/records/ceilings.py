@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from nanodyno.hardware.ceilings import Ceilings, Device
+from nanodyno.hardware.ceilings import Ceilings, DeviceIdentity
 from nanodyno.records.files import write_whole
 from nanodyno.records.remembered import cache_file
 from nanodyno.records.types import MachineRecord
@@ -13,9 +13,9 @@ from nanodyno.records.types import MachineRecord
 _KNOWN: TypeAdapter[list[Ceilings]] = TypeAdapter(list[Ceilings])
 
 
-def device_of(machine: MachineRecord) -> Device:
+def device_of(machine: MachineRecord) -> DeviceIdentity:
     on_cpu = machine.device_type == "cpu"
-    return Device(
+    return DeviceIdentity(
         name=machine.device_name,
         memory_bytes=machine.device_memory_bytes,
         multiprocessors=machine.multiprocessors,

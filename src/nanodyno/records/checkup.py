@@ -2,10 +2,11 @@
 
 from datetime import datetime
 
+from nanodyno.costs.setup import Dtype
 from nanodyno.hardware.ceilings import Ceilings
 from nanodyno.hardware.inventory import Inventory
 from nanodyno.records.probe import Disturbance
-from nanodyno.records.types import Dtype, MachineRecord, Record
+from nanodyno.records.types import MachineRecord, Record, formerly
 
 
 class DeviceRecord(Record):
@@ -70,7 +71,7 @@ class HostRecord(Record):
     available_bytes: int
     swap_bytes: int
     swap_used_bytes: int
-    card_can_page: bool
+    gpu_can_page: bool = formerly("card_can_page", "gpu_can_page")
     """The driver lends the host's memory to a full card instead of refusing: on Windows, and under WSL."""
 
 

@@ -13,6 +13,9 @@ from nanodyno.records.types import (
     StopRecord,
 )
 
+Notify = Callable[[str], None]
+"""Takes a sentence for the user."""
+
 
 @dataclass(frozen=True)
 class Message:
@@ -30,5 +33,5 @@ class Started:
     iteration: int
 
 
-Event = Message | Started | StepRecord | EvalRecord | SaveRecord | SplitRecord | StopRecord
-Watch = Callable[[Event], None]
+RunEvent = Message | Started | StepRecord | EvalRecord | SaveRecord | SplitRecord | StopRecord
+WatchRun = Callable[[RunEvent], None]

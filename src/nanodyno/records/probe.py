@@ -4,14 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from nanodyno.config import RunConfig
 from nanodyno.hardware.telemetry import Holder
-from nanodyno.records.types import ArithmeticRecord, MachineRecord, Record, VersionsRecord
+from nanodyno.records.types import ArithmeticRecord, MachineRecord, Record, VersionsRecord, formerly
 
-Stage = Literal["starting", "building", "compiling", "warming up", "measuring", "profiling", "waiting"]
-Part = Literal["matrix products", "attention", "loss", "element-wise", "optimiser", "copies"]
+ProbeStage = Literal["starting", "building", "compiling", "warming up", "measuring", "profiling", "waiting"]
+BreakdownPart = Literal["matmul", "attention", "loss", "element-wise", "optimizer", "copies"]
+_OLD_PARTS = {"matrix products": "matmul", "optimiser": "optimizer"}
+_StoredPart = Annotated[BreakdownPart, BeforeValidator(lambda part: _OLD_PARTS.get(part, part))]
 DisturbanceCode = Literal[
     "thermal",
     "power-brake",
@@ -47,7 +49,7 @@ class Disturbance(Record):
     who: str | None = None
 
 
-class VisitRecord(Record):
+class RepetitionRecord(Record):
     """Iterations in a row in one process, its warm-up included: where that ends, a reader derives."""
 
     process: int
@@ -100,7 +102,7 @@ class MemoryRecord(Record):
 
 class KernelRecord(Record):
     name: str
-    part: Part
+    part: _StoredPart
     seconds: float
     times: int
 
@@ -113,7 +115,7 @@ class BreakdownRecord(Record):
     iterations: int
     micro_steps: int
     """Of all of them. Where an iteration has more, its optimiser's part counts for more of them."""
-    part_seconds: dict[Part, float]
+    part_seconds: dict[_StoredPart, float]
     """Each moment counted once; what is missing from profiled_seconds was idle."""
     profiled_seconds: float
     """Of the profiled iterations, slowed down by being watched."""
@@ -131,8 +133,8 @@ class Measured(Record):
     kind: Literal["measured"] = "measured"
     config: RunConfig
     setup: SetupRecord
-    visits: tuple[VisitRecord, ...]
-    redone: tuple[VisitRecord, ...] = ()
+    repetitions: tuple[RepetitionRecord, ...] = formerly("visits", "repetitions")
+    redone: tuple[RepetitionRecord, ...] = ()
     """Disturbed, and measured again: not part of any figure."""
     memory: MemoryRecord
     breakdown: BreakdownRecord | None = None
@@ -147,7 +149,7 @@ class OutOfMemory(Record):
 
     kind: Literal["out-of-memory"] = "out-of-memory"
     config: RunConfig
-    stage: Stage
+    stage: ProbeStage
     memory: MemoryRecord
     """What was reached before it ran out."""
     words: str
@@ -161,7 +163,7 @@ class Throttled(Record):
     kind: Literal["throttled"] = "throttled"
     config: RunConfig
     setup: SetupRecord
-    redone: tuple[VisitRecord, ...]
+    redone: tuple[RepetitionRecord, ...]
     memory: MemoryRecord
 
 
@@ -170,7 +172,7 @@ class Failed(Record):
     config: RunConfig
     reason: Literal["hung", "died", "error", "interrupted", "refused"]
     """refused: its settings cannot be had here."""
-    stage: Stage
+    stage: ProbeStage
     words: str
     hint: str | None = None
 
@@ -184,7 +186,7 @@ class ProbeProgress:
 
     name: str
     round: int
-    stage: Stage
+    stage: ProbeStage
     samples: int = 0
     seconds: float | None = None
     """Of the last iteration."""

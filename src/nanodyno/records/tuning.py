@@ -14,7 +14,7 @@ from nanodyno.config import SPLIT_KEYS, RunConfig, first_name, keys_where
 from nanodyno.records.journal import QuestionFile
 from nanodyno.records.probe import ProbeResult
 from nanodyno.records.remembered import cache_file
-from nanodyno.records.types import Record
+from nanodyno.records.types import Record, formerly
 
 FORMAT = "nanodyno-tune"
 FORMAT_VERSION = 1
@@ -27,7 +27,7 @@ WITHOUT_EFFECT = frozenset(
 its vocabulary."""
 
 
-class Question(Record):
+class TuneQuestion(Record):
     """What was asked, and of which machine: an answer holds for it alone."""
 
     format: Literal["nanodyno-tune"] = FORMAT
@@ -81,7 +81,7 @@ class ConcludedRecord(Record):
     chosen: str
     config: RunConfig
     tokens_per_second: float
-    measured_afresh: bool = True
+    confirmed: bool = formerly("measured_afresh", "confirmed", True)
 
 
 _LINE: TypeAdapter[ProbedRecord | ConcludedRecord] = TypeAdapter(
@@ -90,7 +90,7 @@ _LINE: TypeAdapter[ProbedRecord | ConcludedRecord] = TypeAdapter(
 
 
 class Journal(QuestionFile[ProbedRecord | ConcludedRecord]):
-    def __init__(self, question: Question, again: bool = False, folder: Path | None = None) -> None:
+    def __init__(self, question: TuneQuestion, again: bool = False, folder: Path | None = None) -> None:
         super().__init__((folder or cache_file("tune")) / f"{question.digest}.jsonl", question, _LINE, again)
 
     def probed(self, stage: str, number: int, name: str) -> ProbedRecord | None:
@@ -101,12 +101,12 @@ class Journal(QuestionFile[ProbedRecord | ConcludedRecord]):
 
     def found(self) -> ConcludedRecord | None:
         """The latest whose winner was measured afresh: what a training may rest on."""
-        return next((line for line in reversed(self._conclusions()) if line.measured_afresh), None)
+        return next((line for line in reversed(self._conclusions()) if line.confirmed), None)
 
     def conclude(self, concluded: ConcludedRecord) -> None:
         """Unless it says what the latest did."""
         latest = next(reversed(self._conclusions()), None)
-        same = {"budget_seconds", "chosen", "measured_afresh"}
+        same = {"budget_seconds", "chosen", "confirmed"}
         if latest is None or latest.model_dump(include=same) != concluded.model_dump(include=same):
             self.append(concluded)
 

@@ -4,19 +4,16 @@ Rates, MFU and verdicts are never stored: readers derive them, so that a correct
 """
 
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from nanodyno.config import RunConfig
+from nanodyno.costs.setup import Dtype
 
 Setting = bool | int | float | str | None
 FORMAT = "nanodyno-run"
 FORMAT_VERSION = 2
-
-
-Dtype = Literal["float32", "bfloat16", "float16"]
-"""Of the matrix products; weights, gradients and moments are float32 in every run."""
 
 
 Skipped = Literal["overflow", "not-finite", "loss-spike", "norm-spike"]
@@ -39,6 +36,11 @@ class Record(BaseModel):
     """Frozen, strict about its keys; NaN and infinity survive JSON as strings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+def formerly(old: str, name: str, default: Any = ...) -> Any:
+    """A field that files of before it was renamed have under its old key."""
+    return Field(default, validation_alias=AliasChoices(name, old))
 
 
 class StepRecord(Record):
@@ -191,7 +193,7 @@ class ArithmeticRecord(Record):
     """The backend that was asked for or measured to be the fastest; None is torch's own choice."""
     attention_seconds: dict[str, float] | None = None
     """What each backend took, forward and backward in one block, where they were measured."""
-    products: Literal["torch", "measured"] = "torch"
+    gemm_algorithm: Literal["torch", "measured"] = formerly("products", "gemm_algorithm", "torch")
     """Who chose the algorithms of the matrix products: torch, or the clock."""
     recompute: str = "none"
     cuda_graph: bool = False

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from nanodyno.config.attributes import Arithmetic
-from nanodyno.costs.advice import Advice
+from nanodyno.costs.advice import MemoryAdvice
 from nanodyno.report import quantities
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.prose import Prose
@@ -22,7 +22,7 @@ ARITHMETIC: dict[Arithmetic, str] = {
 
 
 def advice_table(
-    advice: Sequence[Advice], host_bytes: int | None, language: Language = ENGLISH
+    advice: Sequence[MemoryAdvice], host_bytes: int | None, language: Language = ENGLISH
 ) -> RenderableType:
     """`host_bytes` are free in the machine that the card is in, where that is known."""
     possible = any(each.fits for each in advice)

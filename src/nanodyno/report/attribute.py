@@ -10,21 +10,21 @@ from nanodyno.analysis.attribution_findings import attribution_findings
 from nanodyno.analysis.findings import Finding, Severity
 from nanodyno.report import quantities
 from nanodyno.report.attribute_picture import waterfall, waterfall_figure
-from nanodyno.report.attribute_tables import corners_table, factor_words, judged, parts_table, size_words
+from nanodyno.report.attribute_tables import combinations_table, factor_words, judged, parts_table, size_words
 from nanodyno.report.attribute_words import words
 from nanodyno.report.behind import numbers_table
 from nanodyno.report.language import ENGLISH, Language, message
-from nanodyno.report.page import Part, Points, Section, Table, to_terminal
+from nanodyno.report.page import BulletList, PageElement, Section, Table, to_terminal
 from nanodyno.report.prose import Prose
 
 TITLED = {
     "tokens_per_second": message("tokens per second"),
-    "flops_per_second": message("rate of work, exact causal"),
+    "achieved_flops_per_second": message("rate of work, exact causal"),
     "val_loss": message("val loss"),
 }
 METRICS = {
     "tokens_per_second": message("throughput"),
-    "flops_per_second": message("rate of work"),
+    "achieved_flops_per_second": message("rate of work"),
     "val_loss": message("val loss"),
 }
 TOLD_BY_TABLES = frozenset({"part", "part-tied", "part-not-shown", "part-once"})
@@ -39,15 +39,15 @@ def attribution_page(found: Attribution, width: int, language: Language = ENGLIS
     pieces: list[RenderableType] = [
         Prose(title_words(found, language), style="bold"),
         Text(),
-        corners_table(found, width, language),
+        combinations_table(found, width, language),
     ]
     if found.interrupted:
         pieces += [Text(), Prose(stopped_words(language), style="yellow")]
     if found.look.effects.parts:
         pieces += [Text(), parts_table(found, language), Text(), waterfall(found, width, language)]
     sections = attribution_sections(attribution_findings(found), language)
-    told = [Prose(each, style="dim") for each in remarks(found, language)]
-    return Group(*pieces, Text(), to_terminal(sections), *([Text()] if told else []), *told)
+    reported = [Prose(each, style="dim") for each in remarks(found, language)]
+    return Group(*pieces, Text(), to_terminal(sections), *([Text()] if reported else []), *reported)
 
 
 def stopped_words(language: Language) -> str:
@@ -71,19 +71,19 @@ def title_words(found: Attribution, language: Language = ENGLISH) -> str:
 
 def attribution_sections(findings: Sequence[Finding], language: Language = ENGLISH) -> list[Section]:
     """What stands in the tables is not said again."""
-    told = [each for each in findings if each.code not in TOLD_BY_TABLES]
-    by_title = ((title, [each for each in told if each.severity in kinds]) for title, kinds in TITLES)
+    reported = [each for each in findings if each.code not in TOLD_BY_TABLES]
+    by_title = ((title, [each for each in reported if each.severity in kinds]) for title, kinds in TITLES)
     return [Section(language.say(title), (points(each, language),)) for title, each in by_title if each]
 
 
-def points(findings: Sequence[Finding], language: Language) -> Points:
+def points(findings: Sequence[Finding], language: Language) -> BulletList:
     sentences = tuple(words(each, language) for each in findings)
-    return Points(sentences, tuple(numbers_table(each.numbers) for each in findings))
+    return BulletList(sentences, tuple(numbers_table(each.numbers) for each in findings))
 
 
 def measured_apart(attributions: Sequence[Attribution], language: Language = ENGLISH) -> list[Section]:
     """For the page of a comparison, of which these are attributions."""
-    work = next((each for each in attributions if each.metric == "flops_per_second"), None)
+    work = next((each for each in attributions if each.metric == "achieved_flops_per_second"), None)
     return [
         _embedded(each, work if each.metric == "tokens_per_second" else None, language)
         for each in attributions
@@ -96,18 +96,20 @@ def _embedded(found: Attribution, work: Attribution | None, language: Language) 
 
     work: the same measurements as rates of work, where they differ from those of tokens.
     """
-    told: list[Part] = [language.say("Measured apart: {title}.", title=title_words(found, language))]
+    reported: list[PageElement] = [
+        language.say("Measured apart: {title}.", title=title_words(found, language))
+    ]
     if found.look.effects.parts:
         shown = [found] if work is None else [found, work]
         interval = language.say("interval")
         heads = [title for each in shown for title in (language.say(METRICS[each.metric]), interval)]
         rows = tuple(_rows(shown, language))
-        told += [
+        reported += [
             *(waterfall_figure(each, language) for each in shown),
             Table((language.say("change"), *heads, ""), rows, figures_from=1),
         ]
     findings = [each for each in attribution_findings(found) if each.code not in TOLD_BY_TABLES]
-    return Section(language.say("which change did what"), (*told, points(findings, language)))
+    return Section(language.say("which change did what"), (*reported, points(findings, language)))
 
 
 def _rows(shown: Sequence[Attribution], language: Language) -> Iterator[tuple[str, ...]]:

@@ -3,7 +3,7 @@
 from nanodyno.analysis.attribution import Attribution, Known
 from nanodyno.analysis.attribution_findings import attribution_findings
 from nanodyno.analysis.effects import Effect, is_precise
-from nanodyno.analysis.shapley import Corner, along
+from nanodyno.analysis.shapley import Combination, along
 from nanodyno.report.document import as_document
 
 
@@ -21,14 +21,21 @@ def attribution_document(found: Attribution) -> dict[str, object]:
             {"name": each.name, "before": dict(each.before), "after": dict(each.after)}
             for each in found.design.factors
         ],
-        "corners": [_corner_document(found, corner, known) for corner, known in found.corners.items()],
+        "combinations": [
+            _combination_document(found, combination, known)
+            for combination, known in found.combinations.items()
+        ],
         "difference": _effect_document(effects.total),
         "parts": {name: _effect_document(each) for name, each in zip(names, effects.parts, strict=False)},
         "screened": effects.screened,
         "left_over": _effect_document(effects.left_over),
         "steps": [
-            {"from": found.design.settings(corner), "change": names[factor], **(_effect_document(each) or {})}
-            for (corner, factor), each in effects.steps.items()
+            {
+                "from": found.design.settings(combination),
+                "change": names[factor],
+                **(_effect_document(each) or {}),
+            }
+            for (combination, factor), each in effects.steps.items()
         ],
         "interactions": [
             {"pairs": [[names[one], names[other]] for one, other in chain], **(_effect_document(each) or {})}
@@ -56,11 +63,11 @@ def _effect_document(effect: Effect | None) -> dict[str, object] | None:
     return None if effect is None else {**effect.interval.document(), "verdict": effect.call}
 
 
-def _corner_document(found: Attribution, corner: Corner, known: Known) -> dict[str, object]:
+def _combination_document(found: Attribution, combination: Combination, known: Known) -> dict[str, object]:
     summary = known.summary
     return {
-        "settings": found.design.settings(corner),
-        "value": found.value(corner),
+        "settings": found.design.settings(combination),
+        "value": found.value(combination),
         "missing": None if known.missing is None else as_document(known.missing),
         "summary": None if summary is None else as_document(summary),
         "memory": None if known.measured is None else known.measured.memory.model_dump(mode="json"),

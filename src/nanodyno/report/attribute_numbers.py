@@ -11,7 +11,7 @@ SIZES = frozenset({"size", "low", "high", "one_first", "one_then", "other_first"
 WIDTHS = frozenset({"widest", "asked"})
 NAMES = {"data": WAITING}
 """Of parts of the time; others go by their own."""
-PAIRED = ("corners", "shares", "rates")
+PAIRED = ("combinations", "shares", "rates")
 """Of both ends of a step."""
 
 
@@ -58,7 +58,7 @@ def interval_words(low: float | None, high: float | None, metric: Any, language:
 def value_words(value: float, metric: Any, language: Language = ENGLISH) -> str:
     if metric == "val_loss":
         return language.number(value, ".4f")
-    if metric == "flops_per_second":
+    if metric == "achieved_flops_per_second":
         return q.flop_rate(value, language)
     return q.of_unit(q.rate(value, language), "tok/s", language)
 
@@ -67,7 +67,7 @@ def metric_words(metric: str, language: Language = ENGLISH) -> str:
     """Within a sentence, where other languages have an article."""
     if metric == "val_loss":
         return language.say_in("in a sentence", "val loss")
-    if metric == "flops_per_second":
+    if metric == "achieved_flops_per_second":
         return language.say_in("in a sentence", "rate of work")
     return language.say_in("in a sentence", "throughput")
 
@@ -105,7 +105,7 @@ def _changes(changes: Any, language: Language) -> str:
 
 
 def _steps(steps: Sequence[Mapping[str, Any]], metric: Any, language: Language) -> str:
-    told = [
+    reported = [
         language.say(
             "{change} {size} ({interval})",
             change=each["change"],
@@ -114,11 +114,11 @@ def _steps(steps: Sequence[Mapping[str, Any]], metric: Any, language: Language) 
         )
         for each in steps
     ]
-    return language.say(", then ").join(told)
+    return language.say(", then ").join(reported)
 
 
 def _parts(parts: Sequence[Mapping[str, Any]], language: Language) -> str:
-    told = [
+    reported = [
         language.say(
             "{part} {size}",
             part=language.say(NAMES.get(each["part"], str(each["part"]))),
@@ -126,7 +126,7 @@ def _parts(parts: Sequence[Mapping[str, Any]], language: Language) -> str:
         )
         for each in parts
     ]
-    return language.joined(told)
+    return language.joined(reported)
 
 
 def _pairs(pairs: Sequence[Sequence[str]], language: Language) -> str:
@@ -145,8 +145,8 @@ _FORMATS: dict[str, Callable[[Any, Language], str]] = {
     "metric": metric_words,
     "before": settings_words,
     "after": settings_words,
-    "corner": settings_words,
-    "corners": settings_words,
+    "combination": settings_words,
+    "combinations": settings_words,
     "settings": settings_words,
     "changes": _changes,
     "keys": lambda keys, language: language.joined(keys),

@@ -7,9 +7,9 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from nanodyno.analysis.attribution import Attribution
-from nanodyno.analysis.shapley import last_corner
+from nanodyno.analysis.shapley import last_combination
 from nanodyno.report.attribute_numbers import change_words, value_words
-from nanodyno.report.figures import Axis, Change, Total, Waterfall
+from nanodyno.report.figures import Axis, Total, Waterfall, WaterfallChange
 from nanodyno.report.language import ENGLISH, Language, message
 
 FULL, RISE, FALL = "█", "▓", "░"
@@ -22,13 +22,13 @@ ZOOM = 0.25
 
 PICTURED = {
     "tokens_per_second": message("What each change did to the tokens per second"),
-    "flops_per_second": message("What each change did to the rate of work"),
+    "achieved_flops_per_second": message("What each change did to the rate of work"),
     "val_loss": message("What each change did to the val loss"),
 }
 
 
 @dataclass(frozen=True)
-class Bar:
+class EffectBar:
     """From one level to the next; a total begins at none."""
 
     label: str
@@ -39,12 +39,12 @@ class Bar:
     """Where its interval would have it end."""
 
 
-def waterfall_bars(found: Attribution, language: Language = ENGLISH) -> list[Bar]:
+def waterfall_bars(found: Attribution, language: Language = ENGLISH) -> list[EffectBar]:
     """Plain data: each part from where the one before it ended, so that the last ends at after."""
     effects = found.look.effects
-    means, last = effects.means, last_corner(len(effects.parts))
+    means, last = effects.means, last_combination(len(effects.parts))
     level = means[0]
-    bars = [Bar(found.names[0], None, found.natural(level))]
+    bars = [EffectBar(found.names[0], None, found.natural(level))]
     parts = [(factor.name, part) for factor, part in zip(found.design.factors, effects.parts, strict=True)]
     if effects.left_over is not None:
         parts.append((language.say("three or more together"), effects.left_over))
@@ -55,18 +55,20 @@ def waterfall_bars(found: Attribution, language: Language = ENGLISH) -> list[Bar
         if low is not None and high is not None:
             bounds = found.natural(level + low), found.natural(level + high)
         ends = found.natural(level), found.natural(level + size)
-        bars.append(Bar(name, *ends, found.change(size), bounds))
+        bars.append(EffectBar(name, *ends, found.change(size), bounds))
         level += size
-    return [*bars, Bar(found.names[1], None, found.natural(means[last]))]
+    return [*bars, EffectBar(found.names[1], None, found.natural(means[last]))]
 
 
 def waterfall_figure(found: Attribution, language: Language) -> Waterfall:
     before, *parts, after = waterfall_bars(found, language)
-    changes: list[Change] = []
+    changes: list[WaterfallChange] = []
     for bar in parts:
         assert bar.begin is not None
         low, high = (None, None) if bar.bounds is None else (each - bar.begin for each in bar.bounds)
-        changes.append(Change(bar.label, bar.end - bar.begin, _figure(bar, found, language), low, high))
+        changes.append(
+            WaterfallChange(bar.label, bar.end - bar.begin, _figure(bar, found, language), low, high)
+        )
     text = message(
         "From before to after, a bar for each change, which begins where the one above it ended. Parts of a "
         "rate multiply, so that the length of a bar depends on those above it; its figure does not. A mark "
@@ -88,7 +90,7 @@ def waterfall_figure(found: Attribution, language: Language) -> Waterfall:
     )
 
 
-def _total(bar: Bar, found: Attribution, language: Language) -> Total:
+def _total(bar: EffectBar, found: Attribution, language: Language) -> Total:
     return Total(bar.label, bar.end, _figure(bar, found, language))
 
 
@@ -114,7 +116,7 @@ def waterfall(found: Attribution, width: int, language: Language = ENGLISH) -> T
     return text
 
 
-def _range(bars: Sequence[Bar]) -> tuple[float, float]:
+def _range(bars: Sequence[EffectBar]) -> tuple[float, float]:
     ends = [bar.end for bar in bars]
     low, high = min(ends), max(ends)
     if high - low >= ZOOM * high:
@@ -123,20 +125,20 @@ def _range(bars: Sequence[Bar]) -> tuple[float, float]:
     return low - reach, high + 0.1 * reach
 
 
-def _fill(bar: Bar) -> str:
+def _fill(bar: EffectBar) -> str:
     if bar.begin is None:
         return FULL
     return RISE if bar.end >= bar.begin else FALL
 
 
-def _style(bar: Bar, found: Attribution) -> str:
+def _style(bar: EffectBar, found: Attribution) -> str:
     """Green is better: a rate that rises, a loss that falls."""
     if bar.begin is None:
         return "cyan"
     return "green" if (bar.end >= bar.begin) == found.on_logs else "red"
 
 
-def _figure(bar: Bar, found: Attribution, language: Language) -> str:
+def _figure(bar: EffectBar, found: Attribution, language: Language) -> str:
     if bar.change is None:
         return value_words(bar.end, found.metric, language)
     return change_words(bar.change, found.metric, language)

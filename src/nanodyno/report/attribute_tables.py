@@ -6,11 +6,11 @@ from typing import Any
 from rich.cells import cell_len
 from rich.table import Table
 
-from nanodyno.analysis.attribution import Attribution, Known, Reason
+from nanodyno.analysis.attribution import Attribution, Known, MissingReason
 from nanodyno.analysis.effects import Effect
 from nanodyno.analysis.factors import Factor
-from nanodyno.analysis.shapley import Corner, last_corner
-from nanodyno.analysis.verdict import Call
+from nanodyno.analysis.shapley import Combination, last_combination
+from nanodyno.analysis.verdict import VerdictCall
 from nanodyno.records.probe import MemoryRecord
 from nanodyno.report import quantities
 from nanodyno.report.attribute_numbers import (
@@ -37,37 +37,37 @@ COLUMNS = {
 }
 """How much each is asked for, the least first."""
 LOSS_COLUMNS = (message("val loss"), message("seeds"))
-MISSING: dict[Reason, str] = {
+MISSING: dict[MissingReason, str] = {
     "too-large": message("does not fit"),
     "indivisible": message("no config"),
     "failed": message("failed"),
     "disturbed": message("disturbed"),
     "no-time": message("not measured"),
 }
-CALLS: dict[Call, str] = {
+CALLS: dict[VerdictCall, str] = {
     "different": "",
     "tied": message("nothing to speak of"),
     "no difference shown": message("not shown"),
 }
 
 
-def corners_table(found: Attribution, width: int, language: Language = ENGLISH) -> Table:
+def combinations_table(found: Attribution, width: int, language: Language = ENGLISH) -> Table:
     """A row a corner, before first and after last; a column a setting, or a group where they are too many."""
-    settings = {corner: found.design.settings(corner) for corner in found.corners}
+    settings = {combination: found.design.settings(combination) for combination in found.combinations}
     columns = {key: key for key in found.design.settings(0)}
     if sum(_width([key, *_shown(settings, key, language)]) for key in columns) > width - FIGURES:
         columns = _leading(found.design.factors)
     heads = {
-        corner: [
-            _end(found, corner, language),
+        combination: [
+            _end(found, combination, language),
             *(setting_words(values[key], language) for key in columns.values()),
         ]
-        for corner, values in settings.items()
+        for combination, values in settings.items()
     }
-    return _corners_table(found, ["", *columns], heads, width, language)
+    return _combinations_table(found, ["", *columns], heads, width, language)
 
 
-def _shown(settings: Mapping[Corner, Mapping[str, Any]], key: str, language: Language) -> list[str]:
+def _shown(settings: Mapping[Combination, Mapping[str, Any]], key: str, language: Language) -> list[str]:
     return [setting_words(values[key], language) for values in settings.values()]
 
 
@@ -80,21 +80,30 @@ def _leading(factors: Iterable[Factor]) -> dict[str, str]:
 def changes_table(found: Attribution, width: int, language: Language = ENGLISH) -> Table:
     """The same in fewer columns: a corner by what is changed in it."""
     heads = {
-        corner: [_end(found, corner, language) or settings_words(_changed(found, corner), language)]
-        for corner in found.corners
+        combination: [
+            _end(found, combination, language) or settings_words(_changed(found, combination), language)
+        ]
+        for combination in found.combinations
     }
-    return _corners_table(found, [""], heads, width, language)
+    return _combinations_table(found, [""], heads, width, language)
 
 
-def _changed(found: Attribution, corner: Corner) -> dict[str, Any]:
+def _changed(found: Attribution, combination: Combination) -> dict[str, Any]:
     before = found.design.settings(0)
-    return {key: value for key, value in found.design.settings(corner).items() if value != before[key]}
+    return {key: value for key, value in found.design.settings(combination).items() if value != before[key]}
 
 
-def _corners_table(
-    found: Attribution, keys: list[str], heads: Mapping[Corner, list[str]], width: int, language: Language
+def _combinations_table(
+    found: Attribution,
+    keys: list[str],
+    heads: Mapping[Combination, list[str]],
+    width: int,
+    language: Language,
 ) -> Table:
-    rows = {corner: _cells(found, corner, known, language) for corner, known in found.corners.items()}
+    rows = {
+        combination: _cells(found, combination, known, language)
+        for combination, known in found.combinations.items()
+    }
     taken = (_width([key, *(cells[place] for cells in heads.values())]) for place, key in enumerate(keys))
     titles: Sequence[str] = LOSS_COLUMNS
     if found.metric != "val_loss":
@@ -104,8 +113,8 @@ def _corners_table(
         table.add_column(key, justify="right" if key else "left", no_wrap=True)
     for title in titles:
         table.add_column(language.say(title), justify="right", no_wrap=True)
-    for corner, cells in rows.items():
-        table.add_row(*heads[corner], *(cells.get(title, "") for title in titles))
+    for combination, cells in rows.items():
+        table.add_row(*heads[combination], *(cells.get(title, "") for title in titles))
     return table
 
 
@@ -124,24 +133,26 @@ def _width(cells: Sequence[str]) -> int:
     return max(map(cell_len, cells)) + GAP
 
 
-def _end(found: Attribution, corner: Corner, language: Language) -> str:
-    ends = {0: message("before"), last_corner(len(found.design.factors)): message("after")}
-    return language.say(ends[corner]) if corner in ends else ""
+def _end(found: Attribution, combination: Combination, language: Language) -> str:
+    ends = {0: message("before"), last_combination(len(found.design.factors)): message("after")}
+    return language.say(ends[combination]) if combination in ends else ""
 
 
-def _cells(found: Attribution, corner: Corner, known: Known, language: Language) -> dict[str, str]:
+def _cells(found: Attribution, combination: Combination, known: Known, language: Language) -> dict[str, str]:
     if known.missing is not None:
         first = LOSS_COLUMNS[0] if found.metric == "val_loss" else "tok/s"
         return {first: language.say(MISSING[known.missing.reason])}
     return (
-        _loss_cells(found, corner, known, language)
+        _loss_cells(found, combination, known, language)
         if found.metric == "val_loss"
         else _speed_cells(known, language)
     )
 
 
-def _loss_cells(found: Attribution, corner: Corner, known: Known, language: Language) -> dict[str, str]:
-    value = found.value(corner)
+def _loss_cells(
+    found: Attribution, combination: Combination, known: Known, language: Language
+) -> dict[str, str]:
+    value = found.value(combination)
     return {
         "val loss": UNKNOWN if value is None else language.number(value, ".4f"),
         "seeds": language.number(len(known.losses)),
@@ -178,16 +189,20 @@ def parts_table(found: Attribution, language: Language = ENGLISH) -> Table:
     part_title = language.say("average") if screened else language.say("its part")
     for title in (*titles, part_title, language.say("interval"), ""):
         table.add_column(title, justify="left" if not title else "right", no_wrap=bool(title))
-    whole = last_corner(len(effects.parts))
+    whole = last_combination(len(effects.parts))
     for number, part in enumerate(effects.parts):
         factor = found.design.factors[number]
         ends = [effects.steps[0, number], effects.steps[whole & ~(1 << number), number]] if several else []
         shown = [size_words(found, each, language) for each in (*ends, part)]
         table.add_row(factor_words(factor, language), *shown, *judged(found, part, language))
     if several or screened:
-        told = effects.total
-        assert told is not None, "parts need both ends"
-        cells = [*[""] * len(titles), size_words(found, told, language), *judged(found, told, language)]
+        reported = effects.total
+        assert reported is not None, "parts need both ends"
+        cells = [
+            *[""] * len(titles),
+            size_words(found, reported, language),
+            *judged(found, reported, language),
+        ]
         table.add_row(language.say("all together"), *cells, style="bold")
     return table
 

@@ -48,7 +48,7 @@ WORDS: dict[Code, str | Plural] = {
         "over both orders and not the whole story"
     ),
     "path": message("step by step, in an order that can be measured: first {steps}"),
-    "step": message("from {corner} on, {change} alone does {size} ({interval})"),
+    "step": message("from {combination} on, {change} alone does {size} ({interval})"),
     "no-parts": message(
         "with a corner missing no change has a part of the whole: what it does along the orders that can be "
         "measured is all that can be said"
@@ -64,54 +64,65 @@ WORDS: dict[Code, str | Plural] = {
         "with a corner missing a screening says nothing: make some of the changes one with --group, or leave "
         "some as before with --ignore"
     ),
-    "corner-too-large": message(
-        "{corner} does not fit: it ran out of memory; by prediction it needs {needs_bytes}, context "
+    "combination-too-large": message(
+        "{combination} does not fit: it ran out of memory; by prediction it needs {needs_bytes}, context "
         "included, and there are {limit_bytes}"
     ),
-    "corner-does-not-fit": message("{corner} does not fit: it ran out of memory"),
-    "corner-indivisible": message("{corner} is no config: {words}"),
-    "corner-failed": message("{corner} could not be measured: {words}"),
-    "corner-disturbed": message("{corner} was disturbed at every attempt, so no figure is claimed"),
-    "corners-not-measured": Plural(
+    "combination-does-not-fit": message("{combination} does not fit: it ran out of memory"),
+    "combination-indivisible": message("{combination} is no config: {words}"),
+    "combination-failed": message("{combination} could not be measured: {words}"),
+    "combination-disturbed": message("{combination} was disturbed at every attempt, so no figure is claimed"),
+    "combinations-not-measured": Plural(
         "{n} combination was not measured: there was no time",
         "{n} combinations were not measured: there was no time",
         by="unmeasured",
     ),
     "next-make-fit": message("--make-fit measures every corner with the switch that makes all of them fit"),
-    "corner-idles": message(
-        "with {corner} the card idles {idle} of the time: a micro-step has {launches} launches, and they "
+    "combination-idles": message(
+        "with {combination} the card idles {idle} of the time: a micro-step has {launches} launches, and "
+        "they "
         "take longer than the work"
     ),
-    "corner-dispatches": message(
-        "with {corner} {idle} of the time goes to Python and dispatching, between operators that are small"
+    "combination-dispatches": message(
+        "with {combination} {idle} of the time goes to Python and dispatching, between operators that are "
+        "small"
     ),
-    "corner-recomputes": message(
-        "{corner} fits because the trainer recomputes ({level}), which takes time that other corners do not "
+    "combination-recomputes": message(
+        "{combination} fits because the trainer recomputes ({level}), which takes time that other corners do "
+        "not "
         "spend"
     ),
     "token-time-moved": message(
-        "from {corners_0} to {corners_1} the time per token changes by {moved}; in shares of the time "
+        "from {combinations_0} to {combinations_1} the time per token changes by {moved}; in shares of the "
+        "time "
         "before: {parts}"
     ),
     "work-time-moved": message(
-        "from {corners_0} to {corners_1} the time per FLOP changes by {moved}; in shares of the time before: "
+        "from {combinations_0} to {combinations_1} the time per FLOP changes by {moved}; in shares of the "
+        "time before: "
         "{parts}"
     ),
-    "idle-moved": message("from {corners_0} to {corners_1} idle time goes from {shares_0} to {shares_1}"),
-    "products-moved": message(
-        "from {corners_0} to {corners_1} the matrix products go from {rates_0} to {rates_1}, where large "
+    "idle-moved": message(
+        "from {combinations_0} to {combinations_1} idle time goes from {shares_0} to {shares_1}"
+    ),
+    "matmul-moved": message(
+        "from {combinations_0} to {combinations_1} the matrix products go from {rates_0} to {rates_1}, where "
+        "large "
         "ones reach {ceiling}"
     ),
-    "optimiser-moved": message(
-        "from {corners_0} to {corners_1} the optimiser's share of the time goes from {shares_0} to {shares_1}"
+    "optimizer-moved": message(
+        "from {combinations_0} to {combinations_1} the optimiser's share of the time goes from {shares_0} to "
+        "{shares_1}"
     ),
     "fragmented": message(
-        "with {corner} the allocator holds {held_bytes} for {used_bytes} in use: the rest lies in gaps"
+        "with {combination} the allocator holds {held_bytes} for {used_bytes} in use: the rest lies in gaps"
     ),
     "allocator-starts-over": Plural(
-        "with {corner} the allocator had to give everything back {n} time before it found room: memory is "
+        "with {combination} the allocator had to give everything back {n} time before it found room: memory "
+        "is "
         "all but full",
-        "with {corner} the allocator had to give everything back {n} times before it found room: memory is "
+        "with {combination} the allocator had to give everything back {n} times before it found room: memory "
+        "is "
         "all but full",
         by="times",
     ),
@@ -153,18 +164,20 @@ WORDS: dict[Code, str | Plural] = {
         by="rounds",
     ),
     "round-lost": message(
-        "in round {round} the process of {corner} did not live to its end, so the round does not count: "
+        "in round {round} the process of {combination} did not live to its end, so the round does not count: "
         "{words}"
     ),
-    "round-set-aside": message("in round {round} {corner} was unlike its others, so the round was set aside"),
+    "round-set-aside": message(
+        "in round {round} {combination} was unlike its others, so the round was set aside"
+    ),
 }
 BOTH_ELSEWHERE = message(
     "{run} and {other} ran on {there}; all of this was measured on {here}, and speaks for it"
 )
-CARD_UNKNOWN = message(
+GPU_UNKNOWN = message(
     "{run} ran on a card that its log does not name; all of this was measured on {here}, and speaks for it"
 )
-CARDS_UNKNOWN = message(
+GPUS_UNKNOWN = message(
     "{run} and {other} ran on cards that their logs do not name; all of this was measured on {here}, and "
     "speaks for it"
 )
@@ -190,7 +203,7 @@ def _message(finding: Finding) -> str | Plural:
     if finding.code == "measured-here":
         alone, both = WORDS[finding.code], BOTH_ELSEWHERE
         if finding.numbers["there"] is None:
-            alone, both = CARD_UNKNOWN, CARDS_UNKNOWN
+            alone, both = GPU_UNKNOWN, GPUS_UNKNOWN
         return alone if len(finding.runs) == 1 else both
     if finding.code == "short-training" and finding.numbers["equal"] == "time":
         return AT_EQUAL_TIME

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from rich.console import Console
 
-from nanodyno.analysis.attribution import AttributeEvent, Visited, Visiting
+from nanodyno.analysis.attribution import AttributeEvent, CombinationMeasured, RoundStarted
 from nanodyno.analysis.probes import summarise_probe
 from nanodyno.records.attribution import AttributionLine, TrainedRecord
 from nanodyno.records.probe import Failed, Measured, OutOfMemory, ProbeProgress
@@ -43,8 +43,8 @@ class PlainAttributing:
         self._language = language
 
     def __call__(self, event: AttributeEvent) -> None:
-        if isinstance(event, Visited) and not event.reused:
-            say(self._console, visited_words(event, self._language))
+        if isinstance(event, CombinationMeasured) and not event.reused:
+            say(self._console, measured_words(event, self._language))
 
     def close(self) -> None:
         pass
@@ -60,10 +60,10 @@ class LiveAttributing(PlainAttributing):
         self._line = BudgetLine(console, budget_seconds, language, clock)
 
     def __call__(self, event: AttributeEvent) -> None:
-        if isinstance(event, Visited) and event.round == 0:
+        if isinstance(event, CombinationMeasured) and event.round == 0:
             super().__call__(event)
-        if isinstance(event, Visiting):
-            self._line.enter(visiting_words(event, self._language), event.spent_seconds)
+        if isinstance(event, RoundStarted):
+            self._line.enter(round_words(event, self._language), event.spent_seconds)
         elif isinstance(event, ProbeProgress):
             self._line.show(event)
 
@@ -71,26 +71,26 @@ class LiveAttributing(PlainAttributing):
         self._line.close()
 
 
-def visiting_words(visiting: Visiting, language: Language) -> str:
+def round_words(round_started: RoundStarted, language: Language) -> str:
     return language.say_plural(
         "round {number} of {n} corner",
         "round {number} of {n} corners",
-        visiting.corners,
-        number=str(visiting.round + 1),
+        round_started.combinations,
+        number=str(round_started.round + 1),
     )
 
 
-def visited_words(visited: Visited, language: Language = ENGLISH) -> str:
+def measured_words(combination_measured: CombinationMeasured, language: Language = ENGLISH) -> str:
     """`round 1, n_embd=384, batch_size=16: 1,068,871 tok/s`."""
     return language.say(
-        "round {number}, {corner}: {words}",
-        number=str(visited.round + 1),
-        corner=settings_words(visited.settings, language),
-        words=_told(visited.line, language),
+        "round {number}, {combination}: {words}",
+        number=str(combination_measured.round + 1),
+        combination=settings_words(combination_measured.settings, language),
+        words=_reported(combination_measured.line, language),
     )
 
 
-def _told(line: AttributionLine, language: Language) -> str:
+def _reported(line: AttributionLine, language: Language) -> str:
     if isinstance(line, TrainedRecord):
         if line.val_loss is None:
             return str(line.words)

@@ -12,13 +12,13 @@ from nanodyno.report.page import Folded, Table
 
 def numbers_table(numbers: Mapping[str, object]) -> Table | None:
     """Under the names that --json has, with all their digits; None where there is nothing behind it."""
-    rows = tuple((f"`{name}`", _value(value)) for name, value in numbers.items() if _is_told(value))
+    rows = tuple((f"`{name}`", _value(value)) for name, value in numbers.items() if _is_reported(value))
     return Table(("", ""), rows) if rows else None
 
 
-def _is_told(value: object) -> bool:
+def _is_reported(value: object) -> bool:
     if isinstance(value, list):
-        return any(_is_told(each) for each in cast(list[object], value))
+        return any(_is_reported(each) for each in cast(list[object], value))
     return value not in (None, "", (), {})
 
 
@@ -77,9 +77,9 @@ def _steps(account: Account, language: Language) -> Iterator[tuple[str, str, str
     )
     reached = q.flop_rate(achieved.value, language)
     yield account.name, language.say("rate of work, exact causal"), f"{per_second} x {mega} MFLOP = {reached}"
-    if speed.mfu is not None and known.peak_flops is not None:
+    if speed.mfu is not None and known.peak_flops_per_second is not None:
         share = q.percent(speed.mfu.value, language)
-        peak = q.flop_rate(known.peak_flops, language)
+        peak = q.flop_rate(known.peak_flops_per_second, language)
         yield account.name, language.say("share of the card's peak"), f"{reached} / {peak} = {share}"
     theirs, mfu = known.nanogpt_flops_per_token, speed.nanogpt_mfu
     if theirs is not None and mfu is not None:

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from rich.table import Table
 
-from nanodyno.hardware.cards import Card
 from nanodyno.hardware.ceilings import Ceilings, Timing
+from nanodyno.hardware.gpus import Gpu
 from nanodyno.report import quantities
 from nanodyno.report.language import ENGLISH, Language, message
 
@@ -15,7 +15,7 @@ UNKNOWN = "-"
 
 
 @dataclass(frozen=True)
-class Row:
+class CeilingRow:
     title: str
     value: str
     spread: float | None
@@ -37,51 +37,51 @@ def measured_words(ceilings: Ceilings, remembered: bool, language: Language = EN
     )
 
 
-def ceilings_table(ceilings: Ceilings, card: Card | None, language: Language = ENGLISH) -> Table:
+def ceilings_table(ceilings: Ceilings, gpu: Gpu | None, language: Language = ENGLISH) -> Table:
     """The spread is half of the middle half of the times."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("", no_wrap=True)
     titles = [language.say("median"), language.say("spread")]
-    for title in [*titles, language.say("of datasheet")] if card else titles:
+    for title in [*titles, language.say("of datasheet")] if gpu else titles:
         table.add_column(title, justify="right", no_wrap=True)
-    for row in ceiling_rows(ceilings, card, language):
+    for row in ceiling_rows(ceilings, gpu, language):
         cells = [row.value, UNKNOWN if row.spread is None else quantities.spread(row.spread / 2, language)]
-        cells += [UNKNOWN if row.share is None else quantities.percent(row.share, language)] if card else []
+        cells += [UNKNOWN if row.share is None else quantities.percent(row.share, language)] if gpu else []
         table.add_row(row.title, *cells)
     return table
 
 
-def ceiling_rows(ceilings: Ceilings, card: Card | None, language: Language = ENGLISH) -> Iterator[Row]:
+def ceiling_rows(ceilings: Ceilings, gpu: Gpu | None, language: Language = ENGLISH) -> Iterator[CeilingRow]:
     for dtype, product in ceilings.large.items():
-        peak = card.peak_flops(dtype) if card else None
+        peak = gpu.peak_flops_per_second(dtype) if gpu else None
         title = language.say("products {size} x {size}, {dtype}", size=str(product.m), dtype=dtype)
         yield _flops_row(title, product.timing, peak, language)
-    peak = card.peak_flops(ceilings.gpt_dtype) if card else None
+    peak = gpu.peak_flops_per_second(ceilings.gpt_dtype) if gpu else None
     for width, products in ceilings.gpt.items():
         spreads = [each.timing.spread for each in products.values() if each.timing.spread is not None]
         rate = ceilings.gpt_flops(width)
         if rate is not None:
             title = language.say("a GPT's products, width {width}", width=str(width))
             value = quantities.flop_rate(rate, language)
-            yield Row(title, value, max(spreads, default=None), rate / peak if peak else None)
+            yield CeilingRow(title, value, max(spreads, default=None), rate / peak if peak else None)
     if ceilings.copy is not None:
         rate, copy = ceilings.copy.rate, ceilings.copy
-        share = rate / card.bandwidth_bytes_per_second if card else None
+        share = rate / gpu.bandwidth_bytes_per_second if gpu else None
         value = quantities.byte_rate(rate, language)
-        yield Row(language.say("copy, read and written"), value, copy.spread, share)
+        yield CeilingRow(language.say("copy, read and written"), value, copy.spread, share)
     if ceilings.host_to_device is not None:
         upload = ceilings.host_to_device
         value = quantities.byte_rate(upload.rate, language)
-        yield Row(language.say("host to device"), value, upload.spread)
+        yield CeilingRow(language.say("host to device"), value, upload.spread)
     yield from _launch_rows(ceilings, language)
 
 
-def _flops_row(title: str, timing: Timing, peak: float | None, language: Language) -> Row:
+def _flops_row(title: str, timing: Timing, peak: float | None, language: Language) -> CeilingRow:
     value = quantities.flop_rate(timing.rate, language)
-    return Row(title, value, timing.spread, timing.rate / peak if peak else None)
+    return CeilingRow(title, value, timing.spread, timing.rate / peak if peak else None)
 
 
-def _launch_rows(ceilings: Ceilings, language: Language) -> Iterator[Row]:
+def _launch_rows(ceilings: Ceilings, language: Language) -> Iterator[CeilingRow]:
     timings: dict[str, Timing | None] = {
         message("one launch"): ceilings.launch,
         message("launching 12 layers, one by one"): ceilings.micro_step.get("eager"),
@@ -90,7 +90,7 @@ def _launch_rows(ceilings: Ceilings, language: Language) -> Iterator[Row]:
     for title, timing in timings.items():
         if timing is not None:
             value = quantities.short_time(timing.each_seconds, language)
-            yield Row(language.say(title), value, timing.spread)
+            yield CeilingRow(language.say(title), value, timing.spread)
 
 
 def ceilings_document(ceilings: Ceilings) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from nanodyno.analysis.changes import Changes
-from nanodyno.analysis.compare import Comparison, Metric
+from nanodyno.analysis.compare import ComparedMetric, RunComparison
 from nanodyno.analysis.findings import Finding, Severity
 from nanodyno.analysis.moves import Kind
 from nanodyno.analysis.statistics import Interval
@@ -16,7 +16,7 @@ from nanodyno.report.finding_words import words
 from nanodyno.report.forecast_words import ENDS
 from nanodyno.report.forecast_words import sentence as sentence_of_end
 from nanodyno.report.language import ENGLISH, Language, message
-from nanodyno.report.page import Points, Section, Table
+from nanodyno.report.page import BulletList, Section, Table
 
 ANSWERS = (
     (
@@ -38,7 +38,7 @@ MOVES: dict[Kind, tuple[str, str]] = {
         message("tokens per update, loss (but for rounding)"),
     ),
     "batch": (message("updates per token, speed, loss"), message("work per token")),
-    "optimiser": (message("loss, memory, the time of an update"), message("work per token")),
+    "optimizer": (message("loss, memory, the time of an update"), message("work per token")),
     "learning": (message("loss"), message("speed, memory")),
     "pass": (message("loss, speed, memory"), message("work per token")),
     "speed": (message("speed, memory"), message("loss (but for rounding)")),
@@ -86,14 +86,14 @@ _SHOWN: dict[str, Callable[[float, Language], str]] = {
 
 
 def comparison_page(
-    comparison: Comparison, findings: Sequence[Finding], language: Language = ENGLISH
+    comparison: RunComparison, findings: Sequence[Finding], language: Language = ENGLISH
 ) -> list[Section]:
     names = [account.name for account in comparison.accounts]
     several = len(names) > 2
-    told = answering(findings)
-    answer = tuple(_sentence(each, several, language) for each in told)
+    reported = answering(findings)
+    answer = tuple(_sentence(each, several, language) for each in reported)
     ends = [each for each in findings if each.code in ENDS]
-    rest = [each for each in findings if each not in told and each not in ends]
+    rest = [each for each in findings if each not in reported and each not in ends]
     sections = [Section(language.listed(names) if len(names) == 2 else language.joined(names), answer)]
     sections += [
         Section(
@@ -117,7 +117,7 @@ def comparison_page(
         if found:
             sentences = tuple(named_words(each, several, language) for each in found)
             behind = tuple(numbers_table(each.numbers) for each in found)
-            sections.append(Section(language.say(title), (Points(sentences, behind),)))
+            sections.append(Section(language.say(title), (BulletList(sentences, behind),)))
     return sections
 
 
@@ -171,7 +171,7 @@ def _setting(value: Setting, language: Language) -> str:
     return language.number(value, "," if isinstance(value, int) else "g")
 
 
-def _metrics_table(comparison: Comparison, language: Language) -> Table:
+def _metrics_table(comparison: RunComparison, language: Language) -> Table:
     names = [account.name for account in comparison.accounts]
     rows: list[tuple[str, ...]] = []
     for metric in comparison.metrics:
@@ -185,7 +185,7 @@ def _metrics_table(comparison: Comparison, language: Language) -> Table:
     return Table(("", *names, language.say("ahead")), tuple(rows), figures_from=1)
 
 
-def _no_winner(metric: Metric, language: Language) -> str:
+def _no_winner(metric: ComparedMetric, language: Language) -> str:
     if metric.better is None or len(metric.values) < 2:
         return ""
     judged = all(value.low is not None for value in metric.values.values())
@@ -194,7 +194,7 @@ def _no_winner(metric: Metric, language: Language) -> str:
     return language.say("noise not known")
 
 
-def _cell(metric: Metric, value: Interval | None, language: Language) -> str:
+def _cell(metric: ComparedMetric, value: Interval | None, language: Language) -> str:
     if value is None:
         return "-"
     if metric.name.startswith("val_loss"):
@@ -202,7 +202,7 @@ def _cell(metric: Metric, value: Interval | None, language: Language) -> str:
     return _SHOWN[metric.name](value.value, language)
 
 
-def comparison_document(comparison: Comparison, findings: Sequence[Finding]) -> dict[str, object]:
+def comparison_document(comparison: RunComparison, findings: Sequence[Finding]) -> dict[str, object]:
     """Under the names of the code, for programs."""
     return {
         "runs": [account.name for account in comparison.accounts],

@@ -8,9 +8,9 @@ from nanodyno.records.probe import (
     DisturbanceCode,
     Failed,
     OutOfMemory,
-    Stage,
+    ProbeStage,
+    RepetitionRecord,
     Throttled,
-    VisitRecord,
 )
 from nanodyno.report import quantities
 from nanodyno.report.language import ENGLISH, Language, Plural, message
@@ -37,7 +37,7 @@ WORDS: dict[DisturbanceCode, str | Plural] = {
 }
 USUAL: frozenset[DisturbanceCode] = frozenset({"power-limit", "clock-drop", "neighbour"})
 """Of a card that does all it can, or shows a desktop: nothing that a second attempt would be without."""
-STAGES: dict[Stage, str] = {
+STAGES: dict[ProbeStage, str] = {
     "starting": message("starting"),
     "building": message("building"),
     "compiling": message("compiling"),
@@ -71,8 +71,8 @@ def causes_words(disturbances: Iterable[Disturbance], language: Language) -> str
     return language.clauses(list(dict.fromkeys(disturbance_words(each, language) for each in disturbances)))
 
 
-def redone_words(redone: Sequence[VisitRecord], language: Language = ENGLISH) -> str:
-    why = causes_words((each for visit in redone for each in visit.disturbances), language)
+def redone_words(redone: Sequence[RepetitionRecord], language: Language = ENGLISH) -> str:
+    why = causes_words((each for repetition in redone for each in repetition.disturbances), language)
     return language.say_plural(
         "measured again once, not counted: {why}",
         "measured again {n} times, not counted: {why}",
@@ -98,7 +98,7 @@ def result_words(result: OutOfMemory | Throttled | Failed, language: Language = 
             return language.say("{words} ({hint})", words=words, hint=result.hint) if result.hint else words
 
 
-def stage_words(stage: Stage, language: Language) -> str:
+def stage_words(stage: ProbeStage, language: Language) -> str:
     return language.say(STAGES[stage])
 
 
@@ -107,20 +107,20 @@ def _out_of_memory(result: OutOfMemory, language: Language) -> str:
     memory = result.memory
     parts = [language.say("out of memory while {stage}", stage=stage_words(result.stage, language))]
     known = memory.device_memory_bytes
-    card = None if known is None else quantities.gib(known, language)
+    gpu = None if known is None else quantities.gib(known, language)
     if memory.peak_allocated_bytes is not None and memory.peak_reserved_bytes is not None:
         allocated = quantities.gib(memory.peak_allocated_bytes, language)
         reserved = quantities.gib(memory.peak_reserved_bytes, language)
-        if card is None:
+        if gpu is None:
             said = language.say(
                 "with {allocated} allocated and {reserved} reserved", allocated=allocated, reserved=reserved
             )
         else:
             said = language.say(
-                "with {allocated} allocated and {reserved} reserved of the card's {card}",
+                "with {allocated} allocated and {reserved} reserved of the card's {gpu}",
                 allocated=allocated,
                 reserved=reserved,
-                card=card,
+                gpu=gpu,
             )
         parts.append(said)
     elif memory.peak_host_bytes is not None:

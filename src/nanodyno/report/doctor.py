@@ -7,11 +7,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from nanodyno.analysis.checkup import can_train, findings, free_memory, state_of_card
+from nanodyno.analysis.checkup import can_train, findings, free_memory, state_of_gpu
 from nanodyno.analysis.findings import Finding
 from nanodyno.analysis.metrics import gpu_of
-from nanodyno.hardware.cards import Card
-from nanodyno.hardware.inventory import CardState
+from nanodyno.hardware.gpus import Gpu
+from nanodyno.hardware.inventory import GpuState
 from nanodyno.records.checkup import CheckupRecord, DeviceRecord, DiskRecord, HostRecord
 from nanodyno.report import quantities
 from nanodyno.report.ceilings import ceilings_document, ceilings_table, measured_words
@@ -27,22 +27,22 @@ PAGES = message(
 )
 REFUSES = message("no: a full card refuses at once, and nothing becomes slower")
 
-Rows = Iterator[tuple[str, str]]
+DoctorRows = Iterator[tuple[str, str]]
 
 
 def doctor_page(found: CheckupRecord, language: Language = ENGLISH) -> RenderableType:
-    told = findings(found)
+    reported = findings(found)
     pieces: list[RenderableType] = [_facts(found, language), Text()]
     if found.ceilings is not None:
         pieces += [Prose(measured_words(found.ceilings, found.remembered, language), style="bold")]
-        pieces += [Padding(ceilings_table(found.ceilings, _card(found), language), (0, 0, 0, 2)), Text()]
+        pieces += [Padding(ceilings_table(found.ceilings, _gpu(found), language), (0, 0, 0, 2)), Text()]
     elif found.ceilings_fault is None and found.device is not None:
         words = language.say("ceilings not measured yet: nanodyno doctor without --quick does")
         pieces += [Prose(words), Text()]
     if found.disturbances:
         every = (disturbance_words(each, language) for each in found.disturbances)
         pieces += [*(Prose(language.say("disturbed: {cause}", cause=each)) for each in every), Text()]
-    pieces += [*_to_fix(told, language), *_notes(told, language)]
+    pieces += [*_to_fix(reported, language), *_notes(reported, language)]
     return Group(*pieces)
 
 
@@ -55,7 +55,7 @@ def _facts(found: CheckupRecord, language: Language) -> Table:
     return table
 
 
-def _rows(found: CheckupRecord, language: Language) -> Rows:
+def _rows(found: CheckupRecord, language: Language) -> DoctorRows:
     yield language.say("machine"), _host_words(found.host, language)
     if found.device is not None:
         yield from _device_rows(found, found.device, language)
@@ -88,10 +88,10 @@ def _host_words(host: HostRecord, language: Language) -> str:
     return language.clauses([program, language.joined([memory, swap_words])])
 
 
-def _device_rows(found: CheckupRecord, device: DeviceRecord, language: Language) -> Rows:
+def _device_rows(found: CheckupRecord, device: DeviceRecord, language: Language) -> DoctorRows:
     machine = device.machine
     if machine.device_type == "cuda":
-        yield from _card_rows(found, device, language)
+        yield from _gpu_rows(found, device, language)
     else:
         words = language.say_plural(
             "{device}, {n} core, torch computes with {threads}",
@@ -106,8 +106,8 @@ def _device_rows(found: CheckupRecord, device: DeviceRecord, language: Language)
     yield language.say("attention"), _attention_words(device, language)
 
 
-def _card_rows(found: CheckupRecord, device: DeviceRecord, language: Language) -> Rows:
-    machine, state = device.machine, state_of_card(found)
+def _gpu_rows(found: CheckupRecord, device: DeviceRecord, language: Language) -> DoctorRows:
+    machine, state = device.machine, state_of_gpu(found)
     limit = None if state is None else state.power_limit_watts
     driver = found.inventory.driver or machine.driver or language.say("unknown")
     parts = [
@@ -120,22 +120,20 @@ def _card_rows(found: CheckupRecord, device: DeviceRecord, language: Language) -
         parts.append(language.say("power limit {watts} W", watts=language.number(limit, ".0f")))
     yield language.say("card"), language.joined(parts)
     yield language.say("memory"), _memory_words(device, state, language)
-    card = gpu_of(machine)
-    words = (
-        language.say("not in the table") if card is None else _datasheet_words(card, device.dtype, language)
-    )
+    gpu = gpu_of(machine)
+    words = language.say("not in the table") if gpu is None else _datasheet_words(gpu, device.dtype, language)
     yield language.say("datasheet"), words
-    yield language.say("paging"), language.say(PAGES if found.host.card_can_page else REFUSES)
+    yield language.say("paging"), language.say(PAGES if found.host.gpu_can_page else REFUSES)
 
 
-def _memory_words(device: DeviceRecord, state: CardState | None, language: Language) -> str:
+def _memory_words(device: DeviceRecord, state: GpuState | None, language: Language) -> str:
     total, free = device.machine.device_memory_bytes, free_memory(device, state)
     parts = [UNKNOWN if total is None else quantities.gib(total, language)]
     parts += [] if free is None else [language.say("{size} free", size=quantities.gib(free, language))]
     return language.clauses([language.joined(parts), _holders_words(state, language)])
 
 
-def _holders_words(state: CardState | None, language: Language) -> str:
+def _holders_words(state: GpuState | None, language: Language) -> str:
     if state is None:
         return language.say("who holds it is not known")
     if not state.holders:
@@ -149,8 +147,8 @@ def _holders_words(state: CardState | None, language: Language) -> str:
     )
 
 
-def _datasheet_words(card: Card, dtype: str, language: Language) -> str:
-    peaks = {each: card.peak_flops(each) for each in dict.fromkeys((dtype, "float32"))}
+def _datasheet_words(gpu: Gpu, dtype: str, language: Language) -> str:
+    peaks = {each: gpu.peak_flops_per_second(each) for each in dict.fromkeys((dtype, "float32"))}
     rates = language.joined(
         [
             language.say("{rate} in {dtype}", rate=quantities.flop_rate(peak, language), dtype=each)
@@ -158,14 +156,14 @@ def _datasheet_words(card: Card, dtype: str, language: Language) -> str:
             if peak
         ]
     )
-    source = card.source
-    if card.basis == "rule":
+    source = gpu.source
+    if gpu.basis == "rule":
         source = language.say("{source}, by the rule of docs/doctor.md", source=source)
     return language.say(
         "{rates} (dense, summed in fp32), {bandwidth}, {watts} W ({source})",
         rates=rates,
-        bandwidth=quantities.byte_rate(card.bandwidth_bytes_per_second, language),
-        watts=language.number(card.tdp_watts, ".0f"),
+        bandwidth=quantities.byte_rate(gpu.bandwidth_bytes_per_second, language),
+        watts=language.number(gpu.tdp_watts, ".0f"),
         source=source,
     )
 
@@ -226,12 +224,12 @@ def _disk_words(disk: DiskRecord, language: Language) -> str:
     return language.joined(parts)
 
 
-def _card(found: CheckupRecord) -> Card | None:
+def _gpu(found: CheckupRecord) -> Gpu | None:
     return None if found.device is None else gpu_of(found.device.machine)
 
 
-def _to_fix(told: Sequence[Finding], language: Language) -> Iterator[RenderableType]:
-    wrong = [each for each in told if each.severity != "note"]
+def _to_fix(reported: Sequence[Finding], language: Language) -> Iterator[RenderableType]:
+    wrong = [each for each in reported if each.severity != "note"]
     if not wrong:
         yield Text(language.say("nothing to fix"), style="bold green")
         return
@@ -250,8 +248,8 @@ def _to_fix(told: Sequence[Finding], language: Language) -> Iterator[RenderableT
     yield Padding(table, (0, 0, 0, 2))
 
 
-def _notes(told: Sequence[Finding], language: Language) -> Iterator[RenderableType]:
-    notes = [finding_words(each, language)[0] for each in told if each.severity == "note"]
+def _notes(reported: Sequence[Finding], language: Language) -> Iterator[RenderableType]:
+    notes = [finding_words(each, language)[0] for each in reported if each.severity == "note"]
     if notes:
         yield Text()
         yield Text(language.say("good to know"), style="bold")
@@ -265,13 +263,13 @@ def _notes(told: Sequence[Finding], language: Language) -> Iterator[RenderableTy
 
 def doctor_document(found: CheckupRecord) -> dict[str, object]:
     """Raw facts and what is derived from them, under the names of the code."""
-    told, card, ceilings = findings(found), _card(found), found.ceilings
+    reported, gpu, ceilings = findings(found), _gpu(found), found.ceilings
     return {
         "checkup": found.model_dump(mode="json"),
-        "card": None if card is None else {"label": card.label, **vars(card)},
+        "gpu": None if gpu is None else {"label": gpu.label, **vars(gpu)},
         "ceilings": None if ceilings is None else ceilings_document(ceilings),
-        "findings": [_finding_document(each) for each in told],
-        "can_train": can_train(told),
+        "findings": [_finding_document(each) for each in reported],
+        "can_train": can_train(reported),
     }
 
 

@@ -12,19 +12,19 @@ WORDS: dict[Code, tuple[str | Plural, str | None]] = {
         message("torch does not run: {words}"),
         message("install it anew: python -m pip install -c constraints.txt -e . (README.md)"),
     ),
-    "torch-not-for-card": (
-        message("this torch has no kernels for {card} (compute capability {sm})"),
+    "torch-not-for-gpu": (
+        message("this torch has no kernels for {gpu} (compute capability {sm})"),
         message("install a torch build that has them (2.11 or later), leaving out -c constraints.txt"),
     ),
     "torch-for-cpu": (
         Plural(
             "NVIDIA's driver lists {n} card, but this torch ({torch}) was built for the CPU",
             "NVIDIA's driver lists {n} cards, but this torch ({torch}) was built for the CPU",
-            by="cards",
+            by="gpus",
         ),
         message("install a CUDA build of torch"),
     ),
-    "card-not-seen": (
+    "gpu-not-seen": (
         message("NVIDIA's driver ({driver}) lists a card, but torch (CUDA {cuda}) sees none"),
         message(
             "a build for CUDA 13 wants driver 580 or later; see also that CUDA_VISIBLE_DEVICES is not empty"
@@ -44,7 +44,7 @@ WORDS: dict[Code, tuple[str | Plural, str | None]] = {
         message("no fast attention runs here: {words}"),
         message("a newer driver or torch may help; training falls back to the plain one, slower and larger"),
     ),
-    "card-full": (
+    "gpu-full": (
         message("only {bytes} of the card are free"),
         message("end the programs that hold the rest, listed above"),
     ),
@@ -52,7 +52,7 @@ WORDS: dict[Code, tuple[str | Plural, str | None]] = {
         message("other programs hold {bytes} of the card"),
         message("end those that are not needed, listed above; a display is better driven by another card"),
     ),
-    "hot-card": (
+    "hot-gpu": (
         message("the card throttles for heat at {celsius} degrees"),
         message("clear its fans and filters, or lower its power limit: sudo nvidia-smi -pl WATTS"),
     ),
@@ -98,7 +98,7 @@ WORDS: dict[Code, tuple[str | Plural, str | None]] = {
         message("only {bytes} of the host's memory are free"),
         message("end other programs: loading and saving a model needs some"),
     ),
-    "card-pages": (
+    "gpu-pages": (
         message(
             "a full card borrows the host's memory here, and training becomes many times slower "
             "without a word"
@@ -108,7 +108,7 @@ WORDS: dict[Code, tuple[str | Plural, str | None]] = {
             "Sysmem Fallback"
         ),
     ),
-    "no-card": (
+    "no-gpu": (
         message("no NVIDIA card is known here ({words}): training runs on the CPU, for trials"),
         None,
     ),
@@ -119,21 +119,20 @@ WORDS: dict[Code, tuple[str | Plural, str | None]] = {
         ),
         None,
     ),
-    "different-cards": (
+    "different-gpus": (
         message(
-            "torch sees different cards ({cards}); this page is about {meant}: --device=cuda:N "
-            "chooses another"
+            "torch sees different cards ({gpus}); this page is about {meant}: --device=cuda:N chooses another"
         ),
         None,
     ),
-    "unknown-card": (
+    "unknown-gpu": (
         message(
-            "{card} is not in the card table, so no datasheet peak is shown; shares are of what is measured"
+            "{gpu} is not in the card table, so no datasheet peak is shown; shares are of what is measured"
         ),
         None,
     ),
     "no-bfloat16": (
-        message("{card} has no bfloat16: training multiplies in float16 with a loss scaler"),
+        message("{gpu} has no bfloat16: training multiplies in float16 with a loss scaler"),
         None,
     ),
     "few-lanes": (

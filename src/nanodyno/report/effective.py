@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from nanodyno.analysis.effective import Advice, Lack, Verdict
+from nanodyno.analysis.effective import BatchSizeAdvice, Lack, Verdict
 from nanodyno.analysis.noise_scale import FEWEST_POINTS
 from nanodyno.report import quantities as q
 from nanodyno.report.document import as_document
@@ -26,7 +26,7 @@ VERDICTS: Mapping[Verdict, str] = {
         "{low} to {high} tokens per iteration; {has} is smaller: it takes more updates, and may end no "
         "better, or worse"
     ),
-    "serves": message("{low} to {high} tokens per iteration; {has} is among them"),
+    "within": message("{low} to {high} tokens per iteration; {has} is among them"),
     "open": message(
         "{low} to {high} tokens per iteration; {has} lies outside, by less than the interval leaves open"
     ),
@@ -43,7 +43,7 @@ LACKS: Mapping[Lack | None, str] = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class NoiseScaleSource:
     """Whose noise it is, and how it was come by."""
 
     name: str
@@ -52,7 +52,9 @@ class Asked:
     tokens_seen: int
 
 
-def effective_page(asked: Asked, advice: Advice, language: Language = ENGLISH) -> RenderableType:
+def effective_page(
+    asked: NoiseScaleSource, advice: BatchSizeAdvice, language: Language = ENGLISH
+) -> RenderableType:
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold", no_wrap=True)
     facts.add_column(overflow="fold")
@@ -64,7 +66,7 @@ def effective_page(asked: Asked, advice: Advice, language: Language = ENGLISH) -
     return Group(*parts)
 
 
-def title_words(asked: Asked, language: Language) -> str:
+def title_words(asked: NoiseScaleSource, language: Language) -> str:
     seen = language.joined(
         [
             language.say_plural("{n} iteration", "{n} iterations", asked.iterations),
@@ -74,7 +76,7 @@ def title_words(asked: Asked, language: Language) -> str:
     return language.say(HEADS[asked.whence], name=asked.name, seen=seen)
 
 
-def advice_rows(advice: Advice, language: Language) -> Iterator[tuple[str, str]]:
+def advice_rows(advice: BatchSizeAdvice, language: Language) -> Iterator[tuple[str, str]]:
     scale = advice.scale
     if scale is None:
         words = language.say(LACKS[advice.lack]) if advice.lack in LACKS else unmeasured_words(language)
@@ -84,12 +86,12 @@ def advice_rows(advice: Advice, language: Language) -> Iterator[tuple[str, str]]
     if advice.decayed_at is not None:
         words = language.clauses([words, decay_words(advice.decayed_at, language)])
     yield language.say("noise scale"), words
-    if advice.serves is None or advice.suggested is None or advice.dearer is None:
+    if advice.critical_batch_range is None or advice.suggested is None or advice.token_cost_ratio is None:
         why = unsettled_words(scale, language)
         words = language.say("none: {why}; train it longer, or with a larger --tokens_per_iter", why=why)
         yield language.say("advice"), words
         return
-    low, high = (q.rate(each, language) for each in advice.serves)
+    low, high = (q.rate(each, language) for each in advice.critical_batch_range)
     has = language.number(advice.tokens_per_iter, ",")
     yield language.say("serves now"), language.say(VERDICTS[advice.verdict], low=low, high=high, has=has)
     yield (
@@ -97,7 +99,7 @@ def advice_rows(advice: Advice, language: Language) -> Iterator[tuple[str, str]]
         language.say(
             "by theory {has} takes {times} times the fewest to a loss",
             has=has,
-            times=language.number(advice.dearer, ".2f"),
+            times=language.number(advice.token_cost_ratio, ".2f"),
         ),
     )
     wanted = f"--tokens_per_iter={advice.suggested} --batch_size={advice.batch_size}"
@@ -110,7 +112,7 @@ def advice_rows(advice: Advice, language: Language) -> Iterator[tuple[str, str]]
         yield language.say("to follow it"), f"{wanted} --batch_ramp={steps}"
 
 
-def _heading_words(advice: Advice, language: Language) -> str:
+def _heading_words(advice: BatchSizeAdvice, language: Language) -> str:
     heads = advice.heading
     if heads is None:
         if len(advice.points) < FEWEST_POINTS:
@@ -128,7 +130,7 @@ def _heading_words(advice: Advice, language: Language) -> str:
     )
 
 
-def course_table(advice: Advice, language: Language) -> Table:
+def course_table(advice: BatchSizeAdvice, language: Language) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     titles = message("tokens seen"), message("loss"), message("noise scale"), message("95% interval")
     for title in titles:
@@ -148,7 +150,7 @@ def course_table(advice: Advice, language: Language) -> Table:
     return table
 
 
-def effective_document(asked: Asked, advice: Advice) -> dict[str, object]:
+def effective_document(asked: NoiseScaleSource, advice: BatchSizeAdvice) -> dict[str, object]:
     return {
         "of": as_document(asked),
         "settled": advice.scale is not None and advice.scale.settled,

@@ -7,18 +7,18 @@ from nanodyno.records.imported import ImportedRecord
 from nanodyno.records.store import Run
 from nanodyno.records.types import RunRecord, SplitRecord
 from nanodyno.report import quantities
-from nanodyno.report.beyond import beyond_words
 from nanodyno.report.language import ENGLISH, Language, message
+from nanodyno.report.modern import modern_words
 from nanodyno.report.noise import decay_words, noise_scale_words, serving_words, unmeasured_words
 from nanodyno.report.prose import Prose
 from nanodyno.report.run_facts import (
     MOST_NAMED,
     TOKENS_A_SECOND,
-    Rows,
+    FactRows,
     imported_rows,
     interval_words,
     iteration_time,
-    loss_rows,
+    loss_facts,
     progress_fact,
     resumed_rows,
     work_words,
@@ -37,7 +37,7 @@ def facts_table(run: Run, summary: Summary, language: Language = ENGLISH) -> Tab
     return table
 
 
-def fact_rows(run: Run, summary: Summary, language: Language = ENGLISH) -> Rows:
+def fact_rows(run: Run, summary: Summary, language: Language = ENGLISH) -> FactRows:
     """Titles are messages yet to be said."""
     if isinstance(run.record, ImportedRecord):
         return imported_rows(run, run.record, summary, language)
@@ -47,7 +47,7 @@ def fact_rows(run: Run, summary: Summary, language: Language = ENGLISH) -> Rows:
         (message("run"), language.joined([run.name, str(run.folder)])),
         (message("state"), state_words(run, summary, language)),
         (message("model"), _model(run.record, summary, language)),
-        *((message("beyond GPT-2"), words) for words in [beyond_words(record.config, language)] if words),
+        *((message("beyond GPT-2"), words) for words in [modern_words(record.config, language)] if words),
         (message("batch"), _batch(run, record, language)),
         (message("data"), _data(record, summary.tokens_seen, language)),
         (
@@ -67,7 +67,7 @@ def fact_rows(run: Run, summary: Summary, language: Language = ENGLISH) -> Rows:
         *_speed(summary, language),
         *_noise(run, summary, language),
         *_saves(summary, language),
-        *loss_rows(run, summary, language),
+        *loss_facts(run, summary, language),
         *((message("note"), note) for note in record.notes),
     ]
 
@@ -104,7 +104,7 @@ def _batch(run: Run, record: RunRecord, language: Language) -> str:
     return language.clauses([words, language.say("now {number}", number=language.number(now, ","))])
 
 
-def _split(run: Run, language: Language) -> Rows:
+def _split(run: Run, language: Language) -> FactRows:
     """A resume takes the micro-batch of the settings again."""
     splits = [entry for entry in run.history if isinstance(entry, SplitRecord)][-MOST_NAMED:]
     words = [
@@ -119,7 +119,7 @@ def _split(run: Run, language: Language) -> Rows:
     return [(message("out of memory"), language.clauses(words))] if splits else []
 
 
-def _skipped(summary: Summary, language: Language) -> Rows:
+def _skipped(summary: Summary, language: Language) -> FactRows:
     skipped = summary.skipped_updates
     if not skipped:
         return []
@@ -130,7 +130,7 @@ def _skipped(summary: Summary, language: Language) -> Rows:
     return [(message("skipped"), words)]
 
 
-def _speed(summary: Summary, language: Language) -> Rows:
+def _speed(summary: Summary, language: Language) -> FactRows:
     speed = summary.speed
     if speed.tokens_per_second is None or speed.achieved_flops_per_second is None:
         words = language.say("not known yet: it takes a few iterations after the first ones")
@@ -156,7 +156,7 @@ def _speed(summary: Summary, language: Language) -> Rows:
     return rows
 
 
-def _noise(run: Run, summary: Summary, language: Language) -> Rows:
+def _noise(run: Run, summary: Summary, language: Language) -> FactRows:
     """What the gradients say about the batch; that they were not asked is said where there are steps."""
     scale, config = summary.noise, run.own.config
     if scale is not None:
@@ -169,7 +169,7 @@ def _noise(run: Run, summary: Summary, language: Language) -> Rows:
     return [(message("noise scale"), unmeasured_words(language))]
 
 
-def _saves(summary: Summary, language: Language) -> Rows:
+def _saves(summary: Summary, language: Language) -> FactRows:
     if summary.saved_bytes is None or summary.saving_share is None:
         return []
     words = language.say_plural(

@@ -120,7 +120,7 @@ class Total:
 
 
 @dataclass(frozen=True)
-class Change:
+class WaterfallChange:
     label: str
     change: float
     words: str
@@ -137,7 +137,7 @@ class Waterfall:
     description: str
     axis: Axis
     before: Total
-    parts: tuple[Change, ...]
+    parts: tuple[WaterfallChange, ...]
     after: Total
     more_is_better: bool = True
 
@@ -150,7 +150,7 @@ class Waterfall:
 
 
 @dataclass(frozen=True)
-class Band:
+class BandFigure:
     """What was measured, and how it may go on: a median between two bounds, at the same places."""
 
     title: str
@@ -170,7 +170,7 @@ class Band:
         assert len(self.low) == len(self.high) == len(self.median.points), "a bound for each place"
 
 
-Figure = Lines | Intervals | Bars | Stacks | Waterfall | Band
+Figure = Lines | Intervals | Bars | Stacks | Waterfall | BandFigure
 
 
 def finite(points: Sequence[Point]) -> tuple[Point, ...]:

@@ -6,10 +6,10 @@ from typing import Any
 from nanodyno.report import quantities as q
 from nanodyno.report.language import Language
 
-PAIRED = ("tokens_per_second", "flops_per_second")
+PAIRED = ("tokens_per_second", "achieved_flops_per_second")
 """Of both runs, where a finding is about two."""
 
-Format = Callable[[Any, Language], str]
+NumberFormat = Callable[[Any, Language], str]
 
 
 def shown_numbers(numbers: Mapping[str, Any], language: Language) -> dict[str, str]:
@@ -28,7 +28,7 @@ def shown_numbers(numbers: Mapping[str, Any], language: Language) -> dict[str, s
     }
 
 
-def _format(name: str) -> Format:
+def _format(name: str) -> NumberFormat:
     return _FORMATS.get(name.removesuffix("_0").removesuffix("_1"), _plain)
 
 
@@ -53,7 +53,7 @@ def _plain(value: Any, language: Language) -> str:
     return value if isinstance(value, str) else language.joined([str(each) for each in value])
 
 
-def _in(how: str) -> Format:
+def _in(how: str) -> NumberFormat:
     return lambda value, language: language.number(value, how)
 
 
@@ -71,12 +71,12 @@ def _fits(fits: Sequence[Mapping[str, Any]], language: Language) -> str:
     return language.say("; or ").join(shapes)
 
 
-def _able(cards: Sequence[Mapping[str, Any]], language: Language) -> str:
-    return language.joined([f"{each['card']} {q.share(each['share'], '.0f', language)}" for each in cards])
+def _able(gpus: Sequence[Mapping[str, Any]], language: Language) -> str:
+    return language.joined([f"{each['gpu']} {q.share(each['share'], '.0f', language)}" for each in gpus])
 
 
-def _excluded(cards: Sequence[str], language: Language) -> str:
-    return language.say(", no ").join(cards)
+def _excluded(gpus: Sequence[str], language: Language) -> str:
+    return language.say(", no ").join(gpus)
 
 
 def _share(value: float, language: Language) -> str:
@@ -91,16 +91,16 @@ def _megaflops(value: float, language: Language) -> str:
     return q.of_unit(language.number(value / 1e6, ".1f"), "MFLOP", language)
 
 
-_FORMATS: dict[str, Format] = {
+_FORMATS: dict[str, NumberFormat] = {
     "able": _able,
     "at": lambda at, language: place(at[0], at[1], language),
-    "card": lambda value, _: value,
+    "gpu": lambda value, _: value,
     "computed_tokens": q.rate,
     "difference": _in("+.4f"),
     "excluded": _excluded,
     "expected": _megaflops,
     "fits": _fits,
-    "flops_per_second": q.flop_rate,
+    "achieved_flops_per_second": q.flop_rate,
     "flops_per_token": _megaflops,
     "guessing": _in(".2f"),
     "hours": _in(",.1f"),
@@ -122,8 +122,8 @@ _FORMATS: dict[str, Format] = {
     "steps_per_billion": q.rate,
     "throughput_change": lambda value, language: q.share(abs(value - 1), ".1f", language),
     "throughput_times": _in(".2f"),
-    "told_loss": _in(".2f"),
-    "told_tokens": q.rate,
+    "reported_loss": _in(".2f"),
+    "reported_tokens": q.rate,
     "tokens": q.count,
     "tokens_after": q.rate,
     "tokens_before": q.rate,

@@ -21,17 +21,19 @@ WORDS: dict[Code, str | Plural] = {
         "has {expected}: it was reckoned against {peak}, or by another formula"
     ),
     "tokens-contradict": message(
-        "{run}: it says {told_tokens} tokens per iteration, and its settings make {computed_tokens}"
+        "{run}: it says {reported_tokens} tokens per iteration, and its settings make {computed_tokens}"
     ),
     "mfu-above-one": message(
         "{run}: an MFU of {mfu} is more than a card can do: the peak is not this card's"
     ),
     "rate-impossible": message(
-        "{run} would have reached {flops_per_second}, {share} of the {peak} of the {card}: it was another "
+        "{run} would have reached {achieved_flops_per_second}, {share} of the {peak} of the {gpu}: it was "
+        "another "
         "card, or the model or the times are not what is told"
     ),
-    "share-of-card": message(
-        "{run} reached {share} of the {card}'s peak ({flops_per_second} of {peak}, exact causal FLOPs)"
+    "share-of-gpu": message(
+        "{run} reached {share} of the {gpu}'s peak ({achieved_flops_per_second} of {peak}, exact causal "
+        "FLOPs)"
     ),
     "mfu-against-a100": message(
         "{run}: the printed MFU of {mfu} is against an A100's 312 TFLOP/s, as nanoGPT's always is; it "
@@ -50,8 +52,9 @@ WORDS: dict[Code, str | Plural] = {
         by="iterations",
     ),
     "perplexity-as-loss": message(
-        "{run}: a val loss of {told_loss} would be worse than guessing (ln {vocabulary} = {guessing}): it "
-        "is a perplexity, of a loss of ln {told_loss} = {loss}"
+        "{run}: a val loss of {reported_loss} would be worse than guessing (ln {vocabulary} = {guessing}): "
+        "it "
+        "is a perplexity, of a loss of ln {reported_loss} = {loss}"
     ),
     "not-a-number": Plural(
         "{run}: {n} of its losses is not a number", "{run}: {n} of its losses are not a number", by="count"
@@ -132,7 +135,7 @@ WORDS: dict[Code, str | Plural] = {
         "to learn which change did what, measure every combination on your card: nanodyno attribute {run} "
         "{other}"
     ),
-    "next-name-the-card": message(
+    "next-name-the-gpu": message(
         "name the card to see the share of its peak: nanodyno import ... --gpu NAME"
     ),
     "next-evaluate-more": message(
@@ -150,9 +153,9 @@ def words(finding: Finding, language: Language = ENGLISH) -> str:
         "runs": language.listed(finding.runs),
         **shown_numbers(finding.numbers, language),
     }
-    told = COMPOSED.get(finding.code)
-    if told is not None:
-        return told(finding.numbers, shown, language)
+    reported = COMPOSED.get(finding.code)
+    if reported is not None:
+        return reported(finding.numbers, shown, language)
     return language.tell(WORDS[finding.code], shown, finding.numbers)
 
 
@@ -163,15 +166,18 @@ def _fell_and_rose(numbers: Numbers, shown: Shown, language: Language) -> str:
     if numbers["rate_ratio"] >= 2:
         return language.say(
             "{other} trains {throughput_change} fewer tokens per second than {run} ({tokens_per_second_1} "
-            "against {tokens_per_second_0}) and does {rate_times} times the arithmetic ({flops_per_second_1} "
-            "against {flops_per_second_0}): a token of its model is {work_ratio} times the work, with "
+            "against {tokens_per_second_0}) and does {rate_times} times the arithmetic "
+            "({achieved_flops_per_second_1} "
+            "against {achieved_flops_per_second_0}): a token of its model is {work_ratio} times the work, "
+            "with "
             "{parameters_ratio} times the parameters",
             **shown,
         )
     return language.say(
         "{other} trains {throughput_change} fewer tokens per second than {run} ({tokens_per_second_1} "
-        "against {tokens_per_second_0}) and does {rate_change} more arithmetic ({flops_per_second_1} "
-        "against {flops_per_second_0}): a token of its model is {work_ratio} times the work, with "
+        "against {tokens_per_second_0}) and does {rate_change} more arithmetic "
+        "({achieved_flops_per_second_1} "
+        "against {achieved_flops_per_second_0}): a token of its model is {work_ratio} times the work, with "
         "{parameters_ratio} times the parameters",
         **shown,
     )
@@ -182,14 +188,16 @@ def _rose_and_fell(numbers: Numbers, shown: Shown, language: Language) -> str:
         return language.say(
             "{other} trains {throughput_times} times the tokens per second of {run} ({tokens_per_second_1} "
             "against {tokens_per_second_0}) though it does {rate_change} less arithmetic "
-            "({flops_per_second_1} against {flops_per_second_0}): a token of its model is {work_ratio} times "
+            "({achieved_flops_per_second_1} against {achieved_flops_per_second_0}): a token of its model is "
+            "{work_ratio} times "
             "the work, with {parameters_ratio} times the parameters",
             **shown,
         )
     return language.say(
         "{other} trains {throughput_change} more tokens per second than {run} ({tokens_per_second_1} "
-        "against {tokens_per_second_0}) though it does {rate_change} less arithmetic ({flops_per_second_1} "
-        "against {flops_per_second_0}): a token of its model is {work_ratio} times the work, with "
+        "against {tokens_per_second_0}) though it does {rate_change} less arithmetic "
+        "({achieved_flops_per_second_1} "
+        "against {achieved_flops_per_second_0}): a token of its model is {work_ratio} times the work, with "
         "{parameters_ratio} times the parameters",
         **shown,
     )
@@ -248,17 +256,21 @@ def _confounded(numbers: Numbers, shown: Shown, language: Language) -> str:
     return language.clauses(clauses)
 
 
-def _cards_by_rate(numbers: Numbers, shown: Shown, language: Language) -> str:
+def _gpus_by_rate(numbers: Numbers, shown: Shown, language: Language) -> str:
     reached = Plural(
-        "{run} reached {flops_per_second} (exact causal FLOPs), which is beyond {n} GeForce RTX card",
-        "{run} reached {flops_per_second} (exact causal FLOPs), which is beyond {n} GeForce RTX cards",
+        "{run} reached {achieved_flops_per_second} (exact causal FLOPs), which is beyond {n} GeForce RTX "
+        "card",
+        "{run} reached {achieved_flops_per_second} (exact causal FLOPs), which is beyond {n} GeForce RTX "
+        "cards",
         by="excluded_count",
     )
     if numbers["excluded"]:
         reached = Plural(
-            "{run} reached {flops_per_second} (exact causal FLOPs), which is beyond {n} GeForce RTX card: it "
+            "{run} reached {achieved_flops_per_second} (exact causal FLOPs), which is beyond {n} GeForce RTX "
+            "card: it "
             "was no {excluded}",
-            "{run} reached {flops_per_second} (exact causal FLOPs), which is beyond {n} GeForce RTX cards: "
+            "{run} reached {achieved_flops_per_second} (exact causal FLOPs), which is beyond {n} GeForce RTX "
+            "cards: "
             "it was no {excluded}",
             by="excluded_count",
         )
@@ -279,6 +291,6 @@ COMPOSED: dict[Code, Callable[[Numbers, Shown, Language], str]] = {
     "throughput-changed": _changed_speed,
     "same-effective-batch": _same_batch,
     "confounded": _confounded,
-    "cards-by-rate": _cards_by_rate,
+    "gpus-by-rate": _gpus_by_rate,
 }
 """Whose sentences depend on their numbers."""

@@ -10,14 +10,14 @@ from nanodyno.analysis.account import Account
 from nanodyno.analysis.conclusions import SAME_SIZE, public_curves
 from nanodyno.analysis.findings import Code, Finding
 from nanodyno.analysis.forecast import Forecast
-from nanodyno.analysis.forecast_findings import Foretold
+from nanodyno.analysis.forecast_findings import Forecasts
 from nanodyno.report.behind import numbers_table
 from nanodyno.report.document import as_document
 from nanodyno.report.figures import Point, finite
 from nanodyno.report.forecast_words import sentence, words
 from nanodyno.report.language import ENGLISH, Language
-from nanodyno.report.page import Points, Section, to_terminal
-from nanodyno.report.plot import Labels, Series, line_plot
+from nanodyno.report.page import BulletList, Section, to_terminal
+from nanodyno.report.plot import Labels, PlotSeries, line_plot
 
 ANSWERS: tuple[Code, ...] = (
     "ends-lower", "ends-alike", "measured-lower", "measured-alike", "forecast-end", "forecast-by-size",
@@ -30,7 +30,7 @@ DRAWN_FROM = 0.2
 LARGEST_DRAWN = 1e4
 
 
-def forecast_page(made: Foretold, width: int, language: Language = ENGLISH) -> RenderableType:
+def forecast_page(made: Forecasts, width: int, language: Language = ENGLISH) -> RenderableType:
     parts: list[RenderableType] = [to_terminal(sections(made.findings, language)), Text()]
     parts.append(picture(made.forecasts, made.accounts, min(width, PLOT_MAX_WIDTH), language))
     return Group(*parts)
@@ -42,7 +42,7 @@ def sections(findings: Sequence[Finding], language: Language = ENGLISH) -> list[
     made = [Section(None, tuple(sentence(each, language) for each in answer))]
     if rest:
         behind = tuple(numbers_table(each.numbers) for each in rest)
-        cautions = Points(tuple(words(each, language) for each in rest), behind)
+        cautions = BulletList(tuple(words(each, language) for each in rest), behind)
         made.append(Section(language.say("what to bear in mind"), (cautions,)))
     return made
 
@@ -55,17 +55,19 @@ def picture(
     made: Sequence[Forecast], accounts: Sequence[Account], width: int, language: Language = ENGLISH
 ) -> Text:
     """Losses so far and the band ahead, with a public run of the same size."""
-    series: list[Series] = []
+    series: list[PlotSeries] = []
     for each, account in zip(made, accounts, strict=True):
         name = "" if len(made) == 1 else each.name
         series.append(_series(_named(name, language.say("so far"), language), losses_so_far(each, account)))
         band = each.band
         if band is not None:
             ahead = list(band.updates)
-            series.append(Series(_named(name, language.say("expected"), language), ahead, list(band.median)))
+            series.append(
+                PlotSeries(_named(name, language.say("expected"), language), ahead, list(band.median))
+            )
             if len(made) == 1:
-                series.append(Series(language.say("low (80%)"), ahead, list(band.low)))
-                series.append(Series(language.say("high (80%)"), ahead, list(band.high)))
+                series.append(PlotSeries(language.say("low (80%)"), ahead, list(band.low)))
+                series.append(PlotSeries(language.say("high (80%)"), ahead, list(band.high)))
     if len(made) == 1:
         series += [_series(name, points) for name, points in public_beside(made[0], accounts[0]).items()]
     labels = Labels(language.say("iterations"), language.say("loss"), language)
@@ -76,8 +78,8 @@ def _named(run: str, what: str, language: Language) -> str:
     return language.say("{run}: {what}", run=run, what=what) if run else what
 
 
-def _series(label: str, points: Sequence[Point]) -> Series:
-    return Series(label, [x for x, _ in points], [y for _, y in points])
+def _series(label: str, points: Sequence[Point]) -> PlotSeries:
+    return PlotSeries(label, [x for x, _ in points], [y for _, y in points])
 
 
 def losses_so_far(made: Forecast, account: Account) -> tuple[Point, ...]:
@@ -104,7 +106,7 @@ def public_beside(made: Forecast, account: Account) -> dict[str, tuple[Point, ..
     return found
 
 
-def forecast_document(made: Foretold) -> Mapping[str, Any]:
+def forecast_document(made: Forecasts) -> Mapping[str, Any]:
     """Of one run its own numbers on the top level; of two, under `runs`."""
     runs = [_document(*each) for each in zip(made.forecasts, made.accounts, strict=True)]
     found = [as_document(each) for each in made.findings]

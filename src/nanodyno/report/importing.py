@@ -127,10 +127,10 @@ def make_import_display(console: Console, files: Sequence[Path]) -> Generator[Ca
 class _Lines:
     def __init__(self, console: Console, total: int) -> None:
         self._console, self._total = console, total
-        self._done, self._told = 0, time.monotonic()
+        self._done, self._reported = 0, time.monotonic()
 
     def __call__(self, size: int) -> None:
         self._done += size
-        if time.monotonic() - self._told >= SECONDS_BETWEEN_LINES:
-            self._told = time.monotonic()
+        if time.monotonic() - self._reported >= SECONDS_BETWEEN_LINES:
+            self._reported = time.monotonic()
             self._console.print(f"{self._done / self._total:.0%} read", highlight=False)

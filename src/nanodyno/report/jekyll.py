@@ -12,12 +12,12 @@ from nanodyno.report.html.drawing import svg_file
 from nanodyno.report.language import Language
 from nanodyno.report.page import Page, to_markdown
 
-Format = Literal["markdown", "jekyll"]
+TextFormat = Literal["markdown", "jekyll"]
 POSTS = "_posts"
 
 
 @dataclass
-class Pictures:
+class PictureFiles:
     """Numbers the pictures of a page, and says how each is linked to."""
 
     folder: Path
@@ -32,32 +32,38 @@ class Pictures:
         return self.link.replace("{}", name)
 
 
-def document(page: Page, form: Format, language: Language, made_at: datetime) -> str:
+def document(page: Page, form: TextFormat, language: Language, made_at: datetime) -> str:
     """Without pictures: it has no place of its own."""
     return _text(page, form, language, made_at, None)
 
 
-def documents(page: Page, form: Format, language: Language, made_at: datetime, path: Path) -> dict[Path, str]:
+def documents(
+    page: Page, form: TextFormat, language: Language, made_at: datetime, path: Path
+) -> dict[Path, str]:
     """The file and its pictures, by where they belong: beside it, and of a post in its site's assets, since
     Jekyll does not publish what lies beside a post."""
     stem = re.sub(r"[^\w.-]+", "-", path.stem)
     if form == "jekyll" and path.absolute().parent.name == POSTS:
         site = path.parent.parent if path.parent.name == POSTS else path.absolute().parent.parent
-        pictures = Pictures(site / "assets" / stem, stem, f'{{{{ "/assets/{stem}/{{}}" | relative_url }}}}')
+        pictures = PictureFiles(
+            site / "assets" / stem, stem, f'{{{{ "/assets/{stem}/{{}}" | relative_url }}}}'
+        )
     else:
-        pictures = Pictures(path.parent, stem, "{}")
+        pictures = PictureFiles(path.parent, stem, "{}")
     text = _text(page, form, language, made_at, pictures)
     return {path: text, **pictures.files}
 
 
-def _text(page: Page, form: Format, language: Language, made_at: datetime, pictures: Pictures | None) -> str:
+def _text(
+    page: Page, form: TextFormat, language: Language, made_at: datetime, pictures: PictureFiles | None
+) -> str:
     body = to_markdown(page.sections, language, pictures)
     if language.direction == "rtl":
         body = f'<div dir="rtl" markdown="1">\n\n{body}\n</div>\n'
     return body if form == "markdown" else _front_matter(page, language, made_at, pictures) + body
 
 
-def _front_matter(page: Page, language: Language, made_at: datetime, pictures: Pictures | None) -> str:
+def _front_matter(page: Page, language: Language, made_at: datetime, pictures: PictureFiles | None) -> str:
     is_post = pictures is not None and "assets" in pictures.folder.parts
     lines = {
         "layout": "post" if is_post else "page",

@@ -13,7 +13,10 @@ OF_RECIPES = {
         "recipe's",
         "of a recipe or TOML file that has it: what it leaves out is chosen for the card and so many hours",
     ),
-    "fitted": ("False", "in a TOML file only: true takes the fastest micro-batch that fits the card"),
+    "auto_batch_size": (
+        "False",
+        "in a TOML file only: true takes the fastest micro-batch that fits the card",
+    ),
 }
 """They are gone before there is a config."""
 

@@ -2,17 +2,24 @@
 
 from collections.abc import Sequence
 
-from nanodyno.analysis.leaderboard import Board, Entry, Leaderboard, Metric, Reason, Unranked
+from nanodyno.analysis.leaderboard import (
+    Board,
+    Entry,
+    Leaderboard,
+    LeaderboardMetric,
+    Unranked,
+    UnrankedReason,
+)
 from nanodyno.report import quantities as q
 from nanodyno.report.document import as_document
-from nanodyno.report.page import Points, Section, Table
+from nanodyno.report.page import BulletList, Section, Table
 
-TITLES: dict[Metric, str] = {
+TITLES: dict[LeaderboardMetric, str] = {
     "val_loss_at_equal_tokens": "val loss",
     "tokens_per_second": "tokens per second",
     "mfu": "share of the card's peak",
 }
-REASONS: dict[Reason, str] = {
+REASONS: dict[UnrankedReason, str] = {
     "no-evaluation": "no evaluation of a trained model",
     "tokens-unknown": "tokens per iteration not known (--set tokens_per_iter=...)",
     "tokens-contradict": "the tokens per iteration that it prints are not those of its settings",
@@ -24,7 +31,7 @@ REASONS: dict[Reason, str] = {
     "times-unknown": "no times told",
     "too-few-times": "fewer than 6 timed iterations: no interval",
     "model-unknown": "the model, or the card's peak at this precision, is not known",
-    "card-unknown": "card not known (import with --gpu NAME), or none",
+    "gpu-unknown": "card not known (import with --gpu NAME), or none",
     "rate-impossible": "more than the card can do: the card, the model or the times are not what is told",
     "only-one": "no other run to rank it with",
 }
@@ -35,12 +42,12 @@ def leaderboard_page(found: Leaderboard) -> list[Section]:
     sections = [Section(_title(board), (_table(board),)) for board in found.boards]
     if any(_is_shared(board) for board in found.boards):
         sections.append(Section(None, (SHARED,)))
-    if found.held_back:
-        names = ", ".join(found.held_back)
+    if found.compared_early:
+        names = ", ".join(found.compared_early)
         words = f"Losses are compared where most runs were evaluated; {names} went more than twice as far."
         sections.append(Section(None, (f"{words} Name runs to rank those alone.",)))
     if found.unranked:
-        sections.append(Section("not ranked", (Points(_reasons(found.unranked)),)))
+        sections.append(Section("not ranked", (BulletList(_reasons(found.unranked)),)))
     return sections
 
 
@@ -56,13 +63,13 @@ def _title(board: Board) -> str:
 
 
 def _table(board: Board) -> Table:
-    with_cards = any(entry.card for entry in board.entries)
-    headers = ("", "run", "params", TITLES[board.metric], "95% interval", "card" if with_cards else "")
-    rows = tuple(_row(board.metric, entry, with_cards) for entry in board.entries)
+    with_gpus = any(entry.gpu for entry in board.entries)
+    headers = ("", "run", "params", TITLES[board.metric], "95% interval", "gpu" if with_gpus else "")
+    rows = tuple(_row(board.metric, entry, with_gpus) for entry in board.entries)
     return Table(headers, rows, figures_from=2)
 
 
-def _row(metric: Metric, entry: Entry, with_cards: bool) -> tuple[str, ...]:
+def _row(metric: LeaderboardMetric, entry: Entry, with_gpus: bool) -> tuple[str, ...]:
     value = entry.value
     within = "-"
     if value.low is not None and value.high is not None:
@@ -73,11 +80,11 @@ def _row(metric: Metric, entry: Entry, with_cards: bool) -> tuple[str, ...]:
         "-" if entry.parameters is None else q.count(entry.parameters),
         _shown(metric, value.value),
         within,
-        (entry.card or "-") if with_cards else "",
+        (entry.gpu or "-") if with_gpus else "",
     )
 
 
-def _shown(metric: Metric, value: float) -> str:
+def _shown(metric: LeaderboardMetric, value: float) -> str:
     if metric == "val_loss_at_equal_tokens":
         return f"{value:.4f}"
     return q.rate(value) if metric == "tokens_per_second" else q.percent(value)
@@ -90,7 +97,7 @@ def _is_shared(board: Board) -> bool:
 
 def _reasons(unranked: Sequence[Unranked]) -> tuple[str, ...]:
     """Runs with the same gap in one sentence."""
-    runs: dict[tuple[Metric, Reason], list[str]] = {}
+    runs: dict[tuple[LeaderboardMetric, UnrankedReason], list[str]] = {}
     for each in unranked:
         runs.setdefault((each.metric, each.reason), []).append(each.run)
     return tuple(

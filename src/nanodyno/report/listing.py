@@ -10,14 +10,14 @@ from nanodyno.errors import NanodynoError
 from nanodyno.records.lock import is_locked
 from nanodyno.records.store import EVALS_FILE, HISTORY_FILE, RUN_FILE, STEPS_FILE, Run, read_run
 
-Row = tuple[Run, Summary]
+RunRow = tuple[Run, Summary]
 Stamp = tuple[bool, tuple[tuple[int, int] | None, ...]]
 """Whether a process writes it, which alone changes when a run dies; and the time and size of each file."""
 
 
 @dataclass(frozen=True)
 class Listed:
-    rows: tuple[Row, ...]
+    rows: tuple[RunRow, ...]
     unreadable: tuple[str, ...]
     """A sentence each."""
 
@@ -27,10 +27,10 @@ class Listing:
 
     def __init__(self, folders: Callable[[], Sequence[Path]]) -> None:
         self._folders = folders
-        self._known: dict[Path, tuple[Stamp, Row]] = {}
+        self._known: dict[Path, tuple[Stamp, RunRow]] = {}
 
     def read(self) -> Listed:
-        known: dict[Path, tuple[Stamp, Row]] = {}
+        known: dict[Path, tuple[Stamp, RunRow]] = {}
         unreadable: list[str] = []
         for folder in self._folders():
             try:
@@ -40,7 +40,7 @@ class Listing:
         self._known = known
         return Listed(tuple(row for _, row in known.values()), tuple(unreadable))
 
-    def _look(self, folder: Path) -> tuple[Stamp, Row]:
+    def _look(self, folder: Path) -> tuple[Stamp, RunRow]:
         stamp = _stamp(folder)  # before the files are read: what is written meanwhile is seen the next time
         before = self._known.get(folder)
         if before is not None and before[0] == stamp:

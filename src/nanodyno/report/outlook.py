@@ -3,8 +3,8 @@
 from contextlib import suppress
 from dataclasses import replace
 
-from nanodyno.analysis.account import Account, Eval, Step, account_of
-from nanodyno.analysis.forecast import Question, forecast
+from nanodyno.analysis.account import Account, AccountEval, AccountStep, account_of
+from nanodyno.analysis.forecast import ForecastQuestion, forecast
 from nanodyno.analysis.forecast_findings import findings_of
 from nanodyno.errors import NanodynoError
 from nanodyno.records.events import Started
@@ -24,9 +24,9 @@ class Outlook:
 
     def __init__(self, started: Started) -> None:
         self._account = account_of(Run(started.folder, started.record, (), ()))
-        self._steps: list[Step] = []
-        self._evals: list[Eval] = []
-        self._told: set[str] = set()
+        self._steps: list[AccountStep] = []
+        self._evals: list[AccountEval] = []
+        self._reported: set[str] = set()
         if started.iteration:
             with suppress(NanodynoError):  # what cannot be read is not forecast from; training goes on
                 earlier = account_of(read_run(started.folder, up_to_damage=True))
@@ -34,26 +34,26 @@ class Outlook:
 
     def add_step(self, step: StepRecord) -> None:
         self._steps.append(
-            Step(step.iteration, step.loss, learning_rate=step.learning_rate, tokens=step.tokens)
+            AccountStep(step.iteration, step.loss, learning_rate=step.learning_rate, tokens=step.tokens)
         )
         if len(self._steps) > MOST_STEPS:
             self._steps = [*self._steps[:-RECENT_STEPS:2], *self._steps[-RECENT_STEPS:]]
 
     def add_eval(self, entry: EvalRecord) -> tuple[str, list[str]]:
         """Where it ends, in a few words or none, and warnings that were not given before."""
-        self._evals.append(Eval(entry.iteration, entry.val_loss, entry.train_loss))
+        self._evals.append(AccountEval(entry.iteration, entry.val_loss, entry.train_loss))
         account = self._now()
         planned = int(account.settings["max_iters"] or 0)
         share = entry.iteration / planned
         if len(self._evals) < ENOUGH_EVALS or not EARLIEST <= share <= LATEST:
             return "", []
         try:
-            made = forecast(account, Question(), None)
+            made = forecast(account, ForecastQuestion(), None)
         except NanodynoError:
             return "", []
         found = [each for each in findings_of(made, account) if each.code.startswith("warning-")]
-        fresh = [each for each in found if each.code not in self._told]
-        self._told |= {each.code for each in fresh}
+        fresh = [each for each in found if each.code not in self._reported]
+        self._reported |= {each.code for each in fresh}
         final = made.final
         words = short_end(final.median, final.low, final.high) if made.basis == "curve" else ""
         return words, [sentence(each) for each in fresh]

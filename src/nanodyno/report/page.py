@@ -31,7 +31,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Points:
+class BulletList:
     """Sentences that stand one under the other, each with the arithmetic behind it where there is any."""
 
     sentences: tuple[str, ...]
@@ -58,7 +58,7 @@ class Verbatim:
 
 
 @dataclass(frozen=True)
-class Choice:
+class FigureChoice:
     """Pictures of the same thing, one of which is looked at: the first, until the reader asks for another."""
 
     label: str
@@ -70,16 +70,16 @@ class Folded:
     """What is there for those who open it."""
 
     title: str
-    parts: tuple["Part", ...]
+    parts: tuple["PageElement", ...]
 
 
-Part = str | Points | Table | Tiles | Verbatim | Choice | Folded | Figure
+PageElement = str | BulletList | Table | Tiles | Verbatim | FigureChoice | Folded | Figure
 
 
 @dataclass(frozen=True)
 class Section:
     title: str | None
-    parts: tuple[Part, ...]
+    parts: tuple[PageElement, ...]
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Page:
         return self.sections[0].title or self.kind
 
 
-Pictures = Callable[[Figure], str]
+DrawFigure = Callable[[Figure], str]
 """Where a picture lies, for a link to it."""
 
 
@@ -105,7 +105,9 @@ def to_terminal(sections: Sequence[Section]) -> Group:
     items: list[RenderableType] = []
     for section in sections:
         parts = [
-            _on_screen(part) for part in section.parts if isinstance(part, str | Points | Table | Verbatim)
+            _on_screen(part)
+            for part in section.parts
+            if isinstance(part, str | BulletList | Table | Verbatim)
         ]
         if section.parts and not parts:
             continue
@@ -118,7 +120,7 @@ def to_terminal(sections: Sequence[Section]) -> Group:
 
 
 def to_markdown(
-    sections: Sequence[Section], language: Language = ENGLISH, pictures: Pictures | None = None
+    sections: Sequence[Section], language: Language = ENGLISH, pictures: DrawFigure | None = None
 ) -> str:
     """Without a place for pictures there are none."""
     writer = _Markdown(language, pictures)
@@ -134,7 +136,7 @@ def to_markdown(
     return "\n".join(lines).rstrip() + "\n"
 
 
-def from_terminal(shown: RenderableType) -> tuple[Part, ...]:
+def from_terminal(shown: RenderableType) -> tuple[PageElement, ...]:
     """What was made for a terminal alone: tables and sentences, and groups of them."""
     if isinstance(shown, Group):
         return tuple(part for each in shown.renderables for part in from_terminal(each))
@@ -152,12 +154,12 @@ def _words(cell: object) -> str:
     return cell.plain if isinstance(cell, Text) else str(cell)
 
 
-def _on_screen(part: str | Points | Table | Verbatim) -> RenderableType:
+def _on_screen(part: str | BulletList | Table | Verbatim) -> RenderableType:
     if isinstance(part, str):
         return Prose(part)
     if isinstance(part, Verbatim):
         return Text(part.text)
-    if isinstance(part, Points):
+    if isinstance(part, BulletList):
         grid = RichTable.grid(padding=(0, 1))
         grid.add_column(width=1)
         grid.add_column(overflow="fold")
@@ -180,17 +182,17 @@ def _on_screen(part: str | Points | Table | Verbatim) -> RenderableType:
 
 
 class _Markdown:
-    def __init__(self, language: Language, pictures: Pictures | None) -> None:
+    def __init__(self, language: Language, pictures: DrawFigure | None) -> None:
         self._language, self._pictures = language, pictures
 
     def words(self, text: str) -> str:
         return escaped(self._language.isolated(text))
 
-    def part(self, part: Part) -> list[str]:
+    def part(self, part: PageElement) -> list[str]:
         match part:
             case str():
                 return [self.words(part)]
-            case Points():
+            case BulletList():
                 return [f"- {self.words(sentence)}" for sentence in part.sentences]
             case Verbatim():
                 return [f"    {line}" for line in part.text.splitlines()]
@@ -203,7 +205,7 @@ class _Markdown:
                 inside = [line for block in blocks for line in (*block, "")]
                 summary = f"<summary>{self.words(part.title)}</summary>"
                 return ['<details markdown="1">', summary, "", *inside, "</details>"]
-            case Choice():
+            case FigureChoice():
                 return self._figures([figure for _, figure in part.figures])
             case _:
                 return self._figures([part])

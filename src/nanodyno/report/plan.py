@@ -8,12 +8,12 @@ from rich.text import Text
 
 from nanodyno.analysis.rates import Begun
 from nanodyno.costs.calibration import REFERENCE
-from nanodyno.costs.plan import CHINCHILLA_TOKENS_PER_PARAMETER, Candidate, Plan
+from nanodyno.costs.plan import CHINCHILLA_TOKENS_PER_PARAMETER, MicroBatchPlan, Plan
 from nanodyno.report import quantities
 from nanodyno.report.advice import advice_table
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.plan_bill import range_test_hours
-from nanodyno.report.plan_facts import Source, fact_rows
+from nanodyno.report.plan_facts import PlanSource, fact_rows
 from nanodyno.report.prose import Prose
 from nanodyno.report.sizing import choice_document, sizes_table, sizes_title
 from nanodyno.report.stacked import memory_bars
@@ -21,7 +21,7 @@ from nanodyno.report.stacked import memory_bars
 UNKNOWN = "-"
 
 
-def plan_page(plan: Plan, source: Source, width: int, language: Language = ENGLISH) -> RenderableType:
+def plan_page(plan: Plan, source: PlanSource, width: int, language: Language = ENGLISH) -> RenderableType:
     pieces: list[RenderableType] = [Prose(title(plan, source, language), style="bold"), Text()]
     pieces += [_facts(plan, source, language), Text()]
     if source.choice is not None:
@@ -31,24 +31,24 @@ def plan_page(plan: Plan, source: Source, width: int, language: Language = ENGLI
     pieces.append(memory_bars(plan.candidates, asked, limit, width, language))
     if plan.asked.fits is False:
         pieces += [Text(), advice_table(plan.advice, plan.target.host_bytes, language)]
-    told = [*source.notes, *remarks(plan, language)]
-    return Group(*pieces, *([Text()] if told else []), *(Prose(each, style="dim") for each in told))
+    reported = [*source.notes, *remarks(plan, language)]
+    return Group(*pieces, *([Text()] if reported else []), *(Prose(each, style="dim") for each in reported))
 
 
-def title(plan: Plan, source: Source, language: Language) -> str:
+def title(plan: Plan, source: PlanSource, language: Language) -> str:
     config = source.title(language)
     if plan.target.name is None:
         return language.say("{title}, no card: predicted memory only", title=config)
     if plan.verified:
-        words = message("{title} on {card}: a prediction, calibrated on this kind of card")
+        words = message("{title} on {gpu}: a prediction, calibrated on this kind of card")
     elif plan.basis == "ceilings":
-        words = message("{title} on {card}: a prediction, by this card's own ceilings")
+        words = message("{title} on {gpu}: a prediction, by this card's own ceilings")
     else:
-        words = message("{title} on {card}: a prediction, unverified")
-    return language.say(words, title=config, card=plan.target.name)
+        words = message("{title} on {gpu}: a prediction, unverified")
+    return language.say(words, title=config, gpu=plan.target.name)
 
 
-def _facts(plan: Plan, source: Source, language: Language) -> Table:
+def _facts(plan: Plan, source: PlanSource, language: Language) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -69,7 +69,7 @@ def candidates_table(plan: Plan, language: Language = ENGLISH) -> Table:
             table.add_column(language.say(title), justify="right", no_wrap=True)
     table.add_column(language.say("recompute"), no_wrap=True)
     for each in plan.candidates:
-        setup, time, share = each.setup, each.time, each.share_of_peak
+        setup, time, share = each.setup, each.time, each.mfu
         asked = setup.batch_size == plan.asked.setup.batch_size
         table.add_row(
             f"{setup.batch_size} x {setup.micro_steps}",
@@ -83,7 +83,7 @@ def candidates_table(plan: Plan, language: Language = ENGLISH) -> Table:
     return table
 
 
-def _fits_cell(each: Candidate, room: int | None, language: Language) -> str:
+def _fits_cell(each: MicroBatchPlan, room: int | None, language: Language) -> str:
     if each.fits is None or room is None:
         return UNKNOWN
     if not each.fits:
@@ -93,7 +93,7 @@ def _fits_cell(each: Candidate, room: int | None, language: Language) -> str:
 
 def remarks(plan: Plan, language: Language) -> list[str]:
     remarks = _remarks_on_rates(plan, language)
-    if plan.target.card is None and plan.advice:
+    if plan.target.gpu is None and plan.advice:
         remarks.append(
             language.say("what a switch costs in time is predicted for an {reference}", reference=REFERENCE)
         )
@@ -119,7 +119,7 @@ def remarks(plan: Plan, language: Language) -> list[str]:
 
 
 def _remarks_on_rates(plan: Plan, language: Language) -> list[str]:
-    name, card, dtype = plan.target.name, plan.target.card, plan.asked.setup.dtype
+    name, gpu, dtype = plan.target.name, plan.target.gpu, plan.asked.setup.dtype
     if name is None:
         return [language.say("no card is meant: a recent one is assumed; --gpu NAME predicts the speed too")]
     if plan.basis == "ceilings":
@@ -130,27 +130,27 @@ def _remarks_on_rates(plan: Plan, language: Language) -> list[str]:
                 reference=REFERENCE,
             )
         ]
-    if card is None:
-        return [language.say("{card} is not in the table of cards: `nanodyno doctor` measures it", card=name)]
-    if plan.verified or (card.name == REFERENCE and dtype == "bfloat16"):
+    if gpu is None:
+        return [language.say("{gpu} is not in the table of cards: `nanodyno doctor` measures it", gpu=name)]
+    if plan.verified or (gpu.name == REFERENCE and dtype == "bfloat16"):
         return []
-    if card.name == REFERENCE:
+    if gpu.name == REFERENCE:
         return [
             language.say(
-                "unverified: {card} was measured in bfloat16, and this is {dtype}", card=name, dtype=dtype
+                "unverified: {gpu} was measured in bfloat16, and this is {dtype}", gpu=name, dtype=dtype
             )
         ]
     return [
         language.say(
-            "unverified: rates of an {reference}, scaled by {card}'s datasheet peak and bandwidth; where "
+            "unverified: rates of an {reference}, scaled by {gpu}'s datasheet peak and bandwidth; where "
             "such a card is, `nanodyno doctor` measures it",
             reference=REFERENCE,
-            card=name,
+            gpu=name,
         )
     ]
 
 
-def plan_document(plan: Plan, source: Source) -> dict[str, object]:
+def plan_document(plan: Plan, source: PlanSource) -> dict[str, object]:
     return {
         "config": source.name,
         "changed": dict(source.changed),
@@ -189,18 +189,18 @@ def _range_test(test: Begun, plan: Plan) -> dict[str, object]:
     return {"iterations_at_least": test.work, "hours_at_least": range_test_hours(test, plan)}
 
 
-def _candidate(each: Candidate) -> dict[str, object]:
+def _candidate(each: MicroBatchPlan) -> dict[str, object]:
     setup, time = each.setup, each.time
     return {
         "batch_size": setup.batch_size,
         "gradient_accumulation_steps": setup.micro_steps,
         "kernels": setup.kernels,
         "recompute": setup.recompute,
-        "loss_rows": setup.rows if setup.kernels == "fused" else setup.loss_rows,
+        "loss_chunk_size": setup.rows if setup.kernels == "fused" else setup.loss_chunk_size,
         "peak_memory_bytes": {**each.memory.components, "total": each.memory.total},
         "allocated_bytes": each.memory.allocated,
         "reserved_bytes": each.memory.reserved,
         "fits": each.fits,
         "tokens_per_second": None if time is None else time.tokens_per_second,
-        "share_of_peak": each.share_of_peak,
+        "mfu": each.mfu,
     }

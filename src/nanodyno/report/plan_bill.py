@@ -10,12 +10,12 @@ def bill_words(bill: Bill, plan: Plan, language: Language) -> str:
     if bill.hours is None:
         return language.say("how long depends on the card")
     parts = [_time_words(bill.hours, language)]
-    if bill.kwh is not None and plan.target.card is not None:
+    if bill.kwh is not None and plan.target.gpu is not None:
         parts.append(
             language.say(
                 "{kwh} kWh (an estimate: {watts} W throughout)",
                 kwh=quantities.about(bill.kwh, language=language),
-                watts=language.number(plan.target.card.tdp_watts, ".0f"),
+                watts=language.number(plan.target.gpu.tdp_watts, ".0f"),
             )
         )
     if bill.energy_cost is not None:

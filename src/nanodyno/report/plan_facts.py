@@ -4,15 +4,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from nanodyno.analysis.rates import Begun
-from nanodyno.analysis.sizing import Choice
+from nanodyno.analysis.sizing import SizeChoice
 from nanodyno.config import RunConfig
 from nanodyno.config.ramp import Ramp
-from nanodyno.costs.plan import CHINCHILLA_TOKENS_PER_PARAMETER, Candidate, Plan
+from nanodyno.costs.plan import CHINCHILLA_TOKENS_PER_PARAMETER, MicroBatchPlan, Plan
 from nanodyno.costs.setup import Setup
 from nanodyno.costs.target import SHOWN_SHARE
 from nanodyno.report import quantities
-from nanodyno.report.beyond import beyond_words
 from nanodyno.report.language import ENGLISH, Language, message
+from nanodyno.report.modern import modern_words
 from nanodyno.report.plan_bill import bill_words, growth_words, iterations_words, range_test_words
 from nanodyno.report.sizing import chosen_words, expected_words
 from nanodyno.report.words import with_ramp
@@ -20,11 +20,11 @@ from nanodyno.report.words import with_ramp
 WORTH_TELLING = 0.01
 """By which another micro-batch has to be faster: smaller differences are not known."""
 
-Rows = Iterator[tuple[str, str]]
+PlanRows = Iterator[tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Source:
+class PlanSource:
     """Where a config is from, and what is to be said about it."""
 
     name: str
@@ -33,7 +33,7 @@ class Source:
     notes: tuple[str, ...] = ()
     ramp: Ramp | None = None
     """How its batch grows."""
-    choice: Choice | None = None
+    choice: SizeChoice | None = None
     """Where it was made for so many hours."""
     config: RunConfig | None = None
     range_test: Begun | None = None
@@ -47,13 +47,13 @@ class Source:
         return language.say("{config} with {changes}", config=self.name, changes=changes)
 
 
-def fact_rows(plan: Plan, source: Source, language: Language = ENGLISH) -> Rows:
+def fact_rows(plan: Plan, source: PlanSource, language: Language = ENGLISH) -> PlanRows:
     setup = plan.asked.setup
     if source.choice is not None:
         yield language.say("chosen"), chosen_words(source.choice, language)
     yield language.say("model"), _model_words(plan, language)
     config, has_rate = source.config, source.range_test is None
-    if config is not None and (beyond := beyond_words(config, language, has_rate)):
+    if config is not None and (beyond := modern_words(config, language, has_rate)):
         yield language.say("beyond GPT-2"), beyond
     batch = _batch_words(setup, language)
     yield language.say("batch"), batch if source.ramp is None else with_ramp(batch, source.ramp, language)
@@ -70,7 +70,7 @@ def fact_rows(plan: Plan, source: Source, language: Language = ENGLISH) -> Rows:
     yield from _training_rows(plan, source, language)
 
 
-def _training_rows(plan: Plan, source: Source, language: Language) -> Rows:
+def _training_rows(plan: Plan, source: PlanSource, language: Language) -> PlanRows:
     """What it takes to train it, and what comes of that."""
     tokens = quantities.count(plan.bill.tokens, language)
     yield language.say("{number} tokens", number=tokens), bill_words(plan.bill, plan, language)
@@ -136,7 +136,7 @@ def _rate_words(config: RunConfig, language: Language) -> str:
 def _way_words(setup: Setup, offloaded_bytes: int, language: Language) -> str:
     if setup.kernels == "autograd":
         compiled = language.say("compiled") if setup.compiled else "eager"
-        rows = [] if setup.loss_rows is None else [_rows_words(setup.loss_rows, language)]
+        rows = [] if setup.loss_chunk_size is None else [_rows_words(setup.loss_chunk_size, language)]
         return language.joined(["autograd", compiled, setup.dtype, *rows])
     switches = [
         language.say("fused kernels"),
@@ -190,7 +190,7 @@ def _limit_words(plan: Plan, language: Language) -> str:
             limit=limit,
             shown=quantities.of_unit(language.number(11.6, ".1f"), "GiB", language),
         )
-    if target.card is None or target.host_bytes is not None:
+    if target.gpu is None or target.host_bytes is not None:
         return language.say(
             "{limit} by its driver, CUDA's context included; what other programs hold is not taken off",
             limit=limit,
@@ -199,12 +199,12 @@ def _limit_words(plan: Plan, language: Language) -> str:
         "{limit} is what a program sees of {gigabytes} GB ({share}), CUDA's context included; a display "
         "takes some of it",
         limit=limit,
-        gigabytes=str(target.card.memory_gb),
+        gigabytes=str(target.gpu.memory_gb),
         share=quantities.share(SHOWN_SHARE, ".0f", language),
     )
 
 
-def _speed_words(asked: Candidate, plan: Plan, ramp: Ramp | None, language: Language) -> str:
+def _speed_words(asked: MicroBatchPlan, plan: Plan, ramp: Ramp | None, language: Language) -> str:
     assert asked.time is not None
     parts = [
         language.say(
@@ -213,10 +213,10 @@ def _speed_words(asked: Candidate, plan: Plan, ramp: Ramp | None, language: Lang
             milliseconds=quantities.about(asked.time.seconds * 1000, language=language),
         )
     ]
-    card = plan.target.card
-    if asked.share_of_peak is not None and card is not None:
-        peak = quantities.flop_rate(card.peak_flops(asked.setup.dtype) or 0, language)
-        share = quantities.about_percent(asked.share_of_peak, language)
+    gpu = plan.target.gpu
+    if asked.mfu is not None and gpu is not None:
+        peak = quantities.flop_rate(gpu.peak_flops_per_second(asked.setup.dtype) or 0, language)
+        share = quantities.about_percent(asked.mfu, language)
         parts.append(language.say("{share} of the datasheet's {peak}", share=share, peak=peak))
     parts += [language.say("bound by launching")] if asked.time.launch_bound else []
     parts += [language.say("if it fitted")] if asked.fits is False else []

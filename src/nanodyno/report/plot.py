@@ -18,7 +18,7 @@ GAP, BETWEEN = "  ", "   "
 
 
 @dataclass(frozen=True)
-class Series:
+class PlotSeries:
     """Points in order of x, all finite."""
 
     label: str
@@ -33,7 +33,7 @@ class Labels:
     language: Language = ENGLISH
 
 
-def line_plot(series: Sequence[Series], width: int, height: int, labels: Labels) -> Text:
+def line_plot(series: Sequence[PlotSeries], width: int, height: int, labels: Labels) -> Text:
     """All series on common axes; where two share a character the later one gives its colour.
 
     Every second series is dashed, so that neighbours are told apart without colour too.
@@ -74,7 +74,7 @@ def line_plot(series: Sequence[Series], width: int, height: int, labels: Labels)
     return text
 
 
-def _legend(series: Sequence[Series], y_label: str, width: int) -> Text:
+def _legend(series: Sequence[PlotSeries], y_label: str, width: int) -> Text:
     """As many entries on a line as it has room for; one is never broken, and cut where no line holds it."""
     begin = AXIS_WIDTH + len(GAP)
     text = Text()

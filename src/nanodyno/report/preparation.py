@@ -33,7 +33,7 @@ def make_preparation_display(console: Console) -> PreparationDisplay:
     return LivePreparation(console) if console.is_terminal else PlainPreparation(console)
 
 
-class Pace:
+class PreparationRate:
     """The rate of this attempt and the time left, both since its first batch was written."""
 
     def __init__(self, started: PreparationStarted) -> None:
@@ -59,21 +59,21 @@ class PlainPreparation:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._pace: Pace | None = None
-        self._told_seconds = 0.0
+        self._pace: PreparationRate | None = None
+        self._reported_seconds = 0.0
 
     def __call__(self, event: PreparationEvent) -> None:
         match event:
             case Message():
                 say(self._console, event.text)
             case PreparationStarted():
-                self._pace = Pace(event)
+                self._pace = PreparationRate(event)
                 say(self._console, header(event))
             case PreparationProgress():
                 assert self._pace is not None
                 words = self._pace.parts(event)
-                if event.seconds - self._told_seconds >= SECONDS_BETWEEN_LINES:
-                    self._told_seconds = event.seconds
+                if event.seconds - self._reported_seconds >= SECONDS_BETWEEN_LINES:
+                    self._reported_seconds = event.seconds
                     say(self._console, " | ".join([f"{event.fraction:.0%}", *words]))
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ class LivePreparation:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._pace: Pace | None = None
+        self._pace: PreparationRate | None = None
         self._live = Live(console=console, refresh_per_second=4, transient=True)
 
     def __call__(self, event: PreparationEvent) -> None:
@@ -93,7 +93,7 @@ class LivePreparation:
             case Message():
                 say(self._console, event.text, "yellow", soft_wrap=False)
             case PreparationStarted():
-                self._pace = Pace(event)
+                self._pace = PreparationRate(event)
                 say(self._console, header(event), "bold", soft_wrap=False)
                 self._live.start()
             case PreparationProgress():

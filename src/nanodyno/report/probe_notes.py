@@ -19,7 +19,7 @@ def probe_notes(result: ProbeResult, summary: ProbeSummary | None, language: Lan
     yield from _how_sure(summary, language)
     yield from _why(result, summary, language)
     yield from result.setup.notes
-    yield from _told(result, language)
+    yield from _reported(result, language)
     if result.redone:
         yield redone_words(result.redone, language)
     if result.breakdown_fault is not None:
@@ -28,18 +28,20 @@ def probe_notes(result: ProbeResult, summary: ProbeSummary | None, language: Lan
         yield language.say("ended before its time: {reason}", reason=result.stopped)
 
 
-def _told(result: Measured, language: Language) -> Iterator[str]:
+def _reported(result: Measured, language: Language) -> Iterator[str]:
     """What disturbed visits that count, the last of its kind, and how many it disturbed."""
-    last = {each.code: each for visit in result.visits for each in visit.disturbances}
-    visits = len(result.visits)
+    last = {each.code: each for repetition in result.repetitions for each in repetition.disturbances}
+    repetitions = len(result.repetitions)
     for code, each in last.items():
         cause = disturbance_words(each, language)
-        times = sum(any(found.code == code for found in visit.disturbances) for visit in result.visits)
-        if visits > 1:
+        times = sum(
+            any(found.code == code for found in repetition.disturbances) for repetition in result.repetitions
+        )
+        if repetitions > 1:
             cause = language.say_plural(
                 "{cause} (the last of {times} of {n} visit)",
                 "{cause} (the last of {times} of {n} visits)",
-                visits,
+                repetitions,
                 cause=cause,
                 times=language.number(times, ","),
             )
@@ -66,8 +68,8 @@ def _how_sure(summary: ProbeSummary, language: Language) -> Iterator[str]:
 def _why(result: Measured, summary: ProbeSummary, language: Language) -> Iterator[str]:
     """What the breakdown and the allocator explain."""
     time, memory = summary.time, result.memory
-    on_card = result.setup.machine.device_type == "cuda"
-    if time is not None and on_card and time.idle >= LAUNCH_BOUND:
+    on_gpu = result.setup.machine.device_type == "cuda"
+    if time is not None and on_gpu and time.idle >= LAUNCH_BOUND:
         often = time.launches_per_micro_step or time.kernels_per_micro_step
         yield language.say_plural(
             "launch-bound: the card idles {idle} of a micro-step, which has {n} launch",

@@ -10,22 +10,22 @@ from rich.text import Text
 from nanodyno.analysis.budget import Reading
 from nanodyno.analysis.probes import ProbeSummary, TimeShares, summarise_probe
 from nanodyno.analysis.statistics import Interval
-from nanodyno.analysis.verdict import Comparison
-from nanodyno.records.probe import Measured, MemoryRecord, Part, ProbeResult
+from nanodyno.analysis.verdict import SpeedComparison
+from nanodyno.records.probe import BreakdownPart, Measured, MemoryRecord, ProbeResult
 from nanodyno.report import quantities
 from nanodyno.report.document import as_document
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.probe_notes import probe_notes
 from nanodyno.report.prose import Prose
 
-PARTS: tuple[Part, ...] = get_args(Part)
+PARTS: tuple[BreakdownPart, ...] = get_args(BreakdownPart)
 WAITING, IDLE = message("waiting for data"), message("idle")
 TITLES = (
-    message("matrix products"),
+    message("matmul"),
     message("attention"),
     message("loss"),
     message("element-wise"),
-    message("optimiser"),
+    message("optimizer"),
     message("copies"),
     WAITING,
     IDLE,
@@ -84,11 +84,11 @@ def rates_table(
     language: Language = ENGLISH,
 ) -> Table:
     """One config a row; narrow windows lose the columns that are least asked for."""
-    on_card = any(summary.speed.mfu is not None for summary in summaries.values())
+    on_gpu = any(summary.speed.mfu is not None for summary in summaries.values())
     table = Table(box=None, pad_edge=False, header_style="bold")
     name_width = min(max(map(len, summaries)), LONGEST_NAME)
     table.add_column(language.say("config"), overflow="fold", min_width=name_width)
-    share_title = message("of peak") if on_card else message("of matmul")
+    share_title = message("of peak") if on_gpu else message("of matmul")
     titles = [
         message("tok/s"),
         message("95% interval"),
@@ -101,7 +101,7 @@ def rates_table(
     for title in titles:
         table.add_column(language.say(title), justify="right", no_wrap=True)
     for name, summary in summaries.items():
-        share = summary.speed.mfu if on_card else summary.speed.ceiling_fraction
+        share = summary.speed.mfu if on_gpu else summary.speed.ceiling_fraction
         cells = [
             quantities.rate(summary.tokens_per_second.value, language),
             _bounds(summary.tokens_per_second, language),
@@ -117,7 +117,7 @@ def rates_table(
     return table
 
 
-def comparison_table(comparisons: Sequence[Comparison], language: Language = ENGLISH) -> Table:
+def comparison_table(comparisons: Sequence[SpeedComparison], language: Language = ENGLISH) -> Table:
     """Speed against the reference: time per token turned round, so that more is faster."""
     level = language.number(100 * comparisons[0].ratio.level, ".3g")
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -136,7 +136,7 @@ def comparison_table(comparisons: Sequence[Comparison], language: Language = ENG
     return table
 
 
-def call_words(comparison: Comparison, language: Language = ENGLISH) -> str:
+def call_words(comparison: SpeedComparison, language: Language = ENGLISH) -> str:
     if comparison.call == "tied":
         margin = quantities.percent(comparison.margin, language)
         return language.say("tied within {margin}", margin=margin)
@@ -199,7 +199,7 @@ def _where(result: Measured, language: Language) -> str:
 
 
 def _summaries(results: Mapping[str, ProbeResult], reading: Reading) -> dict[str, ProbeSummary]:
-    left_out = {visit.round for visit in reading.odd}
+    left_out = {repetition.round for repetition in reading.odd}
     return {
         name: summarise_probe(result, left_out)
         for name, result in results.items()
@@ -228,7 +228,7 @@ def _change(ratio: float, language: Language) -> str:
     return quantities.share(ratio - 1, "+.1f", language)
 
 
-def _comparison_document(comparison: Comparison) -> dict[str, object]:
+def _comparison_document(comparison: SpeedComparison) -> dict[str, object]:
     """The ratio is of times, so that below 1 is faster."""
     return {
         "config": comparison.config,
@@ -251,5 +251,5 @@ def probes_document(results: Mapping[str, ProbeResult], reading: Reading) -> dic
             for name, result in results.items()
         },
         "comparisons": [_comparison_document(each) for each in reading.comparisons],
-        "rounds_set_aside": sorted({visit.round for visit in reading.odd}),
+        "rounds_set_aside": sorted({repetition.round for repetition in reading.odd}),
     }

@@ -31,11 +31,11 @@ def make_probe_display(
 ) -> ProbeDisplay:
     """rounds: the most that are planned."""
     if console.is_terminal:
-        return LiveProbing(console, rounds, Pace(rounds, clock), language)
+        return LiveProbing(console, rounds, RoundEta(rounds, clock), language)
     return PlainProbing(console, rounds, language)
 
 
-class Pace:
+class RoundEta:
     """How long all planned rounds would take, by those that are over. A verdict may come sooner."""
 
     def __init__(self, rounds: int, clock: Callable[[], float]) -> None:
@@ -83,7 +83,7 @@ class PlainProbing:
 class LiveProbing:
     """One line that changes, with the time so far and to come; what is measured again stays above it."""
 
-    def __init__(self, console: Console, rounds: int, pace: Pace, language: Language) -> None:
+    def __init__(self, console: Console, rounds: int, pace: RoundEta, language: Language) -> None:
         self._console = console
         self._rounds = rounds
         self._language = language
@@ -105,7 +105,7 @@ class LiveProbing:
         self._live.stop()
 
 
-def pace_words(pace: Pace, language: Language) -> str:
+def pace_words(pace: RoundEta, language: Language) -> str:
     elapsed, left = quantities.clock(pace.elapsed(), language), pace.left()
     if left is None:
         return elapsed

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nanodyno.hardware.ceilings import Ceilings
-from nanodyno.records.events import Event, Message, Started
+from nanodyno.records.events import Message, RunEvent, Started
 from nanodyno.records.types import EvalRecord, MachineRecord, SaveRecord, SplitRecord, StepRecord, StopRecord
 from nanodyno.report.meter import Meter, Progress
 from nanodyno.report.nanogpt_log import NanogptLog, eval_line, nanogpt_header
@@ -28,14 +28,14 @@ from nanodyno.report.words import (
 )
 
 LogStyle = Literal["auto", "plain", "nanogpt"]
-Happening = StepRecord | EvalRecord | SaveRecord | SplitRecord | StopRecord
+ProgressEvent = StepRecord | EvalRecord | SaveRecord | SplitRecord | StopRecord
 """What comes after Started."""
 
 
 class Display(Protocol):
     """Shows events; closed when the run ends, however it ends."""
 
-    def __call__(self, event: Event) -> None: ...
+    def __call__(self, event: RunEvent) -> None: ...
 
     def close(self) -> None: ...
 
@@ -66,7 +66,7 @@ class PlainDisplay:
         self._meter: Meter | None = None
         self._outlook: Outlook | None = None
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: RunEvent) -> None:
         match event:
             case Message():
                 self._print(event.text)
@@ -83,7 +83,7 @@ class PlainDisplay:
     def close(self) -> None:
         pass
 
-    def _line(self, event: Happening, meter: Meter) -> str | None:
+    def _line(self, event: ProgressEvent, meter: Meter) -> str | None:
         match event:
             case StepRecord():
                 return self._step_line(event, meter)
@@ -127,7 +127,7 @@ class LiveDisplay:
         self._outlook: Outlook | None = None
         self._live: Live | None = None
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: RunEvent) -> None:
         match event:
             case Message():
                 self._print(event.text, "yellow")
@@ -149,7 +149,7 @@ class LiveDisplay:
         if self._live is not None:
             self._live.stop()
 
-    def _show(self, event: Happening, meter: Meter, live: Live, outlook: Outlook) -> None:
+    def _show(self, event: ProgressEvent, meter: Meter, live: Live, outlook: Outlook) -> None:
         match event:
             case StepRecord():
                 outlook.add_step(event)
@@ -212,7 +212,7 @@ class NanogptDisplay:
         self._meter: Meter | None = None
         self._folder = ""
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: RunEvent) -> None:
         match event:
             case Message():
                 say(self._console, event.text)
@@ -229,7 +229,7 @@ class NanogptDisplay:
     def close(self) -> None:
         pass
 
-    def _line(self, event: Happening, log: NanogptLog, meter: Meter) -> str | None:
+    def _line(self, event: ProgressEvent, log: NanogptLog, meter: Meter) -> str | None:
         match event:
             case StepRecord():
                 grown = grown_words(event, meter.add_step(event).grew_from)

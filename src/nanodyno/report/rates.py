@@ -1,10 +1,18 @@
 """A range test of the learning rate in words: on its way, and what it found."""
 
-from nanodyno.analysis.rates import FEWEST_LONG, FEWEST_SHORT, Begun, Chosen, Ended, Event, Lengths
+from nanodyno.analysis.rates import (
+    FEWEST_LONG,
+    FEWEST_SHORT,
+    Begun,
+    Chosen,
+    Lengths,
+    RangeTestEvent,
+    TrialEnded,
+)
 from nanodyno.report.quantities import clock
 
 
-def event_words(event: Event) -> str:
+def event_words(event: RangeTestEvent) -> str:
     return _begun(event) if isinstance(event, Begun) else f"  {_ended(event)}"
 
 
@@ -17,7 +25,7 @@ def _begun(begun: Begun) -> str:
     )
 
 
-def _ended(ended: Ended) -> str:
+def _ended(ended: TrialEnded) -> str:
     trial = ended.trial
     loss = "diverged" if trial.val_loss is None else f"val loss {trial.val_loss:.4f}"
     where = f"{ended.iterations:,} iterations, repeat {trial.repeat + 1}"

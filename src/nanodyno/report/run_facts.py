@@ -18,11 +18,11 @@ UNKNOWN = message("not known")
 TOKENS_A_SECOND = message("tokens/s")
 MILLISECONDS_AN_ITERATION = message("ms/iteration")
 
-Rows = list[tuple[str, str]]
+FactRows = list[tuple[str, str]]
 """A title, which is a message yet to be said, and words."""
 
 
-def imported_rows(run: Run, record: ImportedRecord, summary: Summary, language: Language) -> Rows:
+def imported_rows(run: Run, record: ImportedRecord, summary: Summary, language: Language) -> FactRows:
     """What the log told and what follows from it; what it left open is named in one row."""
     unknown = language.say(UNKNOWN)
     tokens, device = record.tokens_per_iter, record.device_name
@@ -40,7 +40,7 @@ def imported_rows(run: Run, record: ImportedRecord, summary: Summary, language: 
         (message("progress"), progress_fact(summary, language)),
         *resumed_rows(record.resumed_at_iterations, language),
         *_logged_speed(record, summary, language),
-        *loss_rows(run, summary, language),
+        *loss_facts(run, summary, language),
         *((message("note"), note) for note in record.notes),
     ]
 
@@ -58,19 +58,19 @@ def progress_fact(summary: Summary, language: Language) -> str:
 
 
 def _size(summary: Summary, language: Language) -> str:
-    told = summary.counted_parameters
+    reported = summary.counted_parameters
     if summary.parameters is not None:
         return language.say(
             "{size} parameters ({nanogpt} by nanoGPT's count), by its settings",
             size=quantities.count(summary.parameters.total, language),
             nanogpt=quantities.count(summary.parameters.nanogpt, language),
         )
-    if told is None:
+    if reported is None:
         return language.say(UNKNOWN)
-    return language.say("{size} parameters by the log's own count", size=quantities.count(told, language))
+    return language.say("{size} parameters by the log's own count", size=quantities.count(reported, language))
 
 
-def _logged_speed(record: ImportedRecord, summary: Summary, language: Language) -> Rows:
+def _logged_speed(record: ImportedRecord, summary: Summary, language: Language) -> FactRows:
     seconds, speed = summary.speed.iteration_seconds, summary.speed.tokens_per_second
     if seconds is None:
         words = (
@@ -96,7 +96,7 @@ def iteration_time(speed: Speed, language: Language) -> str:
     return language.joined(parts)
 
 
-def resumed_rows(iterations: Sequence[int], language: Language) -> Rows:
+def resumed_rows(iterations: Sequence[int], language: Language) -> FactRows:
     if not iterations:
         return []
     left_out = "... " if len(iterations) > MOST_NAMED else ""
@@ -130,23 +130,23 @@ def work_words(speed: Speed, language: Language) -> str:
 def _shares(speed: Speed, language: Language) -> Iterator[str]:
     """Of what the speed is compared with, as far as it is known."""
     known = speed.reference
-    if speed.mfu is not None and known.gpu_name and known.peak_flops is not None:
+    if speed.mfu is not None and known.gpu_name and known.peak_flops_per_second is not None:
         yield language.say(
-            "{share} of {card}'s datasheet peak of {peak} (dense)",
+            "{share} of {gpu}'s datasheet peak of {peak} (dense)",
             share=quantities.percent(speed.mfu.value, language),
-            card=times(known.processes, known.gpu_name),
-            peak=quantities.flop_rate(known.peak_flops, language),
+            gpu=times(known.processes, known.gpu_name),
+            peak=quantities.flop_rate(known.peak_flops_per_second, language),
         )
-    if speed.ceiling_fraction is not None and known.ceiling_flops is not None:
+    if speed.ceiling_fraction is not None and known.ceiling_flops_per_second is not None:
         yield language.say(
             "{share} of the measured ceiling of {ceiling}",
             share=quantities.percent(speed.ceiling_fraction.value, language),
-            ceiling=quantities.flop_rate(known.ceiling_flops, language),
+            ceiling=quantities.flop_rate(known.ceiling_flops_per_second, language),
         )
 
 
-def loss_rows(run: Run, summary: Summary, language: Language) -> Rows:
-    rows: Rows = []
+def loss_facts(run: Run, summary: Summary, language: Language) -> FactRows:
+    rows: FactRows = []
     if summary.last_train_loss is not None:
         words = language.say_plural(
             "{loss} (of the only iteration)",

@@ -15,7 +15,7 @@ from nanodyno.records.store import Run
 from nanodyno.report import quantities
 from nanodyno.report.facts import facts_table
 from nanodyno.report.language import ENGLISH, Language, message
-from nanodyno.report.plot import Labels, Series, line_plot
+from nanodyno.report.plot import Labels, PlotSeries, line_plot
 from nanodyno.report.state import STYLES, state_cell
 
 PLOT_HEIGHT = 12
@@ -93,7 +93,7 @@ def loss_plot(runs: Sequence[Run], width: int, language: Language = ENGLISH) -> 
     return line_plot(series, width, PLOT_HEIGHT, labels)
 
 
-def _train_series(run: Run, label: str) -> Series:
+def _train_series(run: Run, label: str) -> PlotSeries:
     """Thinned to what a plot can show: the mean over equal stretches."""
     points = [
         (step.iteration + 1, step.loss)
@@ -102,18 +102,18 @@ def _train_series(run: Run, label: str) -> Series:
     ]
     size = max(1, len(points) // (2 * PLOT_MAX_WIDTH))
     groups = [points[start : start + size] for start in range(0, len(points), size)]
-    return Series(
+    return PlotSeries(
         label,
         [group[-1][0] for group in groups],
         [sum(loss for _, loss in group) / len(group) for group in groups],
     )
 
 
-def _val_series(run: Run, label: str, skip_untrained: bool = False) -> Series:
+def _val_series(run: Run, label: str, skip_untrained: bool = False) -> PlotSeries:
     evals = [entry for entry in run.evals if _can_be_drawn(entry.val_loss)]
     if skip_untrained and len(evals) > 2:
         evals = [entry for entry in evals if entry.iteration > 0]
-    return Series(label, [entry.iteration for entry in evals], [entry.val_loss for entry in evals])
+    return PlotSeries(label, [entry.iteration for entry in evals], [entry.val_loss for entry in evals])
 
 
 def _can_be_drawn(loss: float) -> bool:

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from nanodyno.analysis.forecast import by_size
 from nanodyno.analysis.forecast_size import SizeLaw
-from nanodyno.analysis.sizing import Choice
+from nanodyno.analysis.sizing import SizeChoice
 from nanodyno.report import quantities
 from nanodyno.report.forecast_words import kind_of_data
 from nanodyno.report.language import ENGLISH, Language, message
@@ -21,7 +21,7 @@ SEEN_OFTEN = 4
 """Times that data are worth almost as much as new ones (Muennighoff and others 2023)."""
 
 
-def chosen_words(choice: Choice, language: Language = ENGLISH) -> str:
+def chosen_words(choice: SizeChoice, language: Language = ENGLISH) -> str:
     config, best = choice.chosen.config, choice.best.config
     words = language.say(
         "{layers} for {duration}: of the sizes that fit, the lowest expected loss",
@@ -34,7 +34,7 @@ def chosen_words(choice: Choice, language: Language = ENGLISH) -> str:
     return language.clauses([words, language.say("with more memory it would be {layers}", layers=layers)])
 
 
-def expected_words(choice: Choice, language: Language = ENGLISH) -> str:
+def expected_words(choice: SizeChoice, language: Language = ENGLISH) -> str:
     if not choice.known_tokenizer:
         return language.say("not known: the law is of GPT-2's tokenizer, and losses in others lie elsewhere")
     law = choice.expected
@@ -55,14 +55,14 @@ def expected_words(choice: Choice, language: Language = ENGLISH) -> str:
     return language.clauses([words, shape])
 
 
-def sizes_title(choice: Choice, language: Language = ENGLISH) -> str:
+def sizes_title(choice: SizeChoice, language: Language = ENGLISH) -> str:
     return language.say(
         "sizes that were weighed, for {duration} each",
         duration=quantities.duration(choice.hours * 3600, language),
     )
 
 
-def sizes_table(choice: Choice, language: Language = ENGLISH) -> Table:
+def sizes_table(choice: SizeChoice, language: Language = ENGLISH) -> Table:
     """Losses are expected ones. The chosen size is bold."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     titles = (
@@ -147,7 +147,7 @@ def _prepared(dataset: str, planned_tokens: int, language: Language) -> dict[str
     return {"command": command, "size": language.number(2 * tokens / 1e9, ".1f")}
 
 
-def choice_document(choice: Choice) -> dict[str, object]:
+def choice_document(choice: SizeChoice) -> dict[str, object]:
     return {
         "hours": choice.hours,
         "settings": dict(choice.chosen.settings),
@@ -174,10 +174,10 @@ def _expected(law: SizeLaw) -> dict[str, object]:
     return {"median": loss.median, "low_80": loss.low, "high_80": loss.high, "data": law.data}
 
 
-def choice_note(choice: Choice, name: str, card: str | None) -> str:
+def choice_note(choice: SizeChoice, name: str, gpu: str | None) -> str:
     """For the record of a run."""
     size = choice.chosen
     return (
-        f"{name} for {card}: {chosen_words(choice)}; {quantities.count(choice.tokens)} tokens at about "
+        f"{name} for {gpu}: {chosen_words(choice)}; {quantities.count(choice.tokens)} tokens at about "
         f"{quantities.about(size.tokens_per_second)} tok/s, which is predicted"
     )

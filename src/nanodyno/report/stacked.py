@@ -8,14 +8,14 @@ from rich.table import Table
 from rich.text import Text
 
 from nanodyno.costs.memory import Memory
-from nanodyno.costs.plan import Candidate
+from nanodyno.costs.plan import MicroBatchPlan
 from nanodyno.report import quantities
 from nanodyno.report.language import ENGLISH, Language, message
 
 PARTS = (
     ("weights", "w", "cyan", message("weights")),
     ("grads", "g", "blue", message("grads")),
-    ("optimiser", "o", "magenta", message("optimiser")),
+    ("optimizer", "o", "magenta", message("optimizer")),
     ("casts", "c", "white", message("casts")),
     ("activations", "a", "green", message("activations")),
     ("logits_and_loss", "l", "yellow", message("logits and loss")),
@@ -36,7 +36,7 @@ BEYOND_MARK = ("»", "")
 
 
 def memory_bars(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[MicroBatchPlan],
     asked: int,
     limit_bytes: int | None,
     width: int,

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from nanodyno.analysis.candidates import Candidate
 from nanodyno.analysis.tune_findings import tune_findings
-from nanodyno.analysis.tuning import Row, Tuning, against_chosen, curve_of, rows_of
+from nanodyno.analysis.tuning import TuneRow, Tuning, against_chosen, curve_of, rows_of
 from nanodyno.report import quantities
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.probes import call_words
@@ -49,8 +49,8 @@ def tune_page(tuning: Tuning, name: str, width: int, language: Language = ENGLIS
     pieces: list[RenderableType] = [Prose(title_words(tuning, name, language), style="bold"), Text()]
     if any(row.summary is not None for row in rows):
         pieces += [tune_table(rows, chosen, width, language), Text()]
-    if told := [*untried(tuning, rows, language), *disturbed(rows, language)]:
-        pieces += [*map(Prose, told), Text()]
+    if reported := [*untried(tuning, rows, language), *disturbed(rows, language)]:
+        pieces += [*map(Prose, reported), Text()]
     pieces += [Prose(line, style=style) for line, style in verdict_lines(tuning, rows, language)]
     curve = curve_of(rows, chosen)
     if len(curve) > 1:
@@ -59,11 +59,11 @@ def tune_page(tuning: Tuning, name: str, width: int, language: Language = ENGLIS
     if found:
         indented = (Padding(words, (0, 0, 0, 2), expand=False) for words in map(Prose, found))
         pieces += [Text(), Text(language.say("why"), style="bold"), *indented]
-    told = remarks(tuning, rows, language)
-    return Group(*pieces, *([Text()] if told else []), *(Prose(each, style="dim") for each in told))
+    reported = remarks(tuning, rows, language)
+    return Group(*pieces, *([Text()] if reported else []), *(Prose(each, style="dim") for each in reported))
 
 
-def remarks(tuning: Tuning, rows: Sequence[Row], language: Language) -> list[str]:
+def remarks(tuning: Tuning, rows: Sequence[TuneRow], language: Language) -> list[str]:
     predicted = any(row.summary is None and row.candidate.memory is not None for row in rows)
     mark = [language.say("~ is predicted, not measured")] if predicted else []
     return [*mark, *_margin(tuning, language), *tuning.notes]
@@ -86,32 +86,34 @@ def title_words(tuning: Tuning, name: str, language: Language = ENGLISH) -> str:
     )
 
 
-def tune_table(rows: Sequence[Row], chosen: str | None, width: int, language: Language = ENGLISH) -> Table:
+def tune_table(
+    rows: Sequence[TuneRow], chosen: str | None, width: int, language: Language = ENGLISH
+) -> Table:
     """Rates without ± are of the search, those with it were measured afresh in the final."""
-    on_card = any(row.summary is not None and row.summary.speed.mfu is not None for row in rows)
+    on_gpu = any(row.summary is not None and row.summary.speed.mfu is not None for row in rows)
     narrow = width < WIDE
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0 if narrow else 1))
     table.add_column("", no_wrap=True)
     table.add_column(language.say("micro-batch"), justify="right", no_wrap=True)
     table.add_column(language.say("switches"), min_width=LEAST_SWITCHES)
-    share = message("of peak") if on_card else message("of matmul")
+    share = message("of peak") if on_gpu else message("of matmul")
     for title in (message("memory"), message("ms/iter"), message("tok/s"), "±", share):
         table.add_column(language.say(title), justify="right", no_wrap=True)
     table.add_column(language.say("fits"), no_wrap=True)
     for row in rows:
         style = "bold" if row.name == chosen else "dim" if row.reason else ""
-        table.add_row(MARK if row.name == chosen else "", *_cells(row, on_card, language), style=style)
+        table.add_row(MARK if row.name == chosen else "", *_cells(row, on_gpu, language), style=style)
     return table
 
 
-def _cells(row: Row, on_card: bool, language: Language) -> list[str]:
+def _cells(row: TuneRow, on_gpu: bool, language: Language) -> list[str]:
     """Shares are of the datasheet's peak, or of the measured ceiling where there is none."""
     config, speed, rate = row.candidate.config, row.speed, row.tokens_per_second
     split = f"{config.batch_size} x {config.gradient_accumulation_steps}"
     switches, fits = switch_words(row.candidate, language), fits_words(row, language)
     if speed is None or rate is None or row.iteration_seconds is None:
         return [split, switches, _predicted(row.candidate, language), *[UNKNOWN] * 4, fits]
-    share = speed.mfu if on_card else speed.ceiling_fraction
+    share = speed.mfu if on_gpu else speed.ceiling_fraction
     return [
         split,
         switches,
@@ -129,7 +131,7 @@ def _predicted(candidate: Candidate, language: Language) -> str:
 
 
 def verdict_lines(
-    tuning: Tuning, rows: Sequence[Row], language: Language = ENGLISH
+    tuning: Tuning, rows: Sequence[TuneRow], language: Language = ENGLISH
 ) -> Iterator[tuple[str, str]]:
     by_name = {row.name: row for row in rows}
     if tuning.interrupted:
@@ -163,7 +165,7 @@ def verdict_lines(
         yield f"  {said}", ""
 
 
-def _gain_words(asked: Row, chosen: Row, language: Language) -> str | None:
+def _gain_words(asked: TuneRow, chosen: TuneRow, language: Language) -> str | None:
     if asked.name == chosen.name or not asked.tokens_per_second or not chosen.tokens_per_second:
         return None
     gain = chosen.tokens_per_second.value / asked.tokens_per_second.value - 1
@@ -175,7 +177,7 @@ def _gain_words(asked: Row, chosen: Row, language: Language) -> str | None:
     return language.say(words, change=quantities.share(gain, "+.1f", language), name=asked.name)
 
 
-def is_asked(row: Row, tuning: Tuning) -> bool:
+def is_asked(row: TuneRow, tuning: Tuning) -> bool:
     same = row.candidate.batch_size == tuning.asked.batch_size
     return same and not row.candidate.variant and row.summary is not None
 
@@ -218,7 +220,7 @@ def tune_document(tuning: Tuning, settings: Mapping[str, object]) -> dict[str, o
         "chosen": None if pick is None else pick.chosen,
         "fastest": None if pick is None else pick.fastest,
         "near": [] if pick is None else list(pick.near),
-        "measured_afresh": pick is not None and pick.reading is not None,
+        "confirmed": pick is not None and pick.reading is not None,
         "settings": dict(settings),
         "candidates": [_candidate_document(row) for row in rows_of(tuning)],
         "against_chosen": [
@@ -237,7 +239,7 @@ def tune_document(tuning: Tuning, settings: Mapping[str, object]) -> dict[str, o
     }
 
 
-def _candidate_document(row: Row) -> dict[str, object]:
+def _candidate_document(row: TuneRow) -> dict[str, object]:
     config = row.candidate.config
     return {
         "name": row.name,
@@ -246,7 +248,7 @@ def _candidate_document(row: Row) -> dict[str, object]:
         "switches": dict(row.candidate.switches),
         "arithmetic": "different" if row.candidate.other_arithmetic else "rounding",
         "measured": row.speed is not None,
-        "measured_afresh": row.is_final,
+        "confirmed": row.is_final,
         "speed": None if row.speed is None else row.speed.document(),
         "peak_bytes": row.peak_bytes,
         "run_bytes": row.needs_bytes,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from nanodyno.analysis.tuning import Row, Tuning
+from nanodyno.analysis.tuning import TuneRow, Tuning
 from nanodyno.records.probe import Disturbance, DisturbanceCode, Measured, OutOfMemory
 from nanodyno.report import quantities
 from nanodyno.report.disturbances import USUAL, disturbance_words, result_words
@@ -10,7 +10,7 @@ from nanodyno.report.language import Language
 from nanodyno.report.tune_words import REASONS
 
 
-def untried(tuning: Tuning, rows: Sequence[Row], language: Language) -> Iterator[str]:
+def untried(tuning: Tuning, rows: Sequence[TuneRow], language: Language) -> Iterator[str]:
     """Why rows have no figures, or ended after their first: each reason once."""
     by_words: dict[str, list[str]] = {}
     for row in rows:
@@ -22,7 +22,7 @@ def untried(tuning: Tuning, rows: Sequence[Row], language: Language) -> Iterator
         yield language.say("{names}: {reason}", names=language.joined(names), reason=words)
 
 
-def _why(tuning: Tuning, row: Row, language: Language) -> str:
+def _why(tuning: Tuning, row: TuneRow, language: Language) -> str:
     if row.candidate.hopeless and row.candidate.memory is not None:
         needs = quantities.gib(row.candidate.memory.total, language)
         return language.say("does not fit: about {needs} by prediction", needs=needs)
@@ -33,7 +33,7 @@ def _why(tuning: Tuning, row: Row, language: Language) -> str:
     return language.say(REASONS[row.reason]) if row.reason is not None else ""
 
 
-def disturbed(rows: Sequence[Row], language: Language) -> Iterator[str]:
+def disturbed(rows: Sequence[TuneRow], language: Language) -> Iterator[str]:
     """What had a part in figures that are shown, by its kind."""
     by_code: dict[DisturbanceCode, list[tuple[str, Disturbance]]] = {}
     for row in rows:
@@ -48,11 +48,16 @@ def disturbed(rows: Sequence[Row], language: Language) -> Iterator[str]:
         yield language.say("{names}: {reason}", names=language.joined(names), reason=cause)
 
 
-def disturbance_document(row: Row) -> list[str]:
+def disturbance_document(row: TuneRow) -> list[str]:
     return list(dict.fromkeys(each.code for each in _disturbances(row)))
 
 
-def _disturbances(row: Row) -> list[Disturbance]:
+def _disturbances(row: TuneRow) -> list[Disturbance]:
     if row.summary is None or not isinstance(row.result, Measured):
         return []
-    return [each for visit in row.result.visits for each in visit.disturbances if each.code not in USUAL]
+    return [
+        each
+        for repetition in row.result.repetitions
+        for each in repetition.disturbances
+        if each.code not in USUAL
+    ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rich.cells import set_cell_size
 from rich.text import Text
 
-from nanodyno.analysis.tuning import Row
+from nanodyno.analysis.tuning import TuneRow
 from nanodyno.report import quantities
 from nanodyno.report.language import ENGLISH, Language
 
@@ -21,7 +21,9 @@ BEYOND = 0.2
 POINT, CHOSEN, LEFT, RIGHT, LINE, BAR = "o", "●", "├", "┤", "─", "▇"
 
 
-def tune_picture(curve: Sequence[Row], chosen: str | None, width: int, language: Language = ENGLISH) -> Text:
+def tune_picture(
+    curve: Sequence[TuneRow], chosen: str | None, width: int, language: Language = ENGLISH
+) -> Text:
     """A point for the rate, its interval around it where there is one; the chosen one is filled."""
     room = min(width, MOST_WIDTH) - LABEL_WIDTH - RATE_WIDTH - MEMORY_WIDTH - AMOUNT_WIDTH - 4
     room = max(LEAST_ROOM, room)
@@ -49,7 +51,7 @@ class _Scale:
         return min(self.room - 1, max(0, round(share * (self.room - 1))))
 
 
-def _range(curve: Sequence[Row]) -> tuple[float, float]:
+def _range(curve: Sequence[TuneRow]) -> tuple[float, float]:
     rates = [row.tokens_per_second for row in curve if row.tokens_per_second is not None]
     slowest = min((rate.value for rate in rates), default=0.0)
     fastest = max((rate.value for rate in rates), default=1.0)
@@ -66,7 +68,7 @@ class _Pen:
     language: Language
 
 
-def _draw(text: Text, row: Row, chosen: bool, pen: _Pen) -> None:
+def _draw(text: Text, row: TuneRow, chosen: bool, pen: _Pen) -> None:
     rate = row.tokens_per_second
     assert rate is not None, "only what was measured is drawn"
     mark = CHOSEN if chosen else POINT

@@ -4,23 +4,23 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from nanodyno.analysis.asking import Reason
+from nanodyno.analysis.asking import SkipReason
 from nanodyno.analysis.candidates import Candidate
 from nanodyno.analysis.findings import Code, Finding
 from nanodyno.analysis.statistics import Interval
-from nanodyno.analysis.tuning import Row
+from nanodyno.analysis.tuning import TuneRow
 from nanodyno.report import quantities
 from nanodyno.report.language import ENGLISH, Language, Plural, message
 
 UNKNOWN = "-"
-FITS: dict[Reason | None, str] = {
+FITS: dict[SkipReason | None, str] = {
     None: message("yes"),
     "too-large": message("no"),
     "tight": message("tightly"),
     "failed": message("failed"),
     "disturbed": message("disturbed"),
 }
-REASONS: dict[Reason, str] = {
+REASONS: dict[SkipReason, str] = {
     "too-large": message("does not fit"),
     "larger": message("not tried: a smaller micro-batch with these switches does not fit"),
     "tight": message("measured, and too tight for a whole run"),
@@ -116,12 +116,12 @@ SWITCHES = {
     "residual_dtype=bfloat16": message("bf16 stream"),
     "moments_dtype=bfloat16": message("bf16 moments"),
     "fp8=True": "fp8",
-    "loss_rows=None": message("all rows"),
+    "loss_chunk_size=None": message("all rows"),
 }
 PARTS = {
     "weights": message("weights"),
     "grads": message("grads"),
-    "optimiser": message("moments"),
+    "optimizer": message("moments"),
     "casts": message("casts"),
     "activations": message("activations"),
     "logits_and_loss": message("logits and loss"),
@@ -209,13 +209,13 @@ def _switch(key: str, value: str, language: Language) -> str:
     return f"{value} {key}" if known is None else language.say(known)
 
 
-def fits_words(row: Row, language: Language = ENGLISH) -> str:
+def fits_words(row: TuneRow, language: Language = ENGLISH) -> str:
     if row.reason is None and row.summary is None:  # a search that was stopped did not come to it
         return UNKNOWN
     return language.say(FITS.get(row.reason, UNKNOWN))
 
 
-def rate_words(row: Row, language: Language = ENGLISH) -> str:
+def rate_words(row: TuneRow, language: Language = ENGLISH) -> str:
     """607,553 tok/s (±0.4%), 862.9 ms per iteration."""
     rate, seconds = row.tokens_per_second, row.iteration_seconds
     if rate is None or seconds is None:
@@ -234,5 +234,5 @@ def rate_words(row: Row, language: Language = ENGLISH) -> str:
     )
 
 
-def memory_words(row: Row, language: Language = ENGLISH) -> str:
+def memory_words(row: TuneRow, language: Language = ENGLISH) -> str:
     return UNKNOWN if row.peak_bytes is None else quantities.gib(row.peak_bytes, language)

@@ -6,16 +6,16 @@ from typing import Protocol
 
 from rich.console import Console
 
-from nanodyno.analysis.asking import Stage
+from nanodyno.analysis.asking import SearchStage
 from nanodyno.analysis.probes import summarise_probe
-from nanodyno.analysis.tuning import Asked, Heard, TuneEvent
+from nanodyno.analysis.tuning import AskStarted, Heard, TuneEvent
 from nanodyno.records.probe import Failed, Measured, OutOfMemory, ProbeProgress, ProbeResult
 from nanodyno.report import quantities
 from nanodyno.report.budgeted import BudgetLine
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.progress import say
 
-STAGES: dict[Stage, str] = {
+STAGES: dict[SearchStage, str] = {
     "screening": message("a first look"),
     "halving": message("a second look"),
     "final": message("measured afresh"),
@@ -67,7 +67,7 @@ class LiveTuning(PlainTuning):
 
     def __call__(self, event: TuneEvent) -> None:
         super().__call__(event)
-        if isinstance(event, Asked):
+        if isinstance(event, AskStarted):
             self._line.enter(asked_words(event, self._language), event.spent_seconds)
         elif isinstance(event, ProbeProgress):
             self._line.show(event)
@@ -76,12 +76,12 @@ class LiveTuning(PlainTuning):
         self._line.close()
 
 
-def asked_words(asked: Asked, language: Language) -> str:
+def asked_words(asked: AskStarted, language: Language) -> str:
     ask = asked.ask
     if ask.stage == "final":
         return language.say("measured afresh, round {number}", number=str(ask.round + 1))
     stage = language.say(STAGES[ask.stage])
-    return language.say("{stage} at up to {number}", stage=stage, number=str(asked.entrants))
+    return language.say("{stage} at up to {number}", stage=stage, number=str(asked.search_candidates))
 
 
 def heard_words(heard: Heard, language: Language) -> str:

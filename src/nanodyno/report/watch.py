@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.text import Text
 
 from nanodyno.records.types import utc_now
-from nanodyno.report.listing import Listed, Listing, Row
+from nanodyno.report.listing import Listed, Listing, RunRow
 from nanodyno.report.runs import runs_table
 
 TERMINAL_SECONDS = 2.0
@@ -84,7 +84,7 @@ def _line(words: str) -> Text:
     return Text(words, style="dim", no_wrap=True, overflow="ellipsis")
 
 
-def _newest(rows: Sequence[Row], room: int) -> tuple[tuple[Row, ...], int]:
+def _newest(rows: Sequence[RunRow], room: int) -> tuple[tuple[RunRow, ...], int]:
     """As many as there is room for: those that run, then the newest; and how many are left out."""
     left_out = max(0, len(rows) - max(1, room))
     idle = [number for number, (_, summary) in enumerate(rows) if summary.state.kind != "running"]

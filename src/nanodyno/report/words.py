@@ -22,9 +22,9 @@ from nanodyno.records.types import (
     StopRecord,
 )
 from nanodyno.report import quantities
-from nanodyno.report.beyond import beyond_words
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.meter import Meter, Progress
+from nanodyno.report.modern import modern_words
 
 SKIPPED: Mapping[Skipped, str] = {
     "overflow": message("fp16 overflow"),
@@ -49,7 +49,7 @@ def header(started: Started, ceilings: Ceilings | None = None) -> list[str]:
     return [
         f"run {started.folder}: {size} parameters, {quantities.layers(shape.n_layer, shape.n_embd)}, "
         f"{quantities.heads(shape.n_head)}, context {shape.block_size}{resumed}",
-        *(f"beyond GPT-2: {words}" for words in [beyond_words(config)] if words),
+        *(f"beyond GPT-2: {words}" for words in [modern_words(config)] if words),
         f"on {device_words(record)}: {arithmetic_words(record.arithmetic, config)}; "
         f"{known_words(record, ceilings)}",
         f"data {record.data.dataset}: {quantities.count(record.data.train_tokens)} train tokens; "
@@ -61,7 +61,7 @@ def header(started: Started, ceilings: Ceilings | None = None) -> list[str]:
 def known_words(record: RunRecord, ceilings: Ceilings | None) -> str:
     """What the speed will be compared with."""
     reference = Reference.of_run(record, ceilings)
-    peak, ceiling = reference.peak_flops, reference.ceiling_flops
+    peak, ceiling = reference.peak_flops_per_second, reference.ceiling_flops_per_second
     known = f"datasheet peak {quantities.flop_rate(peak)} dense" if peak else "no datasheet peak known"
     return known if ceiling is None else f"{known}, measured ceiling {quantities.flop_rate(ceiling)}"
 
@@ -80,7 +80,7 @@ def arithmetic_words(arithmetic: ArithmeticRecord, config: RunConfig, language: 
     plain = not arithmetic.triton and took is not None
     kernels = language.say("fused kernels in plain torch") if plain else language.say("fused kernels")
     parts = [arithmetic.dtype, *other, kernels, *attention]
-    parts += [language.say("measured products")] if arithmetic.products == "measured" else []
+    parts += [language.say("measured products")] if arithmetic.gemm_algorithm == "measured" else []
     if arithmetic.recompute != "none":
         parts.append(language.say("recompute {level}", level=arithmetic.recompute))
     parts += [language.say("one CUDA graph")] if arithmetic.cuda_graph else []

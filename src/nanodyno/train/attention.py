@@ -13,7 +13,7 @@ from torch import Tensor
 from nanodyno.errors import NanodynoError
 from nanodyno.model.attention import BACKENDS, PACKED, packed
 from nanodyno.records.remembered import cache_file, recall, remember
-from nanodyno.train.device import Clock, card_key, free_cached_memory, is_out_of_memory
+from nanodyno.train.device import Clock, free_cached_memory, gpu_key, is_out_of_memory
 from nanodyno.train.engine import last_words
 from nanodyno.train.graph import captured, replay_seconds
 
@@ -26,7 +26,7 @@ CALLS, REPEATS = 4, 5
 
 
 @dataclass(frozen=True)
-class Fastest:
+class FastestAttention:
     name: str
     seconds: tuple[tuple[str, float], ...]
     """Of each that runs, forward and backward, the fastest first."""
@@ -34,17 +34,17 @@ class Fastest:
 
 def fastest_attention(
     shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device, cache: Path | None = None
-) -> Fastest:
+) -> FastestAttention:
     """`shape` is B, H, T, K. Remembered by all it depends on: card, packages, precision and shape."""
     path = cache or cache_file("attention.json")
     installed = (f"{name} {_version(package)}" for name, package in OPTIONAL.items() if find_spec(name))
-    key = card_key(device, torch.backends.cudnn.version(), *installed, dtype, *shape)
+    key = gpu_key(device, torch.backends.cudnn.version(), *installed, dtype, *shape)
     known: dict[str, dict[str, float]] = recall(path, _is_measured)
     if key not in known:
         known[key] = _measure(shape, dtype, device)
         remember(path, recall(path, _is_measured) | {key: known[key]})
     seconds = tuple(sorted(known[key].items(), key=lambda each: each[1]))
-    return Fastest(seconds[0][0] if seconds else LAST_RESORT, seconds)
+    return FastestAttention(seconds[0][0] if seconds else LAST_RESORT, seconds)
 
 
 def require(name: str, shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device) -> None:

@@ -10,7 +10,7 @@ from nanodyno.model.batched import WithAdamW, make_optimizer
 from nanodyno.model.modern import ModernGPT
 from nanodyno.model.optimizer import set_learning_rate
 from nanodyno.train.attention import fastest_attention
-from nanodyno.train.device import DTYPES, Choice, Clock, is_out_of_memory
+from nanodyno.train.device import DTYPES, Clock, DeviceChoice, is_out_of_memory
 from nanodyno.train.engine import DeviceBatch, Engine, Gradients, Prepared, first_half, last_words
 from nanodyno.train.parallel import exchange_gradients, replicate, whole
 from nanodyno.train.processes import Processes
@@ -22,10 +22,12 @@ COMPILED_WELL = ("cudnn", "flash")
 class AutogradEngine(Engine):
     """`loss` is what a micro-step calls: the model, compiled or not."""
 
-    def __init__(self, config: RunConfig, shape: ModelShape, choice: Choice, processes: Processes) -> None:
+    def __init__(
+        self, config: RunConfig, shape: ModelShape, choice: DeviceChoice, processes: Processes
+    ) -> None:
         super().__init__(config, shape, choice, processes)
         self.needs_preparation = config.compile
-        self.model.loss_rows = config.loss_rows
+        self.model.loss_chunk_size = config.loss_chunk_size
         self._attention_seconds: tuple[tuple[str, float], ...] = ()
         self._use_attention(None if config.attention == "auto" else config.attention)
         if isinstance(self.model, ModernGPT) and config.residual_dtype != "float32":
@@ -57,7 +59,7 @@ class AutogradEngine(Engine):
             self._use(module)
         if reason is not None or self.processes.count > 1:
             self._trial(self.loss, batch)
-        notes = () if reason is None else (_told(reason),)
+        notes = () if reason is None else (_reported(reason),)
         if isinstance(self._torch_optimizer, WithAdamW):
             own = self._torch_optimizer.own
             if reason is not None:
@@ -176,7 +178,7 @@ class AutogradEngine(Engine):
         self._torch_optimizer.zero_grad(set_to_none=True)
 
 
-def _told(reason: str) -> str:
+def _reported(reason: str) -> str:
     note = f"torch.compile failed, so this runs without it, slower: {reason}"
     if "compile" in reason.lower():
         note += " (it needs a C++ compiler and Python's headers; --compile=False asks for none)"

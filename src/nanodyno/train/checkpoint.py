@@ -22,9 +22,9 @@ from nanodyno.model.batched import shapes_of_moments
 from nanodyno.model.flat_update import takes_over_moments
 from nanodyno.model.optimizer import Optimizer
 from nanodyno.records.files import ASIDE, flush_folder, write_new
-from nanodyno.train.effective import Growth
+from nanodyno.train.effective import BatchRampState
 from nanodyno.train.parallel import laid_out_like, whole
-from nanodyno.train.sentry import Seen
+from nanodyno.train.spike_guard import SpikeGuardState
 from nanodyno.train.tensors import read_tensors, sha256_of, write_tensors
 
 VERSION = 2
@@ -40,7 +40,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Progress(_Strict):
+class TrainingProgress(_Strict):
     """Where training stands, besides the tensors."""
 
     iteration: int = Field(ge=0)
@@ -51,8 +51,8 @@ class Progress(_Strict):
     """fp16's loss scale, or the factors of fp8 (see Engine.scales); empty without either."""
     val_loss: float | None = None
     """Of the evaluation at this very iteration, when there was one before the save."""
-    seen: Seen = Seen()
-    growth: Growth | None = None
+    seen: SpikeGuardState = SpikeGuardState()
+    growth: BatchRampState | None = None
     """Of an effective batch that the measured noise decides."""
 
 
@@ -62,7 +62,7 @@ class _State(_Strict):
     format: Literal["nanodyno-checkpoint"] = "nanodyno-checkpoint"
     version: Literal[2] = VERSION
     shape: ModelShape
-    progress: Progress
+    progress: TrainingProgress
     vocab_size: int = Field(ge=1)
     tokenizer: str | None
     sha256: dict[str, str]
@@ -74,14 +74,14 @@ class Checkpoint:
 
     folder: Path
     shape: ModelShape
-    progress: Progress
+    progress: TrainingProgress
     vocab_size: int
     """Of the tokenizer: ids from it on are padding."""
     tokenizer: str | None
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundCheckpoint:
     """The newest checkpoint that is whole, and what is wrong with newer ones."""
 
     checkpoint: Checkpoint
@@ -181,7 +181,7 @@ def prune(checkpoints: Path, current: int, keep: int) -> None:
         remove(folder)
 
 
-def newest(checkpoints: Path) -> Found | None:
+def newest(checkpoints: Path) -> FoundCheckpoint | None:
     """The newest one that is whole; None when nothing was ever saved, an error when all are damaged."""
     damaged: dict[int, str] = {}
     found: Checkpoint | None = None
@@ -196,7 +196,9 @@ def newest(checkpoints: Path) -> Found | None:
             other = read(folder)
             found = max(found or other, other, key=lambda each: each.progress.iteration)
     if found is not None:
-        return Found(found, tuple(words for at, words in damaged.items() if at > found.progress.iteration))
+        return FoundCheckpoint(
+            found, tuple(words for at, words in damaged.items() if at > found.progress.iteration)
+        )
     if damaged:
         raise NanodynoError(
             f"no checkpoint under {checkpoints} is whole: {'; '.join(damaged.values())}",

@@ -11,13 +11,15 @@ from nanodyno.data.shards import Dataset
 from nanodyno.data.stamp import stamp
 from nanodyno.records.types import ArithmeticRecord, DataRecord, RunRecord, Setting, VersionsRecord, utc_now
 from nanodyno.schedule import learning_rate_at
-from nanodyno.train.device import Choice, describe_machine
+from nanodyno.train.device import DeviceChoice, describe_machine
 from nanodyno.train.engine import Prepared
-from nanodyno.train.job import Job
+from nanodyno.train.job import TrainingJob
 from nanodyno.train.kernels import Way, choose_way
 
 
-def describe(job: Job, choice: Choice, dataset: Dataset, vocab_size: int, processes: int) -> RunRecord:
+def describe(
+    job: TrainingJob, choice: DeviceChoice, dataset: Dataset, vocab_size: int, processes: int
+) -> RunRecord:
     way = choose_way(job.config, choice, processes)
     return RunRecord(
         name=job.name,
@@ -41,7 +43,7 @@ def describe(job: Job, choice: Choice, dataset: Dataset, vocab_size: int, proces
     )
 
 
-def arithmetic(config: RunConfig, way: Way, choice: Choice, processes: int) -> ArithmeticRecord:
+def arithmetic(config: RunConfig, way: Way, choice: DeviceChoice, processes: int) -> ArithmeticRecord:
     """What is known before a micro-step is prepared."""
     return ArithmeticRecord(
         device=str(choice.device),
@@ -65,7 +67,7 @@ def as_prepared(before: ArithmeticRecord, prepared: Prepared) -> ArithmeticRecor
             "recompute": prepared.recompute,
             "cuda_graph": prepared.cuda_graph,
             "triton": prepared.triton,
-            "products": prepared.products,
+            "gemm_algorithm": prepared.gemm_algorithm,
         }
     )
 

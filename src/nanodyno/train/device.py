@@ -11,15 +11,16 @@ from pathlib import Path
 import torch
 
 from nanodyno.config import DEVICES, RunConfig
+from nanodyno.costs.setup import Dtype
 from nanodyno.errors import NanodynoError
 from nanodyno.hardware.inventory import take_inventory
-from nanodyno.records.types import Dtype, MachineRecord
+from nanodyno.records.types import MachineRecord
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclass(frozen=True)
-class Choice:
+class DeviceChoice:
     """What the config's device and dtype come to on this machine, with what had to change."""
 
     device: torch.device
@@ -27,18 +28,18 @@ class Choice:
     notes: tuple[str, ...] = ()
 
 
-def choose(config: RunConfig, local_rank: int = 0) -> Choice:
+def choose(config: RunConfig, local_rank: int = 0) -> DeviceChoice:
     """Of several processes on one machine each has the GPU of its number."""
     device = choose_device(config.device, local_rank)
     if config.dtype == "auto":
-        return Choice(device, _best_dtype(device))
+        return DeviceChoice(device, _best_dtype(device))
     if config.dtype == "bfloat16" and device.type == "cuda" and not _has_bfloat16(device):
         note = (
             f"{torch.cuda.get_device_name(device)} has no bfloat16: "
             "training in float16 with a loss scaler instead"
         )
-        return Choice(device, "float16", (note,))
-    return Choice(device, config.dtype)
+        return DeviceChoice(device, "float16", (note,))
+    return DeviceChoice(device, config.dtype)
 
 
 def choose_device(wanted: str, local_rank: int = 0) -> torch.device:
@@ -198,7 +199,7 @@ def describe_machine(device: torch.device) -> MachineRecord:
     )
 
 
-def card_key(device: torch.device, *more: object) -> str:
+def gpu_key(device: torch.device, *more: object) -> str:
     """What a card's own measurements are remembered by, and all else they depend on."""
     return "; ".join(map(str, (torch.cuda.get_device_name(device), torch.__version__, *more)))
 

@@ -18,7 +18,7 @@ LOOKS = 10
 """Measurements between two looks at what they say."""
 
 
-class Growth(BaseModel):
+class BatchRampState(BaseModel):
     """What the next size depends on where the noise decides, as a checkpoint keeps it."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
@@ -71,14 +71,14 @@ class EffectiveBatch:
         peak = self._config.learning_rate * batch_factor(step.tokens, self._ramp.first)
         return step.iteration >= self._config.warmup_iters and step.learning_rate < HELD * peak
 
-    def growth(self) -> Growth | None:
+    def growth(self) -> BatchRampState | None:
         """None where nothing depends on the past but the place in the data."""
         if self._ramp.most is None:
             return None
         pairs = tuple((each.signal, each.noise) for each in self._samples)
-        return Growth(tokens_per_iter=self._now, waited=self._waited, samples=pairs)
+        return BatchRampState(tokens_per_iter=self._now, waited=self._waited, samples=pairs)
 
-    def restore(self, saved: Growth | None) -> None:
+    def restore(self, saved: BatchRampState | None) -> None:
         if saved is not None and self._ramp.most is not None:
             while 2 * self._now <= saved.tokens_per_iter:  # another first size is gone on from by doubling
                 self._now *= 2

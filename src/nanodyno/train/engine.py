@@ -14,7 +14,7 @@ from nanodyno.data.loader import Windows
 from nanodyno.model.batched import BatchedOptimizer
 from nanodyno.model.modern import make_model
 from nanodyno.model.optimizer import Optimizer
-from nanodyno.train.device import DTYPES, Choice, Clock, is_out_of_memory
+from nanodyno.train.device import DTYPES, Clock, DeviceChoice, is_out_of_memory
 from nanodyno.train.evaluate import summed_loss
 from nanodyno.train.parallel import give_back, local, shard
 from nanodyno.train.processes import Processes
@@ -36,7 +36,7 @@ class Prepared:
     recompute: str = "none"
     cuda_graph: bool = False
     triton: bool = False
-    products: Literal["torch", "measured"] = "torch"
+    gemm_algorithm: Literal["torch", "measured"] = "torch"
     notes: tuple[str, ...] = ()
 
 
@@ -67,7 +67,9 @@ class Engine(ABC):
     graph_bytes = 0
     """What a micro-step holds inside a CUDA graph, where torch's own count of the peak does not see it."""
 
-    def __init__(self, config: RunConfig, shape: ModelShape, choice: Choice, processes: Processes) -> None:
+    def __init__(
+        self, config: RunConfig, shape: ModelShape, choice: DeviceChoice, processes: Processes
+    ) -> None:
         self.config = config
         self.device = choice.device
         self.dtype = DTYPES[choice.dtype]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from nanodyno.config import RunConfig
-from nanodyno.costs.advice import Advice, advise, offloaded_bytes
+from nanodyno.costs.advice import MemoryAdvice, advise, offloaded_bytes
 from nanodyno.costs.calibration import Calibration, calibration_for
 from nanodyno.costs.memory import memory_of
 from nanodyno.costs.plan import least_recompute
@@ -14,7 +14,7 @@ from nanodyno.costs.setup import Setup, settle
 from nanodyno.costs.target import present_target
 from nanodyno.errors import NanodynoError
 from nanodyno.hardware.host import available_memory
-from nanodyno.train.device import Choice
+from nanodyno.train.device import DeviceChoice
 from nanodyno.train.kernels import choose_way
 
 GIB = 2**30
@@ -34,23 +34,23 @@ class _Room:
     calibration: Calibration
 
 
-def refuse_what_cannot_fit(config: RunConfig, vocab_size: int, choice: Choice, processes: int) -> None:
+def refuse_what_cannot_fit(config: RunConfig, vocab_size: int, choice: DeviceChoice, processes: int) -> None:
     """On a GPU or a CPU. Shares of a model in several processes are not predicted; evaluations are small."""
     if config.eval_only or (config.parallel == "fsdp" and processes > 1):
         return
     if choice.device.type not in ("cuda", "cpu"):
         return
-    on_card = choice.device.type == "cuda"
-    room = _on_card(choice) if on_card else _on_host()
+    on_gpu = choice.device.type == "cuda"
+    room = _on_gpu(choice) if on_gpu else _on_host()
     setup = _settled(config, vocab_size, choice, processes, room)
     memory = memory_of(setup, room.calibration)
     if memory.allocated * SURELY > room.limit_bytes:
-        needs = memory.total if on_card else memory.allocated
+        needs = memory.total if on_gpu else memory.allocated
         raise NanodynoError(
             f"this needs about {needs / GIB:.1f} GiB by prediction, and {room.words}",
-            _card_hint(setup, room) if on_card else _host_hint(setup, room),
+            _gpu_hint(setup, room) if on_gpu else _host_hint(setup, room),
         )
-    moments = offloaded_bytes(setup, room.calibration) if on_card else 0
+    moments = offloaded_bytes(setup, room.calibration) if on_gpu else 0
     if moments * SURELY > room.host_bytes:
         raise NanodynoError(
             f"offload_moments needs {moments / GIB:.1f} GiB of the host's memory, and "
@@ -59,12 +59,12 @@ def refuse_what_cannot_fit(config: RunConfig, vocab_size: int, choice: Choice, p
         )
 
 
-def _on_card(choice: Choice) -> _Room:
+def _on_gpu(choice: DeviceChoice) -> _Room:
     properties = torch.cuda.get_device_properties(choice.device)
     limit = int(properties.total_memory * torch.cuda.get_per_process_memory_fraction(choice.device))
-    card = present_target(properties.name, properties.total_memory, None).card
+    gpu = present_target(properties.name, properties.total_memory, None).gpu
     words = f"{properties.name} has {limit / GIB:.1f}"
-    return _Room(words, limit, available_memory(), calibration_for(card, choice.dtype))
+    return _Room(words, limit, available_memory(), calibration_for(gpu, choice.dtype))
 
 
 def _on_host() -> _Room:
@@ -73,7 +73,7 @@ def _on_host() -> _Room:
     return _Room(f"this machine has {free / GIB:.1f} free", free, free, calibration_for(None))
 
 
-def _settled(config: RunConfig, vocab_size: int, choice: Choice, processes: int, room: _Room) -> Setup:
+def _settled(config: RunConfig, vocab_size: int, choice: DeviceChoice, processes: int, room: _Room) -> Setup:
     way = choose_way(config, choice, processes).kernels
     setup = settle(config, config.model_shape(vocab_size), choice.dtype, room.limit_bytes, way)
     if config.recompute == "auto" and way == "fused":
@@ -81,14 +81,14 @@ def _settled(config: RunConfig, vocab_size: int, choice: Choice, processes: int,
     return setup
 
 
-def _card_hint(setup: Setup, room: _Room) -> str:
+def _gpu_hint(setup: Setup, room: _Room) -> str:
     advice = advise(setup, room.limit_bytes, room.calibration, room.host_bytes)
     return f"{advice_words(advice)}; `nanodyno plan` tells more, and {FORCE}"
 
 
-def advice_words(advice: Sequence[Advice]) -> str:
+def advice_words(advice: Sequence[MemoryAdvice]) -> str:
     """Those that are enough for a card, with what they cost."""
-    return _fitting_words([_words(each) for each in advice if each.fits], "card")
+    return _fitting_words([_words(each) for each in advice if each.fits], "gpu")
 
 
 def _host_hint(setup: Setup, room: _Room) -> str:
@@ -108,11 +108,11 @@ def _fitting_words(enough: list[str], place: str) -> str:
     return "it fits with " + ", or ".join(enough[:MOST_TOLD])
 
 
-def _words(advice: Advice) -> str:
+def _words(advice: MemoryAdvice) -> str:
     other = ", other arithmetic" if advice.arithmetic == "different" else ""
     host = f", {advice.host_bytes / GIB:.1f} GiB of the host's memory" if advice.host_bytes else ""
     return f"{_settings_words(advice)} ({100 * advice.slower:+.0f}% time{other}{host})"
 
 
-def _settings_words(advice: Advice) -> str:
+def _settings_words(advice: MemoryAdvice) -> str:
     return " ".join(f"--{key}={value}" for key, value in advice.settings)

@@ -10,20 +10,21 @@ from torch import Tensor
 
 from nanodyno.config import ModelShape, RunConfig
 from nanodyno.config.optimizers import OPTIMIZERS
+from nanodyno.costs.setup import Recompute
 from nanodyno.model.attention import packed
 from nanodyno.model.cublaslt import CublasError
 from nanodyno.model.flat_adamw import clip_coefficient, gradient_norm
 from nanodyno.model.flat_update import FlatUpdate, make_flat_optimizer
-from nanodyno.model.fused import RECOMPUTE, Plan, Recompute
+from nanodyno.model.fused import RECOMPUTE, MicroStepPlan
 from nanodyno.model.fused_modern import make_step
 from nanodyno.model.kernels import plain
+from nanodyno.model.matmul import by_torch
 from nanodyno.model.optimizer import set_learning_rate
-from nanodyno.model.products import by_torch
-from nanodyno.train.attention import Fastest, fastest_attention
+from nanodyno.train.attention import FastestAttention, fastest_attention
 from nanodyno.train.device import (
     DTYPES,
-    Choice,
     Clock,
+    DeviceChoice,
     allocated_memory,
     free_cached_memory,
     is_out_of_memory,
@@ -32,9 +33,9 @@ from nanodyno.train.device import (
 )
 from nanodyno.train.engine import DeviceBatch, Engine, Gradients, Prepared, first_half, last_words
 from nanodyno.train.evaluate import rows_at_once
+from nanodyno.train.gemm_autotuning import gemm_autotuner
 from nanodyno.train.graph import Graph
 from nanodyno.train.processes import Processes
-from nanodyno.train.products import fastest_products
 
 LOGITS_SHARE = 1 / 32
 """Of the card's memory that the logits of one go may take: larger goes are faster, up to MOST_ROWS."""
@@ -47,7 +48,7 @@ class FusedEngine(Engine):
     """Gradients lie in one stretch of memory and are never let go of, only set to zero."""
 
     def __init__(
-        self, config: RunConfig, shape: ModelShape, choice: Choice, processes: Processes, triton: bool
+        self, config: RunConfig, shape: ModelShape, choice: DeviceChoice, processes: Processes, triton: bool
     ) -> None:
         super().__init__(config, shape, choice, processes)
         self._notes: list[str] = []
@@ -55,7 +56,7 @@ class FusedEngine(Engine):
         self._attention: str = named or ("flash" if self.device.type == "cuda" else "torch")
         self._recompute: Recompute = self._least_recompute()
         self._triton = triton
-        self._products, self._no_products = fastest_products(config.products, self.device)
+        self._products, self._no_products = gemm_autotuner(config.gemm_algorithm, self.device)
         self.step = make_step(self.model, self._plan())
         self.optimizer = self._update = make_flat_optimizer(
             self.model, self.step.flat, config, self._kernels()
@@ -88,7 +89,9 @@ class FusedEngine(Engine):
             recompute=self._recompute,
             cuda_graph=self._graph is not None,
             triton=self._triton,
-            products="measured" if self._products is not None and self._products.has_learnt else "torch",
+            gemm_algorithm="measured"
+            if self._products is not None and self._products.has_learnt
+            else "torch",
             notes=tuple(self._notes),
         )
 
@@ -128,10 +131,10 @@ class FusedEngine(Engine):
         self.step.drop()
 
     def scales(self) -> dict[str, float | int]:
-        return self.step.products.factors()
+        return self.step.matmuls.factors()
 
     def take_scales(self, saved: Mapping[str, float | int]) -> None:
-        self._given_scales = self.step.products.take_factors(saved)
+        self._given_scales = self.step.matmuls.take_factors(saved)
 
     def let_go(self) -> None:
         self._drop_graphs()
@@ -147,12 +150,12 @@ class FusedEngine(Engine):
     def _least_recompute(self) -> Recompute:
         return RECOMPUTE[0] if self.config.recompute == "auto" else self.config.recompute
 
-    def _plan(self) -> Plan:
-        return Plan(
+    def _plan(self) -> MicroStepPlan:
+        return MicroStepPlan(
             half=self.dtype,
             residual=DTYPES[self.config.residual_dtype],
             attention=packed(self._attention),
-            loss_rows=self.config.loss_rows or self._rows(),
+            loss_chunk_size=self.config.loss_chunk_size or self._rows(),
             recompute=self._recompute,
             fp8=self.config.fp8,
             kernels=self._kernels(),
@@ -175,7 +178,7 @@ class FusedEngine(Engine):
         rows = int(memory * LOGITS_SHARE / row) // FEWEST_ROWS * FEWEST_ROWS
         return min(max(rows, FEWEST_ROWS), MOST_ROWS)
 
-    def _choose_attention(self, inputs: Tensor) -> Fastest | None:
+    def _choose_attention(self, inputs: Tensor) -> FastestAttention | None:
         if self.config.attention != "auto" or self.device.type != "cuda":
             return None
         (B, T), H = inputs.shape, self.model.shape.n_head
@@ -233,7 +236,7 @@ class FusedEngine(Engine):
 
     def _trial(self, batch: DeviceBatch) -> None:
         """A micro-step that leaves no trace but its peak of memory, and fp8's first factors."""
-        factors = self.step.products.factors()
+        factors = self.step.matmuls.factors()
         try:
             self._learn_products(batch)
             before = allocated_memory(self.device)
@@ -245,7 +248,7 @@ class FusedEngine(Engine):
         finally:
             self.step.drop()
             if self._given_scales:
-                self.step.products.take_factors(factors)
+                self.step.matmuls.take_factors(factors)
 
     def _learn_products(self, batch: DeviceBatch) -> None:
         """What the measuring has no memory for is left to torch: the run itself may yet have enough."""

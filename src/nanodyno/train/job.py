@@ -9,7 +9,7 @@ from nanodyno.train.stops import Limits
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingJob:
     """Of several processes the first one's folder counts."""
 
     config: RunConfig

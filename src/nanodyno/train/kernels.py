@@ -10,7 +10,7 @@ from nanodyno.errors import NanodynoError
 from nanodyno.model.attention import PACKED
 from nanodyno.train.attention import require
 from nanodyno.train.autograd import AutogradEngine
-from nanodyno.train.device import DTYPES, Choice
+from nanodyno.train.device import DTYPES, DeviceChoice
 from nanodyno.train.engine import Engine
 from nanodyno.train.fused import FusedEngine
 from nanodyno.train.processes import Processes
@@ -29,7 +29,7 @@ class Way:
     note: str | None = None
 
 
-def make_engine(config: RunConfig, shape: ModelShape, choice: Choice, processes: Processes) -> Engine:
+def make_engine(config: RunConfig, shape: ModelShape, choice: DeviceChoice, processes: Processes) -> Engine:
     way = choose_way(config, choice, processes.count)
     if choice.device.type == "cuda":
         torch.cuda.set_device(choice.device)  # Triton launches on the current card, whatever its arguments
@@ -41,7 +41,7 @@ def make_engine(config: RunConfig, shape: ModelShape, choice: Choice, processes:
     return AutogradEngine(config, shape, choice, processes)
 
 
-def choose_way(config: RunConfig, choice: Choice, processes: int = 1) -> Way:
+def choose_way(config: RunConfig, choice: DeviceChoice, processes: int = 1) -> Way:
     """`auto` is fused on a GPU with bfloat16 and Triton, where it is faster, or where a setting needs it."""
     needed_by, obstacle = _needed_by(config), _obstacle(config, choice, processes)
     _refuse_contradictions(config, needed_by, obstacle)
@@ -58,8 +58,10 @@ def choose_way(config: RunConfig, choice: Choice, processes: int = 1) -> Way:
     reason = obstacle or missing or (None if choice.dtype == "bfloat16" else f"dtype={choice.dtype}")
     if reason is None:
         return Way("fused", True)
-    if config.beyond_hand:
-        return Way("autograd", False, f"the fused kernels do not know {config.beyond_hand}: autograd runs")
+    if config.fused_unsupported:
+        return Way(
+            "autograd", False, f"the fused kernels do not know {config.fused_unsupported}: autograd runs"
+        )
     return Way("autograd", False, f"{reason}: the fused kernels are left out, and this runs slower")
 
 
@@ -103,10 +105,10 @@ def _needed_by(config: RunConfig) -> str | None:
     return next((setting for setting, needs_it in asked.items() if needs_it), None)
 
 
-def _obstacle(config: RunConfig, choice: Choice, processes: int) -> str | None:
+def _obstacle(config: RunConfig, choice: DeviceChoice, processes: int) -> str | None:
     """What the fused way cannot do."""
-    if config.beyond_hand:
-        return config.beyond_hand
+    if config.fused_unsupported:
+        return config.fused_unsupported
     if config.dropout:
         return f"dropout={config.dropout}"
     if config.parallel == "fsdp" and processes > 1:

@@ -106,9 +106,11 @@ class Processes:
         self._looked = True
         if lost is None:
             return None
-        told = RunFailed(lost, "torchrun --max-restarts=N starts them again; the same command goes on too")
-        told.__cause__ = error
-        return told
+        reported = RunFailed(
+            lost, "torchrun --max-restarts=N starts them again; the same command goes on too"
+        )
+        reported.__cause__ = error
+        return reported
 
     def leave(self, words: str = "") -> None:
         """Ends the exchange; with words, after a failure.
@@ -133,10 +135,10 @@ def launched() -> bool:
 
 def launched_count() -> int:
     """Of the processes that train together, this one included."""
-    told = os.environ["WORLD_SIZE"] if launched() else "1"
-    if not told.isdecimal():
-        raise NanodynoError(f"WORLD_SIZE={told} is no number of processes", HINT)
-    return int(told)
+    reported = os.environ["WORLD_SIZE"] if launched() else "1"
+    if not reported.isdecimal():
+        raise NanodynoError(f"WORLD_SIZE={reported} is no number of processes", HINT)
+    return int(reported)
 
 
 def is_first() -> bool:

@@ -13,26 +13,26 @@ from nanodyno.data.resolve import resolve_dataset
 from nanodyno.data.shards import Dataset
 from nanodyno.data.tokenizers import TRAINED_FILE
 from nanodyno.errors import NanodynoError, RunFailed
-from nanodyno.records.events import Message, Started, Watch
+from nanodyno.records.events import Message, Started, WatchRun
 from nanodyno.records.files import write_whole
 from nanodyno.records.store import CHECKPOINTS_FOLDER
 from nanodyno.records.types import RunRecord, SaveRecord, StartRecord, StopReason, StopRecord
 from nanodyno.records.writer import RunWriter, disk_is_full
-from nanodyno.train import checkpoint, continuing
-from nanodyno.train.continuing import Earlier
+from nanodyno.train import checkpoint, resuming
 from nanodyno.train.describe import as_prepared, describe, speed_setup
-from nanodyno.train.device import Choice, choose, is_out_of_memory, take_threads
+from nanodyno.train.device import DeviceChoice, choose, is_out_of_memory, take_threads
 from nanodyno.train.fitting import refuse_what_cannot_fit
-from nanodyno.train.job import Job
+from nanodyno.train.job import TrainingJob
 from nanodyno.train.processes import Processes, launched, local_rank, open_processes
-from nanodyno.train.sentry import Diverged
+from nanodyno.train.resuming import Earlier
+from nanodyno.train.spike_guard import Diverged
 from nanodyno.train.stops import Stops, signals
 from nanodyno.train.trainer import SavePoint, Trainer
 
 NOTHING = "nothing to do"
 
 
-def run_training(job: Job, watch: Watch) -> StopReason:
+def run_training(job: TrainingJob, watch: WatchRun) -> StopReason:
     """Trains to the end of the config, or to where it is stopped; every record is on disk before it is shown.
 
     Of several processes the first one records and shows.
@@ -44,26 +44,26 @@ def run_training(job: Job, watch: Watch) -> StopReason:
                 return _lead(job, watch, stops, processes)
             return _follow(job, stops, processes)
         except (MemoryError, RuntimeError, OSError) as error:
-            told = _told(error, job, processes)
-            if told is None:
+            reported = _reported(error, job, processes)
+            if reported is None:
                 raise
-            raise told from error
+            raise reported from error
 
 
-def _lead(job: Job, watch: Watch, stops: Stops, processes: Processes) -> StopReason:
+def _lead(job: TrainingJob, watch: WatchRun, stops: Stops, processes: Processes) -> StopReason:
     """The only process, or the first of several: decides where to begin, writes and saves."""
     choice = _choose(job.config, processes.count)
-    earlier = continuing.earlier(job, watch)
+    earlier = resuming.earlier(job, watch)
     try:
         dataset = _open(job, watch)
         vocab_size = job.config.vocab_size or padded_vocab_size(dataset.vocab_size)
         record = describe(job, choice, dataset, vocab_size, processes.count)
         if earlier is not None:
-            continuing.check(earlier, record, job.folder)
-            continuing.check_files(earlier, record, dataset, watch)
-            if continuing.has_ended(earlier, job.config):
+            resuming.check(earlier, record, job.folder)
+            resuming.check_files(earlier, record, dataset, watch)
+            if resuming.has_ended(earlier, job.config):
                 return _nothing_to_do(job.folder, earlier, watch, processes)
-            record = continuing.continued(record, earlier)
+            record = resuming.continued(record, earlier)
         if not job.force:
             refuse_what_cannot_fit(job.config, vocab_size, choice, processes.count)
         saved = earlier.saved if earlier else None
@@ -86,7 +86,7 @@ def _keep_tokenizer(dataset: Dataset, folder: Path) -> None:
         write_whole(folder / TRAINED_FILE, trained.read_text(encoding="utf-8"))
 
 
-def _follow(job: Job, stops: Stops, processes: Processes) -> StopReason:
+def _follow(job: TrainingJob, stops: Stops, processes: Processes) -> StopReason:
     """The other processes: the same steps, nothing written and nothing shown."""
     choice = _choose(job.config, processes.count)
     folder = processes.share("checkpoint")
@@ -109,7 +109,7 @@ def _follow(job: Job, stops: Stops, processes: Processes) -> StopReason:
 class _Recording:
     """One stretch of a run from its first record to its last."""
 
-    def __init__(self, job: Job, watch: Watch, stops: Stops, trainer: Trainer) -> None:
+    def __init__(self, job: TrainingJob, watch: WatchRun, stops: Stops, trainer: Trainer) -> None:
         self.job = job
         self.watch = watch
         self.stops = stops
@@ -165,7 +165,7 @@ class _Recording:
             self.watch(stop)
 
 
-def _reason(error: BaseException, job: Job, processes: Processes) -> tuple[StopReason, str | None]:
+def _reason(error: BaseException, job: TrainingJob, processes: Processes) -> tuple[StopReason, str | None]:
     """How a stretch ended that did not end in order."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", "at once, in the middle of an iteration"
@@ -176,11 +176,11 @@ def _reason(error: BaseException, job: Job, processes: Processes) -> tuple[StopR
         return "no-space", str(error)
     if is_out_of_memory(error):
         return "no-memory", str(error)
-    told = _told(error, job, processes)
-    return "failed", str(told or error) or type(error).__name__
+    reported = _reported(error, job, processes)
+    return "failed", str(reported or error) or type(error).__name__
 
 
-def _told(error: BaseException, job: Job, processes: Processes) -> NanodynoError | None:
+def _reported(error: BaseException, job: TrainingJob, processes: Processes) -> NanodynoError | None:
     """What a user can act on; None is a bug of ours."""
     if is_out_of_memory(error):
         return RunFailed(
@@ -199,7 +199,7 @@ def _told(error: BaseException, job: Job, processes: Processes) -> NanodynoError
     return processes.explain(error) if isinstance(error, RuntimeError) else None
 
 
-def _open(job: Job, watch: Watch) -> Dataset:
+def _open(job: TrainingJob, watch: WatchRun) -> Dataset:
     config = job.config
     return resolve_dataset(
         config.dataset,
@@ -211,13 +211,13 @@ def _open(job: Job, watch: Watch) -> Dataset:
 
 
 def _trainer(
-    config: RunConfig, dataset: Dataset, vocab_size: int, choice: Choice, processes: Processes
+    config: RunConfig, dataset: Dataset, vocab_size: int, choice: DeviceChoice, processes: Processes
 ) -> Trainer:
     processes.connect(choice.device)
     return Trainer(config, dataset, vocab_size, choice, processes)
 
 
-def _choose(config: RunConfig, processes: int) -> Choice:
+def _choose(config: RunConfig, processes: int) -> DeviceChoice:
     take_threads(config.threads)
     choice = choose(config, local_rank())
     if processes > 1:
@@ -225,7 +225,7 @@ def _choose(config: RunConfig, processes: int) -> Choice:
     return choice
 
 
-def refuse_together(config: RunConfig, choice: Choice, processes: int) -> None:
+def refuse_together(config: RunConfig, choice: DeviceChoice, processes: int) -> None:
     """What several processes cannot do; tokens_per_iter is of all of them, and each does its share."""
     steps = config.sequences_divided // config.batch_size
     if steps % processes:
@@ -248,7 +248,7 @@ def refuse_together(config: RunConfig, choice: Choice, processes: int) -> None:
         )
 
 
-def _nothing_to_do(folder: Path, earlier: Earlier, watch: Watch, processes: Processes) -> StopReason:
+def _nothing_to_do(folder: Path, earlier: Earlier, watch: WatchRun, processes: Processes) -> StopReason:
     watch(
         Message(
             f"{folder} has ended after {earlier.iteration} iterations: nothing to do. --resume {folder} "
@@ -259,7 +259,7 @@ def _nothing_to_do(folder: Path, earlier: Earlier, watch: Watch, processes: Proc
     return "finished"
 
 
-def _look_only(trainer: Trainer, started: Started, watch: Watch) -> StopReason:
+def _look_only(trainer: Trainer, started: Started, watch: WatchRun) -> StopReason:
     """Evaluates a saved run and leaves its records as they are."""
     watch(started)
     watch(trainer.evaluate())
@@ -283,7 +283,7 @@ def _start(trainer: Trainer, record: RunRecord) -> StartRecord:
     )
 
 
-def _warm_up(trainer: Trainer, record: RunRecord, watch: Watch) -> RunRecord:
+def _warm_up(trainer: Trainer, record: RunRecord, watch: WatchRun) -> RunRecord:
     """Compiles and measures what there is to, and puts how that went into the record."""
     if not trainer.engine.needs_preparation or trainer.config.eval_only:  # evaluations are never compiled
         return record

@@ -11,9 +11,9 @@ from nanodyno.records.types import Skipped, StepRecord
 from nanodyno.schedule import batch_factor, learning_rate_at
 from nanodyno.train.batches import Batches
 from nanodyno.train.device import Clock, peak_memory
-from nanodyno.train.effective import EffectiveBatch, Growth
+from nanodyno.train.effective import BatchRampState, EffectiveBatch
 from nanodyno.train.engine import Engine, first_half
-from nanodyno.train.sentry import MOST_SKIPS_IN_A_ROW, Seen, Sentry
+from nanodyno.train.spike_guard import MOST_SKIPS_IN_A_ROW, SpikeGuard, SpikeGuardState
 
 _SEED_STREAM = 2  # 0 and 1 are the data order's
 SMALLEST_SCALE = 2.0**-6
@@ -25,13 +25,13 @@ class Stepper:
 
     def __init__(self, config: RunConfig, batches: Batches, clock: Clock, device_type: str) -> None:
         self.config = config
-        self.sentry = Sentry(config.spike_zscore)
+        self.spike_guard = SpikeGuard(config.spike_zscore)
         self.effective = EffectiveBatch(config, device_type)
         self.updating = False
         self._batches, self._clock = batches, clock
 
-    def restore(self, seen: Seen, growth: Growth | None) -> None:
-        self.sentry = Sentry(self.config.spike_zscore, seen)
+    def restore(self, seen: SpikeGuardState, growth: BatchRampState | None) -> None:
+        self.spike_guard = SpikeGuard(self.config.spike_zscore, seen)
         self.effective.restore(growth)
 
     def resize(self, sequences_seen: int) -> None:
@@ -74,7 +74,7 @@ class Stepper:
     def gives_up(self, skipped: Skipped | None) -> bool:
         if skipped in (None, "overflow"):
             return False
-        return self.config.bad_update == "stop" or self.sentry.skipped_in_a_row >= MOST_SKIPS_IN_A_ROW
+        return self.config.bad_update == "stop" or self.spike_guard.skipped_in_a_row >= MOST_SKIPS_IN_A_ROW
 
     def _seed(self, iteration: int, rank: int) -> int:
         """Of dropout in this iteration: a function of it, so that no generator's state need be saved."""
@@ -87,15 +87,15 @@ class Stepper:
         """Judged first: what was judged bad never reaches the weights."""
         # A scaled gradient may overflow in order; the scaler then leaves the update out and scales less.
         overflows = engine.scaler.is_enabled() and norm is not None and not math.isfinite(norm)
-        skipped = self.sentry.judge(loss, None if overflows else norm)
+        skipped = self.spike_guard.judge(loss, None if overflows else norm)
         if skipped is not None:
-            self.sentry.skip()
+            self.spike_guard.skip()
             engine.drop_gradients()
             return skipped
         self.updating = True
         applied = engine.update(learning_rate)
         self.updating = False
         if applied:
-            self.sentry.accept(loss, norm)
+            self.spike_guard.accept(loss, norm)
             return None
         return "overflow" if engine.scaler.get_scale() >= SMALLEST_SCALE else "not-finite"

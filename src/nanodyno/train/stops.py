@@ -37,12 +37,14 @@ class Limits:
 
     def words(self) -> str:
         """When this process will stop, if it has a limit."""
-        told: list[str] = []
+        reported: list[str] = []
         if self.stop_at is not None:
-            told.append(f"at {datetime.fromtimestamp(self.stop_at).astimezone():%Y-%m-%d %H:%M} local time")
+            reported.append(
+                f"at {datetime.fromtimestamp(self.stop_at).astimezone():%Y-%m-%d %H:%M} local time"
+            )
         if self.max_seconds is not None:
-            told.append(f"after {self.max_seconds / 3600:.3g} hours")
-        return f"saves and stops {' or '.join(told)}" if told else ""
+            reported.append(f"after {self.max_seconds / 3600:.3g} hours")
+        return f"saves and stops {' or '.join(reported)}" if reported else ""
 
 
 class Stops:

@@ -28,10 +28,10 @@ from nanodyno.records.types import (
 )
 from nanodyno.train import checkpoint, collector
 from nanodyno.train.batches import Batches
-from nanodyno.train.checkpoint import Checkpoint, Progress
+from nanodyno.train.checkpoint import Checkpoint, TrainingProgress
 from nanodyno.train.device import (
-    Choice,
     Clock,
+    DeviceChoice,
     free_cached_memory,
     is_out_of_memory,
     reset_peak_memory,
@@ -40,7 +40,7 @@ from nanodyno.train.engine import Prepared
 from nanodyno.train.evaluate import Interrupted
 from nanodyno.train.kernels import make_engine
 from nanodyno.train.processes import Processes
-from nanodyno.train.sentry import MOST_SKIPS_IN_A_ROW, Diverged, what_happened
+from nanodyno.train.spike_guard import MOST_SKIPS_IN_A_ROW, Diverged, what_happened
 from nanodyno.train.stepper import Stepper
 from nanodyno.train.stops import STOPS, Limits, Stops
 
@@ -54,7 +54,7 @@ class SavePoint:
     reason: SaveReason
 
 
-Happening = StepRecord | EvalRecord | SplitRecord | SavePoint
+TrainerEvent = StepRecord | EvalRecord | SplitRecord | SavePoint
 
 
 class Trainer:
@@ -65,7 +65,7 @@ class Trainer:
         config: RunConfig,
         dataset: Dataset,
         vocab_size: int,
-        choice: Choice,
+        choice: DeviceChoice,
         processes: Processes | None = None,
     ) -> None:
         self.config = config
@@ -115,7 +115,7 @@ class Trainer:
         self._warm = True
         return prepared
 
-    def events(self, stops: Stops | None = None) -> Iterator[Happening]:
+    def events(self, stops: Stops | None = None) -> Iterator[TrainerEvent]:
         """From where the run stands to its end, or to where `stops` ends it between two iterations.
 
         An evaluation precedes the iteration it is named after; a checkpoint follows it if worth its time.
@@ -164,12 +164,12 @@ class Trainer:
         """All processes take part; the first one writes, and drops what need not be kept."""
         began = self.clock.seconds()
         engine, first = self.engine, self.processes.first
-        progress = Progress(
+        progress = TrainingProgress(
             iteration=self.iteration,
             sequences=self.sequences,
             scaler=engine.scales(),
             val_loss=self.evaluation[1] if self.evaluation and self.evaluation[0] == self.iteration else None,
-            seen=self.stepper.sentry.seen(),
+            seen=self.stepper.spike_guard.seen(),
             growth=self.stepper.effective.growth(),
         )
         folder = checkpoint.folder_for(checkpoints, self.iteration)
@@ -206,7 +206,7 @@ class Trainer:
             return False
         return self.iteration % self.config.eval_interval == 0 or self.iteration == self.config.max_iters
 
-    def _evaluation(self, stops: Stops) -> Iterator[Happening]:
+    def _evaluation(self, stops: Stops) -> Iterator[TrainerEvent]:
         alone = self.processes.count == 1  # the others would wait for the one that gave up
         try:
             record = yield from self._within_memory(
@@ -235,7 +235,7 @@ class Trainer:
             raise Diverged(f"weights are no numbers any more at iteration {self.iteration}", self.saved_at)
         yield SavePoint(reason)
 
-    def _iteration(self) -> Iterator[Happening]:
+    def _iteration(self) -> Iterator[TrainerEvent]:
         stepper = self.stepper
         stepper.resize(self.sequences)
         step = yield from self._within_memory(lambda: stepper.step(self.engine, self.iteration))

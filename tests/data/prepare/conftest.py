@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nanodyno.data.prepare.request import Choices, Place, run_preparation
+from nanodyno.data.prepare.request import Choices, Destination, run_preparation
 from nanodyno.records.preparation import PreparationRecord
 
 REPO = "HuggingFaceFW/fineweb-edu"
@@ -58,11 +58,11 @@ class Hub:
 
     def _entry(self, path: str, content: bytes) -> dict[str, Any]:
         git = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-        told: dict[str, Any] = {"type": "file", "oid": git, "size": len(content), "path": path}
+        reported: dict[str, Any] = {"type": "file", "oid": git, "size": len(content), "path": path}
         if self.large:
             sha256 = hashlib.sha256(content).hexdigest()
-            told["lfs"] = {"oid": sha256, "size": len(content), "pointerSize": 134}
-        return told
+            reported["lfs"] = {"oid": sha256, "size": len(content), "pointerSize": 134}
+        return reported
 
 
 class _Server(ThreadingHTTPServer):
@@ -103,8 +103,8 @@ class _Handler(BaseHTTPRequestHandler):
         repo, _, rest = rest.removeprefix("datasets/").partition("/revision/")
         if rest:
             known = repo == REPO and rest in ("main", COMMIT)
-            told = json.dumps({"id": repo, "sha": COMMIT, "siblings": []}).encode()
-            return self._answer(200, told) if known else self._unknown()
+            reported = json.dumps({"id": repo, "sha": COMMIT, "siblings": []}).encode()
+            return self._answer(200, reported) if known else self._unknown()
         repo, _, rest = repo.partition("/tree/")
         commit, _, folder = rest.partition("/")
         entries = self.hub.entries(folder)
@@ -113,8 +113,8 @@ class _Handler(BaseHTTPRequestHandler):
         page = int(parse_qs(urlsplit(self.path).query).get("cursor", ["0"])[0])
         more = f"{self.hub.endpoint}{urlsplit(self.path).path}?recursive=true&cursor={page + 1}"
         headers = {"Link": f'<{more}>; rel="next"'} if len(entries) > (page + 1) * PAGE else {}
-        told = json.dumps(entries[page * PAGE : (page + 1) * PAGE]).encode()
-        return self._answer(200, told, headers)
+        reported = json.dumps(entries[page * PAGE : (page + 1) * PAGE]).encode()
+        return self._answer(200, reported, headers)
 
     def _resolve(self, rest: str) -> None:
         """Sends to another host, as the hub does for large files."""
@@ -131,10 +131,10 @@ class _Handler(BaseHTTPRequestHandler):
         return self._answer(302, b"", headers)
 
     def _content(self, path: str) -> None:
-        content, told = self.hub.files[path], self.headers.get("Range")
-        if told and self.hub.honours_ranges:
-            self.hub.ranges.append(told)
-            first = int(told.removeprefix("bytes=").rstrip("-"))
+        content, reported = self.hub.files[path], self.headers.get("Range")
+        if reported and self.hub.honours_ranges:
+            self.hub.ranges.append(reported)
+            first = int(reported.removeprefix("bytes=").rstrip("-"))
             span = f"bytes {first}-{len(content) - 1}/{len(content)}"
             return self._answer(206, content[first:], {"Content-Range": span})
         return self._answer(200, content)
@@ -208,7 +208,7 @@ def prepared() -> Callable[..., PreparationRecord]:
 
     def prepare(source: Path | str, out: Path, workers: int = 1, **choices: Any) -> PreparationRecord:
         chosen = Choices(**({"tokenizer": "bytes", "val": 0.2, "shard_tokens": 3000} | choices))
-        return run_preparation(str(source), chosen, Place(out, workers, lambda _: None))
+        return run_preparation(str(source), chosen, Destination(out, workers, lambda _: None))
 
     return prepare
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nanodyno.data.prepare.request import Choices, Place, run_preparation
+from nanodyno.data.prepare.request import Choices, Destination, run_preparation
 from nanodyno.data.shards import open_dataset
 from nanodyno.data.tokenizers import BytesTokenizer
 from nanodyno.errors import NanodynoError, RunFailed
@@ -31,7 +31,7 @@ def test_a_document_longer_than_a_shard_is_a_shard(tmp_path: Path, prepared: Pre
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "reported"),
     [
         ({"val": 0.1}, "val 0.2, not 0.1"),
         ({"tokens": 5}, "tokens null, not 5"),
@@ -40,11 +40,11 @@ def test_a_document_longer_than_a_shard_is_a_shard(tmp_path: Path, prepared: Pre
     ],
 )
 def test_a_folder_prepared_otherwise_is_refused(
-    corpus: Path, tmp_path: Path, changes: dict[str, Any], told: str, prepared: Prepare, digests: Digests
+    corpus: Path, tmp_path: Path, changes: dict[str, Any], reported: str, prepared: Prepare, digests: Digests
 ) -> None:
     prepared(corpus, tmp_path / "out")
     before = digests(tmp_path / "out")
-    with pytest.raises(NanodynoError, match=f"was prepared with .*{told}"):
+    with pytest.raises(NanodynoError, match=f"was prepared with .*{reported}"):
         prepared(corpus, tmp_path / "out", **changes)
     assert digests(tmp_path / "out") == before
 
@@ -94,7 +94,7 @@ def test_a_cut_gzip_is_named_and_skipped_when_asked(corpus: Path, tmp_path: Path
         prepared(corpus, tmp_path / "out")
     events: list[Any] = []
     choices = Choices("bytes", val=0.2, shard_tokens=3000, skip_bad=True)
-    record = run_preparation(str(corpus), choices, Place(tmp_path / "out", 1, events.append))
+    record = run_preparation(str(corpus), choices, Destination(tmp_path / "out", 1, events.append))
     assert [event.text for event in events if isinstance(event, Message)] == [
         f"passed over: {record.bad_inputs[0]}"
     ]
@@ -163,14 +163,16 @@ def test_a_full_disk_says_what_is_needed_and_leaves_what_is_done(
     assert digests(out) == digests(tmp_path / "whole")
 
 
-@pytest.mark.parametrize(("typed", "told"), [("nowhere", "no file or folder nowhere"), ("x.pdf", "no kind")])
-def test_a_source_that_is_none_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str, told: str, prepared: Prepare
+@pytest.mark.parametrize(
+    ("typed", "reported"), [("nowhere", "no file or folder nowhere"), ("x.pdf", "no kind")]
+)
+def test_a_source_that_is_none_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str, reported: str, prepared: Prepare
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("x.pdf").write_bytes(b"")
     Path("empty").mkdir()
-    for name, words in ((typed, told), ("empty", "has no files of text")):
+    for name, words in ((typed, reported), ("empty", "has no files of text")):
         with pytest.raises(NanodynoError, match=words):
             prepared(name, tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -206,7 +208,7 @@ def test_the_source_itself_is_not_filled(corpus: Path, prepared: Prepare, digest
     assert digests(corpus) == before
 
 
-def test_a_disk_full_from_the_start_is_told(
+def test_a_disk_full_from_the_start_is_reported(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: Prepare
 ) -> None:
     def full(*_: Any, **__: Any) -> int:
@@ -218,7 +220,7 @@ def test_a_disk_full_from_the_start_is_told(
     assert "free some space" in (caught.value.hint or "")
 
 
-def test_a_name_that_is_no_text_is_told(tmp_path: Path, prepared: Prepare) -> None:
+def test_a_name_that_is_no_text_is_reported(tmp_path: Path, prepared: Prepare) -> None:
     (tmp_path / "texts").mkdir()
     try:
         Path(os.fsdecode(os.fsencode(tmp_path / "texts") + b"/\xff.txt")).write_text("a")

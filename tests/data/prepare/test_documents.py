@@ -8,25 +8,29 @@ import numpy as np
 import pytest
 
 from nanodyno.data.prepare import documents as module
-from nanodyno.data.prepare.documents import Document, Dropped, End, digest_of, documents, pieces
-from nanodyno.data.prepare.plan import Plan
-from nanodyno.data.prepare.reading import BadInput, Block, Broken, LongText, Text
+from nanodyno.data.prepare.documents import Dropped, End, KeptDocument, digest_of, documents, pieces
+from nanodyno.data.prepare.plan import PreparationPlan
+from nanodyno.data.prepare.reading import BadInput, Broken, LongText, RowBlock, RowText
 from nanodyno.data.tokenizers import get_tokenizer
 
 
-def plan(**changes: Any) -> Plan:
-    told: dict[str, Any] = {"source": "files", "path": "x", "inputs": (), "vocab_size": 257}
-    return Plan(**(told | {"tokenizer": "bytes", "tokenizer_sha256": "", "end_of_text": 256} | changes))
+def plan(**changes: Any) -> PreparationPlan:
+    reported: dict[str, Any] = {"source": "files", "path": "x", "inputs": (), "vocab_size": 257}
+    return PreparationPlan(
+        **(reported | {"tokenizer": "bytes", "tokenizer_sha256": "", "end_of_text": 256} | changes)
+    )
 
 
-def stream(*texts: Text, scores: list[float | None] | None = None, **changes: Any) -> list[Document | End]:
-    return list(documents([Block(0, texts, scores, 1.0)], plan(**changes), None))
+def stream(
+    *texts: RowText, scores: list[float | None] | None = None, **changes: Any
+) -> list[KeptDocument | End]:
+    return list(documents([RowBlock(0, texts, scores, 1.0)], plan(**changes), None))
 
 
-def test_null_and_blank_rows_are_dropped_and_told_with_the_document_after_them() -> None:
+def test_null_and_blank_rows_are_dropped_and_reported_with_the_document_after_them() -> None:
     first, second, end = stream(None, b"a", b"", b" \n", b"b", b"\t")
-    assert isinstance(first, Document)
-    assert isinstance(second, Document)
+    assert isinstance(first, KeptDocument)
+    assert isinstance(second, KeptDocument)
     assert (first.row, first.since_row, first.dropped) == (1, 0, Dropped(empty=1))
     assert (second.row, second.since_row, second.dropped) == (4, 2, Dropped(empty=2))
     assert end == End(6, Dropped(empty=1))
@@ -34,7 +38,7 @@ def test_null_and_blank_rows_are_dropped_and_told_with_the_document_after_them()
 
 def test_rows_below_the_score_or_without_one_are_dropped() -> None:
     kept, end = stream(b"a", b"b", b"c", b"d", scores=[2.9, 3.0, None, float("nan")], min_score=3.0)
-    assert isinstance(kept, Document)
+    assert isinstance(kept, KeptDocument)
     assert (kept.text, kept.dropped.low_score) == (b"b", 1)
     assert end == End(4, Dropped(low_score=2))
 
@@ -47,13 +51,13 @@ def test_a_broken_row_stops_unless_bad_ones_are_passed_over() -> None:
 
 def test_the_split_is_the_documents_hash_below_the_threshold_and_nothing_else() -> None:
     texts = [f"text {number}".encode() for number in range(2000)]
-    found = [d for d in stream(*texts, val=0.1) if isinstance(d, Document)]
+    found = [d for d in stream(*texts, val=0.1) if isinstance(d, KeptDocument)]
     for document in found:
         assert isinstance(document.text, bytes)
         digest = hashlib.blake2b(document.text, digest_size=16).digest()
         assert document.is_val == (int.from_bytes(digest[:8], "big") / 2**64 < 0.1)
     assert 150 < sum(document.is_val for document in found) < 250
-    assert not any(d.is_val for d in stream(*texts, val=0.0) if isinstance(d, Document))
+    assert not any(d.is_val for d in stream(*texts, val=0.0) if isinstance(d, KeptDocument))
 
 
 @pytest.mark.parametrize("tokenizer", ["gpt2", "bytes"])

@@ -19,8 +19,8 @@ COMMIT = "5b8a5a1f3e5c0d9e7c1b2a3f4d5e6f708192a3b4"
 FIRST = "sample/10BT/000_00000.parquet"
 
 
-def trouble_told(transfer: Transfer, told: list[str]) -> Transfer:
-    return Transfer(transfer.headers, transfer.patience, told.append)
+def trouble_reported(transfer: Transfer, reported: list[str]) -> Transfer:
+    return Transfer(transfer.headers, transfer.patience, reported.append)
 
 
 @pytest.mark.parametrize(
@@ -110,25 +110,25 @@ def test_a_dataset_without_files_of_text_says_what_it_has(hub: Any) -> None:
 
 @pytest.mark.usefixtures("hub")
 def test_a_dataset_that_is_not_there_is_the_users_to_correct_and_is_not_asked_for_again() -> None:
-    told: list[str] = []
+    reported: list[str] = []
     with pytest.raises(NanodynoError, match="404 Repository not found") as caught:
-        list_files(trouble_told(connect(QUICK), told), HubName("nobody/nothing", ""))
+        list_files(trouble_reported(connect(QUICK), reported), HubName("nobody/nothing", ""))
     assert caught.value.exit_code == 2
-    assert told == []
+    assert reported == []
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_files_from_a_hub_that_misbehaves_are_identical(hub: Any, seed: int, tmp_path: Path) -> None:
     hub.trouble, hub.dice = 0.6, random.Random(seed)
-    told: list[str] = []
-    transfer = trouble_told(connect(QUICK), told)
+    reported: list[str] = []
+    transfer = trouble_reported(connect(QUICK), reported)
     listing = list_files(transfer, SAMPLE)
     for file in listing.files:
         path = fetch(transfer, file, tmp_path)
         assert path == tmp_path / file.path
         assert path.read_bytes() == hub.files[file.path]
     assert {0, 200, 302, 429, 503} <= set(hub.answers)
-    assert len(told) == sum(hub.answers.count(status) for status in (0, 429, 503))
+    assert len(reported) == sum(hub.answers.count(status) for status in (0, 429, 503))
     assert not list(tmp_path.rglob("*.part"))
 
 
@@ -236,13 +236,13 @@ def test_an_endpoint_that_is_no_address_is_the_users_mistake(
     ],
 )
 def test_the_wait_is_no_less_than_the_hub_asks_for(hub: Any, headers: dict[str, str], expected: str) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     hub.refusals = [(429, headers)]
-    transfer = Transfer({}, Patience(first_wait_seconds=3), told.append)
+    transfer = Transfer({}, Patience(first_wait_seconds=3), reported.append)
     transfer.stop.set()  # instead of waiting
     with pytest.raises(Stopped):
         list_files(transfer, SAMPLE)
-    assert told[0].endswith(f"it answered 429 Too Many Requests; trying again in {expected}")
+    assert reported[0].endswith(f"it answered 429 Too Many Requests; trying again in {expected}")
 
 
 def test_waits_double_up_to_the_longest() -> None:

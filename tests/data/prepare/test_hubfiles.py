@@ -11,7 +11,7 @@ import pytest
 
 from nanodyno.data.prepare.hub import HubName
 from nanodyno.data.prepare.hubfiles import HubFiles, hub_files
-from nanodyno.data.prepare.request import Choices, Place, run_preparation
+from nanodyno.data.prepare.request import Choices, Destination, run_preparation
 from nanodyno.data.prepare.transfer import Stopped
 
 SAMPLE = HubName("HuggingFaceFW/fineweb-edu", "sample/10BT")
@@ -83,12 +83,12 @@ def test_a_wait_for_a_file_tells_how_far_it_is(
     hub: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nanodyno.data.prepare.hubfiles._SECONDS_BETWEEN_WORDS", 0.02)
-    told: list[str] = []
-    source = hub_files(SAMPLE, tmp_path, keep=False, tell=told.append)
+    reported: list[str] = []
+    source = hub_files(SAMPLE, tmp_path, keep=False, tell=reported.append)
     hub.refusals = [(503, {})]
     source.present(source.inputs[0], None)
     source.stop()
-    assert "fetching sample/10BT/000_00000.parquet: 0 of 0 MiB" in told
+    assert "fetching sample/10BT/000_00000.parquet: 0 of 0 MiB" in reported
 
 
 def lines(texts: list[str]) -> bytes:
@@ -116,8 +116,8 @@ def test_a_sample_of_fineweb_edu_is_prepared_as_its_files_are_and_leaves_no_down
 ) -> None:
     hub.cuts = [100_000]
     here, there = tmp_path / "here", tmp_path / "there"
-    run_preparation(str(texts), CHOICES, Place(here, workers=1, watch=lambda _: None))
-    record = run_preparation("fineweb-edu/10BT", CHOICES, Place(there, workers=1, watch=lambda _: None))
+    run_preparation(str(texts), CHOICES, Destination(here, workers=1, watch=lambda _: None))
+    record = run_preparation("fineweb-edu/10BT", CHOICES, Destination(there, workers=1, watch=lambda _: None))
     assert hub.ranges == ["bytes=65536-"]
     assert record.train_documents + record.val_documents == 10_000
     assert shards(there) == shards(here)

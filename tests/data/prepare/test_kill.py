@@ -16,7 +16,7 @@ from nanodyno.records.preparation import PreparationRecord
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from nanodyno.data.prepare.request import Choices, Place, run_preparation
+from nanodyno.data.prepare.request import Choices, Destination, run_preparation
 
 source, out, *moments = sys.argv[1:]
 choices = Choices("bytes", val=0.2, shard_tokens=3000)
@@ -32,7 +32,7 @@ for moment in map(int, moments):
                     os.kill(os.getpid(), signal.SIGKILL)
 
         sys.addaudithook(count)
-        run_preparation(source, choices, Place(Path(out, str(moment)), 2, lambda _: None))
+        run_preparation(source, choices, Destination(Path(out, str(moment)), 2, lambda _: None))
         os._exit(0)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from nanodyno.data.prepare.pipeline import Gap, Job, Step
+from nanodyno.data.prepare.pipeline import BatchWritten, FillJob, Gap
 from nanodyno.data.prepare.ray import fill_on_ray
-from nanodyno.data.prepare.request import Choices, Place, run_preparation
+from nanodyno.data.prepare.request import Choices, Destination, run_preparation
 from nanodyno.errors import NanodynoError
 
 pytest.importorskip("ray", reason="ray is not installed (the extra `ray`)")
@@ -74,7 +74,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def prepared(source: Path | str, folder: Path, choices: Choices = CHOICES, **means: Any) -> dict[str, bytes]:
     """All files of a preparation by name."""
-    run_preparation(str(source), choices, Place(folder, workers=1, watch=lambda _: None, **means))
+    run_preparation(str(source), choices, Destination(folder, workers=1, watch=lambda _: None, **means))
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
@@ -96,10 +96,10 @@ def test_a_node_killed_at_work_changes_no_byte(cluster: Any, texts: Path, tmp_pa
     """The second node cannot have finished: an input has eight parts, a node is at most two ahead of us, and
     it is killed at the first that comes."""
     doomed = cluster.worker_nodes.copy().pop()
-    told: list[str] = []
+    reported: list[str] = []
 
-    def killing(job: Job, gaps: list[Gap], tokens_before: int) -> Iterator[Step]:
-        steps = fill_on_ray(job, gaps, tokens_before, cluster.address, told.append)
+    def killing(job: FillJob, gaps: list[Gap], tokens_before: int) -> Iterator[BatchWritten]:
+        steps = fill_on_ray(job, gaps, tokens_before, cluster.address, reported.append)
         for number, step in enumerate(steps):
             if number == 0:
                 kill_at_work(cluster, doomed)
@@ -109,7 +109,7 @@ def test_a_node_killed_at_work_changes_no_byte(cluster: Any, texts: Path, tmp_pa
     assert len([name for name in expected if name.startswith("train-00000")]) >= 8
     assert json.loads(expected["manifest.json"])["source"]["duplicates"] == 2 * DOCUMENTS // 10
     assert prepared(texts, tmp_path / "cluster", fill=killing) == expected
-    assert [text for text in told if "was lost on the cluster" in text]
+    assert [text for text in reported if "was lost on the cluster" in text]
 
 
 def test_a_limit_on_tokens_ends_at_the_same_document(cluster: Any, texts: Path, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_limit_on_tokens_ends_at_the_same_document(cluster: Any, texts: Path, 
     assert prepared(texts, tmp_path / "cluster", choices, fill=on_ray) == expected
 
 
-def test_what_a_node_finds_wrong_is_told_here(cluster: Any, texts: Path, tmp_path: Path) -> None:
+def test_what_a_node_finds_wrong_is_reported_here(cluster: Any, texts: Path, tmp_path: Path) -> None:
     bad = tmp_path / "texts"
     shutil.copytree(texts, bad)
     with (bad / "1.jsonl").open("a") as file:

@@ -12,13 +12,15 @@ import pytest
 
 from nanodyno.data.prepare import reading
 from nanodyno.data.prepare.documents import digest_of, pieces
-from nanodyno.data.prepare.plan import Input, Plan
+from nanodyno.data.prepare.plan import Input, PreparationPlan
 from nanodyno.data.prepare.reading import BadInput, Broken, LongText, blocks
 
 
-def plan(**changes: Any) -> Plan:
-    told: dict[str, Any] = {"source": "files", "path": "x", "inputs": (), "vocab_size": 257}
-    return Plan(**(told | {"tokenizer": "bytes", "tokenizer_sha256": "", "end_of_text": 256} | changes))
+def plan(**changes: Any) -> PreparationPlan:
+    reported: dict[str, Any] = {"source": "files", "path": "x", "inputs": (), "vocab_size": 257}
+    return PreparationPlan(
+        **(reported | {"tokenizer": "bytes", "tokenizer_sha256": "", "end_of_text": 256} | changes)
+    )
 
 
 def read(path: Path, start: int = 0, members: tuple[str, ...] = (), **changes: Any) -> list[Any]:
@@ -196,7 +198,7 @@ def test_long_rows_of_a_parquet_file_come_few_at_a_time(tmp_path: Path) -> None:
     assert [t for block in found for t in block.texts] == texts
 
 
-def test_scores_that_are_no_numbers_are_told(tmp_path: Path) -> None:
+def test_scores_that_are_no_numbers_are_reported(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["a"], "score": ["high"]}), tmp_path / "a.parquet")
     with pytest.raises(BadInput, match="column 'score' holds string, not numbers"):
         read(tmp_path / "a.parquet", min_score=3.0)

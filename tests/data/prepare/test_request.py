@@ -11,7 +11,7 @@ from nanodyno.data.prepare.hubfiles import HubFiles
 from nanodyno.data.prepare.plan import read_plan
 from nanodyno.data.prepare.request import (
     Choices,
-    Place,
+    Destination,
     default_folder,
     find_source,
     run_preparation,
@@ -68,7 +68,7 @@ def test_a_folder_is_taken_before_a_dataset_of_the_hub_but_not_before_the_named_
     for folder in ("org/name", "fineweb-edu", "python"):
         Path(folder).mkdir(parents=True)
         (Path(folder) / "a.txt").touch()
-    place = Place(tmp_path / "out", 1, lambda _: None)
+    place = Destination(tmp_path / "out", 1, lambda _: None)
     found = {typed: find_source(typed, place) for typed in ("org/name", "fineweb-edu", "python", "./python")}
     assert isinstance(found["org/name"], LocalFiles)
     assert isinstance(found["fineweb-edu"], HubFiles)
@@ -106,7 +106,7 @@ def test_going_on_and_verifying_stay_with_the_commit_that_was_begun_with(
     whole = (out / "val-00001-000.bin").read_bytes()
     (out / "val-00001-000.bin").unlink()
     hub.answers.clear()
-    run_verification(None, Place(out, 1, lambda _: None))
+    run_verification(None, Destination(out, 1, lambda _: None))
     assert (out / "val-00001-000.bin").read_bytes() == whole
     # The commit, the listing's two pages at most, and one file by way of a redirection.
     assert hub.answers.count(302) == 1
@@ -123,7 +123,7 @@ def test_tokens_that_end_early_leave_nothing_that_was_fetched_ahead(
 
 @pytest.mark.usefixtures("sample")
 def test_kept_downloads_stay(tmp_path: Path) -> None:
-    place = Place(tmp_path / "out", 1, lambda _: None, keep=True)
+    place = Destination(tmp_path / "out", 1, lambda _: None, keep=True)
     run_preparation("fineweb-edu/10BT", Choices("bytes"), place)
     kept = sorted(path.name for path in (tmp_path / "out" / "parts" / "downloads").rglob("*.jsonl"))
     assert kept == ["0.jsonl", "1.jsonl"]
@@ -139,7 +139,7 @@ def test_scores_below_the_wanted_are_left_out_on_the_hub_too(
 
 @pytest.mark.usefixtures("sample")
 def test_a_revision_may_follow_the_name(tmp_path: Path) -> None:
-    place = Place(tmp_path / "out", 1, lambda _: None)
+    place = Destination(tmp_path / "out", 1, lambda _: None)
     assert find_source(f"fineweb-edu/10BT@{COMMIT}", place).path.endswith(f"sample/10BT@{COMMIT}")
     with pytest.raises(NanodynoError, match="404"):
         find_source("HuggingFaceFW/fineweb-edu@v9", place)
@@ -149,5 +149,5 @@ def test_a_revision_may_follow_the_name(tmp_path: Path) -> None:
 def test_what_is_not_on_this_disk_is_said_to_be_asked_of_the_hub(tmp_path: Path) -> None:
     events: list[Any] = []
     with pytest.raises(NanodynoError, match="404"):
-        find_source("my/texts", Place(tmp_path / "out", 1, events.append))
+        find_source("my/texts", Destination(tmp_path / "out", 1, events.append))
     assert events == [Message("there is no file or folder my/texts here: asking the hub for it")]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nanodyno.data.prepare.request import Choices, Place, run_preparation
+from nanodyno.data.prepare.request import Choices, Destination, run_preparation
 from nanodyno.data.shards import Dataset, open_dataset
 from nanodyno.data.tokenizers import open_tokenizer
 from nanodyno.records.preparation import PreparationProgress, PreparationRecord, PreparationStarted
@@ -132,7 +132,7 @@ def test_small_text_files_share_a_shard_and_blank_lines_part_documents(
     assert tokens.tolist() == [256, *b"one", 256, *b"two\n\nthree", 256, *b"four"]
     events: list[Any] = []
     choices = Choices("bytes", val=0.0, split="blank-lines")
-    run_preparation(str(source), choices, Place(tmp_path / "blank", 1, events.append))
+    run_preparation(str(source), choices, Destination(tmp_path / "blank", 1, events.append))
     assert events[0].inputs == 3  # files, as a person counts them
     tokens = np.fromfile(tmp_path / "blank" / "train-00000-000.bin", dtype="<u2")
     assert tokens.tolist() == [256, *b"one", 256, *b"two", 256, *b"three", 256, *b"four"]
@@ -141,7 +141,7 @@ def test_small_text_files_share_a_shard_and_blank_lines_part_documents(
 def test_progress_tells_of_all_tokens_and_ends_at_one(corpus: Path, tmp_path: Path) -> None:
     events: list[Any] = []
     record = run_preparation(
-        str(corpus), Choices("bytes", val=0.2), Place(tmp_path / "out", 2, events.append)
+        str(corpus), Choices("bytes", val=0.2), Destination(tmp_path / "out", 2, events.append)
     )
     assert isinstance(events[0], PreparationStarted)
     assert (events[0].inputs, events[0].done_tokens) == (4, 0)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nanodyno.data.prepare.pipeline import Gap, Job, Step, fill
-from nanodyno.data.prepare.request import Choices, Place, run_preparation
+from nanodyno.data.prepare.pipeline import BatchWritten, FillJob, Gap, fill
+from nanodyno.data.prepare.request import Choices, Destination, run_preparation
 from nanodyno.errors import NanodynoError
 from nanodyno.records.preparation import PreparationRecord
 
@@ -26,7 +26,9 @@ def test_a_tokenizer_of_another_size_is_refused_before_it_replaces_the_folders_o
     assert digests(tmp_path / "out") == before
 
 
-def test_another_tokenizer_is_told_by_its_name_alone(corpus: Path, tmp_path: Path, prepared: Prepare) -> None:
+def test_another_tokenizer_is_reported_by_its_name_alone(
+    corpus: Path, tmp_path: Path, prepared: Prepare
+) -> None:
     prepared(corpus, tmp_path / "out", train_bpe=300)
     with pytest.raises(NanodynoError, match=r'was prepared with tokenizer "bpe-300", not "bytes"$'):
         prepared(corpus, tmp_path / "out")
@@ -90,7 +92,7 @@ def test_parts_that_a_cluster_made_out_of_order_do_not_move_the_end_of_tokens(
 ) -> None:
     """A cluster that is stopped has parts of later inputs, and does not mind where the tokens end."""
 
-    def scattered(job: Job, gaps: list[Gap], _: int) -> Iterator[Step]:
+    def scattered(job: FillJob, gaps: list[Gap], _: int) -> Iterator[BatchWritten]:
         steps = fill(job, [replace(gap, is_tail=False) for gap in (*gaps[1::-1], *gaps[2:])], 0)
         parts = 0
         for step in steps:
@@ -101,7 +103,7 @@ def test_parts_that_a_cluster_made_out_of_order_do_not_move_the_end_of_tokens(
 
     choices = Choices("bytes", val=0.2, shard_tokens=500, dedup=False, tokens=7000)
     with pytest.raises(KeyboardInterrupt):
-        run_preparation(str(corpus), choices, Place(tmp_path / "out", 1, lambda _: None, scattered))
+        run_preparation(str(corpus), choices, Destination(tmp_path / "out", 1, lambda _: None, scattered))
     settings = {"shard_tokens": 500, "dedup": False, "tokens": 7000}
     prepared(corpus, tmp_path / "out", **settings)
     prepared(corpus, tmp_path / "whole", **settings)

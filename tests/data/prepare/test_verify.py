@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nanodyno.data.prepare.request import Place, run_verification
+from nanodyno.data.prepare.request import Destination, run_verification
 from nanodyno.errors import NanodynoError, RunFailed
 from nanodyno.records.events import Message
 from nanodyno.records.preparation import PreparationRecord
@@ -19,7 +19,7 @@ Digests = Callable[[Path], dict[str, str]]
 
 def verified(out: Path, source: str | None = None) -> tuple[PreparationRecord, list[Any]]:
     events: list[Any] = []
-    return run_verification(source, Place(out, 2, events.append)), events
+    return run_verification(source, Destination(out, 2, events.append)), events
 
 
 def test_verify_finds_a_whole_folder_whole_without_its_source(
@@ -127,7 +127,7 @@ def test_verify_says_when_the_source_is_gone_or_has_other_files(
         verified(tmp_path / "out")
 
 
-def test_a_source_that_changed_under_the_same_name_and_size_is_told_however_often_it_is_tried(
+def test_a_source_that_changed_under_the_same_name_and_size_is_reported_however_often_it_is_tried(
     tmp_path: Path, prepared: Prepare, texts: list[str]
 ) -> None:
     source, out = tmp_path / "a.jsonl", tmp_path / "out"
@@ -170,7 +170,7 @@ def test_verify_writes_a_damaged_manifest_again_and_says_so(
     assert digests(tmp_path / "out") == before
 
 
-def test_verify_passes_over_what_was_passed_over_when_told_so(
+def test_verify_passes_over_what_was_passed_over_when_reported_so(
     tmp_path: Path, prepared: Prepare, digests: Digests
 ) -> None:
     source, out = tmp_path / "a.jsonl", tmp_path / "out"
@@ -182,5 +182,5 @@ def test_verify_passes_over_what_was_passed_over_when_told_so(
     with pytest.raises(NanodynoError, match="line 2") as caught:
         verified(out)
     assert "--skip-bad" in (caught.value.hint or "")
-    run_verification(None, Place(out, 1, lambda _: None), skip_bad=True)
+    run_verification(None, Destination(out, 1, lambda _: None), skip_bad=True)
     assert digests(out) == before

@@ -19,8 +19,9 @@ from torch import Tensor
 from triton.runtime import interpreter
 
 from nanodyno.config import ModelShape
+from nanodyno.costs.setup import Recompute
 from nanodyno.model.attention import packed
-from nanodyno.model.fused import Plan, Recompute
+from nanodyno.model.fused import MicroStepPlan
 from nanodyno.model.fused_modern import make_step
 from nanodyno.model.kernels import gpu
 from nanodyno.model.modern import make_model
@@ -36,7 +37,9 @@ def micro_step(
     """Mean loss and gradients as a GPU makes them, in fp32 throughout."""
     model = make_model(shape)
     model.load_state_dict(weights)
-    step = make_step(model, Plan(torch.float32, torch.float32, packed("torch"), 7, recompute, _kernels()))
+    step = make_step(
+        model, MicroStepPlan(torch.float32, torch.float32, packed("torch"), 7, recompute, _kernels())
+    )
     step.begin(1.0)
     step(inputs_BT, targets_BT)
     step.finish()

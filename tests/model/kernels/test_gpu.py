@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from nanodyno.config import ModelShape
-from nanodyno.model.fused import Recompute
+from nanodyno.costs.setup import Recompute
 from nanodyno.model.gpt import GPT
 
 Interpreted = Callable[..., tuple[Any, tuple[Any, ...]]]

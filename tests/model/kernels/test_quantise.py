@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nanodyno.model.kernels import plain
-from nanodyno.model.kernels.plain import LOGIT_UNITS, Slot
+from nanodyno.model.kernels.plain import LOGIT_UNITS, Fp8Slot
 
 Draw = Callable[..., Tensor]
 Interpreted = Callable[..., tuple[Any, tuple[Any, ...]]]
@@ -16,8 +16,8 @@ Interpreted = Callable[..., tuple[Any, tuple[Any, ...]]]
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 
 
-def slot(dtype: torch.dtype, scale: float, places: int = 4) -> Slot:
-    return Slot(dtype, torch.tensor(scale), torch.zeros(places))
+def slot(dtype: torch.dtype, scale: float, places: int = 4) -> Fp8Slot:
+    return Fp8Slot(dtype, torch.tensor(scale), torch.zeros(places))
 
 
 def steps_apart(one: Tensor, other: Tensor) -> int:

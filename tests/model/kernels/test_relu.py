@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nanodyno.model.kernels import plain
-from nanodyno.model.kernels.plain import Slot
+from nanodyno.model.kernels.plain import Fp8Slot
 
 Draw = Callable[..., Tensor]
 Near = Callable[..., None]
@@ -45,11 +45,11 @@ def test_the_backward_pass_leaves_the_gradient_and_when_asked_the_output(
 def test_both_come_in_fp8_besides(interpreted: Interpreted) -> None:
     # 2^2 = 4 and 3^2 = 9 by 16 are 64 and 144; 30^2 by 16 is beyond 448. Gradients: 2 * 5 and so on, by 4.
     u, dg = torch.tensor([-1.0, 2.0, 3.0, 30.0], dtype=HALF), torch.full((4,), 5.0, dtype=HALF)
-    got, (_, left) = interpreted("relu.relu2", u, Slot(E4M3, torch.tensor(16.0), torch.zeros(2)))
+    got, (_, left) = interpreted("relu.relu2", u, Fp8Slot(E4M3, torch.tensor(16.0), torch.zeros(2)))
     assert got.dtype == E4M3
     assert got.float().tolist() == [0, 64, 144, 448]
     assert left.largest.max() == 900
-    slot = Slot(E5M2, torch.tensor(4.0), torch.zeros(2))
+    slot = Fp8Slot(E5M2, torch.tensor(4.0), torch.zeros(2))
     got, (_, gradient, _, left) = interpreted("relu.relu2_backward_", u, dg, False, slot)
     assert got.dtype == E5M2
     assert got.float().tolist() == [0, 80, 128, 1280]  # 120 lies between 112 and 128, whose last bit is 0

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nanodyno.records.imported import ImportedRecord
-from nanodyno.records.importers.joining import Request, import_run
+from nanodyno.records.importers.joining import ImportRequest, import_run
 from nanodyno.records.store import Run, read_run
 
 
@@ -20,7 +20,7 @@ def imported(tmp_path: Path) -> Callable[..., Run]:
             files.append(tmp_path / name)
             files[-1].write_bytes(text if isinstance(text, bytes) else text.encode())
         folder = tmp_path / "runs" / "it"
-        import_run(Request(tuple(files), folder, replace=True, **options))
+        import_run(ImportRequest(tuple(files), folder, replace=True, **options))
         run = read_run(folder)
         assert isinstance(run.record, ImportedRecord)
         return run

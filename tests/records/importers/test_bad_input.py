@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nanodyno.errors import NanodynoError
-from nanodyno.records.importers.joining import Request, import_run
+from nanodyno.records.importers.joining import ImportRequest, import_run
 from nanodyno.records.writer import RunWriter
 
 LOG = "iter 0: loss 4.2000, time 12.00ms, mfu 1.00%\n"
@@ -30,17 +30,17 @@ def test_zeros_in_a_log_after_a_power_cut(imported: Any, losses: Any) -> None:
 
 
 def test_the_log_of_another_program_names_what_was_looked_for(imported: Any) -> None:
-    with pytest.raises(NanodynoError, match="no log that nanodyno knows") as told:
+    with pytest.raises(NanodynoError, match="no log that nanodyno knows") as reported:
         imported("Epoch 1: accuracy 0.5\nEpoch 2: accuracy 0.6\n" * 100)
-    assert told.value.hint is not None
+    assert reported.value.hint is not None
     for word in ("nanoGPT", "llm.c", "modded-nanogpt", "log_history", "TensorBoard", "step,train_loss"):
-        assert word in told.value.hint
+        assert word in reported.value.hint
 
 
 def test_no_file_and_a_folder(tmp_path: Path) -> None:
     for path in (tmp_path / "none.log", tmp_path):
         with pytest.raises(NanodynoError, match="cannot be read"):
-            import_run(Request((path,), tmp_path / "run"))
+            import_run(ImportRequest((path,), tmp_path / "run"))
     assert not list(tmp_path.iterdir())
 
 
@@ -51,20 +51,20 @@ def test_logs_of_two_programs_are_no_run(imported: Any) -> None:
         imported(LOG, "s:0 trl:4.2000\n")
 
 
-def test_a_card_that_nobody_knows(imported: Any) -> None:
+def test_a_gpu_that_nobody_knows(imported: Any) -> None:
     with pytest.raises(NanodynoError, match="no card 'RTX 9999'"):
         imported(LOG, gpu="RTX 9999")
 
 
-def test_an_import_is_replaced_only_when_told_to(tmp_path: Path) -> None:
+def test_an_import_is_replaced_only_when_reported_to(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_text(LOG)
-    request = Request((log,), tmp_path / "runs" / "a")
+    request = ImportRequest((log,), tmp_path / "runs" / "a")
     import_run(request)
-    with pytest.raises(NanodynoError, match="imported already") as told:
+    with pytest.raises(NanodynoError, match="imported already") as reported:
         import_run(request)
-    assert "--replace" in str(told.value.hint)
-    import_run(Request((log,), tmp_path / "runs" / "a", replace=True))
+    assert "--replace" in str(reported.value.hint)
+    import_run(ImportRequest((log,), tmp_path / "runs" / "a", replace=True))
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["a"]
 
 
@@ -74,7 +74,7 @@ def test_a_run_that_was_trained_is_never_replaced(tmp_path: Path, record: Any) -
     with RunWriter.create(tmp_path / "runs" / "a", record()):
         pass
     with pytest.raises(NanodynoError, match="was not imported"):
-        import_run(Request((log,), tmp_path / "runs" / "a", replace=True))
+        import_run(ImportRequest((log,), tmp_path / "runs" / "a", replace=True))
 
 
 def test_a_failed_import_leaves_nothing_and_keeps_the_old(imported: Any, tmp_path: Path) -> None:

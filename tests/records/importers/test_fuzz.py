@@ -15,7 +15,7 @@ from nanodyno.analysis.leaderboard import leaderboard, standing_of
 from nanodyno.analysis.result import result_of
 from nanodyno.analysis.summary import summarise
 from nanodyno.errors import NanodynoError
-from nanodyno.records.importers.joining import Request, import_run
+from nanodyno.records.importers.joining import ImportRequest, import_run
 from nanodyno.records.result import result_text
 from nanodyno.records.store import read_run
 from nanodyno.report.compare import comparison_page
@@ -110,7 +110,7 @@ def try_to_import(folder: Path, texts: list[bytes]) -> None:
     for path, text in zip(paths, texts, strict=True):
         path.write_bytes(text)
     try:
-        imported = import_run(Request(paths, folder / "run"))
+        imported = import_run(ImportRequest(paths, folder / "run"))
     except NanodynoError:
         assert not (folder / "run").exists()
         return

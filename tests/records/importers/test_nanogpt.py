@@ -253,11 +253,11 @@ def test_a_command_alone_is_no_run(imported: Any) -> None:
         imported("python train.py --batch_size=8\n")
 
 
-def test_a_block_size_that_is_not_told_follows_from_the_tokens(imported: Any) -> None:
+def test_a_block_size_that_is_not_reported_follows_from_the_tokens(imported: Any) -> None:
     head = "Overriding: batch_size = 12\nOverriding: gradient_accumulation_steps = 40\n"
-    told = "tokens per iteration will be: 491,520\n"
-    run = imported(head + told + steps(2))
+    reported = "tokens per iteration will be: 491,520\n"
+    run = imported(head + reported + steps(2))
     assert run.settings["block_size"] == 1024
     assert "491,520 tokens per iteration are 12 x 1,024 x 40" in run.record.notes[0]
     assert "block_size" not in imported(head + steps(2)).settings
-    assert "block_size" not in imported(head + told.replace("520", "521") + steps(2)).settings
+    assert "block_size" not in imported(head + reported.replace("520", "521") + steps(2)).settings

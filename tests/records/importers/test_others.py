@@ -136,6 +136,6 @@ def test_hugging_faces_state_is_read_wherever_its_logs_stand(
     assert "took 120 s" in run.record.notes[0]
 
 
-def test_a_state_cut_in_its_logs_is_told(imported: Any) -> None:
+def test_a_state_cut_in_its_logs_is_reported(imported: Any) -> None:
     with pytest.raises(NanodynoError, match="cut or damaged"):
         imported(json.dumps(STATE)[:200], names=("trainer_state.json",))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nanodyno.errors import NanodynoError
-from nanodyno.records.importers.joining import Request, import_run
+from nanodyno.records.importers.joining import ImportRequest, import_run
 from nanodyno.records.store import Run
 
 STEPS = [{"iteration": at, "loss": 5.0, "tokens": 1024, "step_seconds": 0.5} for at in range(10)]
@@ -42,7 +42,7 @@ def test_a_thinned_curve_is_noted(imported: Callable[..., Run]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "reported"),
     [
         ({"version": 2}, "newer nanodyno"),
         ({"version": "x"}, "version"),
@@ -60,14 +60,14 @@ def test_a_thinned_curve_is_noted(imported: Callable[..., Run]) -> None:
     ],
 )
 def test_what_cannot_be_is_refused_with_its_reason(
-    imported: Callable[..., Run], changes: dict[str, Any], told: str
+    imported: Callable[..., Run], changes: dict[str, Any], reported: str
 ) -> None:
-    with pytest.raises(NanodynoError, match=told):
+    with pytest.raises(NanodynoError, match=reported):
         imported(result(**changes), names=("theirs.json",))
 
 
 @pytest.mark.parametrize("text", [result()[:-40], result().replace('"steps"', "[" * 100_000 + '"steps"')])
-def test_a_damaged_result_is_told(imported: Callable[..., Run], text: str) -> None:
+def test_a_damaged_result_is_reported(imported: Callable[..., Run], text: str) -> None:
     with pytest.raises(NanodynoError, match="no whole result of nanodyno"):
         imported(text, names=("theirs.json",))
 
@@ -83,7 +83,7 @@ def test_one_that_is_far_too_large_is_not_read(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.truncate(1 << 25)
     with pytest.raises(NanodynoError, match="too large"):
-        import_run(Request((path,), tmp_path / "run"))
+        import_run(ImportRequest((path,), tmp_path / "run"))
 
 
 def test_nothing_in_it_can_reach_a_terminal(imported: Callable[..., Run]) -> None:

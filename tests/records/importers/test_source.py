@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from nanodyno.records.importers import source as module
-from nanodyno.records.importers.source import Source, clean
+from nanodyno.records.importers.source import LogSource, clean
 
 
 def lines_of(path: Path, data: bytes) -> list[bytes]:
     path.write_bytes(data)
-    return list(Source(path).lines())
+    return list(LogSource(path).lines())
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
@@ -29,14 +29,14 @@ def test_a_line_without_end_is_never_held_whole(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(module, "LONGEST_LINE", 300)
     path = tmp_path / "a"
     path.write_bytes(b"first\n" + b"x" * 5000 + b" iter 1\nlast\n")
-    source = Source(path)
+    source = LogSource(path)
     assert list(source.lines()) == [b"first", b"last"]
     assert source.unread_lines == 1
 
 
 def test_the_sum_is_of_the_whole_file(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc\n" * 1000)
-    source = Source(tmp_path / "a")
+    source = LogSource(tmp_path / "a")
     assert len(list(source.lines())) == 1000
     assert (source.sha256, source.size_bytes) == (hashlib.sha256(b"abc\n" * 1000).hexdigest(), 4000)
 

@@ -13,7 +13,7 @@ from tests.analysis.accounts import account
 from tests.chromium import MISSING, Browser, NoAnswer, chromium, found_chromium
 from tests.report.html.test_drawing import EVERY
 
-from nanodyno.analysis.account import Step
+from nanodyno.analysis.account import AccountStep
 from nanodyno.analysis.compare import compare
 from nanodyno.analysis.conclusions import conclusions
 from nanodyno.report.html.document import to_html
@@ -41,7 +41,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 def written(folder: Path, code: str, steps: int = 20_000, names: tuple[str, ...] = NAMES) -> Path:
-    long = tuple(Step(n, 11 / (1 + n) ** 0.2, 1.0 + n % 3 / 1000) for n in range(steps))
+    long = tuple(AccountStep(n, 11 / (1 + n) ** 0.2, 1.0 + n % 3 / 1000) for n in range(steps))
     comparison = compare([account(name, steps=long) for name in names])
     page = comparison_report(comparison, conclusions(comparison), LANGUAGES[code])
     path = folder / f"{code}.html"

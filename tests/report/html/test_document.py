@@ -8,7 +8,7 @@ import pytest
 from tests.analysis.accounts import AFTER, BEFORE, account
 from tests.report.html.static import Checked
 
-from nanodyno.analysis.account import Account, Step
+from nanodyno.analysis.account import Account, AccountStep
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.compare import compare
 from nanodyno.analysis.conclusions import conclusions
@@ -16,7 +16,7 @@ from nanodyno.report.figures import Bar, Bars
 from nanodyno.report.html.document import to_html
 from nanodyno.report.html.palette import DARK, LIGHT
 from nanodyno.report.language import ENGLISH, LANGUAGES, Language
-from nanodyno.report.page import Choice, Folded, Page, Points, Section, Table, Tile, Tiles, Verbatim
+from nanodyno.report.page import BulletList, FigureChoice, Folded, Page, Section, Table, Tile, Tiles, Verbatim
 from nanodyno.report.pages.compare import comparison_report
 
 NOW = datetime(2026, 11, 16, 7, 30, tzinfo=UTC)
@@ -26,7 +26,7 @@ EVERYTHING = Page(
     "test",
     (
         Section("the answer", ("It is so.", Tiles((Tile("speed", "1,234", "tokens"),)))),
-        Section("pictures", (BARS, Choice("over", (("tokens", BARS), ("time", BARS))))),
+        Section("pictures", (BARS, FigureChoice("over", (("tokens", BARS), ("time", BARS))))),
         Section(
             "tables",
             (
@@ -34,7 +34,7 @@ EVERYTHING = Page(
                 Table(("", ""), (("k", "v"),)),
             ),
         ),
-        Section("why", (Points(("because", "therefore"), (Table(("", ""), (("`ratio`", "2"),)), None)),)),
+        Section("why", (BulletList(("because", "therefore"), (Table(("", ""), (("`ratio`", "2"),)), None)),)),
         Section(None, (Folded("more", ("inside",)), Verbatim("<code>\n  here"))),
     ),
 )
@@ -148,14 +148,21 @@ def test_a_metric_that_one_run_lacks_is_said_beside_the_picture() -> None:
 
 
 def test_losses_that_are_no_numbers_leave_the_rest_to_be_drawn() -> None:
-    broken = account("a", steps=(Step(0, float("nan"), 1.0), Step(1, 5.0, 1.0), Step(2, float("inf"), 1.0)))
+    broken = account(
+        "a",
+        steps=(
+            AccountStep(0, float("nan"), 1.0),
+            AccountStep(1, 5.0, 1.0),
+            AccountStep(2, float("inf"), 1.0),
+        ),
+    )
     text = compared(broken, account("b"))
     assert Checked(text).faults == []
     assert not re.search(r'="[^"]*\b(nan|inf)\b[^"]*"', text)
 
 
 def test_twenty_thousand_steps_make_a_small_page() -> None:
-    long = tuple(Step(n, 11 / (1 + n) ** 0.2, 1.0) for n in range(20_000))
+    long = tuple(AccountStep(n, 11 / (1 + n) ** 0.2, 1.0) for n in range(20_000))
     text = compared(account("a", steps=long), account("b", steps=long))
     assert len(text.encode()) < 400_000
 

@@ -8,10 +8,9 @@ import pytest
 
 from nanodyno.report.figures import (
     Axis,
-    Band,
+    BandFigure,
     Bar,
     Bars,
-    Change,
     Estimate,
     Figure,
     Intervals,
@@ -21,6 +20,7 @@ from nanodyno.report.figures import (
     Stacks,
     Total,
     Waterfall,
+    WaterfallChange,
     finite,
 )
 from nanodyno.report.html.drawing import SLIM, WIDE, svg, svg_file
@@ -66,10 +66,10 @@ WATERFALL = Waterfall(
     "from a to b",
     Axis("tokens per second"),
     Total("a", 100.0, "100"),
-    (Change("wider", -60.0, "-60", -65.0, -55.0), Change("batch", 20.0, "+20")),
+    (WaterfallChange("wider", -60.0, "-60", -65.0, -55.0), WaterfallChange("batch", 20.0, "+20")),
     Total("b", 60.0, "60"),
 )
-BAND = Band(
+BAND = BandFigure(
     "Forecast",
     "of one run",
     Axis("tokens"),
@@ -190,7 +190,7 @@ def test_a_waterfall_goes_down_and_up_from_total_to_total() -> None:
 
 def test_small_changes_of_a_large_total_are_shown_without_bars_from_zero() -> None:
     small = Waterfall(
-        "t", "d", LOSS, Total("a", 3.0, "3"), (Change("x", 0.01, "+0.01"),), Total("b", 3.01, "3.01")
+        "t", "d", LOSS, Total("a", 3.0, "3"), (WaterfallChange("x", 0.01, "+0.01"),), Total("b", 3.01, "3.01")
     )
     assert found(small, "rect", "total") == []
     assert len(found(small, "circle", "point")) == 2
@@ -208,8 +208,8 @@ def test_parts_that_do_not_add_up_are_refused() -> None:
 
 def test_a_band_lies_between_its_bounds() -> None:
     (band,) = found(BAND, "path", "band")
-    corners = [tuple(map(float, each.split())) for each in band["d"].strip("MZ").split("L")]
-    (begin_high, end_high, end_low, begin_low) = corners
+    combinations = [tuple(map(float, each.split())) for each in band["d"].strip("MZ").split("L")]
+    (begin_high, end_high, end_low, begin_low) = combinations
     assert begin_high == begin_low
     assert end_high[0] == end_low[0]
     assert end_high[1] < end_low[1]  # downwards in a picture is less

@@ -42,9 +42,9 @@ def test_the_page_goes_from_the_answer_over_the_parts_to_every_combination(found
     page = attribution_report(found, ENGLISH)
     titles = [section.title for section in page.sections]
     assert titles[1:4] == ["which change did what", "every combination", "what was found"]
-    told = text(page)
-    assert "From train2 to train1 the throughput goes from" in told
-    assert told.count("the throughput goes from") == 1
+    reported = text(page)
+    assert "From train2 to train1 the throughput goes from" in reported
+    assert reported.count("the throughput goes from") == 1
 
 
 def test_of_three_changes_a_combination_is_named_by_what_is_changed_in_it(
@@ -77,7 +77,7 @@ def test_the_waterfall_ends_where_after_is(found: Attribution) -> None:
     assert picture.more_is_better
 
 
-def test_without_a_corner_there_is_no_waterfall(attributions: Any, tmp_path: Path) -> None:
+def test_without_a_combination_there_is_no_waterfall(attributions: Any, tmp_path: Path) -> None:
     surface = attributions.surface(too_large=((256, 4),))
     page = attribution_report(attributions.measure(attributions.inquiry(), tmp_path, surface)[0], ENGLISH)
     assert waterfalls(page) == []
@@ -88,9 +88,11 @@ def test_a_comparison_shows_what_was_measured_apart(found: Attribution) -> None:
     comparison = compare((BEFORE, AFTER))
     page = comparison_report(comparison, conclusions(comparison), ENGLISH, [found])
     assert len(waterfalls(page)) == 1
-    told = text(page)
-    assert "Measured apart: train2 to train1 on NVIDIA H200: tokens per second." in told
-    places = [told.lower().index(each) for each in ("what changed", "which change did what", "side by side")]
+    reported = text(page)
+    assert "Measured apart: train2 to train1 on NVIDIA H200: tokens per second." in reported
+    places = [
+        reported.lower().index(each) for each in ("what changed", "which change did what", "side by side")
+    ]
     assert places == sorted(places)
 
 

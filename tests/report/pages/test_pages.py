@@ -16,7 +16,7 @@ from nanodyno.analysis.sizing import choose_size
 from nanodyno.analysis.summary import summarise
 from nanodyno.analysis.tuning import Tuning
 from nanodyno.config import build_config
-from nanodyno.costs.plan import Wishes, make_plan
+from nanodyno.costs.plan import PlanRequest, make_plan
 from nanodyno.costs.target import Target, named_target
 from nanodyno.experiments.tune import tune
 from nanodyno.recipes import load_settings
@@ -24,13 +24,13 @@ from nanodyno.records.store import Run
 from nanodyno.report.figures import Bars, Figure, Intervals, Lines, Stacks
 from nanodyno.report.html.document import to_html
 from nanodyno.report.language import ENGLISH, LANGUAGES
-from nanodyno.report.page import Choice, Folded, Page, Points, Table, Tiles
+from nanodyno.report.page import BulletList, FigureChoice, Folded, Page, Table, Tiles
 from nanodyno.report.pages.compare import comparison_report
 from nanodyno.report.pages.demo import demo_report
 from nanodyno.report.pages.plan import plan_report
 from nanodyno.report.pages.run import run_report
 from nanodyno.report.pages.tune import tune_report
-from nanodyno.report.plan_facts import Source
+from nanodyno.report.plan_facts import PlanSource
 
 GIB = 2**30
 
@@ -39,7 +39,7 @@ def figures(page: Page, kind: type[Any]) -> list[Any]:
     parts = [part for section in page.sections for part in section.parts]
     all_of: list[Figure] = []
     for part in parts:
-        all_of += [figure for _, figure in part.figures] if isinstance(part, Choice) else []
+        all_of += [figure for _, figure in part.figures] if isinstance(part, FigureChoice) else []
         all_of += [part] if isinstance(part, Lines | Intervals | Bars | Stacks) else []
     return [each for each in all_of if isinstance(each, kind)]
 
@@ -61,7 +61,7 @@ def tuning(tunings: Any, tmp_path: Path) -> Tuning:
 
 def plan_of(target: Target, **settings: Any) -> Page:
     config = build_config({"batch_size": 8, "tokens_per_iter": 524_288, **settings})
-    return plan_report(make_plan(config, 50304, 50257, target, Wishes()), Source("gpt2"), ENGLISH)
+    return plan_report(make_plan(config, 50304, 50257, target, PlanRequest()), PlanSource("gpt2"), ENGLISH)
 
 
 def test_a_plan_answers_whether_it_fits_and_shows_its_memory() -> None:
@@ -86,7 +86,7 @@ def test_a_plan_that_does_not_fit_says_what_would() -> None:
     assert any("does not fit" in row.words for row in speed.rows)
 
 
-def test_a_plan_without_a_card_has_no_picture_of_speed() -> None:
+def test_a_plan_without_a_gpu_has_no_picture_of_speed() -> None:
     page = plan_of(Target(None, None, None))
     assert figures(page, Intervals) == []
     assert "No card is named, so no speed is predicted." in text(page)
@@ -103,12 +103,12 @@ def test_a_tuning_shows_speed_with_intervals_memory_beside_and_where_the_time_we
     (time,) = figures(page, Bars)
     assert time.groups == ("8 x 2", "4 x 4")
     shares = {row.label: row.values for row in time.rows}
-    assert shares["matrix products"] == pytest.approx((0.95, 0.95))
+    assert shares["matmul"] == pytest.approx((0.95, 0.95))
     assert shares["idle"] == pytest.approx((0.05, 0.05))
     (table,) = [part for section in page.sections for part in section.parts if isinstance(part, Table)]
     assert "8 x 2, chosen" in [row[0] for row in table.rows]
     (why,) = [part for section in page.sections if section.title == "why" for part in section.parts]
-    assert isinstance(why, Points)
+    assert isinstance(why, BulletList)
     assert len(why.behind) == len(why.sentences)
     assert "Chosen: 8 x 2: 16,384 tok/s" in text(page)
 
@@ -151,16 +151,16 @@ def test_the_titles_of_a_runs_facts_are_in_the_language_of_its_page(
     found, language = run(), LANGUAGES[code]
     page = run_report(found, summarise(found), language)
     (facts,) = [part for section in page.sections for part in section.parts if isinstance(part, Table)]
-    told = [row[0] for row in facts.rows]
-    assert language.say("progress") in told
-    assert not {"run", "state", "progress", "data"} & set(told)
+    reported = [row[0] for row in facts.rows]
+    assert language.say("progress") in reported
+    assert not {"run", "state", "progress", "data"} & set(reported)
 
 
 def test_a_recipes_plan_begins_with_what_was_chosen_and_shows_the_loss_it_expects() -> None:
     target = named_target("RTX 4070", None)
     choice = choose_size(load_settings("best-8h"), target, 50304, 50257)
-    plan = make_plan(choice.chosen.config, 50304, 50257, target, Wishes())
-    page = plan_report(plan, Source("best", choice=choice), ENGLISH)
+    plan = make_plan(choice.chosen.config, 50304, 50257, target, PlanRequest())
+    page = plan_report(plan, PlanSource("best", choice=choice), ENGLISH)
     answer, tiles = page.sections[0].parts
     assert isinstance(tiles, Tiles)
     assert answer == "10 layers of 640 for 8 h 00 min: of the sizes that fit, the lowest expected loss."

@@ -5,8 +5,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from nanodyno.data.prepare.plan import Plan
-from nanodyno.data.prepare.reading import BadInput, Block, Broken, LongText, Text
+from nanodyno.data.prepare.plan import PreparationPlan
+from nanodyno.data.prepare.reading import BadInput, Broken, LongText, RowBlock, RowText
 
 PIECE_BYTES = 2**20
 """A longer text is encoded in pieces of about this size."""
@@ -37,7 +37,7 @@ class Dropped:
 
 
 @dataclass(frozen=True)
-class Document:
+class KeptDocument:
     """A row that is kept, and what was dropped between the kept one before it and itself."""
 
     row: int
@@ -58,8 +58,8 @@ class End:
 
 
 def documents(
-    blocks: Iterable[Block], plan: Plan, is_first: IsFirst | None, start: int = 0
-) -> Iterator[Document | End]:
+    blocks: Iterable[RowBlock], plan: PreparationPlan, is_first: IsFirst | None, start: int = 0
+) -> Iterator[KeptDocument | End]:
     """The documents of an input from row start on, and its End last."""
     dropped, since, row = Dropped(), start, start
     bad = None
@@ -74,7 +74,7 @@ def documents(
                     dropped.duplicates.append(row)
                     continue
                 is_val = int.from_bytes(digest[:8], "big") < plan.val_below
-                yield Document(row, since, text, is_val, dropped, block.fraction)
+                yield KeptDocument(row, since, text, is_val, dropped, block.fraction)
                 since, dropped = row + 1, Dropped()
             row = block.first_row + len(block.texts)
     except BadInput as error:
@@ -84,7 +84,7 @@ def documents(
     yield End(row, dropped, bad)
 
 
-def _rows(block: Block) -> Iterator[tuple[int, Text, float | None]]:
+def _rows(block: RowBlock) -> Iterator[tuple[int, RowText, float | None]]:
     scores = block.scores or [None] * len(block.texts)
     return zip(range(block.first_row, block.first_row + len(block.texts)), block.texts, scores, strict=True)
 
@@ -119,7 +119,7 @@ def pieces(text: bytes | LongText) -> Iterator[bytes]:
         yield rest
 
 
-def _drop(text: Text, score: float | None, plan: Plan, dropped: Dropped) -> bool:
+def _drop(text: RowText, score: float | None, plan: PreparationPlan, dropped: Dropped) -> bool:
     """Whether a row is no document for what it is by itself; counted when so."""
     if isinstance(text, Broken):
         if not plan.skip_bad:

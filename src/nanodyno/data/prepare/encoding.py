@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nanodyno.data.prepare.documents import Document, End, pieces
+from nanodyno.data.prepare.documents import End, KeptDocument, pieces
 from nanodyno.data.shards import DTYPES
 from nanodyno.data.tokenizers import Tokenizer
 
@@ -15,11 +15,11 @@ BATCH_PIECES = 8192
 
 
 @dataclass
-class Batch:
+class EncodingBatch:
     """Pieces of documents that follow each other in one input; first marks the first piece of a document."""
 
     pieces: list[bytes] = field(default_factory=list)
-    documents: list[Document] = field(default_factory=list)
+    documents: list[KeptDocument] = field(default_factory=list)
     first: list[bool] = field(default_factory=list)
     end: End | None = None
 
@@ -32,7 +32,7 @@ class Batch:
 class Encoded:
     """A batch's tokens by split (False is train, True is val), and how many each piece has."""
 
-    batch: Batch
+    batch: EncodingBatch
     lengths: np.ndarray
     is_val: np.ndarray
     first: np.ndarray
@@ -40,9 +40,9 @@ class Encoded:
     invalid_rows: list[int]
 
 
-def batches(stream: Iterable[Document | End]) -> Iterator[Batch]:
+def batches(stream: Iterable[KeptDocument | End]) -> Iterator[EncodingBatch]:
     """The stream in portions for one thread each; the last holds its End."""
-    batch, size = Batch(), 0
+    batch, size = EncodingBatch(), 0
     for item in stream:
         if isinstance(item, End):
             batch.end = item
@@ -54,11 +54,11 @@ def batches(stream: Iterable[Document | End]) -> Iterator[Batch]:
             size += len(piece)
             if size >= BATCH_BYTES or len(batch.pieces) == BATCH_PIECES:
                 yield batch
-                batch, size = Batch(), 0
+                batch, size = EncodingBatch(), 0
     yield batch
 
 
-def encode(batch: Batch, tokenizer: Tokenizer, dtype: str) -> Encoded:
+def encode(batch: EncodingBatch, tokenizer: Tokenizer, dtype: str) -> Encoded:
     """The tokens of a batch, an end-of-text before each document; the text is let go of."""
     invalid_rows: list[int] = []
     texts = [_decoded(piece, batch.documents[i].row, invalid_rows) for i, piece in enumerate(batch.pieces)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from nanodyno.data.manifest import FORMAT, MANIFEST, VERSION
 from nanodyno.data.prepare.parts import PartRecord
-from nanodyno.data.prepare.plan import Plan, val_rule, write_aside
+from nanodyno.data.prepare.plan import PreparationPlan, val_rule, write_aside
 from nanodyno.data.shards import DTYPES, SPLITS, Dataset, dataset_from_manifest
 from nanodyno.errors import NanodynoError
 from nanodyno.records.preparation import PreparationRecord
@@ -17,7 +17,7 @@ class EmptySplit(NanodynoError):
     """There is nothing to train on, or nothing to validate with."""
 
 
-def finish(folder: Path, plan: Plan, records: Sequence[PartRecord]) -> Dataset:
+def finish(folder: Path, plan: PreparationPlan, records: Sequence[PartRecord]) -> Dataset:
     """Write the manifest; only now is the folder a dataset."""
     manifest = _manifest(plan, records)
     for split in SPLITS:
@@ -29,7 +29,7 @@ def finish(folder: Path, plan: Plan, records: Sequence[PartRecord]) -> Dataset:
 
 def summary(
     dataset: Dataset,
-    plan: Plan,
+    plan: PreparationPlan,
     records: Sequence[PartRecord],
     repaired: int,
     new_tokens: int,
@@ -59,7 +59,7 @@ def summary(
     )
 
 
-def _manifest(plan: Plan, records: Sequence[PartRecord]) -> dict[str, Any]:
+def _manifest(plan: PreparationPlan, records: Sequence[PartRecord]) -> dict[str, Any]:
     used = sorted({record.number for record in records})
     return {
         "format": FORMAT,
@@ -71,7 +71,7 @@ def _manifest(plan: Plan, records: Sequence[PartRecord]) -> dict[str, Any]:
         "dtype": plan.dtype,
         "source": {
             "name": plan.source,
-            "inputs": [_told_input(plan, number) for number in used],
+            "inputs": [_reported_input(plan, number) for number in used],
             "bad_inputs": [record.bad for record in records if record.bad],
             "text_column": plan.text_column,
             "split": plan.split,
@@ -92,7 +92,7 @@ def _manifest(plan: Plan, records: Sequence[PartRecord]) -> dict[str, Any]:
     }
 
 
-def _told_input(plan: Plan, number: int) -> dict[str, Any]:
+def _reported_input(plan: PreparationPlan, number: int) -> dict[str, Any]:
     given = plan.inputs[number]
     return {"name": given.name, "bytes": given.bytes, "files": max(1, len(given.members))}
 
@@ -107,7 +107,7 @@ def _counts(records: Sequence[PartRecord]) -> dict[str, int]:
     }
 
 
-def _empty_hint(split: str, plan: Plan, records: Sequence[PartRecord]) -> str:
+def _empty_hint(split: str, plan: PreparationPlan, records: Sequence[PartRecord]) -> str:
     documents = sum(record.documents for record in records)
     if documents == 0:
         return "every row was dropped: see the text column, --min-score and the files themselves"

@@ -10,8 +10,9 @@ from typing import Any
 from urllib.parse import quote
 
 from nanodyno.data.prepare.reading import SUFFIXES
-from nanodyno.data.prepare.transfer import Patience, Remote, Tell, Transfer
+from nanodyno.data.prepare.transfer import Patience, Remote, Transfer
 from nanodyno.errors import NanodynoError, RunFailed
+from nanodyno.records.events import Notify
 
 NAMED = {"fineweb-edu": "HuggingFaceFW/fineweb-edu", "fineweb": "HuggingFaceFW/fineweb"}
 SAMPLES = ("10BT", "100BT", "350BT")
@@ -57,7 +58,7 @@ def hub_name(name: str) -> HubName | None:
     return HubName(found[1], (found[2] or "").strip("/")) if found else None
 
 
-def connect(patience: Patience | None = None, tell: Tell | None = None) -> Transfer:
+def connect(patience: Patience | None = None, tell: Notify | None = None) -> Transfer:
     """Requests as the user of this machine: with the token that huggingface_hub has stored, if any."""
     from huggingface_hub import get_token
 
@@ -71,8 +72,8 @@ def list_files(
 ) -> HubListing:
     """The dataset's files at a revision, pinned to its commit first: later commits change nothing."""
     api = f"{_endpoint()}/api/datasets/{name.repo}"
-    told, _ = transfer.json(f"{api}/revision/{quote(revision, safe='')}")
-    commit = str(_told(told, "sha", api))
+    reported, _ = transfer.json(f"{api}/revision/{quote(revision, safe='')}")
+    commit = str(_reported(reported, "sha", api))
     last = PurePosixPath(name.path).name
     narrowed = "*" in last or last.endswith(tuple(suffixes))
     folder = str(PurePosixPath(name.path).parent) if narrowed else name.path
@@ -124,19 +125,21 @@ def _pages(transfer: Transfer, address: str) -> Iterator[Mapping[str, Any]]:
 
 def _hub_file(repo: str, commit: str, entry: Mapping[str, Any]) -> HubFile:
     """A listed file; its path becomes one of this machine's, so it may not lead out of the folder."""
-    path = str(_told(entry, "path", repo))
+    path = str(_reported(entry, "path", repo))
     if not all(part not in ("", ".", "..") and re.fullmatch(r"[^\\:\0]+", part) for part in path.split("/")):
         raise RunFailed(f"{repo} lists a file of the name {path!r}", hint="it is not safe to fetch")
     address = f"{_endpoint()}/datasets/{repo}/resolve/{commit}/{quote(path)}"
     large = entry.get("lfs")
     if large:
         return HubFile(
-            path, Remote(address, int(_told(large, "size", repo)), sha256=_told(large, "oid", repo))
+            path, Remote(address, int(_reported(large, "size", repo)), sha256=_reported(large, "oid", repo))
         )
-    return HubFile(path, Remote(address, int(_told(entry, "size", repo)), git_sha1=_told(entry, "oid", repo)))
+    return HubFile(
+        path, Remote(address, int(_reported(entry, "size", repo)), git_sha1=_reported(entry, "oid", repo))
+    )
 
 
-def _told(answer: Any, key: str, address: str) -> Any:
+def _reported(answer: Any, key: str, address: str) -> Any:
     if not isinstance(answer, dict) or key not in answer:
         raise _no_hub(address)
     return answer[key]

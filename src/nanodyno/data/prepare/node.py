@@ -11,8 +11,8 @@ from typing import Any
 from nanodyno.data.prepare.documents import documents
 from nanodyno.data.prepare.hubfiles import HubFiles
 from nanodyno.data.prepare.parts import PartRecord
-from nanodyno.data.prepare.pipeline import Gap, Job, Source, fill
-from nanodyno.data.prepare.plan import Input, Plan, parts_folder
+from nanodyno.data.prepare.pipeline import FillJob, Gap, TextSource, fill
+from nanodyno.data.prepare.plan import Input, PreparationPlan, parts_folder
 from nanodyno.data.prepare.reading import blocks
 from nanodyno.data.prepare.transfer import Transfer
 from nanodyno.data.tokenizers import Tokenizer
@@ -20,11 +20,11 @@ from nanodyno.errors import NanodynoError
 
 
 @dataclass(frozen=True)
-class Errand:
+class NodeTask:
     """What a node needs to know for any input; source is made there, given a folder for what it fetches."""
 
-    plan: Plan
-    source: Callable[[Path], Source]
+    plan: PreparationPlan
+    source: Callable[[Path], TextSource]
     tokenizer: Tokenizer
     threads: int
 
@@ -38,13 +38,13 @@ class Sent:
     files: dict[str, bytes]
 
 
-def prepare_parts(errand: Errand, gap: Gap) -> Iterator[Sent]:
+def prepare_parts(task: NodeTask, gap: Gap) -> Iterator[Sent]:
     """The parts of a gap, one after the other. plan.tokens is minded where all parts are known, not here."""
     with TemporaryDirectory(prefix="nanodyno-") as made:
         folder = Path(made)
         parts_folder(folder).mkdir()
-        source = errand.source(folder / "downloads")
-        job = Job(errand.plan, source, errand.tokenizer, folder, errand.threads, seen=None)
+        source = task.source(folder / "downloads")
+        job = FillJob(task.plan, source, task.tokenizer, folder, task.threads, seen=None)
         for step in fill(job, [replace(gap, is_tail=False)], 0):
             for record in step.finished:
                 paths = [folder / shard.file for shard in record.shards.values()]
@@ -53,7 +53,7 @@ def prepare_parts(errand: Errand, gap: Gap) -> Iterator[Sent]:
                     path.unlink()
 
 
-def hash_documents(errand: Errand, gap: Gap) -> list[tuple[int, bytes]]:
+def hash_documents(task: NodeTask, gap: Gap) -> list[tuple[int, bytes]]:
     """The rows of a gap that hold documents, and the hash of each."""
     found: list[tuple[int, bytes]] = []
 
@@ -63,14 +63,14 @@ def hash_documents(errand: Errand, gap: Gap) -> list[tuple[int, bytes]]:
         return True
 
     with TemporaryDirectory(prefix="nanodyno-") as folder:
-        given = errand.plan.inputs[gap.number]
-        path = errand.source(Path(folder)).present(given, None)
-        for _ in documents(blocks(path, given, errand.plan, gap.first_row), errand.plan, note, gap.first_row):
+        given = task.plan.inputs[gap.number]
+        path = task.source(Path(folder)).present(given, None)
+        for _ in documents(blocks(path, given, task.plan, gap.first_row), task.plan, note, gap.first_row):
             pass
     return found
 
 
-def packed(source: Source) -> Callable[[Path], Source]:
+def packed(source: TextSource) -> Callable[[Path], TextSource]:
     """A source as it can be sent: what fetches from the hub is set up anew on the node."""
     if isinstance(source, HubFiles):
         fetching = (source.inputs, source.files, dict(source.transfer.headers), source.transfer.patience)
@@ -78,14 +78,14 @@ def packed(source: Source) -> Callable[[Path], Source]:
     return partial(_Shared, source)
 
 
-def _hub_source(inputs: Any, files: Any, headers: Any, patience: Any, folder: Path) -> Source:
+def _hub_source(inputs: Any, files: Any, headers: Any, patience: Any, folder: Path) -> TextSource:
     return HubFiles("", "", inputs, folder, keep=False, transfer=Transfer(headers, patience), files=files)
 
 
 class _Shared:
     """Local files as a node finds them. A missing one is no bad input that --skip-bad may pass over."""
 
-    def __init__(self, source: Source, folder: Path) -> None:
+    def __init__(self, source: TextSource, folder: Path) -> None:
         del folder
         self._source = source
 

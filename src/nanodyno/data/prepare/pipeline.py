@@ -14,16 +14,16 @@ from typing import Protocol
 
 import numpy as np
 
-from nanodyno.data.prepare.documents import Document, Dropped, End, IsFirst, documents
-from nanodyno.data.prepare.encoding import Batch, Encoded, batches, encode
+from nanodyno.data.prepare.documents import Dropped, End, IsFirst, KeptDocument, documents
+from nanodyno.data.prepare.encoding import Encoded, EncodingBatch, batches, encode
 from nanodyno.data.prepare.parts import PartRecord, PartWriter
-from nanodyno.data.prepare.plan import Input, Plan
+from nanodyno.data.prepare.plan import Input, PreparationPlan
 from nanodyno.data.prepare.reading import blocks
-from nanodyno.data.prepare.seen import Seen
+from nanodyno.data.prepare.seen import SeenDocuments
 from nanodyno.data.tokenizers import Tokenizer
 
 
-class Source(Protocol):
+class TextSource(Protocol):
     """Where inputs come from."""
 
     def present(self, given: Input, ahead: Input | None) -> Path:
@@ -54,20 +54,20 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Job:
+class FillJob:
     """What filling a gap needs."""
 
-    plan: Plan
-    source: Source
+    plan: PreparationPlan
+    source: TextSource
     tokenizer: Tokenizer
     folder: Path
     workers: int
-    seen: Seen | None = None
+    seen: SeenDocuments | None = None
     """None when nothing is removed, or every gap knows its duplicates."""
 
 
 @dataclass(frozen=True)
-class Step:
+class BatchWritten:
     """A batch has been written: which input, how much of it has been read, and what is new."""
 
     number: int
@@ -77,7 +77,7 @@ class Step:
     finished: tuple[PartRecord, ...]
 
 
-def fill(job: Job, gaps: list[Gap], tokens_before: int) -> Iterator[Step]:
+def fill(job: FillJob, gaps: list[Gap], tokens_before: int) -> Iterator[BatchWritten]:
     """Prepare the gaps in order. tokens_before is what stands before the first, counted for plan.tokens.
 
     What a step tells of is on disk. Closing the generator, or an error, discards the part at work and
@@ -97,7 +97,7 @@ def fill(job: Job, gaps: list[Gap], tokens_before: int) -> Iterator[Step]:
                 finished = tuple(sink.write(encoded))
                 new = sink.tokens_before - tokens, sink.documents - documents_before
                 tokens = sink.tokens_before
-                yield Step(gap.number, encoded.batch.fraction, *new, finished)
+                yield BatchWritten(gap.number, encoded.batch.fraction, *new, finished)
                 if sink.is_enough:
                     return
         finally:
@@ -109,7 +109,7 @@ class _Sink:
     """Writes the batches of one gap, part by part. A new part begins with the document before which the
     part has its shard_tokens; all ends with the document that reaches plan.tokens."""
 
-    def __init__(self, job: Job, gap: Gap, tokens_before: int) -> None:
+    def __init__(self, job: FillJob, gap: Gap, tokens_before: int) -> None:
         self.gap = gap
         self.tokens_before = tokens_before
         self.documents = 0
@@ -190,7 +190,7 @@ class _Sink:
 class _Ahead:
     """The thread that reads, the threads that encode, and the batches between them, few at any time."""
 
-    def __init__(self, job: Job, gaps: list[Gap]) -> None:
+    def __init__(self, job: FillJob, gaps: list[Gap]) -> None:
         self._job = job
         self._gaps = gaps
         self._stop = threading.Event()
@@ -231,7 +231,7 @@ class _Ahead:
         except BaseException as error:  # handed over: __iter__ raises it where the user is answered
             self._queue.put(error)
 
-    def _batches(self, gap: Gap, ahead: int | None) -> Iterator[Batch]:
+    def _batches(self, gap: Gap, ahead: int | None) -> Iterator[EncodingBatch]:
         plan, given = self._job.plan, self._job.plan.inputs[gap.number]
         path = self._job.source.present(given, None if ahead is None else plan.inputs[ahead])
         rows = blocks(path, given, plan, gap.first_row)
@@ -239,7 +239,7 @@ class _Ahead:
         return batches(_until(stream, gap.until_row))
 
 
-def _is_first(job: Job, gap: Gap) -> IsFirst | None:
+def _is_first(job: FillJob, gap: Gap) -> IsFirst | None:
     seen, known = job.seen, gap.duplicates
     if not job.plan.dedup:
         return None
@@ -249,7 +249,7 @@ def _is_first(job: Job, gap: Gap) -> IsFirst | None:
     return lambda digest, row: seen.is_first(digest, gap.number, row)
 
 
-def _until(stream: Iterator[Document | End], row: int | None) -> Iterator[Document | End]:
+def _until(stream: Iterator[KeptDocument | End], row: int | None) -> Iterator[KeptDocument | End]:
     for item in stream:
         if row is not None and item.row >= row:
             yield End(row, Dropped())

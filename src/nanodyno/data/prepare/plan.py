@@ -11,7 +11,7 @@ from nanodyno.errors import NanodynoError
 
 SHARD_TOKENS = 100_000_000
 
-Split = Literal["file", "blank-lines"]
+DocumentSplit = Literal["file", "blank-lines"]
 
 # Where a source lies and whether bad input is passed over may differ from one attempt to the next.
 _MAY_CHANGE = {"path", "skip_bad"}
@@ -33,7 +33,7 @@ class Input(Frozen):
     members: tuple[str, ...] = Field(default=(), strict=False)
 
 
-class Plan(Frozen):
+class PreparationPlan(Frozen):
     """All that decides the bytes of the output. The number of workers is not in it."""
 
     source: str
@@ -46,7 +46,7 @@ class Plan(Frozen):
     vocab_size: int
     end_of_text: int
     text_column: str = "text"
-    split: Split = "file"
+    split: DocumentSplit = "file"
     min_score: float | None = None
     val: float = 0.01
     dedup: bool = True
@@ -68,7 +68,7 @@ class Plan(Frozen):
         return sum(given.bytes for given in self.inputs)
 
 
-def val_rule(plan: Plan) -> str:
+def val_rule(plan: PreparationPlan) -> str:
     return (
         f"val when the first 8 bytes (big-endian) of blake2b-128 of the document are below {plan.val_below}"
     )
@@ -78,27 +78,27 @@ def parts_folder(folder: Path) -> Path:
     return folder / PARTS
 
 
-def write_plan(folder: Path, plan: Plan) -> None:
+def write_plan(folder: Path, plan: PreparationPlan) -> None:
     write_aside(parts_folder(folder) / PLAN, plan.model_dump_json(indent=1) + "\n")
 
 
-def read_plan(folder: Path) -> Plan | None:
+def read_plan(folder: Path) -> PreparationPlan | None:
     """The plan that folder was prepared by; None when there is none."""
     path = parts_folder(folder) / PLAN
     try:
-        return Plan.model_validate_json(path.read_bytes())
+        return PreparationPlan.model_validate_json(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValidationError) as error:
         raise NanodynoError(f"{path} cannot be read: {_first_line(error)}", again_hint(folder)) from error
 
 
-def differences(old: Plan, new: Plan) -> list[str]:
+def differences(old: PreparationPlan, new: PreparationPlan) -> list[str]:
     """In words, what the two would prepare differently."""
-    told_old, told_new = old.model_dump(), new.model_dump()
+    reported_old, reported_new = old.model_dump(), new.model_dump()
     same = _MAY_CHANGE if old.tokenizer == new.tokenizer else _MAY_CHANGE | _OF_TOKENIZER
-    keys = [key for key in told_new if key not in same and told_old[key] != told_new[key]]
-    return [_difference(key, told_old[key], told_new[key]) for key in keys]
+    keys = [key for key in reported_new if key not in same and reported_old[key] != reported_new[key]]
+    return [_difference(key, reported_old[key], reported_new[key]) for key in keys]
 
 
 def write_aside(path: Path, text: str) -> None:

@@ -8,19 +8,18 @@ pipeline.fill writes, to the byte.
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nanodyno.data.prepare.node import Errand, Sent, hash_documents, packed, prepare_parts
+from nanodyno.data.prepare.node import NodeTask, Sent, hash_documents, packed, prepare_parts
 from nanodyno.data.prepare.parts import PartRecord, delete_part, record_path
-from nanodyno.data.prepare.pipeline import Gap, Job, Step, fill
+from nanodyno.data.prepare.pipeline import BatchWritten, FillJob, Gap, fill
 from nanodyno.data.prepare.plan import write_aside
 from nanodyno.errors import NanodynoError, RunFailed
-
-Tell = Callable[[str], None]
+from nanodyno.records.events import Notify
 
 _LOSSES = 3
 _CONNECT_SECONDS = 5.0
@@ -54,7 +53,7 @@ class _Cluster:
     """The connection to Ray, with what its nodes work on and how many threads an input gets there."""
 
     ray: Any
-    errand: Any
+    task: Any
     threads: int
 
     def room(self) -> int:
@@ -69,11 +68,11 @@ class _Cluster:
             num_returns="streaming",
             _generator_backpressure_num_objects=2,
         )
-        return remote.remote(self.errand, gap)
+        return remote.remote(self.task, gap)
 
     def begin_hashes(self, gap: Gap) -> Any:
         remote = self.ray.remote(hash_documents).options(num_cpus=self.threads, max_retries=_LOSSES)
-        return remote.remote(self.errand, gap)
+        return remote.remote(self.task, gap)
 
     def get(self, reference: Any) -> Any:
         """What a node sent, or the error that it met in our own code; RayError when the node was lost."""
@@ -83,12 +82,14 @@ class _Cluster:
             raise error.cause from None
 
 
-def fill_on_ray(job: Job, gaps: list[Gap], tokens_before: int, address: str, tell: Tell) -> Iterator[Step]:
+def fill_on_ray(
+    job: FillJob, gaps: list[Gap], tokens_before: int, address: str, tell: Notify
+) -> Iterator[BatchWritten]:
     """pipeline.fill on the cluster at address; steps come in any order of inputs, one for each part."""
     with connected(address) as ray:
         threads = _threads_each(ray, len(gaps))
-        errand = Errand(job.plan, packed(job.source), job.tokenizer, threads)
-        cluster = _Cluster(ray, ray.put(errand), threads)
+        task = NodeTask(job.plan, packed(job.source), job.tokenizer, threads)
+        cluster = _Cluster(ray, ray.put(task), threads)
         if job.plan.dedup:
             gaps = _with_duplicates(cluster, job, gaps)
         courses = [_Course(gap) for gap in gaps]
@@ -96,7 +97,7 @@ def fill_on_ray(job: Job, gaps: list[Gap], tokens_before: int, address: str, tel
             _keep(job.folder, sent)
             record = sent.record
             course.records.append(record)
-            yield Step(record.number, sent.fraction, record.tokens, record.documents, (record,))
+            yield BatchWritten(record.number, sent.fraction, record.tokens, record.documents, (record,))
             if (end := _reached(courses, tokens_before, job.plan.tokens)) is not None:
                 break
         else:
@@ -104,7 +105,7 @@ def fill_on_ray(job: Job, gaps: list[Gap], tokens_before: int, address: str, tel
     yield from _up_to_the_limit(job, courses, *end)
 
 
-def _arrivals(cluster: _Cluster, courses: Sequence[_Course], tell: Tell) -> Iterator[tuple[_Course, Sent]]:
+def _arrivals(cluster: _Cluster, courses: Sequence[_Course], tell: Notify) -> Iterator[tuple[_Course, Sent]]:
     """Parts as they come. As many inputs are under way as the cluster has room for, the first ones first."""
     ray, running = cluster.ray, {}
     waiting = list(reversed(courses))
@@ -129,19 +130,19 @@ def _arrivals(cluster: _Cluster, courses: Sequence[_Course], tell: Tell) -> Iter
             ray.cancel(stream, force=True)
 
 
-def _lost(course: _Course, error: Exception, tell: Tell) -> list[_Course]:
+def _lost(course: _Course, error: Exception, tell: Notify) -> list[_Course]:
     """What is to be done again when a node was lost; an error when that happens to an input every time."""
     if course.is_done:
         return []
     course.losses += 1
-    told = f"input {course.gap.number} was lost on the cluster ({str(error).splitlines()[0]})"
+    reported = f"input {course.gap.number} was lost on the cluster ({str(error).splitlines()[0]})"
     if course.losses == _LOSSES:
-        raise _cluster_failed(f"{told}, {_LOSSES} times in a row") from error
-    tell(f"{told}; making it again")
+        raise _cluster_failed(f"{reported}, {_LOSSES} times in a row") from error
+    tell(f"{reported}; making it again")
     return [course]
 
 
-def _with_duplicates(cluster: _Cluster, job: Job, gaps: Sequence[Gap]) -> list[Gap]:
+def _with_duplicates(cluster: _Cluster, job: FillJob, gaps: Sequence[Gap]) -> list[Gap]:
     """The gaps with the rows that repeat an earlier document: hashed on the nodes, compared here in order."""
     seen = job.seen
     asked = [cluster.begin_hashes(gap) if gap.duplicates is None else None for gap in gaps]
@@ -191,13 +192,13 @@ def _reached(
 
 
 def _up_to_the_limit(
-    job: Job, courses: Sequence[_Course], index: int, reaching: PartRecord, tokens: int
-) -> Iterator[Step]:
+    job: FillJob, courses: Sequence[_Course], index: int, reaching: PartRecord, tokens: int
+) -> Iterator[BatchWritten]:
     """Make the part that reaches plan.tokens again, here and with its end; what came after it is deleted."""
     for record in (record for course in courses[index:] for record in course.records):
         if (record.number, record.part) >= (reaching.number, reaching.part):
             delete_part(job.folder, record)
-            yield Step(record.number, 0.0, -record.tokens, -record.documents, ())
+            yield BatchWritten(record.number, 0.0, -record.tokens, -record.documents, ())
     rest = replace(courses[index].gap, part=reaching.part, first_row=reaching.first_row)
     yield from fill(job, [rest, *(course.gap for course in courses[index + 1 :])], tokens)
 
@@ -218,8 +219,8 @@ def connected(address: str) -> Iterator[Any]:
             socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
     except (OSError, OverflowError, RuntimeError) as error:
-        told = str(error).splitlines()[0]
-        raise NanodynoError(f"no Ray cluster answers at {address}: {told}", hint) from error
+        reported = str(error).splitlines()[0]
+        raise NanodynoError(f"no Ray cluster answers at {address}: {reported}", hint) from error
     try:
         yield ray
     finally:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nanodyno.data.prepare.plan import Input, Plan
+from nanodyno.data.prepare.plan import Input, PreparationPlan
 from nanodyno.errors import NanodynoError
 
 BLOCK_ROWS = 256
@@ -53,20 +53,20 @@ class Broken:
     why: str
 
 
-Text = bytes | LongText | Broken | None
+RowText = bytes | LongText | Broken | None
 
 
 @dataclass(frozen=True)
-class Block:
+class RowBlock:
     """Rows that follow each other, and the share of the input that has been read after them."""
 
     first_row: int
-    texts: Sequence[Text]
+    texts: Sequence[RowText]
     scores: Sequence[float | None] | None
     fraction: float
 
 
-def blocks(path: Path, given: Input, plan: Plan, start: int = 0) -> Iterator[Block]:
+def blocks(path: Path, given: Input, plan: PreparationPlan, start: int = 0) -> Iterator[RowBlock]:
     """The rows of an input from row start on; path is the file, or for a bundle the folder of its members."""
     if given.members:
         return _in_blocks(_bundle_rows(path, given, plan), start)
@@ -81,7 +81,7 @@ def suffix_of(name: str) -> str:
     return next((suffix for suffix in SUFFIXES if name.endswith(suffix)), "")
 
 
-def _parquet_blocks(path: Path, given: Input, plan: Plan, start: int) -> Iterator[Block]:
+def _parquet_blocks(path: Path, given: Input, plan: PreparationPlan, start: int) -> Iterator[RowBlock]:
     """Each row group from its beginning: damage then ends the reading at the same row whatever start is."""
     try:
         file = pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES)
@@ -108,13 +108,13 @@ def _rows_at_once(group: pq.RowGroupMetaData) -> int:
     return max(1, min(BLOCK_ROWS, group.num_rows * _BLOCK_BYTES // max(1, group.total_byte_size)))
 
 
-def _parquet_block(batch: pa.RecordBatch, end: int, fraction: float, plan: Plan) -> Block:
+def _parquet_block(batch: pa.RecordBatch, end: int, fraction: float, plan: PreparationPlan) -> RowBlock:
     texts = batch.column(plan.text_column).cast(pa.large_binary()).to_pylist()
     scores = None if plan.min_score is None else batch.column(SCORE).to_pylist()
-    return Block(end - len(texts), texts, scores, fraction)
+    return RowBlock(end - len(texts), texts, scores, fraction)
 
 
-def _checked_columns(schema: pa.Schema, given: Input, plan: Plan) -> list[str]:
+def _checked_columns(schema: pa.Schema, given: Input, plan: PreparationPlan) -> list[str]:
     wanted = [plan.text_column, *([] if plan.min_score is None else [SCORE])]
     for column in wanted:
         if column not in schema.names:
@@ -136,10 +136,10 @@ def _is_number(kind: pa.DataType) -> bool:
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
 
 
-Row = tuple[Text, float | None, float]
+TextRow = tuple[RowText, float | None, float]
 
 
-def _json_rows(path: Path, given: Input, plan: Plan, compression: str | None) -> Iterator[Row]:
+def _json_rows(path: Path, given: Input, plan: PreparationPlan, compression: str | None) -> Iterator[TextRow]:
     try:
         with pa.OSFile(str(path)) as raw:
             size = max(1, raw.size())
@@ -156,15 +156,15 @@ def _json_rows(path: Path, given: Input, plan: Plan, compression: str | None) ->
         ) from error
 
 
-def _json_row(line: bytes, plan: Plan) -> tuple[Text, float | None]:
+def _json_row(line: bytes, plan: PreparationPlan) -> tuple[RowText, float | None]:
     try:
-        told = json.loads(line.removeprefix(codecs.BOM_UTF8).decode("utf-8", errors="surrogateescape"))
+        reported = json.loads(line.removeprefix(codecs.BOM_UTF8).decode("utf-8", errors="surrogateescape"))
     except (ValueError, RecursionError):
         return Broken("is not JSON"), None
-    if not isinstance(told, dict) or plan.text_column not in told:
-        keys = f"; it has: {', '.join(told)}" if isinstance(told, dict) else ""
+    if not isinstance(reported, dict) or plan.text_column not in reported:
+        keys = f"; it has: {', '.join(reported)}" if isinstance(reported, dict) else ""
         return Broken(f"has no {plan.text_column!r}{keys}"), None
-    text, score = told[plan.text_column], told.get(SCORE)
+    text, score = reported[plan.text_column], reported.get(SCORE)
     if text is not None and not isinstance(text, str):
         return Broken(f"has a {plan.text_column!r} that is not text"), None
     return text if text is None else _utf8(text), score if isinstance(score, int | float) else None
@@ -180,7 +180,7 @@ def _utf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _bundle_rows(root: Path, given: Input, plan: Plan) -> Iterator[Row]:
+def _bundle_rows(root: Path, given: Input, plan: PreparationPlan) -> Iterator[TextRow]:
     read = _paragraphs if plan.split == "blank-lines" else _whole
     for number, member in enumerate(given.members):
         try:
@@ -190,7 +190,7 @@ def _bundle_rows(root: Path, given: Input, plan: Plan) -> Iterator[Row]:
             yield Broken(f"{member} cannot be read: {error.strerror}"), None, 0.0
 
 
-def _whole(path: Path) -> Iterator[tuple[Text, float]]:
+def _whole(path: Path) -> Iterator[tuple[RowText, float]]:
     if path.stat().st_size > LONG_BYTES:
         yield LongText(path), 0.0
     elif path.suffix == PYTHON:
@@ -199,7 +199,7 @@ def _whole(path: Path) -> Iterator[tuple[Text, float]]:
         yield path.read_bytes(), 1.0
 
 
-def _paragraphs(path: Path) -> Iterator[tuple[Text, float]]:
+def _paragraphs(path: Path) -> Iterator[tuple[RowText, float]]:
     """What blank lines part, without its last line end. A line beyond a MiB is no blank one."""
     size = max(1, path.stat().st_size)
     held: list[bytes] = []
@@ -222,13 +222,13 @@ def _paragraphs(path: Path) -> Iterator[tuple[Text, float]]:
         yield _paragraph(path, start, end, held), 1.0
 
 
-def _paragraph(path: Path, start: int, end: int, held: list[bytes]) -> Text:
+def _paragraph(path: Path, start: int, end: int, held: list[bytes]) -> RowText:
     return LongText(path, start, end) if end - start > LONG_BYTES else b"".join(held)[: end - start]
 
 
-def _in_blocks(rows: Iterator[Row], start: int) -> Iterator[Block]:
+def _in_blocks(rows: Iterator[TextRow], start: int) -> Iterator[RowBlock]:
     """Rows from start on in blocks; what was read before an input turned out bad comes before the error."""
-    texts: list[Text] = []
+    texts: list[RowText] = []
     scores: list[float | None] = []
     first, size, fraction = start, 0, 0.0
     bad = None
@@ -240,10 +240,10 @@ def _in_blocks(rows: Iterator[Row], start: int) -> Iterator[Block]:
             scores.append(score)
             size += len(text) if isinstance(text, bytes) else 0
             if len(texts) == BLOCK_ROWS or size > _BUFFER_BYTES:
-                yield Block(first, texts, scores, fraction)
+                yield RowBlock(first, texts, scores, fraction)
                 first, size, texts, scores = first + len(texts), 0, [], []
     except BadInput as error:
         bad = error
-    yield Block(first, texts, scores, fraction)
+    yield RowBlock(first, texts, scores, fraction)
     if bad:
         raise bad

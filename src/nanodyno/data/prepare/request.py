@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nanodyno.data.manifest import PARTS
-from nanodyno.data.prepare.documents import Document, documents, pieces
+from nanodyno.data.prepare.documents import KeptDocument, documents, pieces
 from nanodyno.data.prepare.hub import NAMED, HubName, hub_name
 from nanodyno.data.prepare.hubfiles import HubFiles, hub_files
-from nanodyno.data.prepare.plan import SHARD_TOKENS, Plan, Split, differences, read_plan
+from nanodyno.data.prepare.plan import SHARD_TOKENS, DocumentSplit, PreparationPlan, differences, read_plan
 from nanodyno.data.prepare.reading import blocks, suffix_of
-from nanodyno.data.prepare.runner import Means, Planner, prepare, prepared_otherwise, verify
+from nanodyno.data.prepare.runner import Planner, PreparationResources, prepare, prepared_otherwise, verify
 from nanodyno.data.prepare.sources import LocalFiles, embedded, local_files
 from nanodyno.data.tokenizers import Tokenizer, get_tokenizer, open_tokenizer, train_bpe, trained_name
 from nanodyno.errors import NanodynoError
@@ -30,7 +30,7 @@ class Choices:
     tokenizer: str = "gpt2"
     train_bpe: int | None = None
     text_column: str = "text"
-    split: Split = "file"
+    split: DocumentSplit = "file"
     min_score: float | None = None
     val: float = 0.01
     dedup: bool | None = None
@@ -40,13 +40,13 @@ class Choices:
 
 
 @dataclass(frozen=True)
-class Place(Means):
+class Destination(PreparationResources):
     """Where it goes and with what means; keep leaves what was fetched where it is."""
 
     keep: bool = False
 
 
-def run_preparation(typed: str, choices: Choices, place: Place) -> PreparationRecord:
+def run_preparation(typed: str, choices: Choices, place: Destination) -> PreparationRecord:
     """Prepare a source into a folder, or go on where it stopped."""
     source = find_source(typed, place)
     if isinstance(source, LocalFiles) and place.folder.resolve() == source.root.resolve():
@@ -56,7 +56,7 @@ def run_preparation(typed: str, choices: Choices, place: Place) -> PreparationRe
     return prepare(source, place, _planner(source, choices, place))
 
 
-def run_verification(typed: str | None, place: Place, skip_bad: bool = False) -> PreparationRecord:
+def run_verification(typed: str | None, place: Destination, skip_bad: bool = False) -> PreparationRecord:
     """Check a prepared folder and mend it from its source, or from the one that is named now."""
     plan = read_plan(place.folder)
     if plan is None:
@@ -70,7 +70,7 @@ def run_verification(typed: str | None, place: Place, skip_bad: bool = False) ->
     return verify(plan, tokenizer, place, lambda: _same_source(typed or plan.path, plan, place))
 
 
-def find_source(typed: str, place: Place) -> AnySource:
+def find_source(typed: str, place: Destination) -> AnySource:
     """`python`, fineweb-edu and fineweb by name, else what is on this disk, else a dataset of the hub."""
     if typed == EMBEDDED:
         return embedded()
@@ -103,10 +103,10 @@ def default_folder(typed: str, data_dir: Path) -> Path:
     return data_dir / (path.name if path.is_dir() else path.name.partition(".")[0])
 
 
-def _planner(source: AnySource, choices: Choices, place: Place) -> Planner:
-    def plan_with(tokenizer: Tokenizer) -> Plan:
+def _planner(source: AnySource, choices: Choices, place: Destination) -> Planner:
+    def plan_with(tokenizer: Tokenizer) -> PreparationPlan:
         dedup = isinstance(source, LocalFiles) if choices.dedup is None else choices.dedup
-        return Plan(
+        return PreparationPlan(
             source=source.name,
             path=source.path,
             inputs=source.inputs,
@@ -124,7 +124,7 @@ def _planner(source: AnySource, choices: Choices, place: Place) -> Planner:
             skip_bad=choices.skip_bad,
         )
 
-    def planner(old: Plan | None) -> tuple[Plan, Tokenizer]:
+    def planner(old: PreparationPlan | None) -> tuple[PreparationPlan, Tokenizer]:
         if choices.train_bpe is None:
             tokenizer = get_tokenizer(choices.tokenizer)
         elif old is not None:
@@ -141,15 +141,15 @@ def _planner(source: AnySource, choices: Choices, place: Place) -> Planner:
     return planner
 
 
-def _texts(source: AnySource, plan: Plan) -> Iterator[str]:
+def _texts(source: AnySource, plan: PreparationPlan) -> Iterator[str]:
     """The documents of a source as they come, for a tokenizer to learn from."""
     for given in source.inputs:
         for document in documents(blocks(source.present(given, None), given, plan), plan, None):
-            if isinstance(document, Document):
+            if isinstance(document, KeptDocument):
                 yield from (piece.decode(errors="replace") for piece in pieces(document.text))
 
 
-def _same_source(typed: str, plan: Plan, place: Place) -> AnySource:
+def _same_source(typed: str, plan: PreparationPlan, place: Destination) -> AnySource:
     """The source that a folder was prepared from, or an error that says how this one differs."""
     source = find_source(typed, place)
     now = plan.model_copy(update={"source": source.name, "inputs": source.inputs})
@@ -161,7 +161,7 @@ def _same_source(typed: str, plan: Plan, place: Place) -> AnySource:
     return source
 
 
-def _check_tokenizer(tokenizer: Tokenizer, plan: Plan, folder: Path) -> None:
+def _check_tokenizer(tokenizer: Tokenizer, plan: PreparationPlan, folder: Path) -> None:
     if tokenizer.sha256 != plan.tokenizer_sha256:
         raise NanodynoError(
             f"the tokenizer {plan.tokenizer} is not the one that {folder} was prepared with",

@@ -12,10 +12,10 @@ from nanodyno.data.manifest import MANIFEST
 from nanodyno.data.prepare.documents import documents
 from nanodyno.data.prepare.finish import EmptySplit, finish, summary
 from nanodyno.data.prepare.parts import delete_part, record_places
-from nanodyno.data.prepare.pipeline import Gap, Job, Source, Step, fill
-from nanodyno.data.prepare.plan import Plan, differences, parts_folder, read_plan, write_plan
+from nanodyno.data.prepare.pipeline import BatchWritten, FillJob, Gap, TextSource, fill
+from nanodyno.data.prepare.plan import PreparationPlan, differences, parts_folder, read_plan, write_plan
 from nanodyno.data.prepare.reading import blocks
-from nanodyno.data.prepare.seen import Seen
+from nanodyno.data.prepare.seen import SeenDocuments
 from nanodyno.data.prepare.state import State, beyond_tokens, state_of
 from nanodyno.data.shards import DTYPES, is_dataset
 from nanodyno.data.tokenizers import Tokenizer
@@ -33,12 +33,12 @@ from nanodyno.records.preparation import (
 SEEN = "seen.sqlite"
 
 
-Fill = Callable[[Job, list[Gap], int], Iterator[Step]]
+Fill = Callable[[FillJob, list[Gap], int], Iterator[BatchWritten]]
 """A generator like pipeline.fill: closing it ends the work."""
 
 
 @dataclass(frozen=True)
-class Means:
+class PreparationResources:
     """The folder that is prepared, the number of threads that encode, and who watches."""
 
     folder: Path
@@ -48,11 +48,11 @@ class Means:
     """What does the work: the threads of this machine, or those of many."""
 
 
-Planner = Callable[[Plan | None], tuple[Plan, Tokenizer]]
+Planner = Callable[[PreparationPlan | None], tuple[PreparationPlan, Tokenizer]]
 """From the plan that a folder has already, the plan that is wanted and its tokenizer, opened or trained."""
 
 
-def prepare(source: Source, means: Means, planner: Planner) -> PreparationRecord:
+def prepare(source: TextSource, means: PreparationResources, planner: Planner) -> PreparationRecord:
     """Everything that the folder does not have yet of the plan, then its manifest."""
     folder = means.folder
     old = _old_plan(folder)
@@ -74,7 +74,10 @@ def prepare(source: Source, means: Means, planner: Planner) -> PreparationRecord
 
 
 def verify(
-    plan: Plan, tokenizer: Tokenizer, means: Means, find_source: Callable[[], Source]
+    plan: PreparationPlan,
+    tokenizer: Tokenizer,
+    means: PreparationResources,
+    find_source: Callable[[], TextSource],
 ) -> PreparationRecord:
     """Check every byte of a folder against its records, and make again what is not as it was.
 
@@ -102,13 +105,17 @@ def prepared_otherwise(folder: Path, others: Sequence[str]) -> NanodynoError:
 
 
 def _complete(
-    plan: Plan, tokenizer: Tokenizer, means: Means, state: State, find_source: Callable[[], Source]
+    plan: PreparationPlan,
+    tokenizer: Tokenizer,
+    means: PreparationResources,
+    state: State,
+    find_source: Callable[[], TextSource],
 ) -> PreparationRecord:
     began = time.perf_counter()
     new_tokens, final = 0, state
     if state.gaps:
         means.watch(_started(plan, means, state))
-        new_tokens = _fill(Job(plan, find_source(), tokenizer, means.folder, means.workers), means, state)
+        new_tokens = _fill(FillJob(plan, find_source(), tokenizer, means.folder, means.workers), means, state)
         final = state_of(means.folder, plan)
     assert not final.gaps
     try:
@@ -124,7 +131,7 @@ def _complete(
     return summary(dataset, plan, final.records, len(state.damaged), new_tokens, seconds)
 
 
-def _started(plan: Plan, means: Means, state: State) -> PreparationStarted:
+def _started(plan: PreparationPlan, means: PreparationResources, state: State) -> PreparationStarted:
     return PreparationStarted(
         folder=means.folder,
         source=plan.source,
@@ -137,13 +144,13 @@ def _started(plan: Plan, means: Means, state: State) -> PreparationStarted:
     )
 
 
-def _fill(job: Job, means: Means, state: State) -> int:
+def _fill(job: FillJob, means: PreparationResources, state: State) -> int:
     """Fill every gap and return the number of new tokens."""
     progress = _Progress(job.plan, state, means.watch)
     try:
         with _seen(job, means, state) as seen:
             steps = means.fill(replace(job, seen=seen), list(state.gaps), state.tokens)
-            with closing(cast("Generator[Step, None, None]", steps)):
+            with closing(cast("Generator[BatchWritten, None, None]", steps)):
                 for step in steps:
                     progress.add(step)
                     for record in step.finished:
@@ -167,7 +174,7 @@ def _fill(job: Job, means: Means, state: State) -> int:
 class _Progress:
     """Adds up steps and tells how far it is."""
 
-    def __init__(self, plan: Plan, state: State, watch: PreparationWatch) -> None:
+    def __init__(self, plan: PreparationPlan, state: State, watch: PreparationWatch) -> None:
         self.tokens = self._documents = 0
         self._plan, self._watch = plan, watch
         self._began = time.perf_counter()
@@ -176,7 +183,7 @@ class _Progress:
         self._done_bytes = plan.bytes - sum(plan.inputs[number].bytes for number in self._open)
         self._fraction = 0.0
 
-    def add(self, step: Step) -> None:
+    def add(self, step: BatchWritten) -> None:
         """Steps may come from several inputs by turns."""
         self._done_bytes += (step.fraction - self._open[step.number]) * self._plan.inputs[step.number].bytes
         self._open[step.number] = step.fraction
@@ -205,7 +212,7 @@ class _Progress:
 
 
 @contextmanager
-def _seen(job: Job, means: Means, state: State) -> Iterator[Seen | None]:
+def _seen(job: FillJob, means: PreparationResources, state: State) -> Iterator[SeenDocuments | None]:
     """What was seen before the gaps: kept since the preparation was stopped, or else read again."""
     unknown = [gap for gap in state.gaps if gap.duplicates is None]
     if not job.plan.dedup or not unknown:
@@ -215,17 +222,17 @@ def _seen(job: Job, means: Means, state: State) -> Iterator[Seen | None]:
     if not path.exists() and state.records:
         means.watch(Message("reading the source again for identical documents that came before"))
         _read_again(path, job.source, job.plan, unknown[-1])
-    seen = Seen(path)
+    seen = SeenDocuments(path)
     try:
         yield seen
     finally:
         seen.close()
 
 
-def _read_again(path: Path, source: Source, plan: Plan, until: Gap) -> None:
+def _read_again(path: Path, source: TextSource, plan: PreparationPlan, until: Gap) -> None:
     _forget_seen(path.parent.parent)  # the log of a lost file is not that of the new one
     aside = path.with_name(f"{path.name}.partial")
-    seen = Seen(aside)
+    seen = SeenDocuments(aside)
     for number, given in enumerate(plan.inputs[: until.number + 1]):
         rows = blocks(source.present(given, None), given, plan)
         for _ in documents(rows, plan, lambda digest, row, n=number: seen.is_first(digest, n, row)):
@@ -241,7 +248,7 @@ def _forget_seen(folder: Path) -> None:
         leftover.unlink()
 
 
-def _old_plan(folder: Path) -> Plan | None:
+def _old_plan(folder: Path) -> PreparationPlan | None:
     plan = read_plan(folder)
     if plan is None and is_dataset(folder):
         raise NanodynoError(

@@ -11,7 +11,7 @@ _ROWS = 2**40
 """More rows than an input can have: a place is input * _ROWS + row."""
 
 
-class Seen:
+class SeenDocuments:
     """The first place of every document by its hash.
 
     Places come in order, and a place that comes again gets the same answer, so that a preparation which was
@@ -21,7 +21,7 @@ class Seen:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        with self._told():
+        with self._reported():
             self._base = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._base.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             self._base.execute("PRAGMA journal_mode = WAL")
@@ -34,7 +34,7 @@ class Seen:
     def is_first(self, digest: bytes, number: int, row: int) -> bool:
         """Whether row `row` of input `number` is the first place of the document with this hash."""
         place = number * _ROWS + row
-        with self._lock, self._told():
+        with self._lock, self._reported():
             new = self._base.execute("INSERT INTO seen VALUES (?, ?) ON CONFLICT DO NOTHING", (digest, place))
             if new.rowcount:
                 return True
@@ -42,21 +42,21 @@ class Seen:
             return found[0] == place
 
     def commit(self) -> None:
-        with self._lock, self._told():
+        with self._lock, self._reported():
             self._base.execute("COMMIT")
             self._base.execute("BEGIN")
 
     def close(self) -> None:
-        with self._lock, self._told():
+        with self._lock, self._reported():
             if self._base.in_transaction:  # not so when Ctrl-C came in the middle of commit()
                 self._base.execute("COMMIT")
             self._base.close()
 
-    def _told(self) -> "_Told":
-        return _Told(self._path)
+    def _reported(self) -> "_Reported":
+        return _Reported(self._path)
 
 
-class _Told:
+class _Reported:
     """sqlite's errors as ours: a full disk, a damaged file."""
 
     def __init__(self, path: Path) -> None:

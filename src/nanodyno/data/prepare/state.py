@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nanodyno.data.prepare.parts import PartRecord, broken_files, read_record, record_places
 from nanodyno.data.prepare.pipeline import Gap
-from nanodyno.data.prepare.plan import Plan
+from nanodyno.data.prepare.plan import PreparationPlan
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class State:
         return sum(record.tokens for record in self.records)
 
 
-def state_of(folder: Path, plan: Plan, checksums: bool = False, threads: int = 1) -> State:
+def state_of(folder: Path, plan: PreparationPlan, checksums: bool = False, threads: int = 1) -> State:
     """Looks at every part; with checksums, at every byte."""
     found = [record for record in _found(folder) if record.number < len(plan.inputs)]
     with ThreadPoolExecutor(threads) as pool:
@@ -40,7 +40,7 @@ def state_of(folder: Path, plan: Plan, checksums: bool = False, threads: int = 1
     return State(records, tuple(gaps), damaged, tuple(file for files in broken for file in files))
 
 
-def beyond_tokens(state: State, plan: Plan) -> list[PartRecord]:
+def beyond_tokens(state: State, plan: PreparationPlan) -> list[PartRecord]:
     """Parts of an unfinished folder that plan.tokens may have no room for.
 
     A cluster makes inputs out of order and does not mind the number, so after a stretch that was never read
@@ -64,7 +64,7 @@ def _found(folder: Path) -> list[PartRecord]:
     return [record for record in read if record is not None]
 
 
-def _items(plan: Plan, found: Sequence[tuple[PartRecord, bool]]) -> Iterator[PartRecord | Gap]:
+def _items(plan: PreparationPlan, found: Sequence[tuple[PartRecord, bool]]) -> Iterator[PartRecord | Gap]:
     """Parts and gaps in order, up to the part that reached plan.tokens when nothing before it is missing."""
     parts: list[dict[int, tuple[PartRecord, bool]]] = [{} for _ in plan.inputs]
     for record, is_good in found:

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nanodyno.errors import NanodynoError, RunFailed
+from nanodyno.records.events import Notify
 
 if TYPE_CHECKING:
     import requests
 
-Tell = Callable[[str], None]
 T = TypeVar("T")
 
 _CHUNK_BYTES = 2**16
@@ -83,7 +83,7 @@ class Transfer:
 
     headers: Mapping[str, str] = field(default_factory=dict)
     patience: Patience = Patience()
-    tell: Tell = lambda _: None
+    tell: Notify = lambda _: None
     stop: threading.Event = field(default_factory=threading.Event)
 
     def json(self, address: str) -> tuple[Any, str | None]:
@@ -166,10 +166,12 @@ class Transfer:
         if response.ok:
             return response
         with response:
-            told = response.headers.get("X-Error-Message") or response.reason
+            reported = response.headers.get("X-Error-Message") or response.reason
             if response.status_code in _PASSING_STATUSES:
-                raise _Passing(f"it answered {response.status_code} {told}", _asked_wait(response.headers))
-            raise _refused(address, response.status_code, told)
+                raise _Passing(
+                    f"it answered {response.status_code} {reported}", _asked_wait(response.headers)
+                )
+            raise _refused(address, response.status_code, reported)
 
     def _patiently(self, action: Callable[[], T], address: str, name: str) -> T:
         failures = 0
@@ -212,12 +214,12 @@ def _first_byte(response: "requests.Response") -> int | None:
 
 def _asked_wait(headers: Mapping[str, str]) -> float | None:
     """Seconds that the server asks to wait: in Retry-After (a number or a date) or in the hub's RateLimit."""
-    told = headers.get("Retry-After", "").strip()
-    if re.fullmatch(r"\d+(\.\d+)?", told):
-        return float(told)
-    if told:
+    reported = headers.get("Retry-After", "").strip()
+    if re.fullmatch(r"\d+(\.\d+)?", reported):
+        return float(reported)
+    if reported:
         try:
-            return max(0.0, parsedate_to_datetime(told).timestamp() - time.time())
+            return max(0.0, parsedate_to_datetime(reported).timestamp() - time.time())
         except ValueError:
             return None
     limit = re.search(r";\s*t=(\d+)", headers.get("RateLimit", ""))
@@ -242,14 +244,14 @@ def _bad_address(address: str) -> NanodynoError:
     )
 
 
-def _refused(address: str, status: int, told: str) -> NanodynoError:
+def _refused(address: str, status: int, reported: str) -> NanodynoError:
     hint = "check the name, the path and the revision; a private dataset needs a token in HF_TOKEN"
     if status in (401, 403):
         hint = (
             "check the name; a gated or private dataset needs a token in HF_TOKEN (and its terms accepted on "
             "its page)"
         )
-    return NanodynoError(f"{address} answered {status} {told}", hint=hint)
+    return NanodynoError(f"{address} answered {status} {reported}", hint=hint)
 
 
 def _gave_up(address: str, failures: int, passing: _Passing) -> RunFailed:

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nanodyno.model.kernels.plain import Slot
+from nanodyno.model.kernels.plain import Fp8Slot
 from nanodyno.model.kernels.quantise import slot_constants, slot_pointers, store, store_beside
 
 BLOCK = 2048
@@ -81,7 +81,7 @@ def _gelu_backward(
     store_beside(du, fp8_ptr, here, inside, scale_ptr, largest_ptr, LARGEST, SLOTS)
 
 
-def gelu(u: Tensor, approximate: str, slot: Slot | None = None) -> Tensor:
+def gelu(u: Tensor, approximate: str, slot: Fp8Slot | None = None) -> Tensor:
     """See plain.gelu."""
     g = torch.empty_like(u, dtype=u.dtype if slot is None else slot.dtype)
     _gelu[(triton.cdiv(u.numel(), BLOCK),)](
@@ -92,7 +92,7 @@ def gelu(u: Tensor, approximate: str, slot: Slot | None = None) -> Tensor:
 
 
 def gelu_backward_(
-    u: Tensor, dg: Tensor, approximate: str, again: bool, slot: Slot | None = None
+    u: Tensor, dg: Tensor, approximate: str, again: bool, slot: Fp8Slot | None = None
 ) -> Tensor | None:
     """See plain.gelu_backward_."""
     fp8 = None if slot is None else torch.empty_like(dg, dtype=slot.dtype)

@@ -10,14 +10,14 @@ from torch import Tensor
 from torch.autograd.profiler import record_function
 from torch.nn import functional as F
 
-from nanodyno.model.kernels.fp8_slot import Slot as Slot
+from nanodyno.model.kernels.fp8_slot import Fp8Slot as Fp8Slot
 from nanodyno.model.kernels.fp8_slot import quantise as quantise
+from nanodyno.model.kernels.plain_modern import apply_rope_ as apply_rope_
+from nanodyno.model.kernels.plain_modern import apply_rope_backward_ as apply_rope_backward_
 from nanodyno.model.kernels.plain_modern import mix_values_ as mix_values_
 from nanodyno.model.kernels.plain_modern import mix_values_backward_ as mix_values_backward_
 from nanodyno.model.kernels.plain_modern import relu2 as relu2
 from nanodyno.model.kernels.plain_modern import relu2_backward_ as relu2_backward_
-from nanodyno.model.kernels.plain_modern import turn_ as turn_
-from nanodyno.model.kernels.plain_modern import turn_backward_ as turn_backward_
 
 LOGIT_UNITS = 2.0**15
 IGNORED = -100
@@ -101,14 +101,14 @@ def norm_backward(
     return dx, dx.to(dn_NC.dtype), n
 
 
-def gelu(u: Tensor, approximate: str, slot: Slot | None = None) -> Tensor:
+def gelu(u: Tensor, approximate: str, slot: Fp8Slot | None = None) -> Tensor:
     """With a slot, in fp8."""
     g = F.gelu(u, approximate=approximate)
     return g if slot is None else quantise(g, slot)
 
 
 def gelu_backward_(
-    u: Tensor, dg: Tensor, approximate: str, again: bool, slot: Slot | None = None
+    u: Tensor, dg: Tensor, approximate: str, again: bool, slot: Fp8Slot | None = None
 ) -> Tensor | None:
     """dg becomes the gradient of u; with `again`, u becomes gelu(u) for the matrix product that needs it.
 

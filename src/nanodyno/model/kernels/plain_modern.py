@@ -7,19 +7,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nanodyno.model.kernels.fp8_slot import Slot, quantise
+from nanodyno.model.kernels.fp8_slot import Fp8Slot, quantise
 
 Rotation = tuple[Tensor, Tensor]
 """Cosines and sines, one row a position, K/2 each."""
 
 
-def relu2(u: Tensor, slot: Slot | None = None) -> Tensor:
+def relu2(u: Tensor, slot: Fp8Slot | None = None) -> Tensor:
     """With a slot, in fp8."""
     g = F.relu(u).square()
     return g if slot is None else quantise(g, slot)
 
 
-def relu2_backward_(u: Tensor, dg: Tensor, again: bool, slot: Slot | None = None) -> Tensor | None:
+def relu2_backward_(u: Tensor, dg: Tensor, again: bool, slot: Fp8Slot | None = None) -> Tensor | None:
     """As gelu_backward_ does it."""
     du = dg * (2 * F.relu(u))
     if again:
@@ -28,7 +28,7 @@ def relu2_backward_(u: Tensor, dg: Tensor, again: bool, slot: Slot | None = None
     return None if slot is None else quantise(dg, slot)
 
 
-def turn_(
+def apply_rope_(
     qkv_NE: Tensor, heads: int, positions: int, rotation: Rotation | None, normed: bool, eps: float
 ) -> Tensor:
     """Queries and keys in place: each head over its root mean square if it is `normed`, then number i turned
@@ -42,12 +42,12 @@ def turn_(
     if normed:
         wide = wide * rstd[:, :, None]
     if rotation is not None:
-        wide = _turned(wide, *_angles(rotation, x.shape[0], positions))
+        wide = _rotated(wide, *_angles(rotation, x.shape[0], positions))
     x.copy_(wide)
     return rstd
 
 
-def turn_backward_(
+def apply_rope_backward_(
     dqkv_NE: Tensor,
     qkv_NE: Tensor,
     rstd: Tensor,
@@ -56,13 +56,13 @@ def turn_backward_(
     rotation: Rotation | None,
     normed: bool,
 ) -> None:
-    """The gradient of what `turn_` was given, in place of that of what it left in qkv."""
+    """The gradient of what `apply_rope_` was given, in place of that of what it left in qkv."""
     x, dx = _queries_and_keys(qkv_NE, heads), _queries_and_keys(dqkv_NE, heads)
     wide = rstd.dtype
     y, g = x.to(wide), dx.to(wide)
     if rotation is not None:
         cos, sin = _angles(rotation, x.shape[0], positions)
-        y, g = _turned(y, cos, -sin), _turned(g, cos, -sin)
+        y, g = _rotated(y, cos, -sin), _rotated(g, cos, -sin)
     if normed:
         g = (g - y * (g * y).mean(-1, keepdim=True)) * rstd[:, :, None]
     dx.copy_(g)
@@ -108,6 +108,6 @@ def _angles(rotation: Rotation, rows: int, positions: int) -> Rotation:
     return cos, sin
 
 
-def _turned(x_NHK: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def _rotated(x_NHK: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     first, second = x_NHK.chunk(2, dim=-1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)

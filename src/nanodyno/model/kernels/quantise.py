@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nanodyno.model.kernels.plain import Slot
+from nanodyno.model.kernels.plain import Fp8Slot
 
 BLOCK = 2048
 WARPS = 4
@@ -65,12 +65,12 @@ def _quantise(
     note_largest(x, largest_ptr, SLOTS)
 
 
-def slot_pointers(slot: Slot | None, unused: Tensor) -> tuple[Tensor, Tensor]:
+def slot_pointers(slot: Fp8Slot | None, unused: Tensor) -> tuple[Tensor, Tensor]:
     """The scale's and the largest values', for a kernel that can do without fp8."""
     return (unused, unused) if slot is None else (slot.scale, slot.largest)
 
 
-def slot_constants(slot: Slot | None) -> dict[str, float]:
+def slot_constants(slot: Fp8Slot | None) -> dict[str, float]:
     """No slots: no fp8."""
     return {
         "LARGEST": 0.0 if slot is None else slot.end,
@@ -78,7 +78,7 @@ def slot_constants(slot: Slot | None) -> dict[str, float]:
     }
 
 
-def quantise(x: Tensor, slot: Slot) -> Tensor:
+def quantise(x: Tensor, slot: Fp8Slot) -> Tensor:
     """See plain.quantise."""
     out = torch.empty_like(x, dtype=slot.dtype)
     _quantise[(triton.cdiv(x.numel(), BLOCK),)](

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nanodyno.model.kernels.fp8_slot import Slot
+from nanodyno.model.kernels.fp8_slot import Fp8Slot
 from nanodyno.model.kernels.quantise import slot_constants, slot_pointers, store, store_beside
 
 BLOCK = 2048
@@ -47,7 +47,7 @@ def _relu2_backward(
     store_beside(du, fp8_ptr, here, inside, scale_ptr, largest_ptr, LARGEST, SLOTS)
 
 
-def relu2(u: Tensor, slot: Slot | None = None) -> Tensor:
+def relu2(u: Tensor, slot: Fp8Slot | None = None) -> Tensor:
     """See plain_modern.relu2."""
     g = torch.empty_like(u, dtype=u.dtype if slot is None else slot.dtype)
     _relu2[(triton.cdiv(u.numel(), BLOCK),)](
@@ -56,7 +56,7 @@ def relu2(u: Tensor, slot: Slot | None = None) -> Tensor:
     return g
 
 
-def relu2_backward_(u: Tensor, dg: Tensor, again: bool, slot: Slot | None = None) -> Tensor | None:
+def relu2_backward_(u: Tensor, dg: Tensor, again: bool, slot: Fp8Slot | None = None) -> Tensor | None:
     """See plain_modern.relu2_backward_."""
     fp8 = None if slot is None else torch.empty_like(dg, dtype=slot.dtype)
     _relu2_backward[(triton.cdiv(u.numel(), BLOCK),)](

@@ -8,15 +8,15 @@ from typing import TypeGuard
 from nanodyno.config import SPLIT_KEYS
 from nanodyno.records.imported import Overhead, Setting
 from nanodyno.records.importers.events import (
-    Device,
-    Eval,
-    Event,
+    LogEvent,
+    LoggedDevice,
+    LoggedEval,
+    LoggedProcesses,
+    LoggedStep,
     Note,
     Parameters,
-    Processes,
+    Reported,
     Start,
-    Step,
-    Told,
 )
 from nanodyno.records.importers.growing import GrowingRecords
 from nanodyno.records.importers.rendering import Timed, eval_back, eval_lines, step_back, step_lines
@@ -64,23 +64,25 @@ class Builder:
     def tokens_per_iter(self) -> int | None:
         return self._tokens
 
-    def take(self, event: Event) -> None:
-        if isinstance(event, Step):
+    def take(self, event: LogEvent) -> None:
+        if isinstance(event, LoggedStep):
             self._take_step(event)
-        elif isinstance(event, Eval):
+        elif isinstance(event, LoggedEval):
             self._take_eval(event)
         else:
             self._take_fact(event)
 
-    def _take_fact(self, event: Told | Parameters | Device | Processes | Start | Note) -> None:
+    def _take_fact(
+        self, event: Reported | Parameters | LoggedDevice | LoggedProcesses | Start | Note
+    ) -> None:
         match event:
-            case Told(key, value):
+            case Reported(key, value):
                 self._take_setting(key, value)
             case Parameters(number):
                 self.parameters = number
-            case Device(name):
+            case LoggedDevice(name):
                 self.device_name = self.device_name or name
-            case Processes(number):
+            case LoggedProcesses(number):
                 self.processes = number
             case Start():
                 self._starts = True
@@ -106,7 +108,7 @@ class Builder:
         self.steps.close()
         self.evals.close()
 
-    def _take_step(self, step: Step) -> None:
+    def _take_step(self, step: LoggedStep) -> None:
         iteration = step.iteration
         if step.seconds is not None and not 0 < step.seconds < LONGEST_STEP:
             step = step._replace(seconds=None)
@@ -128,7 +130,7 @@ class Builder:
             return "start"
         return "evaluation" if self._clock_holds_evaluations and iteration == self._last_eval else None
 
-    def _take_eval(self, entry: Eval) -> None:
+    def _take_eval(self, entry: LoggedEval) -> None:
         if entry.iteration <= self._last_eval:
             self.evals.cut(entry.iteration)
         self._last_eval = entry.iteration
@@ -164,9 +166,9 @@ class Builder:
         self._tokens = self._tokens_per_iter()
 
     def _tokens_per_iter(self) -> int | None:
-        told = self.settings.get("tokens_per_iter")
-        if _is_count(told):
-            return told
+        reported = self.settings.get("tokens_per_iter")
+        if _is_count(reported):
+            return reported
         product = 1
         for key in BATCH:
             size = self.settings.get(key)

@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 
-from nanodyno.records.importers.events import Eval, Event, Note, Step
+from nanodyno.records.importers.events import LogEvent, LoggedEval, LoggedStep, Note
 
 NAMES = {
     "train_loss": "loss train/loss train_loss loss/train training_loss train/train_loss trl",
@@ -38,7 +38,7 @@ def meaning(name: str) -> str | None:
     return KNOWN.get(plain) or KNOWN.get(plain.rpartition("_-_")[2])
 
 
-class Row:
+class StepRow:
     """The numbers of one step; of several for the same thing the first counts."""
 
     __slots__ = ("numbers", "step")
@@ -57,12 +57,12 @@ class Columns:
     """Makes events of rows in their order."""
 
     def __init__(self, elapsed: bool = False) -> None:
-        self._held: list[Row] | None = None if elapsed else []
+        self._held: list[StepRow] | None = None if elapsed else []
         self._elapsed = elapsed
         self._last: tuple[int, float] | None = None
-        self._told = False
+        self._reported = False
 
-    def take(self, row: Row | None) -> Iterator[Event]:
+    def take(self, row: StepRow | None) -> Iterator[LogEvent]:
         if row is None:
             return
         if self._held is None:
@@ -72,26 +72,26 @@ class Columns:
         if len(self._held) >= HELD_BACK:
             yield from self.finish()
 
-    def finish(self) -> Iterator[Event]:
+    def finish(self) -> Iterator[LogEvent]:
         """What was held back; after it, rows go straight through."""
         held, self._held = self._held, None
         self._elapsed = self._elapsed or _only_rises(row.numbers.get("seconds") for row in held or ())
         for row in held or ():
             yield from self._events(row)
 
-    def _events(self, row: Row) -> Iterator[Event]:
+    def _events(self, row: StepRow) -> Iterator[LogEvent]:
         numbers = row.numbers
         clock = numbers.get("elapsed", 0.0)
         wall_time = clock if UNIX_TIMES <= clock < math.inf else None  # others count from the start
         if "val_loss" in numbers:
-            yield Eval(row.step, numbers["val_loss"], None, wall_time)
+            yield LoggedEval(row.step, numbers["val_loss"], None, wall_time)
         if numbers.keys() & {"train_loss", "seconds", "milliseconds", "mfu"}:
             seconds, from_the_clock = self._seconds(row)
-            if from_the_clock and not self._told:
-                self._told = True
+            if from_the_clock and not self._reported:
+                self._reported = True
                 yield Note(FROM_THE_CLOCK)
             share = numbers.get("mfu")
-            yield Step(
+            yield LoggedStep(
                 row.step,
                 numbers.get("train_loss"),
                 seconds,
@@ -102,7 +102,7 @@ class Columns:
                 wall_time,
             )
 
-    def _seconds(self, row: Row) -> tuple[float | None, bool]:
+    def _seconds(self, row: StepRow) -> tuple[float | None, bool]:
         """Of one iteration, and whether that is a difference of two readings of a clock."""
         numbers = row.numbers
         if "milliseconds" in numbers:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from nanodyno.records.imported import Setting
 
 
-class Step(NamedTuple):
+class LoggedStep(NamedTuple):
     """One logged iteration, counted from 0; None is what its line does not tell."""
 
     iteration: int
@@ -19,7 +19,7 @@ class Step(NamedTuple):
     wall_time: float | None = None
 
 
-class Eval(NamedTuple):
+class LoggedEval(NamedTuple):
     """An evaluation after `iteration` updates."""
 
     iteration: int
@@ -28,7 +28,7 @@ class Eval(NamedTuple):
     wall_time: float | None = None
 
 
-class Told(NamedTuple):
+class Reported(NamedTuple):
     """A setting under nanoGPT's name."""
 
     key: str
@@ -39,11 +39,11 @@ class Parameters(NamedTuple):
     number: int
 
 
-class Device(NamedTuple):
+class LoggedDevice(NamedTuple):
     name: str
 
 
-class Processes(NamedTuple):
+class LoggedProcesses(NamedTuple):
     number: int
 
 
@@ -57,4 +57,4 @@ class Note(NamedTuple):
     words: str
 
 
-Event = Step | Eval | Told | Parameters | Device | Processes | Start | Note
+LogEvent = LoggedStep | LoggedEval | Reported | Parameters | LoggedDevice | LoggedProcesses | Start | Note

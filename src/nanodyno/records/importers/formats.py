@@ -6,8 +6,8 @@ from pathlib import Path
 
 from nanodyno.errors import NanodynoError
 from nanodyno.records.importers import llmc, modded, nanogpt, results, tables, tensorboard, trainer_state
-from nanodyno.records.importers.events import Event
-from nanodyno.records.importers.source import ANSI, BOMS, Source, clean
+from nanodyno.records.importers.events import LogEvent
+from nanodyno.records.importers.source import ANSI, BOMS, LogSource, clean
 
 CONTROLS = bytes({*range(32)} - {*b"\t\n\r\f\b\x1b"})
 MOST_CONTROLS = 0.02
@@ -15,13 +15,13 @@ MOST_CONTROLS = 0.02
 
 
 @dataclass(frozen=True)
-class Format:
+class LogFormat:
     kind: str
     program: str
     looked_for: str
     recognise: Callable[[bytes], int]
     """How many lines of a piece of the file it knows."""
-    read: Callable[[Source], Iterator[Event]]
+    read: Callable[[LogSource], Iterator[LogEvent]]
     in_lines: bool = True
     """Whether it may begin after any amount of other text."""
     clock_holds_evaluations: bool = False
@@ -30,7 +30,7 @@ class Format:
 
 
 FORMATS = (
-    Format(
+    LogFormat(
         "nanogpt-log",
         nanogpt.PROGRAM,
         nanogpt.LOOKED_FOR,
@@ -39,9 +39,9 @@ FORMATS = (
         clock_holds_evaluations=True,
         batch_is_of_all=True,
     ),
-    Format("llmc-log", llmc.PROGRAM, llmc.LOOKED_FOR, llmc.recognise, llmc.read),
-    Format("modded-nanogpt-log", modded.PROGRAM, modded.LOOKED_FOR, modded.recognise, modded.read),
-    Format(
+    LogFormat("llmc-log", llmc.PROGRAM, llmc.LOOKED_FOR, llmc.recognise, llmc.read),
+    LogFormat("modded-nanogpt-log", modded.PROGRAM, modded.LOOKED_FOR, modded.recognise, modded.read),
+    LogFormat(
         "trainer-state",
         trainer_state.PROGRAM,
         trainer_state.LOOKED_FOR,
@@ -49,7 +49,7 @@ FORMATS = (
         trainer_state.read,
         in_lines=False,
     ),
-    Format(
+    LogFormat(
         "tensorboard",
         tensorboard.PROGRAM,
         tensorboard.LOOKED_FOR,
@@ -57,13 +57,13 @@ FORMATS = (
         tensorboard.read,
         in_lines=False,
     ),
-    Format("table", tables.PROGRAM, tables.LOOKED_FOR, tables.recognise, tables.read, in_lines=False),
+    LogFormat("table", tables.PROGRAM, tables.LOOKED_FOR, tables.recognise, tables.read, in_lines=False),
 )
 
 
-def recognise(path: Path) -> Format | None:
+def recognise(path: Path) -> LogFormat | None:
     """What a file is; None for text that no importer knows. The first piece that one knows decides."""
-    source = Source(path)
+    source = LogSource(path)
     rest = b""
     for number, chunk in enumerate(source.chunks()):
         piece = rest + _plain(chunk)

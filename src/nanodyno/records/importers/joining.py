@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nanodyno.errors import NanodynoError
-from nanodyno.hardware.cards import card_named
+from nanodyno.hardware.gpus import gpu_named
 from nanodyno.recipes import at_any_rate, load_settings
 from nanodyno.records.files import write_new
 from nanodyno.records.imported import ImportedRecord, OriginRecord, Setting, SourceRecord
 from nanodyno.records.importers.building import Builder
-from nanodyno.records.importers.events import Eval, Event, Step, Told
-from nanodyno.records.importers.formats import Format, not_known, recognise
+from nanodyno.records.importers.events import LogEvent, LoggedEval, LoggedStep, Reported
+from nanodyno.records.importers.formats import LogFormat, not_known, recognise
+from nanodyno.records.importers.reported import command_line, reported
 from nanodyno.records.importers.results import read_result, record_of, write_records
-from nanodyno.records.importers.source import Source, Watch, clean
-from nanodyno.records.importers.told import command_line, told
+from nanodyno.records.importers.source import LogSource, WatchBytes, clean
 from nanodyno.records.result import is_result
 from nanodyno.records.store import RUN_FILE, read_any_record
 from nanodyno.records.types import utc_now
@@ -29,7 +29,7 @@ ASIDE = ".importing-"
 
 
 @dataclass(frozen=True)
-class Request:
+class ImportRequest:
     files: tuple[Path, ...]
     folder: Path
     command: tuple[str, ...] = ()
@@ -52,39 +52,39 @@ class Imported:
     """The first line that nothing was made of."""
 
 
-def import_run(request: Request, watch: Watch = lambda _: None) -> Imported:
+def import_run(request: ImportRequest, watch: WatchBytes = lambda _: None) -> Imported:
     """Reads the files into a run folder, which appears when it is whole."""
     _refuse_existing(request)
     if any(map(is_result, request.files)):
         return _import_result(request)
-    card = card_named(request.gpu) if request.gpu else None
+    gpu = gpu_named(request.gpu) if request.gpu else None
     settings, sources, logs = _settings(request, watch)
     paths, kind = _in_order(logs, request.files)
     with _written_aside(request.folder) as aside:
         builder = Builder(aside, request.settings, kind.clock_holds_evaluations, kind.batch_is_of_all)
         sources += _read(builder, settings, paths, kind, watch)
         _refuse_nothing(builder, paths, kind)
-        if card is not None:
-            builder.device_name = card.name
-        record = _record(request, builder, kind, sources, card.memory_bytes if card else None)
+        if gpu is not None:
+            builder.device_name = gpu.name
+        record = _record(request, builder, kind, sources, gpu.memory_bytes if gpu else None)
         write_new(aside / RUN_FILE, record.model_dump_json(indent=2) + "\n")
     examples = (source.example for source in sources if source.example is not None)
     return Imported(record, request.folder, builder.dropped, next(examples, None))
 
 
-def _import_result(request: Request) -> Imported:
+def _import_result(request: ImportRequest) -> Imported:
     path, *others = request.files
     if others:
         raise NanodynoError(
             "a result of nanodyno is a whole run: there is nothing to join it with", "import it alone"
         )
-    card = card_named(request.gpu) if request.gpu else None
+    gpu = gpu_named(request.gpu) if request.gpu else None
     result, source = read_result(path)
     config = {each.key: each.value for each in _config(request.config)} if request.config else {}
     settings = {**config, **result.settings, **request.settings}
     record = record_of(result, source, request.folder.name, request.command, settings)
-    if card is not None:
-        known = {"device_name": card.name, "device_memory_bytes": card.memory_bytes, "machine": None}
+    if gpu is not None:
+        known = {"device_name": gpu.name, "device_memory_bytes": gpu.memory_bytes, "machine": None}
         record = record.model_copy(update=known)
     with _written_aside(request.folder) as aside:
         write_records(result, aside)
@@ -107,25 +107,27 @@ def _written_aside(folder: Path) -> Generator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _settings(request: Request, watch: Watch) -> tuple[list[Event], list[Source], list[tuple[Path, Format]]]:
+def _settings(
+    request: ImportRequest, watch: WatchBytes
+) -> tuple[list[LogEvent], list[LogSource], list[tuple[Path, LogFormat]]]:
     """What configs and command lines set, the files they stand in, and the other files, which are logs."""
-    settings: list[Event] = list(_config(request.config)) if request.config else []
-    sources: list[Source] = []
-    logs: list[tuple[Path, Format]] = []
+    settings: list[LogEvent] = list(_config(request.config)) if request.config else []
+    sources: list[LogSource] = []
+    logs: list[tuple[Path, LogFormat]] = []
     for path in request.files:
         kind = None if path.suffix in CONFIG_SUFFIXES else recognise(path)
         if kind is not None:
             logs.append((path, kind))
         else:
-            sources.append(Source(path, watch))
+            sources.append(LogSource(path, watch))
             settings += _settings_alone(sources[-1])
     return settings, sources, logs
 
 
 def _read(
-    builder: Builder, settings: list[Event], paths: list[Path], kind: Format, watch: Watch
-) -> list[Source]:
-    sources = [Source(path, watch, is_log=True) for path in paths]
+    builder: Builder, settings: list[LogEvent], paths: list[Path], kind: LogFormat, watch: WatchBytes
+) -> list[LogSource]:
+    sources = [LogSource(path, watch, is_log=True) for path in paths]
     try:
         for event in settings:
             builder.take(event)
@@ -137,7 +139,7 @@ def _read(
     return sources
 
 
-def _refuse_existing(request: Request) -> None:
+def _refuse_existing(request: ImportRequest) -> None:
     folder = request.folder
     if not folder.exists():
         return
@@ -153,19 +155,19 @@ def _refuse_existing(request: Request) -> None:
         )
 
 
-def _config(source: str) -> Iterator[Told]:
+def _config(source: str) -> Iterator[Reported]:
     """What it sets itself, without the defaults that train would put beneath; auto is no learning rate."""
     settings = at_any_rate(load_settings(source))
     if settings.hours is not None:
         raise NanodynoError(f"{source} is made for each card anew, and is no config yet")
     for key, value in settings.values.items():
         if key not in settings.assumed and isinstance(value, bool | int | float | str | None):
-            setting = told(key, value)
+            setting = reported(key, value)
             if setting is not None:
                 yield setting
 
 
-def _settings_alone(source: Source) -> list[Event]:
+def _settings_alone(source: LogSource) -> list[LogEvent]:
     """A config, or text with the command that started the training."""
     if source.path.suffix in CONFIG_SUFFIXES:
         for _ in source.chunks():
@@ -179,7 +181,7 @@ def _settings_alone(source: Source) -> list[Event]:
     return events
 
 
-def _in_order(logs: list[tuple[Path, Format]], files: tuple[Path, ...]) -> tuple[list[Path], Format]:
+def _in_order(logs: list[tuple[Path, LogFormat]], files: tuple[Path, ...]) -> tuple[list[Path], LogFormat]:
     """Parts of one log by where they begin, whatever the order they were given in."""
     kinds = {kind.kind: kind for _, kind in logs}
     if not kinds:
@@ -197,13 +199,13 @@ def _in_order(logs: list[tuple[Path, Format]], files: tuple[Path, ...]) -> tuple
     return paths if len(paths) == 1 else sorted(paths, key=lambda path: _first_iteration(path, kind)), kind
 
 
-def _first_iteration(path: Path, kind: Format) -> int:
-    events = (event for event in kind.read(Source(path)) if isinstance(event, Step | Eval))
+def _first_iteration(path: Path, kind: LogFormat) -> int:
+    events = (event for event in kind.read(LogSource(path)) if isinstance(event, LoggedStep | LoggedEval))
     first = next(events, None)
     return -1 if first is None else first.iteration
 
 
-def _refuse_nothing(builder: Builder, paths: list[Path], kind: Format) -> None:
+def _refuse_nothing(builder: Builder, paths: list[Path], kind: LogFormat) -> None:
     if not builder.steps.count and not builder.evals.count:
         names = ", ".join(clean(path.name) for path in paths)
         raise NanodynoError(
@@ -213,7 +215,11 @@ def _refuse_nothing(builder: Builder, paths: list[Path], kind: Format) -> None:
 
 
 def _record(
-    request: Request, builder: Builder, kind: Format, sources: list[Source], memory_bytes: int | None
+    request: ImportRequest,
+    builder: Builder,
+    kind: LogFormat,
+    sources: list[LogSource],
+    memory_bytes: int | None,
 ) -> ImportedRecord:
     own = {"tokens_per_iter"}  # has a field of its own
     return ImportedRecord(
@@ -239,7 +245,7 @@ def _record(
     )
 
 
-def _source(source: Source, kind: Format) -> SourceRecord:
+def _source(source: LogSource, kind: LogFormat) -> SourceRecord:
     return SourceRecord(
         name=source.name,
         kind=kind.kind if source.is_log else CONFIG,

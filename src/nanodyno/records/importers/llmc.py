@@ -3,9 +3,18 @@
 import re
 from collections.abc import Iterator
 
-from nanodyno.records.importers.events import Device, Eval, Event, Parameters, Processes, Start, Step, Told
+from nanodyno.records.importers.events import (
+    LogEvent,
+    LoggedDevice,
+    LoggedEval,
+    LoggedProcesses,
+    LoggedStep,
+    Parameters,
+    Reported,
+    Start,
+)
 from nanodyno.records.importers.nanogpt import NUMBER, is_whole, scaled
-from nanodyno.records.importers.source import Source, clean
+from nanodyno.records.importers.source import LogSource, clean
 
 PROGRAM = "llm.c"
 LOOKED_FOR = "`s:250 trl:4.1234 lr:0.000600 norm:0.50`, `s:250 tel:4.2000` or `step  250/19560 | loss ...`"
@@ -55,7 +64,7 @@ def recognise(chunk: bytes) -> int:
     return len(LOGGED.findall(chunk)) + len(PRINTED.findall(chunk))
 
 
-def read(source: Source) -> Iterator[Event]:
+def read(source: LogSource) -> Iterator[LogEvent]:
     done = 0
     """Updates made so far, which stdout's val loss does not name."""
     table = _Table()
@@ -69,25 +78,25 @@ def read(source: Source) -> Iterator[Event]:
             done = int(found[1])
             yield from _printed(found, done)
         elif b"val loss" in line and (found := VAL_LOSS.search(line)) and not source.in_last_line:
-            yield Eval(done, float(found[1]))
-        elif told := table.read(line):
-            yield from told
+            yield LoggedEval(done, float(found[1]))
+        elif reported := table.read(line):
+            yield from reported
         else:
             source.pass_over(line)
 
 
-def _logged(found: re.Match[bytes]) -> Iterator[Event]:
+def _logged(found: re.Match[bytes]) -> Iterator[LogEvent]:
     step, train, rate, norm, val, _ = found.groups()
     if train is not None:
-        yield Step(int(step), float(train), learning_rate=_float(rate), grad_norm=_float(norm))
+        yield LoggedStep(int(step), float(train), learning_rate=_float(rate), grad_norm=_float(norm))
     elif val is not None:
-        yield Eval(int(step), float(val))
+        yield LoggedEval(int(step), float(val))
 
 
-def _printed(found: re.Match[bytes], done: int) -> Iterator[Event]:
+def _printed(found: re.Match[bytes], done: int) -> Iterator[LogEvent]:
     _, loss, norm, rate, milliseconds, mfu = found.groups()
     if done:
-        yield Step(
+        yield LoggedStep(
             done - 1,
             float(loss),
             scaled(milliseconds, b"e-3"),
@@ -103,32 +112,32 @@ class _Table:
     def __init__(self) -> None:
         self._processes = 1
 
-    def read(self, line: bytes) -> list[Event]:
+    def read(self, line: bytes) -> list[LogEvent]:
         if found := ROW.search(line):
             events = list(_row(clean(found[1].decode(errors="replace")), found[2].decode(errors="replace")))
             self._processes = next(
-                (each.number for each in events if isinstance(each, Processes)), self._processes
+                (each.number for each in events if isinstance(each, LoggedProcesses)), self._processes
             )
             return events
         if b"=> " in line and (found := ACCUMULATION.search(line)):
             # nanoGPT counts the micro-steps of all processes.
-            return [Told("gradient_accumulation_steps", int(found[1]) * self._processes), Start()]
+            return [Reported("gradient_accumulation_steps", int(found[1]) * self._processes), Start()]
         return []
 
 
-def _row(title: str, value: str) -> Iterator[Event]:
+def _row(title: str, value: str) -> Iterator[LogEvent]:
     if title in KEYS:
         number = _number(value)
         if number is not None:
-            yield Told(KEYS[title], number)
+            yield Reported(KEYS[title], number)
     elif title == "device":
-        yield Device(clean(value))
+        yield LoggedDevice(clean(value))
     elif title == "precision" and value in PRECISIONS:
-        yield Told("dtype", PRECISIONS[value])
+        yield Reported("dtype", PRECISIONS[value])
     elif title == "num_parameters" and value.isdecimal():
         yield Parameters(int(value))
     elif title == "num_processes" and value.isdecimal() and 0 < len(value) < 6:
-        yield Processes(int(value))
+        yield LoggedProcesses(int(value))
 
 
 def _number(text: str) -> int | float | None:

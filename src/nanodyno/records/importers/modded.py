@@ -6,17 +6,17 @@ It adds up the time of training, so that an iteration took what lies between two
 import re
 from collections.abc import Iterator
 
-from nanodyno.records.importers.events import Device, Eval, Event, Start, Step, Told
+from nanodyno.records.importers.events import LogEvent, LoggedDevice, LoggedEval, LoggedStep, Reported, Start
 from nanodyno.records.importers.nanogpt import NUMBER
-from nanodyno.records.importers.source import Source, clean
-from nanodyno.records.importers.told import ConfigText
+from nanodyno.records.importers.reported import ConfigText
+from nanodyno.records.importers.source import LogSource, clean
 
 PROGRAM = "modded-nanogpt"
 LOOKED_FOR = "`step:125/6200 val_loss:4.1234 train_time:27041ms step_avg:216.33ms`"
 STEP = re.compile(
     rb"step:(\d{1,12})/(\d{1,12}) (?:(train|val)_loss:" + NUMBER + rb" )?train_time:" + NUMBER + rb"ms"
 )
-CARD = re.compile(rb"^\| +0 +((?:NVIDIA|AMD|Tesla|Quadro|GeForce) [\w ./-]{2,40}?)  +(?:On|Off) ")
+GPU = re.compile(rb"^\| +0 +((?:NVIDIA|AMD|Tesla|Quadro|GeForce) [\w ./-]{2,40}?)  +(?:On|Off) ")
 KEYS = {
     "device_batch_size": "batch_size",
     "sequence_length": "block_size",
@@ -32,25 +32,25 @@ def recognise(chunk: bytes) -> int:
     return len(STEP.findall(chunk)) if b" train_time:" in chunk else 0
 
 
-def read(source: Source) -> Iterator[Event]:
+def read(source: LogSource) -> Iterator[LogEvent]:
     clock, settings = _Clock(), _Hyperparameters()
     for line in source.lines():
         if b" train_time:" in line and (found := STEP.search(line)):
             yield from settings.close(int(found[2]))
             yield from _step(found, clock)
-        elif line[:1] == b"|" and (found := CARD.search(line)):
-            yield Device(clean(found[1].decode(errors="replace")))
+        elif line[:1] == b"|" and (found := GPU.search(line)):
+            yield LoggedDevice(clean(found[1].decode(errors="replace")))
         elif not settings.read(line):
             source.pass_over(line)
 
 
-def _step(found: re.Match[bytes], clock: "_Clock") -> Iterator[Event]:
+def _step(found: re.Match[bytes], clock: "_Clock") -> Iterator[LogEvent]:
     done, kind, milliseconds = int(found[1]), found[3], float(found[5])
     if kind == b"val":
-        yield Eval(done, float(found[4]))
+        yield LoggedEval(done, float(found[4]))
     elif done:
         loss = None if kind is None else float(found[4])
-        yield Step(done - 1, loss, clock.seconds(done, milliseconds))
+        yield LoggedStep(done - 1, loss, clock.seconds(done, milliseconds))
 
 
 class _Clock:
@@ -69,31 +69,31 @@ class _Hyperparameters:
 
     def __init__(self) -> None:
         self._text: ConfigText | None = None
-        self._told: dict[str, object] | None = {}
+        self._reported: dict[str, object] | None = {}
 
     def read(self, line: bytes) -> bool:
-        if self._told is None:
+        if self._reported is None:
             return False
         if line.startswith(b"class Hyperparameters"):
             self._text = ConfigText()
         elif self._text is not None and not line.startswith((b" ", b"\t")):
             self._text = None
-        elif self._text is not None and (told := self._text.read(line)):
-            self._told[told.key] = told.value
+        elif self._text is not None and (reported := self._text.read(line)):
+            self._reported[reported.key] = reported.value
         else:
             return False
         return True
 
-    def close(self, planned: int) -> Iterator[Event]:
+    def close(self, planned: int) -> Iterator[LogEvent]:
         """Once, before the first step."""
-        if self._told is None:
+        if self._reported is None:
             return
-        told, self._told = self._told, None
+        reported, self._reported = self._reported, None
         yield Start()
-        for key, value in told.items():
+        for key, value in reported.items():
             if key in KEYS and isinstance(value, int | float):
-                yield Told(KEYS[key], value)
-        sequences, length = told.get("batch_size"), told.get("sequence_length")
+                yield Reported(KEYS[key], value)
+        sequences, length = reported.get("batch_size"), reported.get("sequence_length")
         if isinstance(sequences, int) and isinstance(length, int):
-            yield Told("tokens_per_iter", sequences * length)  # its batch_size is that of all devices
-        yield Told("max_iters", planned)
+            yield Reported("tokens_per_iter", sequences * length)  # its batch_size is that of all devices
+        yield Reported("max_iters", planned)

@@ -4,9 +4,17 @@ import math
 import re
 from collections.abc import Callable, Iterator
 
-from nanodyno.records.importers.events import Eval, Event, Note, Parameters, Start, Step, Told
-from nanodyno.records.importers.source import Source
-from nanodyno.records.importers.told import ConfigText, command_line, overriding
+from nanodyno.records.importers.events import (
+    LogEvent,
+    LoggedEval,
+    LoggedStep,
+    Note,
+    Parameters,
+    Reported,
+    Start,
+)
+from nanodyno.records.importers.reported import ConfigText, command_line, overriding
+from nanodyno.records.importers.source import LogSource
 
 PROGRAM = "nanoGPT"
 LOOKED_FOR = "`iter 10: loss 9.1234, time 345.67ms, mfu 12.34%` or `step 0: train loss ..., val loss ...`"
@@ -30,14 +38,14 @@ def recognise(chunk: bytes) -> int:
     return len(ITERATION.findall(chunk)) + len(EVALUATION.findall(chunk))
 
 
-def read(source: Source) -> Iterator[Event]:
+def read(source: LogSource) -> Iterator[LogEvent]:
     reader, plain = _Reader(source), PLAIN.match
     for line in source.lines(HINTS):
         if found := plain(line):
             if source.every_line or not reader.timed:
                 reader.begin_iterations()
             iteration, loss, milliseconds, mfu = found.groups()
-            yield Step(int(iteration), float(loss), float(milliseconds + b"e-3"), float(mfu + b"e-2"))
+            yield LoggedStep(int(iteration), float(loss), float(milliseconds + b"e-3"), float(mfu + b"e-2"))
         else:
             yield from reader.read(line)
     yield from reader.left_open()
@@ -46,7 +54,7 @@ def read(source: Source) -> Iterator[Event]:
 class _Reader:
     """Reads every line but the plainest."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: LogSource) -> None:
         self._source = source
         self.timed = False
         """Whether iterations tell their time: one that does not was cut."""
@@ -59,7 +67,7 @@ class _Reader:
         self.timed = True
         self._enter_config(None)
 
-    def read(self, line: bytes) -> Iterator[Event]:
+    def read(self, line: bytes) -> Iterator[LogEvent]:
         if b"iter " in line and ITERATION.search(line):
             self._enter_config(None)
             yield from self._steps(line)
@@ -68,14 +76,14 @@ class _Reader:
             if self._source.in_last_line and not is_whole(found[3]):
                 self._source.pass_over(line)
             else:
-                yield Eval(int(found[1]), float(found[3]), float(found[2]))
+                yield LoggedEval(int(found[1]), float(found[3]), float(found[2]))
         else:
             yield from self._header(line)
 
     def left_open(self) -> list[Note]:
         return list(self._named)
 
-    def _steps(self, line: bytes) -> Iterator[Step]:
+    def _steps(self, line: bytes) -> Iterator[LoggedStep]:
         """Usually one; several where their ends of line were lost."""
         for found in ITERATION.finditer(line):
             _, _, milliseconds, mfu = found.groups()
@@ -86,7 +94,7 @@ class _Reader:
                 self.timed = self.timed or milliseconds is not None
                 yield _step(*found.groups())
 
-    def _header(self, line: bytes) -> Iterator[Event]:
+    def _header(self, line: bytes) -> Iterator[LogEvent]:
         """What stands before the iterations, of every start in the file."""
         for mark, make in MARKS.items():
             if mark in line and (events := make(line)) is not None:
@@ -97,8 +105,8 @@ class _Reader:
         self._config_lines -= 1
         if self._config is None:
             self._source.pass_over(line)
-        elif told := self._config.read(line):
-            yield told
+        elif reported := self._config.read(line):
+            yield reported
         if self._config_lines <= 0:
             self._enter_config(None)
 
@@ -114,8 +122,8 @@ def is_whole(number: bytes) -> bool:
     return len(number.partition(b".")[2]) >= 4 or not number[-1:].isdigit()
 
 
-def _step(iteration: bytes, loss: bytes, milliseconds: bytes | None, mfu: bytes | None) -> Step:
-    return Step(
+def _step(iteration: bytes, loss: bytes, milliseconds: bytes | None, mfu: bytes | None) -> LoggedStep:
+    return LoggedStep(
         int(iteration),
         float(loss),
         None if milliseconds is None else scaled(milliseconds, b"e-3"),
@@ -132,11 +140,11 @@ def scaled(number: bytes, power: bytes) -> float | None:
 
 
 def _matching(
-    pattern: bytes, make: Callable[[re.Match[bytes]], Event | None]
-) -> Callable[[bytes], list[Event] | None]:
+    pattern: bytes, make: Callable[[re.Match[bytes]], LogEvent | None]
+) -> Callable[[bytes], list[LogEvent] | None]:
     compiled = re.compile(pattern)
 
-    def events(line: bytes) -> list[Event] | None:
+    def events(line: bytes) -> list[LogEvent] | None:
         found = compiled.search(line)
         if found is None:
             return None
@@ -146,28 +154,28 @@ def _matching(
     return events
 
 
-def _overriding(found: re.Match[bytes]) -> Event | None:
+def _overriding(found: re.Match[bytes]) -> LogEvent | None:
     return overriding(found[1].decode(), found[2].decode(errors="replace").strip(" `"))
 
 
-def _tokens(found: re.Match[bytes]) -> Event:
-    return Told("tokens_per_iter", int(found[1].replace(b",", b"")))
+def _tokens(found: re.Match[bytes]) -> LogEvent:
+    return Reported("tokens_per_iter", int(found[1].replace(b",", b"")))
 
 
-def _parameters(found: re.Match[bytes]) -> Event:
+def _parameters(found: re.Match[bytes]) -> LogEvent:
     return Parameters(round(float(found[1]) * 1e6))
 
 
-def _vocabulary(found: re.Match[bytes]) -> Event:
-    return Told("vocab_size", int(found[1]))
+def _vocabulary(found: re.Match[bytes]) -> LogEvent:
+    return Reported("vocab_size", int(found[1]))
 
 
-def _command(line: bytes) -> list[Event] | None:
+def _command(line: bytes) -> list[LogEvent] | None:
     return list(command_line(line)) or None
 
 
 CONFIG = b"Overriding config with "
-MARKS: dict[bytes, Callable[[bytes], list[Event] | None]] = {
+MARKS: dict[bytes, Callable[[bytes], list[LogEvent] | None]] = {
     b"Overriding: ": _matching(rb"Overriding: (\w{1,64}) = (.{0,500})", _overriding),
     CONFIG: lambda _: [],
     b"tokens per iter": _matching(rb"tokens per iteration will be: (\d[\d,]{0,20})", _tokens),

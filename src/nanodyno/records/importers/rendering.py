@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from nanodyno.records.imported import Overhead
-from nanodyno.records.importers.events import Eval, Step
+from nanodyno.records.importers.events import LoggedEval, LoggedStep
 from nanodyno.records.importers.overhead import much_longer
 
-Timed = tuple[int, Step, Overhead | None, int | None]
+Timed = tuple[int, LoggedStep, Overhead | None, int | None]
 """A step with its iteration before it, what its time is known to hold besides training, and its tokens."""
 
 
@@ -19,7 +19,7 @@ def step_lines(items: Sequence[Timed]) -> list[str]:
     ]
 
 
-def _step_line(step: Step, overhead: Overhead | None, tokens: int | None) -> str:
+def _step_line(step: LoggedStep, overhead: Overhead | None, tokens: int | None) -> str:
     iteration, loss, seconds, mfu, rate, norm, _, wall_time = step
     line = f'{{"iteration":{iteration}'
     if loss is not None:
@@ -37,7 +37,7 @@ def _step_line(step: Step, overhead: Overhead | None, tokens: int | None) -> str
     return line + "}"
 
 
-def eval_lines(items: Sequence[Eval]) -> list[str]:
+def eval_lines(items: Sequence[LoggedEval]) -> list[str]:
     return [
         f'{{"iteration":{iteration},"val_loss":{_number(val_loss)}'
         + _if_known(train_loss=train_loss, wall_time=wall_time)
@@ -61,7 +61,7 @@ NOT_FINITE = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
 def step_back(line: dict[str, object]) -> Timed:
     iteration, tokens, overhead = line["iteration"], line.get("tokens"), line.get("overhead")
     assert isinstance(iteration, int)
-    step = Step(
+    step = LoggedStep(
         iteration,
         loss=_back(line.get("loss")),
         seconds=_back(line.get("step_seconds")),
@@ -70,15 +70,15 @@ def step_back(line: dict[str, object]) -> Timed:
         grad_norm=_back(line.get("grad_norm")),
         wall_time=_back(line.get("wall_time")),
     )
-    told = overhead if overhead in ("start", "evaluation") else None  # what the times tell is judged anew
-    return iteration, step, told, tokens if isinstance(tokens, int) else None
+    reported = overhead if overhead in ("start", "evaluation") else None  # what the times tell is judged anew
+    return iteration, step, reported, tokens if isinstance(tokens, int) else None
 
 
-def eval_back(line: dict[str, object]) -> Eval:
+def eval_back(line: dict[str, object]) -> LoggedEval:
     iteration, val_loss = line["iteration"], _back(line["val_loss"])
     assert isinstance(iteration, int)
     assert val_loss is not None
-    return Eval(iteration, val_loss, _back(line.get("train_loss")), _back(line.get("wall_time")))
+    return LoggedEval(iteration, val_loss, _back(line.get("train_loss")), _back(line.get("wall_time")))
 
 
 def _back(value: object) -> float | None:

@@ -17,14 +17,14 @@ BOMS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 WORDS = re.compile(rb"[^\W_]{2}")
 ANSI = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 
-Watch = Callable[[int], None]
+WatchBytes = Callable[[int], None]
 """Told how many bytes were read since it was last told."""
 
 
-class Source:
+class LogSource:
     """Sums up what passes through it, and what its reader made nothing of."""
 
-    def __init__(self, path: Path, watch: Watch = lambda _: None, is_log: bool = False) -> None:
+    def __init__(self, path: Path, watch: WatchBytes = lambda _: None, is_log: bool = False) -> None:
         self.path = path
         self.is_log = is_log
         self.name = clean(path.name)

@@ -3,9 +3,9 @@
 import csv
 from collections.abc import Iterator
 
-from nanodyno.records.importers.columns import COUNTERS, Columns, Row, meaning
-from nanodyno.records.importers.events import Event
-from nanodyno.records.importers.source import Source
+from nanodyno.records.importers.columns import COUNTERS, Columns, StepRow, meaning
+from nanodyno.records.importers.events import LogEvent
+from nanodyno.records.importers.source import LogSource
 
 PROGRAM = "a table"
 LOOKED_FOR = "a heading such as `step,train_loss,val_loss,lr,seconds`"
@@ -20,7 +20,7 @@ def recognise(chunk: bytes) -> int:
     return int(_heading(first) is not None)
 
 
-def read(source: Source) -> Iterator[Event]:
+def read(source: LogSource) -> Iterator[LogEvent]:
     lines, columns = source.lines(), Columns()
     heading = _heading(next(lines, b""))
     if heading is None:
@@ -36,12 +36,12 @@ def read(source: Source) -> Iterator[Event]:
     yield from columns.finish()
 
 
-def _row(line: bytes, separator: str, names: list[str | None], place: int) -> Row | None:
+def _row(line: bytes, separator: str, names: list[str | None], place: int) -> StepRow | None:
     cells = _cells(line, separator)
     step = _number(cells[place]) if place < len(cells) else None
     if step is None or not 0 <= step < 10**12:
         return None
-    row = Row(int(step))
+    row = StepRow(int(step))
     for name, cell in zip(names, cells, strict=False):
         if name and name not in COUNTERS and (value := _number(cell)) is not None:
             row.numbers.setdefault(name, value)

@@ -7,9 +7,9 @@ import itertools
 import struct
 from collections.abc import Iterator
 
-from nanodyno.records.importers.columns import Columns, Row
-from nanodyno.records.importers.events import Event, Note
-from nanodyno.records.importers.source import Source, clean
+from nanodyno.records.importers.columns import Columns, StepRow
+from nanodyno.records.importers.events import LogEvent, Note
+from nanodyno.records.importers.source import LogSource, clean
 
 PROGRAM = "TensorBoard"
 LOOKED_FOR = "TensorBoard's records"
@@ -25,13 +25,13 @@ def recognise(chunk: bytes) -> int:
     return int(len(chunk) >= HEADER.size and _length(chunk) is not None)
 
 
-def read(source: Source) -> Iterator[Event]:
+def read(source: LogSource) -> Iterator[LogEvent]:
     columns, row = Columns(elapsed=True), None
     for record in _records(source):
         for step, wall_time, tag, value in _scalars(record):
             if row is None or row.step != step:
                 yield from columns.take(row)
-                row = Row(step)
+                row = StepRow(step)
             row.add(tag, value)
             row.add("wall_time", wall_time)
     yield from columns.take(row)
@@ -40,7 +40,7 @@ def read(source: Source) -> Iterator[Event]:
         yield Note(f"{source.name} ends inside a record")
 
 
-def _records(source: Source) -> Iterator[bytes]:
+def _records(source: LogSource) -> Iterator[bytes]:
     """Whole records; what follows a damaged length cannot be told apart and is left out."""
     window = b""
     for chunk in source.chunks():

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nanodyno.errors import NanodynoError
-from nanodyno.records.importers.events import Eval, Event, Note, Step, Told
-from nanodyno.records.importers.source import Source
+from nanodyno.records.importers.events import LogEvent, LoggedEval, LoggedStep, Note, Reported
+from nanodyno.records.importers.source import LogSource
 
 PROGRAM = "Hugging Face Trainer"
 LOOKED_FOR = "a JSON object with `log_history`"
@@ -28,7 +28,7 @@ def recognise(chunk: bytes) -> int:
     return int(chunk.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{" and b'"log_history"' in chunk)
 
 
-def read(source: Source) -> Iterator[Event]:
+def read(source: LogSource) -> Iterator[LogEvent]:
     text = _Text(source)
     around = text.up_to_the_history()
     for entry in text.entries():
@@ -39,7 +39,7 @@ def read(source: Source) -> Iterator[Event]:
 class _Text:
     """The file as a window that moves over it."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: LogSource) -> None:
         self._name = source.name
         self._chunks = source.chunks()
         self._window = ""
@@ -86,15 +86,15 @@ class _Text:
         return NanodynoError(f"{self._name} is no whole trainer_state.json: {why}", "export it anew")
 
 
-def _entry(entry: Any) -> Iterator[Event]:
+def _entry(entry: Any) -> Iterator[LogEvent]:
     """One entry of the list: a log of training, an evaluation, or the sum at the end."""
     step = entry.get("step") if isinstance(entry, dict) else None
     if not isinstance(step, int) or isinstance(step, bool) or not 0 <= step < 10**12:
         return
     if (loss := _number(entry, "eval_loss")) is not None:
-        yield Eval(step, loss)
+        yield LoggedEval(step, loss)
     if (loss := _number(entry, "loss")) is not None and step:
-        yield Step(
+        yield LoggedStep(
             step - 1,  # its steps are updates made
             loss,
             learning_rate=_number(entry, "learning_rate"),
@@ -104,7 +104,7 @@ def _entry(entry: Any) -> Iterator[Event]:
         yield Note(f"the whole run took {seconds:,.0f} s, evaluations and saves included; no step is timed")
 
 
-def _settings(before: str, after: str) -> Iterator[Event]:
+def _settings(before: str, after: str) -> Iterator[LogEvent]:
     try:
         state = json.loads(f"{before.rstrip(BETWEEN)}{_comma(before, after)}{after}")
     except (ValueError, RecursionError):
@@ -114,7 +114,7 @@ def _settings(before: str, after: str) -> Iterator[Event]:
         for name, key in KEYS.items():
             value = state.get(name)
             if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-                yield Told(key, value)
+                yield Reported(key, value)
 
 
 def _comma(before: str, after: str) -> str:

@@ -15,11 +15,11 @@ from nanodyno.report.html.palette import DARK, LIGHT, variables
 from nanodyno.report.html.svg import shown
 from nanodyno.report.language import Language
 from nanodyno.report.page import (
-    Choice,
+    BulletList,
+    FigureChoice,
     Folded,
     Page,
-    Part,
-    Points,
+    PageElement,
     Section,
     Table,
     Tiles,
@@ -99,11 +99,11 @@ class _Writer:
             + "\n</section>"
         )
 
-    def part(self, part: Part, title: str) -> str:
+    def part(self, part: PageElement, title: str) -> str:
         match part:
             case str():
                 return f"<p>{self.words(part)}</p>"
-            case Points():
+            case BulletList():
                 return self._points(part)
             case Table():
                 return self._table(part, title)
@@ -111,7 +111,7 @@ class _Writer:
                 return self._tiles(part)
             case Verbatim():
                 return f"<pre>{shown(part.text)}</pre>"
-            case Choice():
+            case FigureChoice():
                 return self._choice(part)
             case Folded():
                 inside = "\n".join(self.part(each, part.title) for each in part.parts)
@@ -146,7 +146,7 @@ class _Writer:
             at = found.end()
         return "".join([*pieces, shown(self._language.isolated(text[at:]))])
 
-    def _points(self, points: Points) -> str:
+    def _points(self, points: BulletList) -> str:
         behind = points.behind or (None,) * len(points.sentences)
         items: list[str] = []
         told = self._language.say("The numbers behind it")
@@ -195,7 +195,7 @@ class _Writer:
         ]
         return f'<dl class="tiles">{"".join(items)}</dl>'
 
-    def _choice(self, choice: Choice) -> str:
+    def _choice(self, choice: FigureChoice) -> str:
         buttons = "".join(
             f'<button type="button" aria-pressed="{str(not place).lower()}">{self.words(label)}</button>'
             for place, (label, _) in enumerate(choice.figures)

@@ -3,7 +3,7 @@
 from functools import partial
 from importlib.resources import files
 
-from nanodyno.report.figures import Band, Bars, Figure, Intervals, Lines, Stacks, Waterfall
+from nanodyno.report.figures import BandFigure, Bars, Figure, Intervals, Lines, Stacks, Waterfall
 from nanodyno.report.html.frame import Drawing
 from nanodyno.report.html.lines import draw_band, draw_lines
 from nanodyno.report.html.palette import LIGHT, variables
@@ -39,7 +39,7 @@ def _drawn(figure: Figure, width: int, key: str) -> Drawing:
     match figure:
         case Lines():
             draw = partial(draw_lines, figure)
-        case Band():
+        case BandFigure():
             draw = partial(draw_band, figure)
         case Intervals():
             draw = partial(draw_intervals, figure)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nanodyno.report.figures import Band, Lines, Point, Series
+from nanodyno.report.figures import BandFigure, Lines, Point, Series
 from nanodyno.report.html.frame import Drawing, Frame, Label, Space, end_labels, framed, label_room, legend
 from nanodyno.report.html.scales import spanning
 from nanodyno.report.html.svg import element, line, path, shown, text
@@ -39,7 +39,7 @@ def draw_lines(figure: Lines, width: float, key: str) -> Drawing:
     return Drawing("".join(content), frame.height)
 
 
-def draw_band(figure: Band, width: float, key: str) -> Drawing:
+def draw_band(figure: BandFigure, width: float, key: str) -> Drawing:
     low, high = figure.low, figure.high
     places = [x for x, _ in figure.median.points]
     median = replace(figure.median, manner="median")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from itertools import accumulate
 
-from nanodyno.report.figures import Change, Waterfall
+from nanodyno.report.figures import Waterfall, WaterfallChange
 from nanodyno.report.html.frame import TOP, Drawing
 from nanodyno.report.html.rows import BAR, Layout, layout_of, whisker
 from nanodyno.report.html.scales import Scale, spanning
@@ -15,11 +15,11 @@ EDGE = 0.06
 
 
 @dataclass(frozen=True)
-class Row:
+class WaterfallRow:
     label: str
     words: str
     begin: float
-    change: Change | None
+    change: WaterfallChange | None
     """None for a total."""
 
     @property
@@ -54,20 +54,21 @@ def draw_waterfall(figure: Waterfall, width: float, key: str) -> Drawing:
     return Drawing("".join(content), y)
 
 
-def _rows(figure: Waterfall) -> list[Row]:
+def _rows(figure: Waterfall) -> list[WaterfallRow]:
     before, after = figure.before, figure.after
     begins = accumulate((part.change for part in figure.parts), initial=before.value)
     steps = [
-        Row(part.label, part.words, begin, part) for part, begin in zip(figure.parts, begins, strict=False)
+        WaterfallRow(part.label, part.words, begin, part)
+        for part, begin in zip(figure.parts, begins, strict=False)
     ]
     return [
-        Row(before.label, before.words, before.value, None),
+        WaterfallRow(before.label, before.words, before.value, None),
         *steps,
-        Row(after.label, after.words, after.value, None),
+        WaterfallRow(after.label, after.words, after.value, None),
     ]
 
 
-def _scale(rows: list[Row], layout: Layout) -> tuple[Scale, bool]:
+def _scale(rows: list[WaterfallRow], layout: Layout) -> tuple[Scale, bool]:
     """From zero, unless the changes would be too small to be seen."""
     reached = [row.end for row in rows] + [bound for row in rows for bound in row.bounds or ()]
     low, high = spanning(reached)
@@ -77,7 +78,7 @@ def _scale(rows: list[Row], layout: Layout) -> tuple[Scale, bool]:
     return Scale(low - edge, high + edge, layout.left, layout.right), True
 
 
-def _step(x: Scale, row: Row, y: float, figure: Waterfall) -> list[str]:
+def _step(x: Scale, row: WaterfallRow, y: float, figure: Waterfall) -> list[str]:
     is_gain = (row.end >= row.begin) == figure.more_is_better
     drawn = [rectangle(x.at(row.begin), y, x.at(row.end), BAR, f"bar {'gain' if is_gain else 'loss'}")]
     return drawn if row.bounds is None else [*drawn, *whisker(x, row.bounds, y + BAR / 2, "whisker")]

@@ -2,14 +2,20 @@
 
 from nanodyno.analysis.attribution import Attribution
 from nanodyno.analysis.attribution_findings import attribution_findings
-from nanodyno.analysis.shapley import last_corner
+from nanodyno.analysis.shapley import last_combination
 from nanodyno.report.attribute import attribution_sections, remarks, stopped_words, title_words
 from nanodyno.report.attribute_numbers import value_words
 from nanodyno.report.attribute_picture import waterfall_figure
-from nanodyno.report.attribute_tables import changes_table, corners_table, judged, parts_table, size_words
+from nanodyno.report.attribute_tables import (
+    changes_table,
+    combinations_table,
+    judged,
+    parts_table,
+    size_words,
+)
 from nanodyno.report.attribute_words import words
 from nanodyno.report.language import Language
-from nanodyno.report.page import Page, Part, Section, Tile, Tiles, from_terminal
+from nanodyno.report.page import Page, PageElement, Section, Tile, Tiles, from_terminal
 
 ROOMY = 400
 """A width at which no column of a terminal's table is left out."""
@@ -20,17 +26,17 @@ OF_THE_WHOLE = frozenset({"difference", "difference-tied", "difference-not-shown
 
 def attribution_report(found: Attribution, language: Language) -> Page:
     findings = attribution_findings(found)
-    told = [words(each, language) for each in findings if each.code in OF_THE_WHOLE]
+    reported = [words(each, language) for each in findings if each.code in OF_THE_WHOLE]
     if found.interrupted:
-        told.append(stopped_words(language))
-    answer = [_sentence(each, found.names, language) for each in told]
+        reported.append(stopped_words(language))
+    answer = [_sentence(each, found.names, language) for each in reported]
     sections = [Section(title_words(found, language), (*answer, *_tiles(found, language)))]
     if found.look.effects.parts:
         shown = (waterfall_figure(found, language), *from_terminal(parts_table(found, language)))
         sections.append(Section(language.say("which change did what"), shown))
-    table = changes_table if len(found.design.factors) > MOST_COLUMNS else corners_table
-    corners = from_terminal(table(found, ROOMY, language))
-    sections.append(Section(language.say("every combination"), corners))
+    table = changes_table if len(found.design.factors) > MOST_COLUMNS else combinations_table
+    combinations = from_terminal(table(found, ROOMY, language))
+    sections.append(Section(language.say("every combination"), combinations))
     sections += attribution_sections([each for each in findings if each.code not in OF_THE_WHOLE], language)
     known = tuple(remarks(found, language))
     if known:
@@ -38,9 +44,9 @@ def attribution_report(found: Attribution, language: Language) -> Page:
     return Page(language.say("attribution"), tuple(sections), found.names)
 
 
-def _tiles(found: Attribution, language: Language) -> tuple[Part, ...]:
+def _tiles(found: Attribution, language: Language) -> tuple[PageElement, ...]:
     total = found.look.effects.total
-    before, after = found.value(0), found.value(last_corner(len(found.design.factors)))
+    before, after = found.value(0), found.value(last_combination(len(found.design.factors)))
     if total is None or before is None or after is None:
         return ()
     tiles = (

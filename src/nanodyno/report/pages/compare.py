@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from nanodyno.analysis.attribution import Attribution
-from nanodyno.analysis.compare import Comparison, Metric
+from nanodyno.analysis.compare import ComparedMetric, RunComparison
 from nanodyno.analysis.findings import Finding
 from nanodyno.report import quantities as q
 from nanodyno.report.attribute import measured_apart
@@ -11,7 +11,7 @@ from nanodyno.report.behind import derivations, numbers_table
 from nanodyno.report.compare import answering, comparison_page
 from nanodyno.report.figures import Estimate, Intervals
 from nanodyno.report.language import Language, message
-from nanodyno.report.page import Folded, Page, Part, Section
+from nanodyno.report.page import Folded, Page, PageElement, Section
 from nanodyno.report.pages.losses import loss_pictures
 
 RATES: tuple[tuple[str, str, str, Callable[[float, Language], str]], ...] = (
@@ -31,7 +31,7 @@ RATES: tuple[tuple[str, str, str, Callable[[float, Language], str]], ...] = (
 
 
 def comparison_report(
-    comparison: Comparison,
+    comparison: RunComparison,
     findings: Sequence[Finding],
     language: Language,
     attributions: Sequence[Attribution] = (),
@@ -56,13 +56,13 @@ def comparison_report(
 
 
 def _rates(
-    comparison: Comparison,
+    comparison: RunComparison,
     name: str,
     title: str,
     missing: str,
     words: Callable[[float, Language], str],
     language: Language,
-) -> Part:
+) -> PageElement:
     metric = _metric(comparison, name)
     if metric is None:
         return language.say(missing)
@@ -81,7 +81,7 @@ def _rates(
     return Intervals(language.say(title), description, "", lambda value: words(value, language), rows)
 
 
-def _memory(comparison: Comparison, language: Language) -> Intervals | None:
+def _memory(comparison: RunComparison, language: Language) -> Intervals | None:
     metric = _metric(comparison, "peak_allocated_bytes")
     if metric is None:
         return None
@@ -96,5 +96,5 @@ def _memory(comparison: Comparison, language: Language) -> Intervals | None:
     )
 
 
-def _metric(comparison: Comparison, name: str) -> Metric | None:
+def _metric(comparison: RunComparison, name: str) -> ComparedMetric | None:
     return next((metric for metric in comparison.metrics if metric.name == name), None)

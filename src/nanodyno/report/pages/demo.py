@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from nanodyno.analysis.attribution import Attribution
-from nanodyno.analysis.compare import Comparison
+from nanodyno.analysis.compare import RunComparison
 from nanodyno.analysis.findings import Finding
 from nanodyno.analysis.tuning import Tuning
 from nanodyno.report.language import Language
@@ -13,7 +13,7 @@ from nanodyno.report.pages.tune import speed_section
 
 
 def demo_report(
-    comparison: Comparison,
+    comparison: RunComparison,
     findings: Sequence[Finding],
     tuning: Tuning | None,
     written: tuple[str, str],

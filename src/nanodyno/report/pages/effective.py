@@ -1,14 +1,14 @@
 """What the gradient noise says about the batch, as a page to open: what serves, and how the noise went."""
 
-from nanodyno.analysis.effective import Advice
+from nanodyno.analysis.effective import BatchSizeAdvice
 from nanodyno.report import quantities as q
-from nanodyno.report.effective import Asked, advice_rows, course_table, title_words
+from nanodyno.report.effective import NoiseScaleSource, advice_rows, course_table, title_words
 from nanodyno.report.figures import Estimate, Intervals
 from nanodyno.report.language import Language
 from nanodyno.report.page import Page, Section, Table, from_terminal
 
 
-def effective_report(asked: Asked, advice: Advice, language: Language) -> Page:
+def effective_report(asked: NoiseScaleSource, advice: BatchSizeAdvice, language: Language) -> Page:
     answer = Table(("", ""), tuple(advice_rows(advice, language)))
     sections = [Section(title_words(asked, language), (answer,))]
     if len(advice.points) > 1:
@@ -17,7 +17,7 @@ def effective_report(asked: Asked, advice: Advice, language: Language) -> Page:
     return Page(language.say("effective batch"), tuple(sections), (asked.name,))
 
 
-def _picture(advice: Advice, language: Language) -> Intervals:
+def _picture(advice: BatchSizeAdvice, language: Language) -> Intervals:
     rows = tuple(
         Estimate(
             q.count(point.tokens_seen, language),

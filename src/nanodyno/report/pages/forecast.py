@@ -1,20 +1,20 @@
 """A forecast as a page to open: the answer, the curve with its band, what stands against it."""
 
 from nanodyno.analysis.account import Account
-from nanodyno.analysis.forecast import Band as Expected
 from nanodyno.analysis.forecast import Forecast
-from nanodyno.analysis.forecast_findings import Foretold
+from nanodyno.analysis.forecast import ForecastBand as Expected
+from nanodyno.analysis.forecast_findings import Forecasts
 from nanodyno.report import quantities as q
 from nanodyno.report.behind import numbers_table
-from nanodyno.report.figures import Axis, Band, Series
+from nanodyno.report.figures import Axis, BandFigure, Series
 from nanodyno.report.forecast import answering, losses_so_far, public_beside, sections
 from nanodyno.report.forecast_words import loss
 from nanodyno.report.language import Language
-from nanodyno.report.page import Folded, Page, Part, Section, Tile, Tiles
+from nanodyno.report.page import Folded, Page, PageElement, Section, Tile, Tiles
 from nanodyno.report.pages.losses import loss_pictures
 
 
-def forecast_report(made: Foretold, language: Language) -> Page:
+def forecast_report(made: Forecasts, language: Language) -> Page:
     answer, *rest = sections(made.findings, language)
     names = tuple(each.name for each in made.forecasts)
     tables = [numbers_table(each.numbers) for each in answering(made.findings)]
@@ -52,13 +52,13 @@ def _tiles(made: Forecast, language: Language) -> Tiles:
     return Tiles(tuple(tiles))
 
 
-def _picture(made: Forecast, account: Account, language: Language) -> Part:
+def _picture(made: Forecast, account: Account, language: Language) -> PageElement:
     """Of a run without a band its losses are all that there is to see."""
     measured = losses_so_far(made, account)
     if made.band is None or not measured:
         return loss_pictures([account], language)
     target = _target(made, made.band)
-    return Band(
+    return BandFigure(
         language.say("Loss of {run} so far, and how it may go on", run=made.name),
         language.say(
             "Points are measured. The line is the median of what is expected; four ends in five are to lie "

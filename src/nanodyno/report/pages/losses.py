@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from nanodyno.analysis.account import Account
-from nanodyno.analysis.curves import Axis as CurveAxis
+from nanodyno.analysis.curves import CurveAxis as CurveAxis
 from nanodyno.analysis.curves import per_iteration
 from nanodyno.report.figures import Axis, Lines, Series, finite
 from nanodyno.report.language import Language, message
-from nanodyno.report.page import Choice, Part
+from nanodyno.report.page import FigureChoice, PageElement
 
 SIZES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
 OVER: tuple[tuple[CurveAxis, str, str], ...] = (
@@ -22,7 +22,7 @@ TIMES = (
 )
 
 
-def loss_pictures(accounts: Sequence[Account], language: Language) -> Part:
+def loss_pictures(accounts: Sequence[Account], language: Language) -> PageElement:
     """A sentence where no run tells a loss."""
     if not any(account.evals or any(step.loss is not None for step in account.steps) for account in accounts):
         return language.say("No loss is known, so there is no curve.")
@@ -31,7 +31,7 @@ def loss_pictures(accounts: Sequence[Account], language: Language) -> Part:
         for axis, label, title in OVER
         if (figure := _lines(accounts, axis, language.say(title), language)) is not None
     ]
-    return figures[0][1] if len(figures) == 1 else Choice(language.say("over"), tuple(figures))
+    return figures[0][1] if len(figures) == 1 else FigureChoice(language.say("over"), tuple(figures))
 
 
 def _lines(accounts: Sequence[Account], axis: CurveAxis, title: str, language: Language) -> Lines | None:

@@ -1,19 +1,19 @@
 """A plan as a page to open: does it fit or what was chosen, pictures of memory and speed, the tables."""
 
 from nanodyno.analysis.forecast import by_size
-from nanodyno.analysis.sizing import Choice
-from nanodyno.costs.plan import Candidate, Plan
+from nanodyno.analysis.sizing import SizeChoice
+from nanodyno.costs.plan import MicroBatchPlan, Plan
 from nanodyno.report import quantities as q
 from nanodyno.report.advice import advice_table
 from nanodyno.report.figures import Bar, Bars, Estimate, Intervals, Stack, Stacks
 from nanodyno.report.language import Language, message
-from nanodyno.report.page import Page, Part, Section, Table, Tile, Tiles, from_terminal
+from nanodyno.report.page import Page, PageElement, Section, Table, Tile, Tiles, from_terminal
 from nanodyno.report.plan import candidates_table, remarks, title
-from nanodyno.report.plan_facts import Source, fact_rows, first_size_words, fits_words
+from nanodyno.report.plan_facts import PlanSource, fact_rows, first_size_words, fits_words
 from nanodyno.report.sizing import chosen_words, sizes_table, sizes_title
 
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (message("weights, gradients, moments"), ("weights", "grads", "optimiser", "casts")),
+    (message("weights, gradients, moments"), ("weights", "grads", "optimizer", "casts")),
     (message("activations"), ("activations",)),
     (message("logits and loss"), ("logits_and_loss",)),
     (message("the rest"), ("largest_temporary", "context", "fragmentation")),
@@ -21,7 +21,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
 COMPONENTS = {
     "weights": message("weights"),
     "grads": message("grads"),
-    "optimiser": message("optimiser"),
+    "optimizer": message("optimizer"),
     "casts": message("casts"),
     "activations": message("activations"),
     "logits_and_loss": message("logits and loss"),
@@ -31,7 +31,7 @@ COMPONENTS = {
 }
 
 
-def plan_report(plan: Plan, source: Source, language: Language) -> Page:
+def plan_report(plan: Plan, source: PlanSource, language: Language) -> Page:
     sections = [
         Section(title(plan, source, language), _answer(plan, source, language)),
         Section(
@@ -58,13 +58,13 @@ def plan_report(plan: Plan, source: Source, language: Language) -> Page:
     return Page(language.say("plan"), tuple(sections), (source.name,))
 
 
-def _sizes(choice: Choice | None, language: Language) -> list[Section]:
+def _sizes(choice: SizeChoice | None, language: Language) -> list[Section]:
     if choice is None:
         return []
     return [Section(sizes_title(choice, language), from_terminal(sizes_table(choice, language)))]
 
 
-def _answer(plan: Plan, source: Source, language: Language) -> tuple[Part, ...]:
+def _answer(plan: Plan, source: PlanSource, language: Language) -> tuple[PageElement, ...]:
     choice, ramp = source.choice, source.ramp
     words = fits_words(plan, language) if choice is None else chosen_words(choice, language)
     first = first_size_words(ramp, language) if ramp is not None and ramp.grows else ""
@@ -117,7 +117,7 @@ def _by_micro_batch(plan: Plan, language: Language) -> Stacks:
     )
 
 
-def _by_component(asked: Candidate, language: Language) -> Bars:
+def _by_component(asked: MicroBatchPlan, language: Language) -> Bars:
     parts = {key: size for key, size in asked.memory.components.items() if size}
     rows = tuple(
         Bar(language.say(COMPONENTS[key]), (float(size),), (q.gib(size, language),), _group(key))
@@ -136,7 +136,7 @@ def _group(component: str) -> int:
     return next(number for number, (_, keys) in enumerate(GROUPS) if component in keys)
 
 
-def _speed(plan: Plan, language: Language) -> Part:
+def _speed(plan: Plan, language: Language) -> PageElement:
     rows = tuple(
         Estimate(
             str(each.setup.batch_size),

@@ -9,7 +9,7 @@ from nanodyno.report.behind import derivations
 from nanodyno.report.facts import fact_rows
 from nanodyno.report.figures import Bar, Bars
 from nanodyno.report.language import Language
-from nanodyno.report.page import Page, Part, Section, Table, Tile, Tiles
+from nanodyno.report.page import Page, PageElement, Section, Table, Tile, Tiles
 from nanodyno.report.pages.losses import loss_pictures
 from nanodyno.report.state import state_words
 
@@ -34,7 +34,7 @@ def _facts(run: Run, summary: Summary, language: Language) -> Table:
     return Table(("", ""), tuple((language.say(title), words) for title, words in rows))
 
 
-def _tiles(summary: Summary, language: Language) -> tuple[Part, ...]:
+def _tiles(summary: Summary, language: Language) -> tuple[PageElement, ...]:
     tiles: list[Tile] = []
     if summary.last_val is not None:
         tiles.append(Tile(language.say("val loss"), language.number(summary.last_val.loss, ".4f")))
@@ -54,7 +54,7 @@ def _tiles(summary: Summary, language: Language) -> tuple[Part, ...]:
     return (Tiles(tuple(tiles)),) if tiles else ()
 
 
-def _time(summary: Summary, language: Language) -> Part:
+def _time(summary: Summary, language: Language) -> PageElement:
     training, evaluation = summary.training_seconds, summary.evaluation_seconds
     if training is None or evaluation is None or training + evaluation == 0:
         return language.say("Its log does not tell where the time went.")

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from nanodyno.analysis.tune_findings import tune_findings
-from nanodyno.analysis.tuning import Row, Tuning, curve_of, rows_of
+from nanodyno.analysis.tuning import TuneRow, Tuning, curve_of, rows_of
 from nanodyno.report import quantities as q
 from nanodyno.report.behind import numbers_table
 from nanodyno.report.figures import Bar, Bars, Estimate, Intervals
 from nanodyno.report.language import Language
-from nanodyno.report.page import Page, Part, Points, Section, Table, Tile, Tiles, from_terminal
+from nanodyno.report.page import BulletList, Page, PageElement, Section, Table, Tile, Tiles, from_terminal
 from nanodyno.report.probes import share_rows
 from nanodyno.report.tune import is_asked, remarks, title_words, tune_table, verdict_lines
 from nanodyno.report.tune_notes import disturbed, untried
@@ -31,10 +31,10 @@ def tune_report(tuning: Tuning, name: str, language: Language) -> Page:
         sections.append(Section(language.say("all that was tried"), (_table(rows, chosen, language),)))
     left = tuple(untried(tuning, rows, language))
     if left:
-        sections.append(Section(language.say("what was not measured"), (Points(left),)))
+        sections.append(Section(language.say("what was not measured"), (BulletList(left),)))
     found = tune_findings(tuning)
     if found:
-        why = Points(
+        why = BulletList(
             tuple(finding_words(each, language) for each in found),
             tuple(numbers_table(each.numbers) for each in found),
         )
@@ -44,7 +44,7 @@ def tune_report(tuning: Tuning, name: str, language: Language) -> Page:
     return Page(language.say("tuning"), tuple(sections), (name,))
 
 
-def _table(rows: Sequence[Row], chosen: str | None, language: Language) -> Table:
+def _table(rows: Sequence[TuneRow], chosen: str | None, language: Language) -> Table:
     """The terminal's, with a word in place of its mark."""
     (marked,) = from_terminal(tune_table(rows, chosen, ROOMY, language))
     assert isinstance(marked, Table)
@@ -66,7 +66,7 @@ def _sentences(lines: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{line[0].upper()}{line[1:]}" for line in lines if line)
 
 
-def _tiles(tuning: Tuning, rows: Sequence[Row], language: Language) -> tuple[Part, ...]:
+def _tiles(tuning: Tuning, rows: Sequence[TuneRow], language: Language) -> tuple[PageElement, ...]:
     row = next((row for row in rows if tuning.pick is not None and row.name == tuning.pick.chosen), None)
     if row is None or row.tokens_per_second is None:
         return ()
@@ -80,7 +80,7 @@ def _tiles(tuning: Tuning, rows: Sequence[Row], language: Language) -> tuple[Par
     return (Tiles(tiles),)
 
 
-def _curve(curve: Sequence[Row], chosen: str | None, language: Language) -> Part:
+def _curve(curve: Sequence[TuneRow], chosen: str | None, language: Language) -> PageElement:
     rows = tuple(
         Estimate(
             str(row.candidate.batch_size),
@@ -111,7 +111,7 @@ def _curve(curve: Sequence[Row], chosen: str | None, language: Language) -> Part
     )
 
 
-def _time(tuning: Tuning, rows: Sequence[Row], language: Language) -> Part:
+def _time(tuning: Tuning, rows: Sequence[TuneRow], language: Language) -> PageElement:
     """Of the chosen one, and of what was asked for where that is another."""
     picked = [row for row in rows if tuning.pick is not None and row.name == tuning.pick.chosen]
     picked += [row for row in rows if is_asked(row, tuning) and row not in picked]

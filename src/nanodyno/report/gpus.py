@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from nanodyno.hardware.cards import GIGA, TERA, Card
+from nanodyno.hardware.gpus import GIGA, TERA, Gpu
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.prose import Prose
 
@@ -18,21 +18,21 @@ LEFT_OUT = message(
 )
 
 
-def cards_table(cards: Sequence[Card], language: Language = ENGLISH) -> RenderableType:
+def gpus_table(gpus: Sequence[Gpu], language: Language = ENGLISH) -> RenderableType:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("--gpu", no_wrap=True)
     for title in (message("GB"), "TFLOP/s", message("GB/s"), "W"):
         table.add_column(language.say(title), justify="right", no_wrap=True)
-    for card in cards:
+    for gpu in gpus:
         table.add_row(
-            card.label,
-            f"{card.memory_gb}",
-            UNKNOWN if card.tensor_flops is None else language.number(card.tensor_flops / TERA, ",.1f"),
-            language.number(card.bandwidth_bytes_per_second / GIGA, ",.0f"),
-            f"{card.tdp_watts:.0f}",
+            gpu.label,
+            f"{gpu.memory_gb}",
+            UNKNOWN if gpu.tensor_flops is None else language.number(gpu.tensor_flops / TERA, ",.1f"),
+            language.number(gpu.bandwidth_bytes_per_second / GIGA, ",.0f"),
+            f"{gpu.tdp_watts:.0f}",
         )
     return Group(table, Text(), Prose(language.say(LEFT_OUT), style="dim"))
 
 
-def cards_document(cards: Sequence[Card]) -> dict[str, object]:
-    return {"cards": [{"label": card.label, **vars(card)} for card in cards]}
+def gpus_document(gpus: Sequence[Gpu]) -> dict[str, object]:
+    return {"gpus": [{"label": gpu.label, **vars(gpu)} for gpu in gpus]}

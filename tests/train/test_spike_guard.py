@@ -10,7 +10,7 @@ import torch
 
 from nanodyno.records.types import StepRecord
 from nanodyno.train import checkpoint
-from nanodyno.train.sentry import Diverged, Seen, Sentry
+from nanodyno.train.spike_guard import Diverged, SpikeGuard, SpikeGuardState
 from nanodyno.train.stops import Limits, Stops
 from nanodyno.train.trainer import Trainer
 
@@ -18,7 +18,7 @@ Trainers = Callable[..., Trainer]
 Walk = Callable[..., Iterator[Any]]
 
 # Mean 2 and standard deviation 1: a z-score of 3 begins above 5.
-STEADY = Seen(losses=(1.0, 3.0) * 20, norms=(1.0, 3.0) * 20)
+STEADY = SpikeGuardState(losses=(1.0, 3.0) * 20, norms=(1.0, 3.0) * 20)
 
 
 @pytest.mark.parametrize(
@@ -37,34 +37,34 @@ STEADY = Seen(losses=(1.0, 3.0) * 20, norms=(1.0, 3.0) * 20)
 def test_a_leap_is_more_than_so_many_deviations_above_the_latest(
     loss: float, norm: float | None, judged: str | None
 ) -> None:
-    assert Sentry(3.0, STEADY).judge(loss, norm) == judged
+    assert SpikeGuard(3.0, STEADY).judge(loss, norm) == judged
 
 
 def test_without_a_z_score_only_what_is_no_number_is_bad() -> None:
-    sentry = Sentry(0.0, STEADY)
-    assert sentry.judge(1e30, 1e30) is None
-    assert sentry.judge(math.nan, 1.0) == "not-finite"
+    spike_guard = SpikeGuard(0.0, STEADY)
+    assert spike_guard.judge(1e30, 1e30) is None
+    assert spike_guard.judge(math.nan, 1.0) == "not-finite"
 
 
 def test_too_few_values_say_nothing_yet() -> None:
-    few = Seen(losses=(1.0, 3.0) * 15 + (1.0,))
-    assert Sentry(3.0, few).judge(1000.0, None) is None
-    assert Sentry(3.0, Seen(losses=(*few.losses, 3.0))).judge(1000.0, None) == "loss-spike"
+    few = SpikeGuardState(losses=(1.0, 3.0) * 15 + (1.0,))
+    assert SpikeGuard(3.0, few).judge(1000.0, None) is None
+    assert SpikeGuard(3.0, SpikeGuardState(losses=(*few.losses, 3.0))).judge(1000.0, None) == "loss-spike"
 
 
 def test_what_was_skipped_does_not_enter_the_window() -> None:
-    sentry = Sentry(3.0, STEADY)
-    sentry.skip()
-    assert sentry.seen() == Seen(losses=STEADY.losses, norms=STEADY.norms, skipped_in_a_row=1)
-    sentry.accept(2.0, 2.0)
-    assert sentry.seen() == Seen(losses=(*STEADY.losses, 2.0), norms=(*STEADY.norms, 2.0))
+    spike_guard = SpikeGuard(3.0, STEADY)
+    spike_guard.skip()
+    assert spike_guard.seen() == SpikeGuardState(losses=STEADY.losses, norms=STEADY.norms, skipped_in_a_row=1)
+    spike_guard.accept(2.0, 2.0)
+    assert spike_guard.seen() == SpikeGuardState(losses=(*STEADY.losses, 2.0), norms=(*STEADY.norms, 2.0))
 
 
 def test_the_window_forgets_the_oldest() -> None:
-    sentry = Sentry(3.0)
+    spike_guard = SpikeGuard(3.0)
     for value in range(200):
-        sentry.accept(float(value), None)
-    assert sentry.seen().losses == tuple(float(value) for value in range(72, 200))
+        spike_guard.accept(float(value), None)
+    assert spike_guard.seen().losses == tuple(float(value) for value in range(72, 200))
 
 
 def poison(ours: Trainer, iterations: set[int], gradient: float = math.nan) -> None:

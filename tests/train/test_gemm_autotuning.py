@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from nanodyno.model import cublaslt
-from nanodyno.model.cublaslt import Algorithm, CublasError, Form
-from nanodyno.model.products import Units, by_torch
-from nanodyno.train import products
-from nanodyno.train.products import FastestProducts, fastest_products
+from nanodyno.model.cublaslt import Algorithm, CublasError, GemmProblem
+from nanodyno.model.matmul import Units, by_torch
+from nanodyno.train import gemm_autotuning
+from nanodyno.train.gemm_autotuning import GemmAutotuner, gemm_autotuner
 
 CPU = torch.device("cpu")
 Times = dict[str, float]
@@ -29,23 +29,25 @@ class Machine:
         self.ran: list[str] = []
         self.measured = 0
         self._cache = cache
-        patch.setattr(products, "CublasLt", lambda: self)
-        patch.setattr(products, "by_torch", self._by_torch)
-        patch.setattr(products, "captured", self._captured)
-        patch.setattr(products, "replay_seconds", lambda name: self.seconds[name] * products.CALLS)
+        patch.setattr(gemm_autotuning, "CublasLt", lambda: self)
+        patch.setattr(gemm_autotuning, "by_torch", self._by_torch)
+        patch.setattr(gemm_autotuning, "captured", self._captured)
+        patch.setattr(
+            gemm_autotuning, "replay_seconds", lambda name: self.seconds[name] * gemm_autotuning.CALLS
+        )
         patch.setattr(cublaslt, "_alignment", lambda _: 256)  # as on a card, but not in a host's memory
         patch.setattr(torch.cuda, "Stream", lambda _: None)
         patch.setattr(torch.cuda, "synchronize", lambda _: None)
         patch.setattr(torch.cuda, "get_device_name", lambda _: "a card")
 
-    def proposals(self, form: Form, units: Units | None) -> list[Algorithm]:
+    def proposals(self, form: GemmProblem, units: Units | None) -> list[Algorithm]:
         assert (form.fast is None) == (units is None)
         if "all" in self.broken:
             raise CublasError("cublasLtMatmulAlgoGetHeuristic gave status 15")
         return [Algorithm(name.encode(), 8) for name in self.seconds if name != "torch"]
 
     def run(
-        self, form: Form, algorithm: Algorithm, a: Tensor, b: Tensor, out: Tensor, units: Units | None
+        self, form: GemmProblem, algorithm: Algorithm, a: Tensor, b: Tensor, out: Tensor, units: Units | None
     ) -> None:
         name = algorithm.code.decode()
         if name in self.broken:
@@ -62,8 +64,8 @@ class Machine:
         self.measured += 1
         return self.ran[-1]
 
-    def new(self) -> FastestProducts:
-        return FastestProducts(CPU, self._cache)
+    def new(self) -> GemmAutotuner:
+        return GemmAutotuner(CPU, self._cache)
 
 
 @pytest.fixture
@@ -71,21 +73,21 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
     return Machine(monkeypatch, tmp_path / "nanodyno" / "products.json")
 
 
-def multiply(multiply: FastestProducts, m: int = 4) -> Tensor:
+def multiply(multiply: GemmAutotuner, m: int = 4) -> Tensor:
     a, b = (torch.ones(m, 8, dtype=torch.bfloat16), torch.full((8, 2), 0.5, dtype=torch.bfloat16))
     out = torch.empty(m, 2, dtype=torch.bfloat16)
     multiply(a, b, out, False)
     return out
 
 
-def learn(machine: Machine, m: int = 4) -> FastestProducts:
+def learn(machine: Machine, m: int = 4) -> GemmAutotuner:
     fastest = machine.new()
     with fastest.learning():
         multiply(fastest, m)
     return fastest
 
 
-def used(machine: Machine, fastest: FastestProducts, m: int = 4) -> str:
+def used(machine: Machine, fastest: GemmAutotuner, m: int = 4) -> str:
     machine.ran.clear()
     assert multiply(fastest, m).tolist() == [[4.0, 4.0]] * m
     (name,) = machine.ran
@@ -189,11 +191,11 @@ def test_a_run_without_the_library_goes_on_with_torchs_choice_and_says_why(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(torch.version, "cuda", "99.1")
-    found, (note,) = fastest_products("auto", torch.device("cuda"))
+    found, (note,) = gemm_autotuner("auto", torch.device("cuda"))
     assert found is None
     assert note.startswith("matrix products are torch's own choice, somewhat slower: ")
     assert "cublasLt" in note
 
 
 def test_nothing_is_looked_for_on_a_cpu_or_where_torchs_choice_is_wanted() -> None:
-    assert fastest_products("auto", CPU) == fastest_products("torch", torch.device("cuda")) == (None, ())
+    assert gemm_autotuner("auto", CPU) == gemm_autotuner("torch", torch.device("cuda")) == (None, ())

@@ -1,10 +1,10 @@
 import pytest
 
-from nanodyno.hardware.cards import GIB, all_cards, find_card, read_cards
+from nanodyno.hardware.gpus import GIB, all_gpus, find_gpu, read_gpus
 
 
 def find(name: str, gib: float | None = None, multiprocessors: int | None = None):
-    return find_card(name, None if gib is None else int(gib * GIB), multiprocessors)
+    return find_gpu(name, None if gib is None else int(gib * GIB), multiprocessors)
 
 
 # As torch.cuda.get_device_name(), total memory in GiB and multi_processor_count have it; the row's label.
@@ -86,12 +86,12 @@ SEEN = [
 
 
 @pytest.mark.parametrize(("device_name", "gib", "multiprocessors", "label"), SEEN)
-def test_a_card_is_found_by_the_name_memory_and_multiprocessors_that_its_driver_shows(
+def test_a_gpu_is_found_by_the_name_memory_and_multiprocessors_that_its_driver_shows(
     device_name, gib, multiprocessors, label
 ):
-    card = find(device_name, gib, multiprocessors)
-    assert card is not None
-    assert card.label == label
+    gpu = find(device_name, gib, multiprocessors)
+    assert gpu is not None
+    assert gpu.label == label
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_card_is_found_by_the_name_memory_and_multiprocessors_that_its_driver_
         ("", 24),
     ],
 )
-def test_a_name_that_only_resembles_a_card_finds_nothing(device_name, gib):
+def test_a_name_that_only_resembles_a_gpu_finds_nothing(device_name, gib):
     assert find(device_name, gib) is None
     assert find(device_name) is None
 
@@ -157,9 +157,9 @@ def test_a_name_that_only_resembles_a_card_finds_nothing(device_name, gib):
     ],
 )
 def test_names_that_contain_one_another_keep_their_own_peaks(device_name, gib, tflops):
-    card = find(device_name, gib)
-    assert card is not None
-    assert card.peak_flops("bfloat16") == pytest.approx(tflops * 1e12)
+    gpu = find(device_name, gib)
+    assert gpu is not None
+    assert gpu.peak_flops_per_second("bfloat16") == pytest.approx(tflops * 1e12)
 
 
 def test_without_a_memory_one_name_with_two_peaks_finds_nothing():
@@ -167,15 +167,15 @@ def test_without_a_memory_one_name_with_two_peaks_finds_nothing():
 
 
 def test_without_a_memory_one_name_with_one_peak_is_found():
-    card = find("NVIDIA GeForce RTX 4060 Ti")
-    assert card is not None
-    assert card.tensor_flops == 44.1e12
+    gpu = find("NVIDIA GeForce RTX 4060 Ti")
+    assert gpu is not None
+    assert gpu.tensor_flops == 44.1e12
 
 
-def test_without_a_memory_the_multiprocessors_tell_two_cards_of_one_name_apart():
-    card = find("NVIDIA GeForce RTX 3080", multiprocessors=70)
-    assert card is not None
-    assert card.memory_bytes == 12 * GIB
+def test_without_a_memory_the_multiprocessors_tell_two_gpus_of_one_name_apart():
+    gpu = find("NVIDIA GeForce RTX 3080", multiprocessors=70)
+    assert gpu is not None
+    assert gpu.memory_bytes == 12 * GIB
 
 
 @pytest.mark.parametrize(
@@ -189,30 +189,30 @@ def test_without_a_memory_the_multiprocessors_tell_two_cards_of_one_name_apart()
         ("NVIDIA A100-SXM4-80GB", 79.1, 98),  # a partition that keeps the whole name and memory
     ],
 )
-def test_a_memory_or_a_size_unlike_the_tables_is_another_card(device_name, gib, multiprocessors):
+def test_a_memory_or_a_size_unlike_the_tables_is_another_gpu(device_name, gib, multiprocessors):
     assert find(device_name, gib, multiprocessors) is None
 
 
-def test_a_card_without_bfloat16_has_no_peak_for_it():
-    card = find("Tesla T4", 14.6)
-    assert card is not None
-    assert card.peak_flops("bfloat16") is None
-    assert card.peak_flops("float16") == 65e12
+def test_a_gpu_without_bfloat16_has_no_peak_for_it():
+    gpu = find("Tesla T4", 14.6)
+    assert gpu is not None
+    assert gpu.peak_flops_per_second("bfloat16") is None
+    assert gpu.peak_flops_per_second("float16") == 65e12
 
 
-def test_a_card_without_tensor_cores_has_a_peak_for_float32_only():
-    card = find("Tesla P100-PCIE-16GB", 15.9)
-    assert card is not None
-    assert (card.peak_flops("bfloat16"), card.peak_flops("float16")) == (None, None)
-    assert card.peak_flops("float32") == 9.3e12
+def test_a_gpu_without_tensor_cores_has_a_peak_for_float32_only():
+    gpu = find("Tesla P100-PCIE-16GB", 15.9)
+    assert gpu is not None
+    assert (gpu.peak_flops_per_second("bfloat16"), gpu.peak_flops_per_second("float16")) == (None, None)
+    assert gpu.peak_flops_per_second("float32") == 9.3e12
 
 
-def test_a_card_with_bfloat16_does_float16_as_fast_and_float32_at_its_plain_rate():
-    card = find("NVIDIA H200", 139.8)
-    assert card is not None
-    assert card.peak_flops("bfloat16") == card.peak_flops("float16") == 989e12
-    assert card.peak_flops("float32") == 67e12
-    assert card.peak_flops("float64") is None
+def test_a_gpu_with_bfloat16_does_float16_as_fast_and_float32_at_its_plain_rate():
+    gpu = find("NVIDIA H200", 139.8)
+    assert gpu is not None
+    assert gpu.peak_flops_per_second("bfloat16") == gpu.peak_flops_per_second("float16") == 989e12
+    assert gpu.peak_flops_per_second("float32") == 67e12
+    assert gpu.peak_flops_per_second("float64") is None
 
 
 GEFORCE, WORKSTATION, A100 = 512, 1024, 2048
@@ -226,23 +226,23 @@ def flop_per_clock(name: str) -> int:
     return GEFORCE if is_geforce or name == "L40" else WORKSTATION
 
 
-BY_RULE = [card for card in all_cards() if card.boost_mhz and card.tensor_flops]
+BY_RULE = [gpu for gpu in all_gpus() if gpu.boost_mhz and gpu.tensor_flops]
 
 
-@pytest.mark.parametrize("card", BY_RULE, ids=lambda card: card.label)
-def test_a_tensor_peak_is_flop_per_clock_times_multiprocessors_times_clock(card):
-    expected = flop_per_clock(card.name) * card.multiprocessors * card.boost_mhz * 1e6
-    assert card.tensor_flops == pytest.approx(expected, rel=0.01 if card.basis == "datasheet" else 0.003)
+@pytest.mark.parametrize("gpu", BY_RULE, ids=lambda gpu: gpu.label)
+def test_a_tensor_peak_is_flop_per_clock_times_multiprocessors_times_clock(gpu):
+    expected = flop_per_clock(gpu.name) * gpu.multiprocessors * gpu.boost_mhz * 1e6
+    assert gpu.tensor_flops == pytest.approx(expected, rel=0.01 if gpu.basis == "datasheet" else 0.003)
 
 
 def test_every_row_that_claims_the_rule_is_checked_against_it():
-    claimed = {card.label for card in all_cards() if card.basis == "rule"}
+    claimed = {gpu.label for gpu in all_gpus() if gpu.basis == "rule"}
     assert claimed
-    assert claimed <= {card.label for card in BY_RULE}
+    assert claimed <= {gpu.label for gpu in BY_RULE}
 
 
-def test_every_card_is_found_by_its_own_row():
-    assert all(find_card(card.name, card.memory_bytes, card.multiprocessors) is card for card in all_cards())
+def test_every_gpu_is_found_by_its_own_row():
+    assert all(find_gpu(gpu.name, gpu.memory_bytes, gpu.multiprocessors) is gpu for gpu in all_gpus())
 
 
 HEAD = (
@@ -253,8 +253,8 @@ GOOD = "X1,8,10,1000,5.1,float16,2.5,300,100,rule,a datasheet"
 
 
 def test_a_table_in_order_is_read():
-    (card,) = read_cards(f"{HEAD}\n{GOOD}\n")
-    assert (card.name, card.memory_bytes, card.tensor_flops) == ("X1", 8 * GIB, 5.1e12)
+    (gpu,) = read_gpus(f"{HEAD}\n{GOOD}\n")
+    assert (gpu.name, gpu.memory_bytes, gpu.tensor_flops) == ("X1", 8 * GIB, 5.1e12)
 
 
 @pytest.mark.parametrize(
@@ -273,4 +273,4 @@ def test_a_table_in_order_is_read():
 )
 def test_a_row_that_cannot_be_right_is_refused_with_its_line(row):
     with pytest.raises(ValueError, match=r"line [23] of the card table"):
-        read_cards(f"{HEAD}\n{row}\n")
+        read_gpus(f"{HEAD}\n{row}\n")

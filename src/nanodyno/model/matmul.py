@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nanodyno.model.flat import Flat
-from nanodyno.model.kernels.fp8_slot import Slot
+from nanodyno.model.kernels.fp8_slot import Fp8Slot
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def by_torch(a: Tensor, b: Tensor, out: Tensor, add: bool, units: Units | None =
         out.addmm_(a.to(out.dtype), b.to(out.dtype))
 
 
-class Products:
+class Matmuls:
     """In bf16, from copies of the weights that are made once an iteration."""
 
     def __init__(self, flat: Flat, head: nn.Embedding | nn.Linear, multiply: Multiply = by_torch) -> None:
@@ -87,12 +87,12 @@ class Products:
         assert layer.weight.grad is not None
         self._multiply(dy.t(), x, layer.weight.grad, True)
 
-    def input_slot(self, linear: nn.Linear) -> Slot | None:
+    def input_slot(self, linear: nn.Linear) -> Fp8Slot | None:
         """How this layer's input goes into fp8; None stays as it is."""
         del linear
         return None
 
-    def gradient_slot(self, linear: nn.Linear) -> Slot | None:
+    def gradient_slot(self, linear: nn.Linear) -> Fp8Slot | None:
         del linear
         return None
 

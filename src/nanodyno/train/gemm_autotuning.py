@@ -11,10 +11,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from nanodyno.model.cublaslt import Algorithm, CublasError, CublasLt, Form, form_of
-from nanodyno.model.products import Units, by_torch
+from nanodyno.model.cublaslt import Algorithm, CublasError, CublasLt, GemmProblem, form_of
+from nanodyno.model.matmul import Units, by_torch
 from nanodyno.records.remembered import cache_file, recall, remember
-from nanodyno.train.device import card_key
+from nanodyno.train.device import gpu_key
 from nanodyno.train.engine import last_words
 from nanodyno.train.graph import captured, replay_seconds
 
@@ -24,7 +24,7 @@ WORTH = 0.99
 
 
 @dataclass(frozen=True)
-class Fastest:
+class FastestGemm:
     algorithm: Algorithm | None
     """None is torch's own choice."""
     seconds: float
@@ -40,7 +40,7 @@ class _Given:
     units: Units | None
 
 
-class FastestProducts:
+class GemmAutotuner:
     """A Multiply. Forms that it has not learnt are left to torch."""
 
     def __init__(self, device: torch.device, cache: Path | None = None) -> None:
@@ -48,7 +48,7 @@ class FastestProducts:
         self._lt = CublasLt()
         self._path = cache or cache_file("products.json")
         self._stream: torch.cuda.Stream | None = None
-        self._fastest: dict[Form, Fastest] = {}
+        self._fastest: dict[GemmProblem, FastestGemm] = {}
         self._known: dict[str, Any] | None = None
         """What is remembered, while learning."""
 
@@ -81,20 +81,20 @@ class FastestProducts:
             if new:
                 remember(self._path, recall(self._path, _is_fastest) | new)
 
-    def _learnt(self, known: dict[str, Any], form: Form, given: "_Given") -> Fastest:
-        key = card_key(self._device, self._lt.version, form)
+    def _learnt(self, known: dict[str, Any], form: GemmProblem, given: "_Given") -> FastestGemm:
+        key = gpu_key(self._device, self._lt.version, form)
         if key in known:
             code, workspace, seconds, torch_seconds = known[key]
             algorithm = Algorithm(bytes.fromhex(code), workspace) if code else None
             if algorithm is None or self._runs(form, algorithm, given):
-                return Fastest(algorithm, seconds, torch_seconds)
+                return FastestGemm(algorithm, seconds, torch_seconds)
         fastest = self._measured(form, given)
         chosen = fastest.algorithm
         code, workspace = (chosen.code.hex(), chosen.workspace_bytes) if chosen else ("", 0)
         known[key] = [code, workspace, fastest.seconds, fastest.torch_seconds]
         return fastest
 
-    def _measured(self, form: Form, given: "_Given") -> Fastest:
+    def _measured(self, form: GemmProblem, given: "_Given") -> FastestGemm:
         algorithms: list[Algorithm | None] = [None]
         by_torch(given.a, given.b, given.out, given.add, given.units)
         graphs = [self._graph(lambda: by_torch(given.a, given.b, given.out, given.add, given.units))]
@@ -106,18 +106,18 @@ class FastestProducts:
         seconds = [statistics.median(each) / CALLS for each in zip(*rounds, strict=True)]
         best = min(range(len(seconds)), key=seconds.__getitem__)
         best = best if seconds[best] < WORTH * seconds[0] else 0
-        return Fastest(algorithms[best], seconds[best], seconds[0])
+        return FastestGemm(algorithms[best], seconds[best], seconds[0])
 
-    def _proposals(self, form: Form, given: "_Given") -> list[Algorithm]:
+    def _proposals(self, form: GemmProblem, given: "_Given") -> list[Algorithm]:
         try:
             return self._lt.proposals(form, given.units)
         except CublasError:  # it has none for this form
             return []
 
-    def _run(self, form: Form, algorithm: Algorithm, given: "_Given") -> None:
+    def _run(self, form: GemmProblem, algorithm: Algorithm, given: "_Given") -> None:
         self._lt.run(form, algorithm, given.a, given.b, given.out, given.units)
 
-    def _runs(self, form: Form, algorithm: Algorithm, given: "_Given") -> bool:
+    def _runs(self, form: GemmProblem, algorithm: Algorithm, given: "_Given") -> bool:
         """What was proposed or remembered may yet not be had."""
         try:
             self._run(form, algorithm, given)
@@ -136,14 +136,14 @@ class FastestProducts:
         return captured(several, self._device, self._stream)
 
 
-def fastest_products(
+def gemm_autotuner(
     wanted: Literal["auto", "torch"], device: torch.device
-) -> tuple[FastestProducts | None, tuple[str, ...]]:
+) -> tuple[GemmAutotuner | None, tuple[str, ...]]:
     """And, where there are none though there might be, why."""
     if wanted == "torch" or device.type != "cuda":
         return None, ()
     try:
-        return FastestProducts(device), ()
+        return GemmAutotuner(device), ()
     except (OSError, RuntimeError) as error:
         return None, (f"matrix products are torch's own choice, somewhat slower: {last_words(error)}",)
 

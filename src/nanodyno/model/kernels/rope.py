@@ -23,7 +23,7 @@ def _places(E, heads, K: tl.constexpr, HALF: tl.constexpr, HEADS: tl.constexpr, 
 
 
 @triton.jit
-def _turned(first, second, cosines, sines, positions, HALF: tl.constexpr, BACK: tl.constexpr):
+def _rotated(first, second, cosines, sines, positions, HALF: tl.constexpr, BACK: tl.constexpr):
     column = tl.arange(0, first.shape[1])[None, :]
     here = (tl.program_id(0) % positions).to(tl.int64) * HALF + column
     cos = tl.load(cosines + here, column < HALF, 0.0)
@@ -34,7 +34,7 @@ def _turned(first, second, cosines, sines, positions, HALF: tl.constexpr, BACK: 
 
 
 @triton.jit
-def _turn(
+def _apply_rope(
     qkv_ptr, rstd_ptr, cos_ptr, sin_ptr, E, heads, positions, eps,
     NORMED: tl.constexpr, TURNED: tl.constexpr,
     K: tl.constexpr, HALF: tl.constexpr, HEADS: tl.constexpr, BLOCK: tl.constexpr,
@@ -49,13 +49,13 @@ def _turn(
         first *= rstd[:, None]
         second *= rstd[:, None]
     if TURNED:
-        first, second = _turned(first, second, cos_ptr, sin_ptr, positions, HALF, False)
+        first, second = _rotated(first, second, cos_ptr, sin_ptr, positions, HALF, False)
     tl.store(qkv_ptr + here, first.to(qkv_ptr.dtype.element_ty), in_first)
     tl.store(qkv_ptr + here + HALF, second.to(qkv_ptr.dtype.element_ty), in_second)
 
 
 @triton.jit
-def _turn_backward(
+def _apply_rope_backward(
     dqkv_ptr, qkv_ptr, rstd_ptr, cos_ptr, sin_ptr, E, heads, positions,
     NORMED: tl.constexpr, TURNED: tl.constexpr,
     K: tl.constexpr, HALF: tl.constexpr, HEADS: tl.constexpr, BLOCK: tl.constexpr,
@@ -73,26 +73,26 @@ def _turn_backward(
         first = (first - x_first * along[:, None]) * rstd[:, None]
         second = (second - x_second * along[:, None]) * rstd[:, None]
     if TURNED:
-        first, second = _turned(first, second, cos_ptr, sin_ptr, positions, HALF, True)
+        first, second = _rotated(first, second, cos_ptr, sin_ptr, positions, HALF, True)
     tl.store(dqkv_ptr + here, first.to(dqkv_ptr.dtype.element_ty), in_first)
     tl.store(dqkv_ptr + here + HALF, second.to(dqkv_ptr.dtype.element_ty), in_second)
 
 
-def turn_(
+def apply_rope_(
     qkv_NE: Tensor, heads: int, positions: int, rotation: Rotation | None, normed: bool, eps: float
 ) -> Tensor:
     """See plain_modern.turn_. Where nothing is normed, what is returned has no rows."""
     N, E = qkv_NE.shape
     rstd = torch.empty(N if normed else 0, 2 * heads, device=qkv_NE.device)
     cos, sin = (rstd, rstd) if rotation is None else rotation
-    _turn[(N,)](
+    _apply_rope[(N,)](
         qkv_NE, rstd, cos, sin, E, 2 * heads, positions, eps,
         NORMED=normed, TURNED=rotation is not None, **_blocks(E, heads),
     )  # fmt: skip
     return rstd
 
 
-def turn_backward_(
+def apply_rope_backward_(
     dqkv_NE: Tensor,
     qkv_NE: Tensor,
     rstd: Tensor,
@@ -104,7 +104,7 @@ def turn_backward_(
     """See plain_modern.turn_backward_."""
     N, E = dqkv_NE.shape
     cos, sin = (rstd, rstd) if rotation is None else rotation
-    _turn_backward[(N,)](
+    _apply_rope_backward[(N,)](
         dqkv_NE, qkv_NE, rstd, cos, sin, E, 2 * heads, positions,
         NORMED=normed, TURNED=rotation is not None, **_blocks(E, heads),
     )  # fmt: skip

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 
 from nanodyno.errors import NanodynoError
-from nanodyno.hardware.names import CardName, parse_name
+from nanodyno.hardware.names import GpuName, parse_name
 
 GIB = 2**30
 TERA, GIGA = 1e12, 1e9
@@ -26,12 +26,12 @@ _MEMORY_TOLERANCE = 0.10
 _MOST_NAMED = 6
 _OTHERWISE = (
     "give its memory in place of its name, as --memory-limit 8GB, to learn whether it fits; `nanodyno plan "
-    "--cards` lists the cards, and on the card itself `nanodyno doctor` measures what it can do"
+    "--gpus` lists the cards, and on the card itself `nanodyno doctor` measures what it can do"
 )
 
 
 @dataclass(frozen=True)
-class Card:
+class Gpu:
     """One row of the table: a card, or one of its variants when one name was sold with several memories."""
 
     name: str
@@ -50,7 +50,7 @@ class Card:
     basis: str
     source: str
 
-    def peak_flops(self, dtype: str) -> float | None:
+    def peak_flops_per_second(self, dtype: str) -> float | None:
         """FLOP/s at which this card's datasheet multiplies matrices of a dtype; None where it cannot."""
         if dtype == "float32":
             return self.fp32_flops
@@ -61,7 +61,7 @@ class Card:
     @property
     def label(self) -> str:
         """The name, with its memory where that is what tells it from another."""
-        alone = len(_cards_by_words()[parse_name(self.name).words]) == 1
+        alone = len(_gpus_by_words()[parse_name(self.name).words]) == 1
         return self.name if alone or parse_name(self.name).memory_gb else f"{self.name} {self.memory_gb}GB"
 
     @property
@@ -69,7 +69,7 @@ class Card:
         return self.memory_bytes // GIB
 
 
-def find_card(device_name: str, memory_bytes: int | None, multiprocessors: int | None = None) -> Card | None:
+def find_gpu(device_name: str, memory_bytes: int | None, multiprocessors: int | None = None) -> Gpu | None:
     """The card that a driver means by a name, told from its namesakes by memory and multiprocessors.
 
     The whole name has to agree: an RTX A1000 is no A100 and a laptop part is not its desktop namesake.
@@ -84,113 +84,113 @@ def find_card(device_name: str, memory_bytes: int | None, multiprocessors: int |
     return min(near, key=lambda row: _differs_by(row, memory_bytes), default=None)
 
 
-def card_named(words: str) -> Card:
+def gpu_named(words: str) -> Gpu:
     """The card that a person means: `4070`, `RTX 3080 12GB`, `a100-sxm4-80gb`."""
     typed = parse_name(words)
-    rows = [row for row in all_cards() if typed.words and _is_meant(typed, row)]
+    rows = [row for row in all_gpus() if typed.words and _is_meant(typed, row)]
     if len(rows) == 1:
         return rows[0]
-    begins = [row for row in all_cards() if _begins(typed, row)]
+    begins = [row for row in all_gpus() if _begins(typed, row)]
     several = rows or (begins if typed.memory_gb is None and len(begins) > 1 else [])
     if several:
         raise NanodynoError(f"{words!r} is more than one card", f"which one: {_listed(several)}?")
     raise NanodynoError(f"no card {words!r} is known", _unknown_hint(words, typed, begins))
 
 
-def _is_meant(typed: CardName, row: Card) -> bool:
+def _is_meant(typed: GpuName, row: Gpu) -> bool:
     name = parse_name(row.name)
     return typed.words in (name.words, name.model) and _agree(typed, row)
 
 
-def _begins(typed: CardName, row: Card) -> bool:
+def _begins(typed: GpuName, row: Gpu) -> bool:
     """`a100` is the beginning of several."""
     size = len(typed.words)
     name = parse_name(row.name)
     return size > 0 and typed.words in (name.words[:size], name.model[:size])
 
 
-def _unknown_hint(words: str, typed: CardName, begins: Sequence[Card]) -> str:
+def _unknown_hint(words: str, typed: GpuName, begins: Sequence[Gpu]) -> str:
     if typed.is_mobile:
         why = "laptop parts are not in the table, since their makers choose the clocks"
         return f"{why}{_namesake_words(typed)}; {_OTHERWISE}"
-    labels = {row.label.casefold(): row.label for row in all_cards()}
+    labels = {row.label.casefold(): row.label for row in all_gpus()}
     near = difflib.get_close_matches(words.casefold(), labels, n=3, cutoff=0.5)
     known = _listed(begins) if begins else ", ".join(labels[each] for each in near)
     return f"did you mean {known}? If not, {_OTHERWISE}" if known else _OTHERWISE
 
 
-def _namesake_words(typed: CardName) -> str:
+def _namesake_words(typed: GpuName) -> str:
     """Of the card that a laptop part is named after, which it is not."""
-    names = {row.name: parse_name(row.name).words for row in all_cards()}
+    names = {row.name: parse_name(row.name).words for row in all_gpus()}
     namesakes = [name for name, words in names.items() if typed.words[: len(words)] == words]
     return f" ({max(namesakes, key=len)} is a desktop card)" if namesakes else ""
 
 
-def _listed(rows: Sequence[Card]) -> str:
+def _listed(rows: Sequence[Gpu]) -> str:
     labels = [row.label for row in rows]
     more = f" and {len(labels) - _MOST_NAMED} more" if len(labels) > _MOST_NAMED else ""
     return ", ".join(labels[:_MOST_NAMED]) + more
 
 
-def _rows(name: CardName, multiprocessors: int | None) -> list[Card]:
+def _rows(name: GpuName, multiprocessors: int | None) -> list[Gpu]:
     """Of this name, as far as it and the multiprocessors tell."""
     return [
         row
-        for row in _cards_by_words().get(name.words, ())
+        for row in _gpus_by_words().get(name.words, ())
         if _agree(name, row)
         if multiprocessors is None or row.multiprocessors in (None, multiprocessors)
     ]
 
 
-def _agree(name: CardName, row: Card) -> bool:
+def _agree(name: GpuName, row: Gpu) -> bool:
     """Whether a memory in a name is the one in the row's name or, where that has none, the row's own."""
     return name.memory_gb in (None, parse_name(row.name).memory_gb or row.memory_gb)
 
 
-def _differs_by(row: Card, memory_bytes: int) -> int:
+def _differs_by(row: Gpu, memory_bytes: int) -> int:
     return abs(row.memory_bytes - memory_bytes)
 
 
 @cache
-def all_cards() -> tuple[Card, ...]:
+def all_gpus() -> tuple[Gpu, ...]:
     """The table, in its own order."""
-    return read_cards(files("nanodyno.hardware").joinpath("cards.csv").read_text(encoding="utf-8"))
+    return read_gpus(files("nanodyno.hardware").joinpath("cards.csv").read_text(encoding="utf-8"))
 
 
 @cache
-def _cards_by_words() -> dict[tuple[str, ...], tuple[Card, ...]]:
-    names: dict[tuple[str, ...], tuple[Card, ...]] = {}
-    for card in all_cards():
-        words = parse_name(card.name).words
-        names[words] = (*names.get(words, ()), card)
+def _gpus_by_words() -> dict[tuple[str, ...], tuple[Gpu, ...]]:
+    names: dict[tuple[str, ...], tuple[Gpu, ...]] = {}
+    for gpu in all_gpus():
+        words = parse_name(gpu.name).words
+        names[words] = (*names.get(words, ()), gpu)
     return names
 
 
-def read_cards(text: str) -> tuple[Card, ...]:
+def read_gpus(text: str) -> tuple[Gpu, ...]:
     """The rows of a table; ValueError names the first that cannot be right."""
-    cards: list[Card] = []
-    seen: set[tuple[CardName, int]] = set()
+    gpus: list[Gpu] = []
+    seen: set[tuple[GpuName, int]] = set()
     for number, row in enumerate(csv.DictReader(text.splitlines()), start=2):
         try:
-            card = _card(row)
+            gpu = _gpu(row)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"line {number} of the card table: {error}") from error
-        key = (parse_name(card.name), card.memory_bytes)
+        key = (parse_name(gpu.name), gpu.memory_bytes)
         if key in seen:
-            raise ValueError(f"line {number} of the card table: {card.name} is there twice")
+            raise ValueError(f"line {number} of the card table: {gpu.name} is there twice")
         seen.add(key)
-        cards.append(card)
-    return tuple(cards)
+        gpus.append(gpu)
+    return tuple(gpus)
 
 
-def _card(row: Mapping[str, str]) -> Card:
+def _gpu(row: Mapping[str, str]) -> Gpu:
     tensor = _positive(row, "tensor_tflops") if row["tensor_tflops"] else None
     dtype = row["tensor_dtype"] or None
     if (tensor is None) != (dtype is None) or (dtype is not None and dtype not in TENSOR_DTYPES):
         raise ValueError(f"tensor_dtype {dtype} beside tensor_tflops {tensor}")
     if not row["name"] or row["basis"] not in BASES or not row["source"]:
         raise ValueError("name, basis or source is missing")
-    return Card(
+    return Gpu(
         name=row["name"],
         memory_bytes=int(_positive(row, "memory_gb")) * GIB,
         multiprocessors=int(row["multiprocessors"]) if row["multiprocessors"] else None,

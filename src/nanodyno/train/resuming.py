@@ -7,7 +7,7 @@ from pathlib import Path
 from nanodyno.config import TEXT_KEYS, RunConfig, keys_where
 from nanodyno.data.shards import Dataset, verify
 from nanodyno.errors import NanodynoError
-from nanodyno.records.events import Message, Watch
+from nanodyno.records.events import Message, WatchRun
 from nanodyno.records.lock import FolderLock
 from nanodyno.records.store import (
     CHECKPOINTS_FOLDER,
@@ -22,7 +22,7 @@ from nanodyno.records.types import RunRecord, SaveRecord
 from nanodyno.records.writer import locked, refuse_foreign_folder
 from nanodyno.train import checkpoint
 from nanodyno.train.checkpoint import Checkpoint
-from nanodyno.train.job import Job
+from nanodyno.train.job import TrainingJob
 
 ABOUT_THE_COMMAND = keys_where(lambda each: each.on_resume == "command")
 """Settings that make no other run."""
@@ -48,7 +48,7 @@ class Earlier:
         return self.saved is not None and self.saved.progress.val_loss is not None
 
 
-def earlier(job: Job, watch: Watch) -> Earlier | None:
+def earlier(job: TrainingJob, watch: WatchRun) -> Earlier | None:
     """None for a new run. A command given again goes on with its run, unless that has ended."""
     asked = job.config.init_from == "resume"
     if not asked and not (job.folder / RUN_FILE).exists():
@@ -67,7 +67,7 @@ def earlier(job: Job, watch: Watch) -> Earlier | None:
         raise
 
 
-def _newest(folder: Path, run: Run, watch: Watch) -> Checkpoint | None:
+def _newest(folder: Path, run: Run, watch: WatchRun) -> Checkpoint | None:
     found = checkpoint.newest(folder / CHECKPOINTS_FOLDER)
     if found is None:
         if any(isinstance(entry, SaveRecord) for entry in run.history):
@@ -134,7 +134,7 @@ def check(earlier: Earlier, record: RunRecord, folder: Path) -> None:
         )
 
 
-def check_files(earlier: Earlier, record: RunRecord, dataset: Dataset, watch: Watch) -> None:
+def check_files(earlier: Earlier, record: RunRecord, dataset: Dataset, watch: WatchRun) -> None:
     """Reads all tokens when a file was written since the run began: sizes alone do not tell."""
     if earlier.run.own.data.stamp != record.data.stamp:
         watch(Message(f"{dataset.folder} was written since the run began: checking its sums"))

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from nanodyno.config import is_ignored, present_name
 from nanodyno.errors import NanodynoError
 from nanodyno.recipes import parse_overrides
-from nanodyno.recipes.arithmetic import Unreadable, Value, evaluate
-from nanodyno.records.importers.events import Event, Note, Processes, Told
+from nanodyno.recipes.arithmetic import ConfigValue, Unreadable, evaluate
+from nanodyno.records.importers.events import LogEvent, LoggedProcesses, Note, Reported
 from nanodyno.records.importers.source import clean
 
 ASSIGNMENT = re.compile(r"(?:[^#=]*?[\s>\]`])??([A-Za-z_]\w{0,63})\s*(?::\s*\w+\s*)?=(?!=)\s*(.+?)[\s`]*")
@@ -23,9 +23,9 @@ class ConfigText:
     """Reads a config's lines one by one; a value that only Python could make is left out."""
 
     def __init__(self) -> None:
-        self._names: dict[str, Value] = {}
+        self._names: dict[str, ConfigValue] = {}
 
-    def read(self, line: bytes) -> Told | None:
+    def read(self, line: bytes) -> Reported | None:
         found = ASSIGNMENT.fullmatch(line.decode(errors="replace").strip())
         if found is None:
             return None
@@ -36,33 +36,33 @@ class ConfigText:
             self._names.pop(name, None)
             return None
         self._names[name] = value
-        return told(name, value)
+        return reported(name, value)
 
 
-def overriding(key: str, text: str) -> Told | None:
+def overriding(key: str, text: str) -> Reported | None:
     """nanoGPT's `Overriding: key = value`, whose text has no quotes."""
     try:
         values = parse_overrides([f"--{key}={text}"])
     except NanodynoError:
         return None
     value = values.get(present_name(key))
-    return told(key, value) if isinstance(value, bool | int | float | str | None) else None
+    return reported(key, value) if isinstance(value, bool | int | float | str | None) else None
 
 
-def told(key: str, value: Value) -> Told | None:
+def reported(key: str, value: ConfigValue) -> Reported | None:
     """None for settings that have no part in a run."""
     if is_ignored(key):
         return None
-    return Told(present_name(key), clean(value) if isinstance(value, str) else value)
+    return Reported(present_name(key), clean(value) if isinstance(value, str) else value)
 
 
-def command_line(line: bytes) -> Iterator[Event]:
+def command_line(line: bytes) -> Iterator[LogEvent]:
     """The settings of `python train.py config/x.py --batch_size=8`; nothing where there is none."""
     found = COMMAND.search(line)
     if found is None:
         return
     if processes := PROCESSES.search(found[1]):
-        yield Processes(int(processes[1]))
+        yield LoggedProcesses(int(processes[1]))
     for word in _words(found[2].decode(errors="replace")):
         key, equals, text = word.removeprefix("--").partition("=")
         if word.startswith("--") and equals and key.isidentifier():

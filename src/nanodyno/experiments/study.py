@@ -5,39 +5,39 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from nanodyno.analysis.asking import Answer, Ask, Loss, Rules
+from nanodyno.analysis.asking import Ask, AskResult, LossReason, SearchRules
 from nanodyno.analysis.candidates import Candidate, TuneRequest
-from nanodyno.analysis.probes import visit_summary
+from nanodyno.analysis.probes import repetition_summary
 from nanodyno.analysis.search import Search
 from nanodyno.analysis.tuning import (
-    Asked,
+    AskStarted,
     Heard,
     Tuning,
     WatchTune,
-    entrants_of,
     is_tight,
     rows_of,
     run_bytes,
+    search_candidates_of,
 )
 from nanodyno.costs.calibration import calibration_for
 from nanodyno.errors import NanodynoError
-from nanodyno.experiments.ground import Place
+from nanodyno.experiments.ground import DeviceState
 from nanodyno.experiments.stopwatch import Stopwatch
 from nanodyno.records.probe import Failed, Measured, OutOfMemory, ProbeResult, Throttled
 from nanodyno.records.tuning import ConcludedRecord, Journal, ProbedRecord, is_same_probe
 
 VERIFIED_TRUST, SCALED_TRUST = 0.15, 0.3
 """How far predictions may be off: on a card that was measured, and on others."""
-VISITS_OF_TWO = 8
+REPETITIONS_OF_TWO = 8
 """Processes that two candidates take: each once, and then each in three rounds."""
 
 
 @dataclass
-class Course:
+class Study:
     """One search on its way."""
 
     request: TuneRequest
-    place: Place
+    place: DeviceState
     candidates: tuple[Candidate, ...]
     journal: Journal
     stopwatch: Stopwatch
@@ -55,19 +55,19 @@ class Course:
     """What ended those that had been measured before."""
 
     def run(self, notes: tuple[str, ...]) -> Tuning:
-        verified = calibration_for(self.place.ground.card).verified and self.place.ground.card is not None
-        entrants = entrants_of(self.candidates, self.request.config.batch_size)
+        verified = calibration_for(self.place.ground.gpu).verified and self.place.ground.gpu is not None
+        search_candidates = search_candidates_of(self.candidates, self.request.config.batch_size)
         search = Search(
-            entrants,
-            Rules(
+            search_candidates,
+            SearchRules(
                 seconds=self.request.budget_seconds,
                 at_once=self.stopwatch.at_once,
                 trust=VERIFIED_TRUST if verified else SCALED_TRUST,
             ),
         )
-        interrupted = self._search(search, len(entrants))
+        interrupted = self._search(search, len(search_candidates))
         if not interrupted:
-            self._refuse_too_short(search, len(entrants))
+            self._refuse_too_short(search, len(search_candidates))
         tuning = Tuning(
             asked=self.request.config,
             machine=self.place.device.machine,
@@ -89,7 +89,7 @@ class Course:
             self._conclude(tuning)
         return tuning
 
-    def _search(self, search: Search, entrants: int) -> bool:
+    def _search(self, search: Search, search_candidates: int) -> bool:
         """Whether Ctrl-C ended it."""
         asks = search.asks()
         ask: Ask | None = None
@@ -97,7 +97,7 @@ class Course:
             ask = next(asks)
             while True:
                 self.heard = {}
-                self.watch(Asked(ask, self.spent, entrants))
+                self.watch(AskStarted(ask, self.spent, search_candidates))
                 ask = asks.send(self._answer(ask))
         except StopIteration:
             return False
@@ -110,7 +110,7 @@ class Course:
                     asks.send(answer_of(self.spent, self.heard, self.place, self.candidates))
             return True
 
-    def _answer(self, ask: Ask) -> Answer:
+    def _answer(self, ask: Ask) -> AskResult:
         found = self._remembered(ask)
         missing = [name for name in ask.names if name not in found]
         if missing:
@@ -177,15 +177,15 @@ class Course:
         config = self._candidate(name).config
         return Failed(config=config, reason="interrupted", stage="measuring", words="its time was up")
 
-    def _refuse_too_short(self, search: Search, entrants: int) -> None:
+    def _refuse_too_short(self, search: Search, search_candidates: int) -> None:
         cut = any(reason == "no-time" for reason in search.left_out.values())
-        if search.measured >= min(2, entrants) or not cut:
+        if search.measured >= min(2, search_candidates) or not cut:
             return
-        each = search.visit_cost or self.request.budget_seconds
-        enough = math.ceil(VISITS_OF_TWO * each / 60)
-        told = f"--budget of {self.request.budget_seconds:g} s is too short for two candidates here: "
-        told += f"{search.measured} measured in {self.spent:.0f} s"
-        raise NanodynoError(told, f"give --budget {enough}m or more: what was measured is kept")
+        each = search.repetition_cost or self.request.budget_seconds
+        enough = math.ceil(REPETITIONS_OF_TWO * each / 60)
+        reported = f"--budget of {self.request.budget_seconds:g} s is too short for two candidates here: "
+        reported += f"{search.measured} measured in {self.spent:.0f} s"
+        raise NanodynoError(reported, f"give --budget {enough}m or more: what was measured is kept")
 
     def _conclude(self, tuning: Tuning) -> None:
         if tuning.pick is None:
@@ -197,24 +197,24 @@ class Course:
             chosen=row.name,
             config=row.candidate.config,
             tokens_per_second=row.tokens_per_second.value,
-            measured_afresh=row.is_final,
+            confirmed=row.is_final,
         )
         self.journal.conclude(concluded)
 
 
 def answer_of(
-    spent: float, results: Mapping[str, ProbeResult], place: Place, candidates: tuple[Candidate, ...]
-) -> Answer:
+    spent: float, results: Mapping[str, ProbeResult], place: DeviceState, candidates: tuple[Candidate, ...]
+) -> AskResult:
     seconds: dict[str, float] = {}
     precision: dict[str, float] = {}
     needs: dict[str, int] = {}
-    lost: dict[str, Loss] = {}
+    lost: dict[str, LossReason] = {}
     for name, result in results.items():
         if not isinstance(result, Measured):
             if not _is_cut_short(result):
                 lost[name] = _loss_of(result)
             continue
-        summary = visit_summary(result.visits[-1], result.config)
+        summary = repetition_summary(result.repetitions[-1], result.config)
         seconds[name] = summary.seconds / result.config.tokens_per_iter
         if summary.precision is not None:
             precision[name] = summary.precision
@@ -224,10 +224,10 @@ def answer_of(
             lost[name] = "tight"
         if (peak := result.memory.peak_reserved_bytes or result.memory.peak_host_bytes) is not None:
             needs[name] = peak
-    return Answer(spent, seconds, precision, needs, lost)
+    return AskResult(spent, seconds, precision, needs, lost)
 
 
-def _loss_of(result: ProbeResult) -> Loss:
+def _loss_of(result: ProbeResult) -> LossReason:
     if isinstance(result, OutOfMemory):
         return "too-large"
     return "disturbed" if isinstance(result, Throttled) else "failed"
@@ -237,7 +237,7 @@ def _is_cut_short(result: ProbeResult) -> bool:
     return isinstance(result, Failed) and result.reason == "interrupted"
 
 
-def _may_pass(result: ProbeResult, place: Place) -> bool:
+def _may_pass(result: ProbeResult, place: DeviceState) -> bool:
     """Whether an earlier search met something that need not be there now: it is measured again."""
     if isinstance(result, OutOfMemory):
         held = sum(each.bytes or 0 for each in result.holders)
@@ -247,9 +247,12 @@ def _may_pass(result: ProbeResult, place: Place) -> bool:
 
 def _joined(before: ProbeResult | None, result: Measured, number: int) -> Measured:
     """All visits of a candidate; each was in a process of its own, by the number of its round."""
-    visits = tuple(
-        visit.model_copy(update={"process": number, "round": number}) for visit in result.visits[-1:]
+    repetitions = tuple(
+        repetition.model_copy(update={"process": number, "round": number})
+        for repetition in result.repetitions[-1:]
     )
     if not isinstance(before, Measured):
-        return result.model_copy(update={"visits": visits})
-    return before.model_copy(update={"visits": (*before.visits, *visits), "memory": result.memory})
+        return result.model_copy(update={"repetitions": repetitions})
+    return before.model_copy(
+        update={"repetitions": (*before.repetitions, *repetitions), "memory": result.memory}
+    )

@@ -40,7 +40,7 @@ def what_happened(how: Skipped | None, loss: float, norm: float | None) -> str:
     return f"the gradient's norm {verb} {norm:.4g}" if of_the_norm else f"the loss {verb} {loss:.4g}"
 
 
-class Seen(BaseModel):
+class SpikeGuardState(BaseModel):
     """What the next judgement depends on, as a checkpoint keeps it."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
@@ -50,10 +50,10 @@ class Seen(BaseModel):
     skipped_in_a_row: int = 0
 
 
-class Sentry:
+class SpikeGuard:
     """Keeps the latest accepted losses and gradient norms; a zscore of 0 looks for numbers only."""
 
-    def __init__(self, zscore: float, seen: Seen = Seen()) -> None:  # noqa: B008 - frozen
+    def __init__(self, zscore: float, seen: SpikeGuardState = SpikeGuardState()) -> None:  # noqa: B008 - frozen
         self._zscore = zscore
         self._losses = deque(seen.losses, WINDOW)
         self._norms = deque(seen.norms, WINDOW)
@@ -77,8 +77,8 @@ class Sentry:
     def skip(self) -> None:
         self.skipped_in_a_row += 1
 
-    def seen(self) -> Seen:
-        return Seen(
+    def seen(self) -> SpikeGuardState:
+        return SpikeGuardState(
             losses=tuple(self._losses), norms=tuple(self._norms), skipped_in_a_row=self.skipped_in_a_row
         )
 

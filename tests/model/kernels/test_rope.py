@@ -39,18 +39,20 @@ def check_both(
 ) -> None:
     """Forward, and backward from what the kernel itself left; the values stay as they are."""
     values = 2 * qkv.shape[1] // 3
-    rstd, left = interpreted("turn.turn_", qkv, heads, POSITIONS, rotation, normed, EPS)
+    rstd, left = interpreted("rope.apply_rope_", qkv, heads, POSITIONS, rotation, normed, EPS)
     want = qkv.double()
-    want_rstd = plain.turn_(want, heads, POSITIONS, wide(rotation), normed, EPS)
+    want_rstd = plain.apply_rope_(want, heads, POSITIONS, wide(rotation), normed, EPS)
     near(left[0], want)
     assert left[0][:, values:].equal(qkv[:, values:])
     if normed:
         near(rstd, want_rstd)
 
     gradient = qkv.flip(0).neg()
-    _, after = interpreted("turn.turn_backward_", gradient, left[0], rstd, heads, POSITIONS, rotation, normed)
+    _, after = interpreted(
+        "rope.apply_rope_backward_", gradient, left[0], rstd, heads, POSITIONS, rotation, normed
+    )
     want = gradient.double()
-    plain.turn_backward_(want, left[0].double(), want_rstd, heads, POSITIONS, wide(rotation), normed)
+    plain.apply_rope_backward_(want, left[0].double(), want_rstd, heads, POSITIONS, wide(rotation), normed)
     near(after[0], want)
     assert after[0][:, values:].equal(gradient[:, values:])
 
@@ -84,7 +86,7 @@ def test_a_quarter_turn_at_the_second_position_of_each_sequence(interpreted: Int
     # 3 and 4 over their root mean square 5 / sqrt 2, then (x, y) to (-y, x) in every second row.
     qkv = torch.tensor([[3.0, 4.0, 4.0, 3.0, 7.0, 7.0]]).repeat(4, 1)
     rotation = torch.tensor([[1.0], [0.0]]), torch.tensor([[0.0], [1.0]])
-    rstd, left = interpreted("turn.turn_", qkv, 1, 2, rotation, True, 0.0)
+    rstd, left = interpreted("rope.apply_rope_", qkv, 1, 2, rotation, True, 0.0)
     torch.testing.assert_close(rstd, torch.full((4, 2), 2**0.5 / 5))
     straight, turned = torch.tensor([[3.0, 4.0, 4.0, 3.0]]), torch.tensor([[-4.0, 3.0, -3.0, 4.0]])
     torch.testing.assert_close(left[0][:, :4], torch.cat([straight, turned] * 2) * 2**0.5 / 5)

@@ -7,7 +7,7 @@ from nanodyno.report.language import ENGLISH, Language
 EMBEDDING_INIT = RunConfig.model_fields["embedding_init"].default
 
 
-def beyond_words(config: RunConfig, language: Language = ENGLISH, has_rate: bool = True) -> str:
+def modern_words(config: RunConfig, language: Language = ENGLISH, has_rate: bool = True) -> str:
     """`RoPE, RMSNorm, 4 heads of keys and values, cautious decay`; empty for plain GPT-2 with AdamW.
 
     `has_rate` is False where the learning rate is still to be found.
