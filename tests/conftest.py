@@ -22,6 +22,7 @@ from nanodyno.records.types import (
     EvalRecord,
     HistoryRecord,
     MachineRecord,
+    PreparedRecord,
     RunRecord,
     SaveRecord,
     SplitRecord,
@@ -115,6 +116,10 @@ def build_eval(iteration: int = 0, **changes: Any) -> EvalRecord:
 def build_start(iteration: int = 0, **changes: Any) -> StartRecord:
     values: dict[str, Any] = {"iteration": iteration, "process": 123, "host": "home", "wall_time": 0.0}
     return StartRecord(**(values | changes))
+
+
+def build_prepared(iteration: int = 0, **setup: Any) -> PreparedRecord:
+    return PreparedRecord(iteration=iteration, setup=setup, wall_time=0.0)
 
 
 def build_save(iteration: int, **changes: Any) -> SaveRecord:
@@ -214,6 +219,11 @@ def evaluation() -> Callable[..., EvalRecord]:
 @pytest.fixture
 def start() -> Callable[..., StartRecord]:
     return build_start
+
+
+@pytest.fixture
+def prepared() -> Callable[..., PreparedRecord]:
+    return build_prepared
 
 
 @pytest.fixture

@@ -51,6 +51,13 @@ class NoiseScale:
     """None where it has no upper end: the signal cannot be told from zero."""
     samples: int
 
+    def document(self) -> dict[str, float | bool | None]:
+        """As every JSON document has an estimate, and whether it has settled."""
+        return {
+            "value": self.tokens, "low": self.low, "high": self.high, "n": self.samples,
+            "settled": self.settled,
+        }  # fmt: skip
+
     @property
     def settled(self) -> bool:
         if self.samples < ENOUGH or not self.low or self.high is None:

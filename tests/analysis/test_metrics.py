@@ -16,6 +16,7 @@ from nanodyno.analysis.metrics import (
     stretches,
 )
 from nanodyno.analysis.statistics import Interval
+from nanodyno.analysis.summary import summarise
 from nanodyno.config import build_config
 
 
@@ -60,26 +61,27 @@ def test_another_batch_size_is_another_stretch(step):
     assert steady(steps) == [[*range(3, 12)], [*range(15, 24)]]
 
 
-def test_a_resume_with_the_same_setup_stays_in_its_stretch(step, start):
-    setup = {"kernels": "fused", "device": "H200"}
-    history = [start(setup=setup), start(12, setup=setup)]
+FUSED = {"kernels": "fused", "device": "H200"}
+
+
+def test_a_resume_with_the_same_setup_stays_in_its_stretch(step, start, prepared):
+    history = [start(), prepared(**FUSED), start(12), prepared(12, **FUSED)]
     assert steady([step(i) for i in range(24)], history) == [[*range(3, 12), *range(15, 24)]]
 
 
 @pytest.mark.parametrize("after", [{"kernels": "autograd"}, {"device": "RTX 4070"}])
-def test_a_resume_with_other_kernels_or_another_gpu_begins_a_stretch(step, start, after):
-    setup = {"kernels": "fused", "device": "H200"}
-    history = [start(setup=setup), start(12, setup=setup | after)]
+def test_a_resume_with_other_kernels_or_another_gpu_begins_a_stretch(step, start, prepared, after):
+    history = [start(), prepared(**FUSED), start(12), prepared(12, **FUSED | after)]
     assert steady([step(i) for i in range(24)], history) == [[*range(3, 12)], [*range(15, 24)]]
 
 
-def test_a_setup_that_was_not_recorded_is_taken_to_be_the_same(step, start):
-    history = [start(), start(12, setup={"kernels": "fused"})]
+def test_a_setup_that_was_not_recorded_is_taken_to_be_the_same(step, start, prepared):
+    history = [start(), start(12), prepared(12, kernels="fused")]
     assert len(steady([step(i) for i in range(24)], history)) == 1
 
 
-def test_what_only_one_of_two_starts_recorded_does_not_part_them(step, start):
-    history = [start(setup={"kernels": "fused"}), start(12, setup={"kernels": "fused", "fp8": False})]
+def test_what_only_one_of_two_starts_recorded_does_not_part_them(step, start, prepared):
+    history = [start(), prepared(kernels="fused"), start(12), prepared(12, kernels="fused", fp8=False)]
     assert len(steady([step(i) for i in range(24)], history)) == 1
 
 
@@ -247,6 +249,16 @@ def test_the_time_of_training_is_added_up_by_stretch(run, step):
     steps = [step(i, step_seconds=1.0 if i < 12 else 3.0, tokens=1024 << (i >= 12)) for i in range(24)]
     account = account_of(run(steps))
     assert [account.seconds_after(each) for each in (0, 6, 12, 13, 24)] == [0, 6, 12, 15, 48]
+
+
+@pytest.mark.parametrize("grown", [0, 1, 2])
+def test_the_time_left_is_right_also_just_after_the_batch_has_grown(run, record, step, evaluation, grown):
+    """20 iterations of 2^19 tokens in 1 s, then 80 of twice the tokens in 2 s: 160 s in all."""
+    settings = {"batch_size": 8, "gradient_accumulation_steps": 64, "max_iters": 100, "warmup_iters": 2}
+    settings |= {"batch_ramp": f"{20 * 2**19}:{2**20}", "eval_interval": 1000}
+    steps = [step(i, step_seconds=1.0 + (i >= 20), tokens=2**19 << (i >= 20)) for i in range(20 + grown)]
+    found = summarise(run(steps, [evaluation(0, eval_seconds=0.0)], record(settings)))
+    assert found.eta_seconds == pytest.approx(160 - 2 * grown)
 
 
 @pytest.mark.parametrize(

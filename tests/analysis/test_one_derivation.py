@@ -71,29 +71,45 @@ def other_micro_batch(build: Any, seconds: list[float]) -> Run:
 def other_kernels(build: Any, seconds: list[float]) -> Run:
     before = [build.step(i, step_seconds=1.0, micro_steps=64) for i in range(FIRST)]
     after = [build.step(FIRST + i, step_seconds=each, micro_steps=64) for i, each in enumerate(seconds)]
-    starts = [build.start(setup={"kernels": "autograd"}), build.start(FIRST, setup={"kernels": "fused"})]
-    return build.run([*before, *after], evals(build), build.record(PLAIN, resumed_at=(FIRST,)), starts)
+    history = [build.start(), build.prepared(kernels="autograd")]
+    history += [build.start(FIRST), build.prepared(FIRST, kernels="fused")]
+    return build.run([*before, *after], evals(build), build.record(PLAIN, resumed_at=(FIRST,)), history)
 
 
 def evals(build: Any) -> list[Any]:
     return [build.evaluation(at, val_loss=6.0 - at / 20) for at in (0, 5, 10, 15)]
 
 
-OWN = (plain, ramped, other_micro_batch, other_kernels)
+def split(build: Any, seconds: list[float]) -> Run:
+    """Memory ran out on the way: the config still has the larger micro-batch."""
+    before = [build.step(i, step_seconds=1.0, micro_steps=64) for i in range(FIRST)]
+    after = [build.step(FIRST + i, step_seconds=each, micro_steps=128) for i, each in enumerate(seconds)]
+    return build.run([*before, *after], evals(build), build.record(PLAIN), [build.start()])
+
+
+OWN = (plain, ramped, other_micro_batch, other_kernels, split)
 
 
 @pytest.fixture(scope="module")
 def build() -> SimpleNamespace:
     from tests.conftest import (
         build_eval,
+        build_prepared,
         build_record,
         build_run,
+        build_split,
         build_start,
         build_step,
     )
 
     return SimpleNamespace(
-        step=build_step, evaluation=build_eval, record=build_record, start=build_start, run=build_run
+        step=build_step,
+        evaluation=build_eval,
+        record=build_record,
+        start=build_start,
+        run=build_run,
+        prepared=build_prepared,
+        split=build_split,
     )
 
 
@@ -154,7 +170,13 @@ def test_the_progress_line_has_the_speed_and_the_time_left_that_show_has(
     meter = Meter(Started(run.own, Path("run"), first))
     for entry in run.own_evals:
         meter.add_eval(entry)
-    live = [meter.add_step(step) for step in run.own_steps if step.iteration >= first][-1]
+    live = None
+    for step in run.own_steps:
+        if kind is split and step.iteration == FIRST:
+            meter.add_split(build.split(FIRST))
+        if step.iteration >= first:
+            live = meter.add_step(step)
+    assert live is not None
     found = shown(run)
     for name in METRICS:
         assert live.speed.document()[name] == near(found["speed"][name]), name

@@ -146,7 +146,7 @@ def test_it_is_small_and_has_its_format_and_version_first(long: Run, tmp_path: P
     assert is_result(path)
     assert path.stat().st_size < 100_000
     document = json.loads(path.read_text())
-    assert (document["format"], document["version"]) == ("nanodyno-result", 1)
+    assert (document["format"], document["version"]) == ("nanodyno-result", 2)
     assert (document["logged_iterations"], document["logged_evaluations"]) == (3000, 31)
     assert document["summary"]["tokens_seen"] == 3000 * 524_288
     assert 400 <= len(document["steps"]) <= 520
@@ -159,12 +159,12 @@ def test_the_noise_scale_is_in_the_summary_where_it_was_measured(
     norms = {"micro_grad_norm": 3.0, "micro_tokens": 8192, "grad_norm": 2**0.5, "tokens": 65_536}
     noisy = run([step(number, **norms) for number in range(40)], [evaluation(40)])
     reported = json.loads(result_text(result_of(noisy, summarise(noisy))))["summary"]["noise_scale"]
-    assert (reported["samples"], reported["settled"]) == (32, True)  # the latest
-    assert reported["tokens"] == pytest.approx(65_536)
+    assert (reported["n"], reported["settled"]) == (32, True)  # the latest
+    assert reported["value"] == pytest.approx(65_536)
     assert sent(noisy).steps
     few = run([step(0, **norms)], [evaluation(1)])
     assert result_of(few, summarise(few)).summary["noise_scale"] == {
-        "tokens": pytest.approx(65_536), "samples": 1, "settled": False,
+        "value": pytest.approx(65_536), "low": None, "high": None, "n": 1, "settled": False,
     }  # fmt: skip
     silent = run([step(0)], [evaluation(1)])
     assert "noise_scale" not in result_of(silent, summarise(silent)).summary

@@ -36,7 +36,7 @@ def test_a_config_is_trained_a_short_while_and_leaves_nothing(
     assert document["of"] == {
         "name": "demo", "whence": "short-training", "iterations": 40, "tokens_seen": 1280,
     }  # fmt: skip
-    assert document["scale"]["samples"] == 32  # the latest, as the first outweigh them
+    assert document["noise_scale"]["n"] == 32  # the latest, as the first outweigh them
     assert document["decayed_at"] is None  # the demo's schedule would have come to half of its peak
     assert not (tmp_path / "runs").exists()
 

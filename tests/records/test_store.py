@@ -153,7 +153,7 @@ def test_a_folder_without_run_json_is_no_run(tmp_path: Path) -> None:
 
 def test_a_run_of_a_newer_nanodyno_is_refused_by_its_version(folder: Path) -> None:
     raw = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    (folder / "run.json").write_text(json.dumps(raw | {"version": 3, "unheard_of": 1}), encoding="utf-8")
+    (folder / "run.json").write_text(json.dumps(raw | {"version": 4, "unheard_of": 1}), encoding="utf-8")
     with pytest.raises(NanodynoError, match=r"run\.json was written by a newer nanodyno") as caught:
         read_run_record(folder)
     assert "upgrade" in (caught.value.hint or "")

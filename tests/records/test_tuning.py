@@ -45,6 +45,17 @@ def filled(question: TuneQuestion, line: ProbedRecord, folder: Path) -> Path:
     return journal.path
 
 
+def test_a_file_that_was_named_by_other_names_of_settings_is_found_by_what_it_asks(
+    question: TuneQuestion, line: ProbedRecord, tmp_path: Path
+) -> None:
+    path = filled(question, line, tmp_path)
+    older = path.rename(path.with_name("0123456789abcdef.jsonl"))
+    again = Journal(question, folder=tmp_path)
+    assert (again.path, len(again.lines), again.notes) == (older, 1, [])
+    other = Journal(question.model_copy(update={"torch": "2.14"}), folder=tmp_path)
+    assert (other.path != older, other.lines) == (True, [])
+
+
 def test_what_was_probed_is_there_again(question: TuneQuestion, line: ProbedRecord, tmp_path: Path) -> None:
     filled(question, line, tmp_path)
     again = Journal(question, folder=tmp_path)

@@ -38,7 +38,6 @@ GPT2_VOCABULARY = 50257
 NANOGPT_VOCABULARY = 50304
 OF_GPT2 = (GPT2_VOCABULARY, NANOGPT_VOCABULARY)
 """Its tokenizer's, and what nanoGPT makes of it, which is what a user gives for a folder of its files."""
-"""GPT-2's as nanoGPT pads it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,11 +295,11 @@ def _steps(found: Sequence[Stretch[AnyStep]], with_tokens: bool = True) -> tuple
 
 
 def _known_settings(config: RunConfig) -> dict[str, Setting]:
-    """With what a setting that was left out means, where that is another setting or a part left out."""
+    """With what a setting that was left out means; a vocabulary is known by its data."""
     means: dict[str, Setting] = {
         key: each.none_means
         for key, each in SETTINGS.items()
-        if each.none_means == "none" or (each.none_means in SETTINGS and not each.pair)
+        if each.none_means and not each.pair and each.group not in ("model", "record")
     }
     given = {key: value for key, value in config.model_dump().items() if value is not None}
     return means | given

@@ -21,7 +21,6 @@ from nanodyno.records.types import SaveRecord
 from nanodyno.schedule import batch_factor, learning_rate_at
 
 MOST_UPDATES = 10_000_000
-SCHEDULES = ("cosine", "linear", "constant", "wsd")
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,10 @@ from nanodyno.records.store import Run
 from nanodyno.records.types import (
     HistoryRecord,
     MachineRecord,
+    PreparedRecord,
     RunRecord,
     SaveRecord,
+    Setting,
     StartRecord,
     StepRecord,
 )
@@ -260,24 +262,22 @@ def _steady(parts: list[list[S]]) -> list[S]:
 
 def _starts(history: Sequence[HistoryRecord], resumed: Sequence[int]) -> list[tuple[int, int]]:
     """The iterations at which processes took the run up, and a number that changes with their setup."""
-    kept: list[StartRecord] = []
-    for start in history:
-        if isinstance(start, StartRecord):
+    kept: list[tuple[int, dict[str, Setting]]] = []
+    for entry in history:
+        if isinstance(entry, StartRecord):
             # What was done from here on before was done again, and its records are gone.
-            kept = [*itertools.takewhile(lambda entry, at=start.iteration: entry.iteration < at, kept), start]
-    number, numbered = 0, [(each.iteration, 0) for each in kept[:1]]
-    for before, after in itertools.pairwise(kept):
-        number += not _is_same_setup(before, after)
-        numbered.append((after.iteration, number))
+            kept = [each for each in kept if each[0] < entry.iteration]
+            kept.append((entry.iteration, {"processes": entry.processes}))
+        elif isinstance(entry, PreparedRecord) and kept:
+            kept[-1][1].update(entry.setup)
+    number, numbered = 0, [(iteration, 0) for iteration, _ in kept[:1]]
+    for (_, before), (iteration, after) in itertools.pairwise(kept):
+        # As far as both recorded it: runs of older versions noted the processes alone.
+        number += any(before[key] != after[key] for key in before.keys() & after)
+        numbered.append((iteration, number))
     known = {iteration for iteration, _ in numbered}
     unknown = [(at, bisect_right(numbered, (at, number)) - 1) for at in resumed if at not in known]
     return sorted([*numbered, *((at, numbered[place][1] if place >= 0 else 0) for at, place in unknown)])
-
-
-def _is_same_setup(before: StartRecord, after: StartRecord) -> bool:
-    """As far as both recorded it: runs of older versions noted the processes alone."""
-    one, other = before.setup or {}, after.setup or {}
-    return before.processes == after.processes and all(one[key] == other[key] for key in one.keys() & other)
 
 
 def latest_stretch(found: Sequence[Stretch[S]]) -> Stretch[S] | None:
@@ -344,27 +344,29 @@ def eta_seconds(
     last_eval_iteration: int | None,
     iteration_seconds: float | None,
     eval_seconds: float | None,
+    tokens_per_iter: int | None = None,
 ) -> float | None:
     """Seconds of training and evaluation ahead; None while the time of either is not known, 0 at the end.
 
-    iteration_seconds is that of the latest batch size; eval_seconds includes the save that follows an
-    evaluation, or its share.
+    iteration_seconds is that of an iteration of tokens_per_iter, or of the latest batch size; eval_seconds
+    includes the save that follows an evaluation, or its share.
     """
     last = 0 if config.eval_only else config.max_iters
-    iterations = _iterations_ahead(config, iterations_done, max(0, last - iterations_done))
+    ahead = max(0, last - iterations_done)
+    iterations = _iterations_ahead(config, iterations_done, ahead, tokens_per_iter)
     evaluations = evaluations_between(iterations_done, last, config.eval_interval, last_eval_iteration)
     if (iterations and iteration_seconds is None) or (evaluations and eval_seconds is None):
         return None
     return iterations * (iteration_seconds or 0.0) + evaluations * (eval_seconds or 0.0)
 
 
-def _iterations_ahead(config: RunConfig, done: int, iterations: int) -> float:
-    """In iterations of the size of the last one: a schedule's later ones are larger.
+def _iterations_ahead(config: RunConfig, done: int, iterations: int, tokens_per_iter: int | None) -> float:
+    """In iterations of so many tokens, or of the size of the last one: a schedule's later ones are larger.
 
     Where the measured noise decides, nobody knows yet, and they are taken to stay as they are.
     """
     ramp = config.ramp
     if not ramp.steps or not iterations:
         return iterations
-    last = ramp.at(ramp.tokens_after(max(0, done - 1)))
+    last = tokens_per_iter or ramp.at(ramp.tokens_after(max(0, done - 1)))
     return (ramp.tokens_after(done + iterations) - ramp.tokens_after(done)) / last

@@ -123,17 +123,9 @@ def _telling(summary: Summary) -> dict[str, Any]:
         "parameters": count,
         **{name: whole[name] for name in TELLING},
         "speed": summary.speed.document(),
-        "noise_scale": _noise(summary),
+        "noise_scale": None if summary.noise_scale is None else summary.noise_scale.document(),
     }
     return {name: value for name, value in reported.items() if value is not None}
-
-
-def _noise(summary: Summary) -> dict[str, Any] | None:
-    """In the summary and no field of its own, at which readers of the same version would stumble."""
-    if summary.noise is None:
-        return None
-    known = {name: value for name, value in asdict(summary.noise).items() if value is not None}
-    return {**known, "settled": summary.noise.settled}
 
 
 def _thinned_steps(run: Run) -> tuple[ImportedStep, ...]:
@@ -166,6 +158,7 @@ def _step(step: AnyStep, steady: set[int]) -> ImportedStep:
         learning_rate=step.learning_rate,
         tokens=step.tokens,
         step_seconds=step.step_seconds,
+        micro_steps=step.micro_steps,
         overhead=None if step.iteration in steady else "start",
     )
 

@@ -63,7 +63,7 @@ class Summary:
     """The first iteration of that stretch."""
     data_wait_share: float | None
 
-    noise: NoiseScale | None
+    noise_scale: NoiseScale | None
     """Of the gradients, in the latest iterations before noise_until; None where it was not measured."""
     noise_until: int | None
     """Updates after which the learning rate fell below half of its peak, which alone raises the noise scale;
@@ -122,7 +122,7 @@ def summarise(run: Run, ceilings: Ceilings | None = None) -> Summary:
         speed=account.speed,
         speed_from=newest.steps[0].iteration if newest else 0,
         data_wait_share=data_wait_share(newest.steady) if newest else None,
-        noise=latest(held),
+        noise_scale=latest(held),
         noise_until=held[-1].iteration + 1 if held and len(held) < len(steps) else None,
         peak_allocated_bytes=account.peak_allocated_bytes,
         peak_reserved_bytes=account.peak_reserved_bytes,
@@ -157,6 +157,7 @@ def _eta(run: Run, account: Account, saves: Sequence[SaveRecord]) -> float | Non
         evaluation_seconds(
             [entry.eval_seconds for entry in run.own_evals], [save.save_seconds for save in saves]
         ),
+        account.speed.tokens_per_iter,
     )
 
 

@@ -1,4 +1,4 @@
-"""`nanodyno attribute`: which change between two configs did what, by measuring the corners between them."""
+"""`nanodyno attribute`: which change between two configs did what, by measuring combinations of them."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -13,6 +13,7 @@ from nanodyno.cli.options import (
     bytes_of,
     console_for,
     language_of,
+    note_former_names,
     print_page,
     seconds_of,
 )
@@ -63,13 +64,13 @@ def attribute(  # noqa: PLR0913 - one parameter per option
         ),
     ] = None,
     make_fit: Annotated[
-        bool, typer.Option("--make-fit", help="Measure all corners with the switch that makes them fit.")
+        bool, typer.Option("--make-fit", help="Measure all combinations with the switch that makes them fit.")
     ] = False,
     equal: Annotated[
-        Literal["tokens", "time"], typer.Option(help="Of trainings: what all corners have in common.")
+        Literal["tokens", "time"], typer.Option(help="Of trainings: what all combinations have in common.")
     ] = "tokens",
     steps: Annotated[
-        int, typer.Option(min=1, help="Of trainings: iterations that each corner has at least.")
+        int, typer.Option(min=1, help="Of trainings: iterations that each combination has at least.")
     ] = FEWEST_STEPS,
     again: Annotated[
         bool, typer.Option("--again", help="Measure anew what is remembered of an earlier command.")
@@ -102,6 +103,8 @@ def attribute(  # noqa: PLR0913 - one parameter per option
 
     wanted = ReportOptions(html, opened, form, out, lang, json)
     pair = resolve_pair(before, after, context.args, RUNS_FOLDER)
+    own = (f"--{each}" for typed in (before, after) for each in typed.split(",")[1:])
+    note_former_names((*context.args, *own))
     seconds = None if budget is None else seconds_of(budget)
     if budget is not None and seconds is None:
         raise NanodynoError("a measurement without an end", "give --budget a time, such as 10m")

@@ -10,6 +10,7 @@ from nanodyno.cli.options import (
     RUNS_FOLDER,
     console_for,
     language_of,
+    note_former_names,
     print_page,
     seconds_of,
 )
@@ -84,6 +85,7 @@ def _of_a_config(
     from nanodyno.report.progress import say
 
     request = resolve(source, arguments, RUNS_FOLDER, takes_runs=False)
+    note_former_names(request.arguments, request.given.renamed)
     found, own = wants_found_rate(request.given), request.own.values.get("learning_rate")
     if found and own is not None:
         request = replace(request, given=override(request.given, {"learning_rate": own}))

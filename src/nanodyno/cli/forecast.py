@@ -11,6 +11,7 @@ from nanodyno.cli.options import (
     console_for,
     count_of,
     language_of,
+    note_former_names,
     print_page,
 )
 from nanodyno.cli.reporting import FormatOption, Html, Open, Out, ReportOptions, deliver
@@ -75,6 +76,7 @@ def forecast(  # noqa: PLR0913 - one parameter per option
     wanted = ReportOptions(html, opened, form, out, lang, json)
     _refuse_contradictions(runs, {"--tokens": tokens, "--iters": iters, "--hours": hours})
     number = None if tokens is None else float(count_of(tokens, "--tokens"))
+    note_former_names([f"--{each}" for each in set_ or []])
     question = ForecastQuestion(number, iters, hours, until_loss, parse_set(set_ or []))
     made = forecasts_of([read_run(find_run(run, RUNS_FOLDER)) for run in runs], question)
     if json:

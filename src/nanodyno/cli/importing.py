@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nanodyno.cli.options import RUNS_FOLDER, Json, console_for
+from nanodyno.cli.options import RUNS_FOLDER, Json, console_for, note_former_names
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def import_log(  # noqa: PLR0913 - one parameter per option
         settings=parse_set(set_ or []),
         replace=replace,
     )
+    note_former_names([f"--{each}" for each in set_ or []])
     console = console_for(json)
     with make_import_display(console, files) as watch:
         imported = import_run(request, watch)

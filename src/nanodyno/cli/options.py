@@ -77,6 +77,15 @@ def _note_renamed(old: str, new: str) -> None:
     typer.echo(f"note: {old} is now {new}", err=True)
 
 
+def note_former_names(arguments: "Sequence[str]", renamed: "Sequence[str]" = ()) -> None:
+    """Say on stderr which settings have another name now: those typed, and those of a file."""
+    from nanodyno.recipes import former_names
+    from nanodyno.report.idle import renamed_notes
+
+    for note in renamed_notes((*renamed, *former_names(arguments))):
+        typer.echo(note, err=True)
+
+
 def console_for(json: bool) -> "Console":
     """Where people read: stdout, or stderr when stdout carries a document.
 

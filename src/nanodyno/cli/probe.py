@@ -13,6 +13,7 @@ from nanodyno.cli.options import (
     assumed_note,
     console_for,
     language_of,
+    note_former_names,
     print_page,
     seconds_of,
 )
@@ -155,6 +156,7 @@ def _jobs(
         again = sources[:number].count(typed)
         name = f"{typed} ({again + 1})" if again else typed
         jobs[name] = ProbeJob(config=request.config, with_data=with_data, threads=threads)
+        note_former_names(request.arguments, request.given.renamed)
         for note in assumed_note(request, language):
             typer.echo(note, err=True)
     return jobs

@@ -15,6 +15,7 @@ from nanodyno.cli.options import (
     bytes_of,
     console_for,
     language_of,
+    note_former_names,
     print_page,
     seconds_of,
 )
@@ -112,6 +113,7 @@ def tune(  # noqa: PLR0913 - one parameter per option
 
     language = language_of(lang, json)
     request = resolve(source, context.args, RUNS_FOLDER)
+    note_former_names(request.arguments, request.given.renamed)
     asked = tune_request(
         request,
         budget,

@@ -10,6 +10,7 @@ import queue
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -75,6 +76,7 @@ def main() -> None:
     except NanodynoError as error:
         channel.send(Failure(reason="refused", words=error.message, hint=error.hint))
     except (MemoryError, RuntimeError, OSError) as error:
+        traceback.print_exc()  # to stderr, which the parent keeps
         channel.send(_failure(error))
     next(requests)  # until the parent ends this process
 

@@ -12,7 +12,10 @@ from nanodyno.records.probe import BreakdownPart
 # In this order: a flash-attention kernel is built with cutlass, and is no plain matrix product.
 KERNELS: dict[BreakdownPart, re.Pattern[str]] = {
     "optimizer": re.compile(
-        "|".join(["multi_tensor_apply", "adam", "lpnorm", "unscale", "clip_grad", *OPTIMIZERS]), re.I
+        "|".join(
+            ["multi_tensor_apply", "adam", "lpnorm", "unscale", "clip_grad", *map(re.escape, OPTIMIZERS)]
+        ),
+        re.I,
     ),
     "attention": re.compile(r"flash|fmha|attention|attn|sdpa|dot_product|cudnn::fusion", re.I),
     "loss": re.compile(

@@ -48,7 +48,8 @@ def parse_set(words: Sequence[str]) -> dict[str, ConfigValue]:
 
 def former_names(args: Sequence[str]) -> tuple[str, ...]:
     """The settings of a command line that are there by a former name."""
-    names = (word.removeprefix("--").partition("=")[0].replace("-", "_").removeprefix("no_") for word in args)
+    typed = (word.removeprefix("--").partition("=")[0] for word in args if word.startswith("--"))
+    names = (name.replace("-", "_").removeprefix("no_") for name in typed)
     return tuple(name for name in names if present_name(name) != name)
 
 

@@ -41,7 +41,8 @@ class ImportedStep(Record):
     """What step_seconds hold besides training: such a step is in no rate."""
     printed_mfu: float | None = None
     """A fraction, of whatever peak the program takes for the card's."""
-    micro_steps: None = None
+    micro_steps: int | None = None
+    """Of each process, where a result of ours has it."""
     wall_time: float | None = None
 
 

@@ -13,10 +13,14 @@ Line = TypeVar("Line", bound=Record)
 
 
 class QuestionFile(Generic[Line]):
-    """Lines under one question. `notes` says what was wrong with the file; nothing about it is fatal."""
+    """Lines under one question. `notes` says what was wrong with the file; nothing about it is fatal.
+
+    A file is named after its question. One that was named when settings had other names or another order is
+    found by what it asks.
+    """
 
     def __init__(self, path: Path, question: Record, kind: TypeAdapter[Line], again: bool = False) -> None:
-        self.path = path
+        self.path = path if path.exists() else _of_the_same_question(path, question) or path
         self.notes: list[str] = []
         self.lines: list[Line] = []
         self._kind = kind
@@ -64,6 +68,14 @@ class QuestionFile(Generic[Line]):
         self._file = GrowingFile(self.path)
         if new or self.path.stat().st_size == 0:
             self._file.append(question.model_dump_json())
+
+
+def _of_the_same_question(path: Path, question: Record) -> Path | None:
+    for other in sorted(path.parent.glob(f"*{path.suffix}")):
+        with suppress(OSError, ValueError), other.open(encoding="utf-8") as file:
+            if type(question).model_validate_json(file.readline()) == question:
+                return other
+    return None
 
 
 def split_lines(text: str) -> tuple[str, list[str]]:

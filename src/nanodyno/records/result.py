@@ -11,7 +11,7 @@ from typing import Any, Literal
 from nanodyno.records.imported import ImportedEval, ImportedStep, LoggedSettings
 from nanodyno.records.types import ArithmeticRecord, DataRecord, MachineRecord, Record, VersionsRecord
 
-RESULT_VERSION = 1
+RESULT_VERSION = 2
 _MARK = re.compile(rb'\s*\{\s*"format"\s*:\s*"nanodyno-result"')
 
 

@@ -13,7 +13,7 @@ from nanodyno.costs.setup import Dtype
 
 Setting = bool | int | float | str | None
 FORMAT = "nanodyno-run"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 
 Skipped = Literal["overflow", "not-finite", "loss-spike", "norm-spike"]
@@ -96,9 +96,17 @@ class StartRecord(Record):
     host: str
     processes: int = 1
     """That train together."""
-    setup: dict[str, Setting] | None = None
+    wall_time: float
+
+
+class PreparedRecord(Record):
+    """The process that started is ready to train: compiled, measured and fallen back where it had to."""
+
+    kind: Literal["prepared"] = "prepared"
+    iteration: int
+    setup: dict[str, Setting]
     """What the speed from here on depends on and a resume may change: the device, the arithmetic, settings.
-    None in runs of before it was recorded."""
+    Runs of before it was recorded have none."""
     wall_time: float
 
 
@@ -136,7 +144,9 @@ class StopRecord(Record):
     wall_time: float
 
 
-HistoryRecord = Annotated[StartRecord | SaveRecord | SplitRecord | StopRecord, Field(discriminator="kind")]
+HistoryRecord = Annotated[
+    StartRecord | PreparedRecord | SaveRecord | SplitRecord | StopRecord, Field(discriminator="kind")
+]
 """What happened to a run besides its steps and evaluations; a resume takes nothing of it back."""
 
 

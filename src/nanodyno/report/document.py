@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from nanodyno.analysis.metrics import Speed
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.summary import Summary
+from nanodyno.noise import NoiseScale
 from nanodyno.records.store import Run
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ def run_document(run: Run, summary: Summary) -> dict[str, object]:
     sizes = summary.parameters
     if sizes is not None:
         derived["parameters"] = {**as_document(sizes), "total": sizes.total, "nanogpt": sizes.nanogpt}
-    if summary.noise is not None:
-        derived["noise"] = {**as_document(summary.noise), "settled": summary.noise.settled}
     return {
         "folder": str(run.folder),
         "run": run.record.model_dump(mode="json"),
@@ -37,7 +36,7 @@ def as_document(record: "DataclassInstance") -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Interval | Speed):
+    if isinstance(value, Interval | NoiseScale | Speed):
         return value.document()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return as_document(value)

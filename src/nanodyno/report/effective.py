@@ -151,8 +151,10 @@ def course_table(advice: BatchSizeAdvice, language: Language) -> Table:
 
 
 def effective_document(asked: NoiseScaleSource, advice: BatchSizeAdvice) -> dict[str, object]:
+    found = as_document(advice)
     return {
         "of": as_document(asked),
         "settled": advice.scale is not None and advice.scale.settled,
-        **as_document(advice),
+        "noise_scale": found.pop("scale"),
+        **found,
     }

@@ -158,7 +158,7 @@ def _speed(summary: Summary, language: Language) -> FactRows:
 
 def _noise(run: Run, summary: Summary, language: Language) -> FactRows:
     """What the gradients say about the batch; that they were not asked is said where there are steps."""
-    scale, config = summary.noise, run.own.config
+    scale, config = summary.noise_scale, run.own.config
     if scale is not None:
         clauses = [noise_scale_words(scale, language), serving_words(scale, language)]
         if summary.noise_until is not None:

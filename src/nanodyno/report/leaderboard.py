@@ -64,7 +64,7 @@ def _title(board: Board) -> str:
 
 def _table(board: Board) -> Table:
     with_gpus = any(entry.gpu for entry in board.entries)
-    headers = ("", "run", "params", TITLES[board.metric], "95% interval", "gpu" if with_gpus else "")
+    headers = ("", "run", "params", TITLES[board.metric], "95% interval", "GPU" if with_gpus else "")
     rows = tuple(_row(board.metric, entry, with_gpus) for entry in board.entries)
     return Table(headers, rows, figures_from=2)
 

@@ -6,7 +6,8 @@ import subprocess
 import torch
 
 from nanodyno import __version__
-from nanodyno.config import RunConfig, keys_where
+from nanodyno.config import SETTINGS, RunConfig
+from nanodyno.config.attributes import ABSENT
 from nanodyno.data.shards import Dataset
 from nanodyno.data.stamp import stamp
 from nanodyno.records.types import ArithmeticRecord, DataRecord, RunRecord, Setting, VersionsRecord, utc_now
@@ -73,13 +74,17 @@ def as_prepared(before: ArithmeticRecord, prepared: Prepared) -> ArithmeticRecor
 
 
 def speed_setup(record: RunRecord) -> dict[str, Setting]:
-    """What the speed of the next iterations depends on and a resume may change."""
-    keys = keys_where(
-        lambda each: "speed" in each.affects and each.on_resume == "free" and each.group != "batch"
-    )
-    settings = record.config.model_dump(mode="json", include=set(keys))
-    used = record.arithmetic
-    return {**settings, "device": record.machine.device_name, "dtype": used.dtype, "kernels": used.kernels}
+    """What the speed of the next iterations depends on and a resume may change, after all fallbacks."""
+    asked = {
+        key: value if each.amount_affects is None else value not in ABSENT
+        for key, each in SETTINGS.items()
+        for value in [getattr(record.config, key)]
+        if "speed" in each.affects and each.on_resume == "free" and each.group != "batch"
+    }
+    seconds = {"compile_seconds", "attention_seconds"}
+    used = record.arithmetic.model_dump(mode="json", exclude=seconds | {"device", "processes"})
+    machine = record.machine
+    return {**asked, **used, "device": machine.device_name, "threads": machine.cpu_threads}
 
 
 def _schedule_notes(config: RunConfig) -> list[str]:

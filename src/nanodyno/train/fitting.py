@@ -88,7 +88,7 @@ def _gpu_hint(setup: Setup, room: _Room) -> str:
 
 def advice_words(advice: Sequence[MemoryAdvice]) -> str:
     """Those that are enough for a card, with what they cost."""
-    return _fitting_words([_words(each) for each in advice if each.fits], "gpu")
+    return _fitting_words([_words(each) for each in advice if each.fits], "GPU")
 
 
 def _host_hint(setup: Setup, room: _Room) -> str:

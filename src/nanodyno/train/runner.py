@@ -16,7 +16,7 @@ from nanodyno.errors import NanodynoError, RunFailed
 from nanodyno.records.events import Message, Started, WatchRun
 from nanodyno.records.files import write_whole
 from nanodyno.records.store import CHECKPOINTS_FOLDER
-from nanodyno.records.types import RunRecord, SaveRecord, StartRecord, StopReason, StopRecord
+from nanodyno.records.types import PreparedRecord, RunRecord, SaveRecord, StartRecord, StopReason, StopRecord
 from nanodyno.records.writer import RunWriter, disk_is_full
 from nanodyno.train import checkpoint, resuming
 from nanodyno.train.describe import as_prepared, describe, speed_setup
@@ -133,13 +133,14 @@ class _Recording:
 
     def _train(self, record: RunRecord, writer: RunWriter) -> StopReason:
         trainer, watch = self.trainer, self.watch
-        writer.append(_start(trainer, record))
+        writer.append(_start(trainer))
         _keep_tokenizer(trainer.dataset, self.job.folder)
         if words := self.job.limits.words():
             watch(Message(words))
         with signals(self.stops, launched(), lambda text: watch(Message(text))):
             began = _warm_up(trainer, record, watch)
             writer.replace_run(began)
+            writer.append(_prepared(trainer, began))
             watch(Started(began, self.job.folder, trainer.iteration))
             for event in trainer.events(self.stops):
                 if isinstance(event, SavePoint) and not self.job.keeps:
@@ -272,15 +273,18 @@ def _writer(folder: Path, record: RunRecord, earlier: Earlier | None) -> RunWrit
     return RunWriter.resume(folder, record, earlier.iteration, earlier.evaluated, earlier.lock)
 
 
-def _start(trainer: Trainer, record: RunRecord) -> StartRecord:
+def _start(trainer: Trainer) -> StartRecord:
     return StartRecord(
         iteration=trainer.iteration,
         process=os.getpid(),
         host=socket.gethostname(),
         processes=trainer.processes.count,
-        setup=speed_setup(record),
         wall_time=time.time(),
     )
+
+
+def _prepared(trainer: Trainer, record: RunRecord) -> PreparedRecord:
+    return PreparedRecord(iteration=trainer.iteration, setup=speed_setup(record), wall_time=time.time())
 
 
 def _warm_up(trainer: Trainer, record: RunRecord, watch: WatchRun) -> RunRecord:

@@ -44,7 +44,7 @@ def test_a_thinned_curve_is_noted(imported: Callable[..., Run]) -> None:
 @pytest.mark.parametrize(
     ("changes", "reported"),
     [
-        ({"version": 2}, "newer nanodyno"),
+        ({"version": 3}, "newer nanodyno"),
         ({"version": "x"}, "version"),
         ({"settings": {"n_layer": [1]}}, "settings.n_layer"),
         ({"surprise": 1}, "surprise"),

@@ -81,7 +81,7 @@ def _apply_rope_backward(
 def apply_rope_(
     qkv_NE: Tensor, heads: int, positions: int, rotation: Rotation | None, normed: bool, eps: float
 ) -> Tensor:
-    """See plain_modern.turn_. Where nothing is normed, what is returned has no rows."""
+    """See plain_modern.apply_rope_. Where nothing is normed, what is returned has no rows."""
     N, E = qkv_NE.shape
     rstd = torch.empty(N if normed else 0, 2 * heads, device=qkv_NE.device)
     cos, sin = (rstd, rstd) if rotation is None else rotation
@@ -101,7 +101,7 @@ def apply_rope_backward_(
     rotation: Rotation | None,
     normed: bool,
 ) -> None:
-    """See plain_modern.turn_backward_."""
+    """See plain_modern.apply_rope_backward_."""
     N, E = dqkv_NE.shape
     cos, sin = (rstd, rstd) if rotation is None else rotation
     _apply_rope_backward[(N,)](
