@@ -51,7 +51,7 @@ def board(found: Leaderboard, metric: LeaderboardMetric) -> Board:
 
 
 def places(found: Leaderboard, metric: LeaderboardMetric) -> dict[str, int | None]:
-    return {entry.run: entry.place for entry in board(found, metric).entries}
+    return {entry.run: entry.rank for entry in board(found, metric).entries}
 
 
 def reasons(found: Leaderboard, metric: LeaderboardMetric) -> dict[str, str]:

@@ -54,7 +54,7 @@ def test_the_two_recipes_of_the_case_on_a_page_and_as_a_document(faked: Any, nan
     assert "learning_rate 0.001 to 0.0003" in reported
     document = json.loads(nanodyno("attribute", "gpt2-384", "gpt2-768", "--json").stdout)
     assert len(faked.asked) == 4  # the second time all is remembered
-    sizes = {name: part["value"] for name, part in document["parts"].items()}
+    sizes = {name: part["value"] for name, part in document["contributions"].items()}
     assert sizes == pytest.approx({"n_embd": -0.34657, "batch_size": -0.09531}, abs=1e-4)
     assert sum(sizes.values()) == pytest.approx(document["difference"]["value"])
     assert [len(path) for path in document["paths"]] == [2, 2]
@@ -101,7 +101,7 @@ def test_logs_of_another_gpu_are_measured_here_and_compare_shows_it(faked: Any, 
     assert "train2 and train1 ran on RTX 4070; all of this was measured on NVIDIA H200" in after
     assert "nanodyno attribute train2 train1" not in after
     document = json.loads(nanodyno("compare", "train2", "train1", "--json").stdout)
-    assert document["attributions"][0]["parts"].keys() == {"n_embd", "batch_size"}
+    assert document["attributions"][0]["contributions"].keys() == {"n_embd", "batch_size"}
 
 
 def test_a_run_of_our_own_can_be_one_of_the_two(nanodyno: Run, tiny: list[str]) -> None:
@@ -149,7 +149,7 @@ def test_a_loss_is_attributed_by_training_every_combination(
     losses = [combination["val_losses"] for combination in document["combinations"]]
     assert [len(each) for each in losses] == [1, 1]
     difference = losses[1][0] - losses[0][0]
-    assert document["parts"]["learning_rate"]["value"] == pytest.approx(difference)
+    assert document["contributions"]["learning_rate"]["value"] == pytest.approx(difference)
     assert difference != 0
     found = {each["code"]: each["numbers"] for each in document["findings"]}
     assert found["short-training"]["steps"] == 3

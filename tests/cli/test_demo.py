@@ -65,7 +65,7 @@ def test_asked_to_it_also_measures_which_change_does_what(
     bench = stopwatch.bench(None, tunings.host_place())
     monkeypatch.setattr("nanodyno.cli.attribute.bench", lambda: bench)
     command = ("demo", "--max-iters", "1", "--device", "cpu", "--no-tune", "--attribute", "--json")
-    parts = json.loads(nanodyno(*command).stdout)["attribution"]["parts"]
+    parts = json.loads(nanodyno(*command).stdout)["attribution"]["contributions"]
     assert {name: round(part["value"], 3) for name, part in parts.items()} == {
         "n_embd": -1.386,  # ln 4
         "batch_size": 0.0,

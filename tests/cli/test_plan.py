@@ -20,7 +20,7 @@ COMPONENTS = {
 def test_the_document_has_the_promised_keys(nanodyno: Run) -> None:
     done = nanodyno("plan", "gpt2-768", "--gpu", "RTX 3060 12GB", "--tokens", "10B", "--json")
     document = json.loads(done.stdout)
-    assert document["params"] == 124_373_760
+    assert document["parameters"] == 124_373_760
     assert document["flops_per_token"] == {"exact": 797_870_592, "nanogpt": 854_770_176}
     assert document["tokens_per_iter"] == 524_288
     memory = document["peak_memory_bytes"]

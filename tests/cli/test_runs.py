@@ -170,7 +170,7 @@ def test_the_leaderboard_ranks_what_follows_and_says_why_the_rest_does_not(case:
 def test_the_leaderboard_as_a_document(case: Nanodyno) -> None:
     document = json.loads(case("runs", "--leaderboard", "--json").stdout)
     boards = {board["metric"]: board["entries"] for board in document["boards"]}
-    speed = [(entry["run"], entry["place"]) for entry in boards["tokens_per_second"]]
+    speed = [(entry["run"], entry["rank"]) for entry in boards["tokens_per_second"]]
     assert speed == [("train2", 1), ("train1", 2)]
     assert set(boards["mfu"][0]["value"]) == {"value", "low", "high", "n"}
     assert {each["reason"] for each in document["unranked"]} == {"noise-unknown"}

@@ -76,7 +76,7 @@ class LeaderboardRun:
 @dataclass(frozen=True)
 class Entry:
     run: str
-    place: int | None
+    rank: int | None
     """None where its interval is not known, so that nothing can be said about its place."""
     value: Interval
     parameters: float | None

@@ -26,9 +26,11 @@ def attribution_document(found: Attribution) -> dict[str, object]:
             for combination, known in found.combinations.items()
         ],
         "difference": _effect_document(effects.total),
-        "parts": {name: _effect_document(each) for name, each in zip(names, effects.parts, strict=False)},
+        "contributions": {
+            name: _effect_document(each) for name, each in zip(names, effects.parts, strict=False)
+        },
         "screened": effects.screened,
-        "left_over": _effect_document(effects.left_over),
+        "remainder": _effect_document(effects.left_over),
         "steps": [
             {
                 "from": found.design.settings(combination),

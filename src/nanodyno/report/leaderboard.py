@@ -75,7 +75,7 @@ def _row(metric: LeaderboardMetric, entry: Entry, with_gpus: bool) -> tuple[str,
     if value.low is not None and value.high is not None:
         within = f"{_shown(metric, value.low)} to {_shown(metric, value.high)}"
     return (
-        "-" if entry.place is None else str(entry.place),
+        "-" if entry.rank is None else str(entry.rank),
         entry.run,
         "-" if entry.parameters is None else q.count(entry.parameters),
         _shown(metric, value.value),
@@ -91,7 +91,7 @@ def _shown(metric: LeaderboardMetric, value: float) -> str:
 
 
 def _is_shared(board: Board) -> bool:
-    places = [entry.place for entry in board.entries if entry.place is not None]
+    places = [entry.rank for entry in board.entries if entry.rank is not None]
     return len(set(places)) < len(places)
 
 

@@ -223,7 +223,7 @@ def tune_document(tuning: Tuning, settings: Mapping[str, object]) -> dict[str, o
         "confirmed": pick is not None and pick.reading is not None,
         "settings": dict(settings),
         "candidates": [_candidate_document(row) for row in rows_of(tuning)],
-        "against_chosen": [
+        "comparisons": [
             {
                 "name": each.config,
                 "seconds_ratio": each.ratio.document(),
