@@ -195,6 +195,9 @@ def test_a_ramped_run_has_the_speed_of_its_last_size(build: Any) -> None:
     speed = shown(ramped(build, [4.0] * 18))["speed"]
     assert speed["tokens_per_second"]["value"] == 2**18
     assert (speed["tokens_per_iter"], speed["micro_step_seconds"]["value"]) == (2**20, 4.0 / 128)
+    run = ramped(build, [4.0] * 18)
+    metrics = {each.name: each.values[run.name].value for each in compared_runs([run, run])[0].metrics}
+    assert metrics["tokens_per_iter"] / metrics["iteration_seconds"] == metrics["tokens_per_second"]
 
 
 def test_an_imported_log_is_reported_alike(tmp_path: Path) -> None:

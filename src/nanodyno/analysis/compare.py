@@ -63,7 +63,7 @@ def _facts(accounts: Sequence[Account]) -> list[ComparedMetric]:
     same_batch = len({account.speed.tokens_per_iter for account in accounts}) == 1
     rows: list[tuple[str, Better, Callable[[Account], Interval | None]]] = [
         ("parameters", None, lambda a: _known(a.parameters)),
-        ("tokens_per_iter", None, lambda a: _known(a.tokens_per_iter)),
+        ("tokens_per_iter", None, lambda a: _known(a.speed.tokens_per_iter or a.tokens_per_iter)),
         ("iteration_seconds", "lower" if same_batch else None, lambda a: a.speed.iteration_seconds),
         ("micro_step_seconds", None, lambda a: a.speed.micro_step_seconds),
         ("tokens_per_second", "higher", lambda a: a.speed.tokens_per_second),
