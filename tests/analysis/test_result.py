@@ -94,7 +94,7 @@ def test_the_copy_has_the_figures_of_the_original(long: Run, sent: Callable[...,
 
 def test_the_copy_stands_beside_the_original_on_the_leaderboard(long: Run, sent: Callable[..., Run]) -> None:
     found = leaderboard([standing_of(account_of(each)) for each in (long, sent(long))])
-    assert [[entry.place for entry in board.entries] for board in found.boards] == [[1, 1]] * 3
+    assert [[entry.rank for entry in board.entries] for board in found.boards] == [[1, 1]] * 3
     assert found.unranked == ()
     for board in found.boards:
         one, other = board.entries
