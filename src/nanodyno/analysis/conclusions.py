@@ -133,7 +133,8 @@ def _of_speed(one: Account, other: Account) -> Iterator[Finding]:
     if same_work and abs(speed - 1) > CLOSE and _overlap(rates[0], rates[1]):
         yield _of((one, other), "speed-within-noise", "fact", tokens_per_second=seen)
         return
-    if work[0] is None or work[1] is None:
+    achieved = one.speed.achieved_flops_per_second, other.speed.achieved_flops_per_second
+    if work[0] is None or work[1] is None or achieved[0] is None or achieved[1] is None:
         code = "same-speed" if abs(speed - 1) <= CLOSE else "throughput-changed"
         yield _of((one, other), code, "fact", throughput_ratio=speed, tokens_per_second=seen)
         return
@@ -144,7 +145,7 @@ def _of_speed(one: Account, other: Account) -> Iterator[Finding]:
         "work_ratio": work[1] / work[0],
         "parameters_ratio": (other.parameters or 0) / (one.parameters or 1),
         "tokens_per_second": seen,
-        "achieved_flops_per_second": [rates[0].value * work[0], rates[1].value * work[1]],
+        "achieved_flops_per_second": [achieved[0].value, achieved[1].value],
     }
     if abs(speed - 1) <= CLOSE and abs(rate - 1) <= CLOSE:
         yield _of((one, other), "same-speed", "fact", **numbers)
