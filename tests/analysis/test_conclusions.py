@@ -21,6 +21,7 @@ Runs = Sequence[Account]
 CASE = [with_found_shape(BEFORE), with_found_shape(AFTER)]
 SAME = [account("a"), account("b")]
 H200 = gpu_named("H200")
+BUSY = None
 SLOW_EVAL = (*steps(1.0, 0.3), AccountStep(900, 6.0, 30.0, steady=False, printed_mfu=0.3))
 
 
@@ -39,9 +40,21 @@ def rates(leap: float) -> tuple[AccountStep, ...]:
     )
 
 
-def restless(seconds: float) -> tuple[AccountStep, ...]:
-    """Iterations that take half as long or half as much again."""
-    return tuple(AccountStep(number, 6.0, seconds * (0.5, 1.0, 1.5)[number % 3]) for number in range(20))
+def faster(times: float) -> Runs:
+    """By so much, without torch.compile."""
+    return pair(seconds=1 / times, settings={"compile": False})
+
+
+def lower(nats: float) -> Runs:
+    """The val loss of another learning rate."""
+    return pair(settings={"learning_rate": 1e-3}, evals=curve(6.0 - nats, 0.01))
+
+
+def lengths(one: int, other: int) -> Runs:
+    """Cosines of so many iterations, of which both have made 1,000."""
+    schedule = {"schedule": "cosine", "warmup_iters": 0, "min_lr": 0.0}
+    ends = [{**schedule, "max_iters": each, "lr_decay_iters": each} for each in (one, other)]
+    return pair({"settings": ends[0]}, settings=ends[1])
 
 
 BOTH_WAYS: dict[str, tuple[Runs, Runs]] = {
@@ -80,11 +93,13 @@ BOTH_WAYS: dict[str, tuple[Runs, Runs]] = {
     "same-effective-batch": (SAME, settings(gradient_accumulation_steps=32)),
     "steps-unchanged": (settings(batch_size=16, gradient_accumulation_steps=32), SAME),
     "effective-batch-changed": (settings(gradient_accumulation_steps=32), SAME),
-    "same-speed": (SAME, pair(seconds=1.1)),
-    "speed-within-noise": (pair({"steps": restless(1.0)}, steps=restless(1.05)), pair(seconds=1.1)),
+    "speed-within-noise": (faster(1.05), faster(1.2)),
+    "speed-of-few-iterations": (pair({"steps": steps(1.0, count=3)}), SAME),
+    "speed-on-busy-machine": (pair({}), SAME),
+    "speed-unrecorded-difference": (pair(seconds=1.5), faster(1.5)),
     "throughput-fell-rate-rose": (CASE, CASE[::-1]),
     "throughput-rose-rate-fell": (CASE[::-1], CASE),
-    "throughput-changed": (pair(seconds=1.1), SAME),
+    "throughput-changed": (faster(1.2), faster(1.05)),
     "nothing-in-common": (
         [Account("a", {"n_layer": 12}), Account("b", {"n_embd": 768})],
         [Account("a", {"n_layer": 12}, evals=curve(6.0)), Account("b", {"n_embd": 768}, evals=curve(6.0))],
@@ -101,10 +116,10 @@ BOTH_WAYS: dict[str, tuple[Runs, Runs]] = {
     "losses-on-other-data": (settings(dataset="openwebtext"), SAME),
     "losses-of-different-models": (settings(n_layer=24, learning_rate=1e-3), settings(n_layer=24)),
     "no-evidence-for-learning-rate": (CASE, settings(learning_rate=1e-3)),
-    "same-loss": (SAME, pair(evals=curve(5.9, 0.01))),
-    "loss-noise-unknown": (pair({"evals": (AccountEval(500, 5.0),)}, evals=(AccountEval(500, 4.9),)), SAME),
-    "losses-within-noise": (pair({"evals": curve(6.0, 0.1)}, evals=curve(6.01, 0.1)), SAME),
-    "losses-apart": (pair(evals=curve(5.8, 0.01)), pair({"evals": curve(6.0, 0.1)}, evals=curve(6.01, 0.1))),
+    "losses-at-other-stages": (lengths(1000, 10_000), lengths(1000, 1050)),
+    "losses-unrecorded-difference": (pair(evals=curve(5.5, 0.01)), lower(0.5)),
+    "losses-within-noise": (lower(0.01), lower(0.2)),
+    "losses-apart": (lower(0.2), lower(0.01)),
     "next-measure-apart": (CASE, settings(learning_rate=1e-3)),
     "next-name-the-gpu": (CASE, SAME),
     "next-evaluate-more": (pair(evals=()), SAME),
@@ -140,43 +155,32 @@ def test_a_run_held_against_itself_differs_in_nothing() -> None:
     assert itself.winners == {}
     assert itself.changes["a (2)"].changed == ()
     found = codes([account("a"), account("a")])
-    assert {"no-change", "same-speed", "same-loss", "same-effective-batch"} <= found
+    assert {"no-change", "speed-within-noise", "losses-within-noise", "same-effective-batch"} <= found
     assert not found & {"confounded", "one-change", "losses-apart", "throughput-changed"}
 
 
 @pytest.mark.parametrize("reported", [BEFORE, replace(BEFORE, settings={"tokens_per_iter": 524_288})])
 def test_so_does_one_that_tells_little(reported: Account) -> None:
     found = codes([reported, reported])
-    assert {"no-change", "same-speed", "same-loss"} <= found
+    assert {"no-change", "speed-within-noise", "losses-within-noise"} <= found
     assert not found & {"settings-unknown", "throughput-changed", "one-known-change"}
 
 
 def test_three_runs_are_each_held_against_the_first() -> None:
-    runs = [account("a"), account("b", seconds=0.5), account("c", settings={"n_layer": 24})]
-    comparison = compare(runs)
+    faster = account("b", seconds=0.5, settings={"compile": False})
+    comparison = compare([account("a"), faster, account("c", settings={"n_layer": 24})])
     assert comparison.winners["tokens_per_second"] == "b"
     assert [each.key for each in comparison.changes["c"].changed] == ["n_layer"]
-    assert comparison.changes["b"].changed == ()
+    assert [each.key for each in comparison.changes["b"].changed] == ["compile"]
 
 
 def test_of_three_runs_those_with_losses_are_held_against_each_other() -> None:
-    """Also where two of them meet further on than all three do."""
     runs = [account("a"), account("b", evals=()), account("c", evals=curve(5.0, 0.01, 300))]
     (losses,) = [each for each in compare(runs).losses if each.axis == "tokens"]
     assert set(losses.losses) == {"a", "c"}
     about_two = [each for each in conclusions(compare(runs)) if len(each.runs) == 2]
     found = {each.runs[-1]: each.code for each in about_two if "loss" in each.code}
-    assert found == {"b": "no-common-loss", "c": "loss-noise-unknown"}
-    runs[1] = account("b", evals=curve(6.0, 0.01, 800))
-    (found,) = [each for each in conclusions(compare(runs)) if each.code == "same-loss"]
-    assert (found.runs, found.numbers["at"]) == (("a", "b"), 800 * 524_288)
-
-
-@pytest.mark.parametrize("faster", [1.005, 1.02])
-def test_medians_less_than_a_percent_apart_have_no_winner(faster: float) -> None:
-    """Each run knows its own median to a thousandth, and another start of it would differ by more."""
-    winners = compare([account("a"), account("b", seconds=1 / faster)]).winners
-    assert ("tokens_per_second" in winners) == (faster > 1.01)
+    assert found == {"b": "no-common-loss", "c": "losses-unrecorded-difference"}
 
 
 def test_the_accumulation_that_follows_from_the_micro_batch_is_no_second_change() -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.analysis.accounts import account
 
 from nanodyno.analysis.account import AccountEval, account_of
-from nanodyno.analysis.curves import LossAt, is_apart, last_of_stretches, loss_at, losses_at_equal, noise_of
+from nanodyno.analysis.curves import last_of_stretches, loss_on, losses_at_equal, noise_of
 
 
 def test_losses_meet_at_the_furthest_evaluation_that_both_have_reached() -> None:
@@ -74,16 +74,6 @@ def test_the_same_iteration_evaluated_twice_counts_once_with_its_later_word() ->
     assert found.losses["a"].loss == 4.0
 
 
-@pytest.mark.parametrize(("difference", "apart"), [(0.02, False), (0.04, True)])
-def test_losses_are_apart_beyond_twice_their_common_noise(difference: float, apart: bool) -> None:
-    """Noise of 0.01 each is 0.0141 of the difference, and 1.96 times that 0.0277."""
-    assert is_apart(LossAt(4.0, 0.01), LossAt(4.0 + difference, 0.01)) == apart
-
-
-def test_what_cannot_be_judged_is_not_apart() -> None:
-    assert not is_apart(LossAt(4.0, None), LossAt(5.0, 0.01))
-
-
 def test_between_evaluations_that_are_far_apart_nothing_is_read() -> None:
     """At the other's 150th it is between its 50th and its 400th; at its 400th the other has not been."""
     small = {"gradient_accumulation_steps": 32}
@@ -112,8 +102,8 @@ def test_the_fall_from_the_untrained_model_is_no_noise() -> None:
 def test_a_curve_can_be_read_up_to_where_its_evaluations_lie_too_far_apart() -> None:
     evals = [AccountEval(at, 5.0) for at in (0, 25, 50, 100, 300, 500)]
     assert last_of_stretches(evals) == [0, 100, 500]
-    assert loss_at(evals, 80) is not None
-    assert loss_at(evals, 200) is None
+    assert loss_on(account(evals=evals), "iterations", 80) is not None
+    assert loss_on(account(evals=evals), "iterations", 200) is None
 
 
 def test_of_a_smooth_curve_that_bends_little_is_taken_for_noise() -> None:

@@ -8,8 +8,9 @@ import math
 import statistics
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal
 
 from nanodyno.analysis.growth import BatchGrowth, growth_of
 from nanodyno.analysis.imported import imported_gpu, known_shape, whole
@@ -30,7 +31,7 @@ from nanodyno.hardware.ceilings import Ceilings
 from nanodyno.hardware.gpus import Gpu
 from nanodyno.records.imported import AnyStep, ImportedRecord, ImportedStep, Setting
 from nanodyno.records.store import Run
-from nanodyno.records.types import DataRecord
+from nanodyno.records.types import ArithmeticRecord, DataRecord, MachineRecord, VersionsRecord
 
 NANOGPT = "nanoGPT"
 """As an imported run names its program."""
@@ -101,6 +102,9 @@ class Account:
     """By another program, whose times and losses are taken as it printed them."""
     mfu_is_nanogpts: bool = True
     """Whether what it printed is of an A100's peak; of other programs' MFU the peak is not known."""
+    environment: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
+    """What the speed depends on besides settings: the device, its driver, threads, processes, versions. Empty
+    where it is not recorded."""
 
     @property
     def tokens_per_iter(self) -> int | None:
@@ -209,6 +213,40 @@ class Account:
         return spans
 
     @property
+    def device_kind(self) -> Literal["gpu", "cpu"] | None:
+        """None where it is not recorded."""
+        if self.gpu is not None:
+            return "gpu"
+        recorded = self.environment.get("device_type")
+        return None if recorded is None else "cpu" if recorded == "cpu" else "gpu"
+
+    @property
+    def eval_tokens(self) -> int | None:
+        """Tokens that a val loss is the mean over, by the settings."""
+        return whole(self.settings.get("eval_tokens")) or self._product(
+            "eval_iters", "batch_size", "block_size"
+        )
+
+    def without_steps(self) -> "Account":
+        """Return a copy that keeps what was derived of the iterations and not the iterations themselves.
+
+        For reading many runs at once.
+        """
+        return self._with_derived(replace(self, steps=()))
+
+    def renamed(self, name: str) -> "Account":
+        return self._with_derived(replace(self, name=name))
+
+    def _with_derived(self, other: "Account") -> "Account":
+        other.__dict__.update(
+            speeds=self.speeds,
+            growth=self.growth,
+            _spans=self.speeds and self._spans,
+            iterations=self.iterations,
+        )
+        return other
+
+    @property
     def parameters(self) -> int | None:
         """As nanoGPT counts them: without the position embedding."""
         return None if self.shape is None else parameters(self.shape).nanogpt
@@ -233,7 +271,7 @@ class Account:
         printed = [step.printed_mfu for step in self.steps if step.printed_mfu and step.printed_mfu > 0]
         return statistics.median(printed) if printed else None
 
-    @property
+    @cached_property
     def iterations(self) -> int:
         return max(
             (*(step.iteration + 1 for step in self.steps), *(e.iteration for e in self.evals)), default=0
@@ -278,7 +316,19 @@ def _own(run: Run, ceilings: Ceilings | None) -> Account:
         peak_reserved_bytes=highest(step.peak_reserved_bytes for step in newest),
         peak_host_bytes=highest(step.peak_host_bytes for step in newest),
         restarts=record.resumed_at_iterations,
+        environment=environment_of(record.machine, record.versions, record.arithmetic),
     )
+
+
+def environment_of(
+    machine: MachineRecord, versions: VersionsRecord, arithmetic: ArithmeticRecord
+) -> dict[str, Setting]:
+    """What two runs of one config on one machine have in common."""
+    return {
+        **machine.model_dump(include={"device_type", "device_name", "driver", "cpu_threads"}),
+        **versions.model_dump(include={"nanodyno", "torch", "cuda"}),
+        "processes": arithmetic.processes,
+    }
 
 
 def _steps(found: Sequence[Stretch[AnyStep]], with_tokens: bool = True) -> tuple[AccountStep, ...]:
@@ -327,5 +377,8 @@ def _imported(run: Run, record: ImportedRecord) -> Account:
         reported_tokens_per_iter=record.tokens_per_iter,
         restarts=record.resumed_at_iterations,
         foreign=record.machine is None,
+        environment=environment_of(record.machine, record.versions, record.arithmetic)
+        if record.machine and record.versions and record.arithmetic
+        else {},
         mfu_is_nanogpts=record.origin.program == NANOGPT,
     )

@@ -1,4 +1,4 @@
-"""Runs side by side: derived facts, losses at equal tokens, time and work, and who is ahead on what."""
+"""Runs side by side: derived facts, losses at equal tokens, time and work, and who is better on what."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -6,12 +6,24 @@ from typing import Literal
 
 from nanodyno.analysis.account import Account
 from nanodyno.analysis.changes import Changes, changes_between
-from nanodyno.analysis.curves import AXES, WIDE, LossAt, LossesAt, losses_at_equal
+from nanodyno.analysis.curves import AXES, LossAt, LossesAt, loss_on, losses_at_equal
+from nanodyno.analysis.decisions import (
+    LEVEL,
+    Call,
+    Decision,
+    Group,
+    Pair,
+    Replicates,
+    decide_loss,
+    decide_speed,
+    groups_of,
+    loss_interval,
+)
 from nanodyno.analysis.statistics import Interval
 
 Better = Literal["higher", "lower"] | None
-CLOSE = 0.01
-"""Medians of one run each are not called apart below this: another start of the same run differs as much."""
+SAME_MEMORY = 0.01
+"""Peaks of memory within this share of each other are called the same."""
 
 
 @dataclass(frozen=True)
@@ -25,22 +37,118 @@ class ComparedMetric:
 @dataclass(frozen=True)
 class RunComparison:
     accounts: tuple[Account, ...]
+    groups: tuple[tuple[str, ...], ...]
+    """Names of the runs, replicates of one config together."""
     changes: dict[str, Changes]
     """Of each run against the first."""
     metrics: tuple[ComparedMetric, ...]
-    winners: dict[str, str]
-    """By metric, where one is ahead by more than the intervals."""
+    decisions: tuple[Decision, ...]
+    """Of each group against the first one, by metric."""
+    settling: dict[str, Decision]
+    """By metric: of the best group against the nearest one that it is not shown to beat, else the next."""
     losses: tuple[LossesAt, ...]
 
+    @property
+    def winners(self) -> dict[str, str]:
+        """By metric, the first run of the group that is better than all others."""
+        return {name: each.runs[0] for name, each in self.settling.items() if each.call == "better"}
 
-def compare(accounts: Sequence[Account]) -> RunComparison:
-    first, *others = accounts
+    def decision(self, metric: str, run: str) -> Decision | None:
+        """Of this run's group against the first one; None in that one, or where a figure is missing."""
+        return next((each for each in self.decisions if each.metric == metric and run in each.runs), None)
+
+
+Decide = Callable[[Group, Group], Decision | None]
+
+
+def compare(
+    accounts: Sequence[Account], history: Sequence[Account] = (), groups: Sequence[Group] | None = None
+) -> RunComparison:
+    """Each group of replicates against the first; `history` are other runs, for the noise between runs alone.
+
+    Without groups, runs of one config are put together.
+    """
+    groups = groups or groups_of(accounts)
+    known = Replicates([*accounts, *history], groups)
     losses = tuple(found for axis in AXES if (found := losses_at_equal(accounts, axis)) is not None)
-    metrics = (*_facts(accounts), *(_of_losses(each) for each in losses))
-    found = {metric.name: winner for metric in metrics if (winner := _winner(metric)) is not None}
+    level = 1 - (1 - LEVEL) / max(1, len(groups) - 1)
+    metrics = [*_facts(accounts), *(_of_losses(each, accounts, known) for each in losses)]
+    decisions: list[Decision] = []
+    settling: dict[str, Decision] = {}
+    for metric in metrics:
+        decide = _decider(metric, losses, known, level)
+        decisions += [found for other in groups[1:] if (found := decide(other, groups[0])) is not None]
+        best = _settled(metric, groups, decide)
+        if best is not None:
+            settling[metric.name] = best
     return RunComparison(
-        tuple(accounts), {each.name: changes_between(first, each) for each in others}, metrics, found, losses
+        tuple(accounts),
+        tuple(tuple(each.name for each in group) for group in groups),
+        {each.name: changes_between(accounts[0], each) for each in accounts[1:]},
+        tuple(metrics),
+        tuple(decisions),
+        settling,
+        losses,
     )
+
+
+def _decider(metric: ComparedMetric, losses: Sequence[LossesAt], known: Replicates, level: float) -> Decide:
+    """How two groups are judged on a metric."""
+    at = next((each for each in losses if metric.name == loss_metric(each)), None)
+
+    def read(account: Account) -> LossAt | None:
+        return None if at is None else loss_on(account, at.axis, at.at)
+
+    def decide(runs: Group, against: Group) -> Decision | None:
+        if metric.better is None:
+            return None
+        if metric.name == "peak_allocated_bytes":
+            return _decide_memory(runs, against)
+        if at is None:
+            pair = Pair(runs, against, known.speed_noise(runs[0], against[0]), level)
+            return decide_speed(metric.name, lambda each: _per_second(metric.name, each), pair)
+        pair = Pair(runs, against, known.loss_noise(read, runs[0], against[0]), level)
+        losses_there = at.losses
+        return decide_loss(metric.name, lambda each: losses_there.get(each.name), (at.axis, at.at), pair)
+
+    return decide
+
+
+def _per_second(metric: str, account: Account) -> Interval | None:
+    """A figure of speed that is the higher the better."""
+    figure: Interval | None = getattr(account.speed, metric)
+    return figure.inverse() if figure is not None and metric == "iteration_seconds" else figure
+
+
+def _decide_memory(runs: Group, against: Group) -> Decision | None:
+    """A peak is the same in every run of a config."""
+    peaks = [[each.peak_allocated_bytes for each in group] for group in (runs, against)]
+    one, other = (max((peak for peak in group if peak), default=None) for group in peaks)
+    if one is None or other is None:
+        return None
+    ratio = one / other
+    call: Call = "no-significant-difference"
+    if abs(ratio - 1) > SAME_MEMORY:
+        call = "better" if ratio < 1 else "worse"
+    names = [tuple(each.name for each in group) for group in (runs, against)]
+    return Decision(
+        "peak_allocated_bytes", names[0], names[1], call, Interval(ratio, None, None, LEVEL, 1), None
+    )
+
+
+def _settled(metric: ComparedMetric, groups: Sequence[Group], decide: Decide) -> Decision | None:
+    """Whether the best group is better than every other one."""
+    sign = -1 if metric.better == "higher" else 1
+    means = [
+        (sign * sum(values) / len(values), group)
+        for group in groups
+        if (values := [metric.values[each.name].value for each in group if each.name in metric.values])
+    ]
+    if metric.better is None or len(means) < 2:
+        return None
+    best, *others = (group for _, group in sorted(means, key=lambda each: each[0]))
+    found = [each for other in others if (each := decide(best, other)) is not None]
+    return next((each for each in found if each.call != "better"), found[0] if found else None)
 
 
 def named_apart(accounts: Sequence[Account]) -> list[Account]:
@@ -80,40 +188,18 @@ def _facts(accounts: Sequence[Account]) -> list[ComparedMetric]:
     return [metric for metric in found if metric.values]
 
 
-def _of_losses(found: LossesAt) -> ComparedMetric:
-    return ComparedMetric(
-        f"val_loss_at_equal_{found.axis}",
-        "lower",
-        {name: loss_value(loss) for name, loss in found.losses.items()},
-    )
+def _of_losses(found: LossesAt, accounts: Sequence[Account], known: Replicates) -> ComparedMetric:
+    values: dict[str, Interval] = {}
+    for account in accounts:
+        loss = found.losses.get(account.name)
+        if loss is not None:
+            noise = known.loss_noise(lambda each: loss_on(each, found.axis, found.at), account, account)
+            values[account.name] = loss_interval(account, loss, noise)
+    return ComparedMetric(loss_metric(found), "lower", values)
 
 
-def loss_value(loss: LossAt) -> Interval:
-    """With the interval that the noise of an evaluation gives it, where that can be judged."""
-    wide = None if loss.noise is None else WIDE * loss.noise
-    low, high = (None, None) if wide is None else (loss.loss - wide, loss.loss + wide)
-    return Interval(loss.loss, low, high, 0.95, 1)
-
-
-def _winner(metric: ComparedMetric) -> str | None:
-    """The one ahead of all others by more than the intervals; without intervals there is none."""
-    if metric.better is None or len(metric.values) < 2:
-        return None
-    sign = 1 if metric.better == "higher" else -1
-    ranked = sorted(metric.values.items(), key=lambda item: -sign * item[1].value)
-    (name, best), (_, second) = ranked[:2]
-    if metric.name == "peak_allocated_bytes":
-        return name if best.value < second.value * (1 - CLOSE) else None
-    return name if is_ahead(metric.name, metric.better, best, second) else None
-
-
-def is_ahead(name: str, better: Literal["higher", "lower"], best: Interval, second: Interval) -> bool:
-    """By more than the intervals, and of rates by more than another start of the same run would differ."""
-    sign = 1 if better == "higher" else -1
-    near, far = (best.low, second.high) if sign > 0 else (best.high, second.low)
-    if near is None or far is None or sign * (near - far) <= 0:
-        return False
-    return name.startswith("val_loss") or abs(best.value / second.value - 1) > CLOSE
+def loss_metric(found: LossesAt) -> str:
+    return f"val_loss_at_equal_{found.axis}"
 
 
 def _known(value: float | None) -> Interval | None:

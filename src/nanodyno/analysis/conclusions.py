@@ -1,7 +1,9 @@
 """What follows from two runs side by side, and what does not."""
 
+import itertools
 import json
-from collections.abc import Iterator, Sequence
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -9,11 +11,11 @@ from typing import Any
 from nanodyno.analysis.account import GPT2_VOCABULARY, Account, account_of
 from nanodyno.analysis.audit import audit, with_found_shape
 from nanodyno.analysis.changes import Changes, SettingChange
-from nanodyno.analysis.compare import CLOSE, RunComparison, compare, named_apart
-from nanodyno.analysis.curves import LossAt, LossesAt, are_of_other_text, is_apart, losses_at_equal
+from nanodyno.analysis.compare import RunComparison, compare, loss_metric, named_apart
+from nanodyno.analysis.curves import LossesAt
+from nanodyno.analysis.decisions import Decision, NotComparable
 from nanodyno.analysis.findings import Code, Finding, Number, Severity
 from nanodyno.analysis.forecast_findings import ends_of
-from nanodyno.analysis.statistics import Interval
 from nanodyno.config import SPLIT_KEYS
 from nanodyno.records.store import Run
 
@@ -22,15 +24,26 @@ TOKENS_TO_REACH = 10e9
 SAME_SIZE = 0.1
 
 
-def compared_runs(runs: Sequence[Run]) -> tuple[RunComparison, tuple[Finding, ...]]:
-    """Of runs as they are on disk; the first is the reference."""
-    comparison = compare(named_apart([with_found_shape(account_of(run)) for run in runs]))
+def compared_runs(
+    runs: Sequence[Run], history: Iterable[Run] = (), sizes: Sequence[int] = ()
+) -> tuple[RunComparison, tuple[Finding, ...]]:
+    """Of runs as they are on disk; the first is the reference.
+
+    `history` are other runs of the user, which show how far runs of one config lie apart. `sizes` are the
+    numbers of runs that belong together, in order; without them runs of one config do.
+    """
+    accounts = named_apart([with_found_shape(account_of(run)) for run in runs])
+    known = [account_of(run).without_steps() for run in history]
+    ends = list(itertools.accumulate(sizes))
+    groups = [tuple(accounts[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
+    comparison = compare(accounts, known, groups)
     return comparison, (*conclusions(comparison), *ends_of(comparison.accounts))
 
 
 def conclusions(comparison: RunComparison) -> tuple[Finding, ...]:
-    """Of each run alone, and of the first against each other one."""
-    first, *others = comparison.accounts
+    """Of each run alone, and of the first group against each other one, by the first run of each."""
+    accounts = {each.name: each for each in comparison.accounts}
+    first, *others = (accounts[group[0]] for group in comparison.groups)
     alone = _as_one([finding for account in comparison.accounts for finding in _alone(account)])
     together = [finding for other in others for finding in _pair(first, other, comparison)]
     return (*together, *alone, *_next(comparison, [*together, *alone]))
@@ -92,9 +105,9 @@ def public_curves() -> dict[str, dict[str, Any]]:
 def _pair(one: Account, other: Account, comparison: RunComparison) -> Iterator[Finding]:
     changes = comparison.changes[other.name]
     yield from _of_batch(one, other, changes)
-    yield from _of_speed(one, other)
+    yield from _of_speed(one, other, comparison)
     yield from _of_changes(one, other, changes, _share_a_figure(one, other, comparison))
-    yield from _of_losses(one, other, changes)
+    yield from _of_losses(one, other, changes, comparison)
 
 
 def _share_a_figure(one: Account, other: Account, comparison: RunComparison) -> bool:
@@ -120,47 +133,76 @@ def _grows(account: Account) -> bool:
     return account.growth is not None and bool(account.growth.stages)
 
 
-def _of_speed(one: Account, other: Account) -> Iterator[Finding]:
-    rates, work = (
-        (one.speed.tokens_per_second, other.speed.tokens_per_second),
-        (one.reference.flops_per_token, other.reference.flops_per_token),
-    )
-    if rates[0] is None or rates[1] is None:
+def _of_speed(one: Account, other: Account, comparison: RunComparison) -> Iterator[Finding]:
+    """In the words of the decisions on tokens per second and on achieved FLOP/s."""
+    decision = comparison.decision("tokens_per_second", other.name)
+    if decision is None or decision.effect is None:
         return
-    speed = rates[1].value / rates[0].value
-    seen = [rates[0].value, rates[1].value]
-    same_work = work[0] == work[1] or work[0] is None or work[1] is None
-    if same_work and abs(speed - 1) > CLOSE and _overlap(rates[0], rates[1]):
-        yield _of((one, other), "speed-within-noise", "fact", tokens_per_second=seen)
-        return
-    achieved = one.speed.achieved_flops_per_second, other.speed.achieved_flops_per_second
-    if work[0] is None or work[1] is None or achieved[0] is None or achieved[1] is None:
-        code = "same-speed" if abs(speed - 1) <= CLOSE else "throughput-changed"
-        yield _of((one, other), code, "fact", throughput_ratio=speed, tokens_per_second=seen)
-        return
-    rate = speed * work[1] / work[0]
     numbers: dict[str, Number] = {
-        "throughput_ratio": speed,
-        "rate_ratio": rate,
-        "work_ratio": work[1] / work[0],
-        "parameters_ratio": (other.parameters or 0) / (one.parameters or 1),
-        "tokens_per_second": seen,
-        "achieved_flops_per_second": [achieved[0].value, achieved[1].value],
+        "throughput_ratio": decision.effect.value,
+        "tokens_per_second": _means("tokens_per_second", decision, comparison),
+        **_certainty(decision, "ratio"),
     }
-    if abs(speed - 1) <= CLOSE and abs(rate - 1) <= CLOSE:
-        yield _of((one, other), "same-speed", "fact", **numbers)
-    elif speed < 1 - CLOSE and rate > 1 + CLOSE:
-        yield _of((one, other), "throughput-fell-rate-rose", "fact", **numbers)
-    elif speed > 1 + CLOSE and rate < 1 - CLOSE:
-        yield _of((one, other), "throughput-rose-rate-fell", "fact", **numbers)
+    if decision.reason is not None:
+        yield _of_decision(decision, SPEED_REASONS[decision.reason], "caution", numbers)
+        return
+    rate = comparison.decision("achieved_flops_per_second", other.name)
+    work = one.reference.flops_per_token, other.reference.flops_per_token
+    if rate is not None and rate.effect is not None and work[0] and work[1]:
+        numbers |= {
+            "rate_ratio": rate.effect.value,
+            "work_ratio": work[1] / work[0],
+            "parameters_ratio": (other.parameters or 0) / (one.parameters or 1),
+            "achieved_flops_per_second": _means("achieved_flops_per_second", decision, comparison),
+        }
+    calls = decision.call, None if rate is None else rate.call
+    if decision.call == "no-significant-difference":
+        yield _of_decision(decision, "speed-within-noise", "fact", numbers)
+    elif calls == ("worse", "better"):
+        yield _of_decision(decision, "throughput-fell-rate-rose", "fact", numbers)
+    elif calls == ("better", "worse"):
+        yield _of_decision(decision, "throughput-rose-rate-fell", "fact", numbers)
     else:
-        yield _of((one, other), "throughput-changed", "fact", **numbers)
+        yield _of_decision(decision, "throughput-changed", "fact", numbers)
 
 
-def _overlap(one: Interval, other: Interval) -> bool:
-    if one.low is None or one.high is None or other.low is None or other.high is None:
-        return False
-    return one.low <= other.high and other.low <= one.high
+SPEED_REASONS: dict[NotComparable, Code] = {
+    "too-few-iterations": "speed-of-few-iterations",
+    "machine-busy": "speed-on-busy-machine",
+    "unrecorded-difference": "speed-unrecorded-difference",
+}
+LOSS_REASONS: dict[NotComparable, Code] = {
+    "other-data": "losses-on-other-data",
+    "other-schedule": "losses-at-other-stages",
+    "unrecorded-difference": "losses-unrecorded-difference",
+}
+
+
+def _means(metric: str, decision: Decision, comparison: RunComparison) -> list[Number]:
+    """Of the reference and of the other, as a ratio of which the decision's effect is one: geometric."""
+    values = next(each.values for each in comparison.metrics if each.name == metric)
+    groups = (decision.against, decision.runs)
+    return [statistics.geometric_mean([values[name].value for name in group]) for group in groups]
+
+
+def _certainty(decision: Decision, effect_name: str) -> dict[str, Number]:
+    """The 95% interval of the effect, and the noise between runs that is in it."""
+    effect, noise = decision.effect, decision.noise
+    return {
+        f"{effect_name}_low": None if effect is None else effect.low,
+        f"{effect_name}_high": None if effect is None else effect.high,
+        "run_noise": None if noise is None else noise.sd,
+        "degrees_of_freedom": None if noise is None else noise.degrees,
+    }
+
+
+def _of_decision(
+    decision: Decision, code: Code, severity: Severity, numbers: Mapping[str, Number]
+) -> Finding:
+    """About the first run of each group; `count` are the runs of each."""
+    several = len(decision.runs) + len(decision.against) > 2
+    counts: dict[str, Number] = {"counts": [len(decision.against), len(decision.runs)]} if several else {}
+    return Finding(code, severity, (decision.against[0], decision.runs[0]), {**numbers, **counts})
 
 
 def _of_changes(one: Account, other: Account, changes: Changes, share_a_figure: bool) -> Iterator[Finding]:
@@ -198,42 +240,53 @@ def _units_of(confounded: Finding) -> list[str]:
     return [str(key) for key in keys] if isinstance(keys, list) else []
 
 
-def _of_losses(one: Account, other: Account, changes: Changes) -> Iterator[Finding]:
-    """Where the two meet, which may be further on than where more runs do."""
-    found = losses_at_equal((one, other), "tokens") or losses_at_equal((one, other), "iterations")
+def _of_losses(
+    one: Account, other: Account, changes: Changes, comparison: RunComparison
+) -> Iterator[Finding]:
+    """In the words of the decision at equal tokens, or where those are not known at equal iterations."""
+    found = next(
+        (
+            (losses, decision)
+            for axis in ("tokens", "iterations")
+            for losses in comparison.losses
+            if losses.axis == axis
+            if (decision := comparison.decision(loss_metric(losses), other.name)) is not None
+        ),
+        None,
+    )
     if found is None:
         yield _of((one, other), "no-common-loss", "caution")
         return
-    losses = found.losses[one.name], found.losses[other.name]
-    kinds = {each.kind for each in changes.changed}
-    if "data" in kinds or are_of_other_text(one, other):
-        yield _of((one, other), "losses-on-other-data", "caution", **_difference(found, losses))
-    elif kinds & {"model", "function"} and len(_units(changes.that_move("loss"))) > 1:
-        yield _of((one, other), "losses-of-different-models", "caution", **_difference(found, losses))
+    losses, decision = found
+    numbers = _difference(losses, decision)
+    if decision.reason is not None:
+        yield _of_decision(decision, LOSS_REASONS[decision.reason], "caution", numbers)
+        return
+    of_model = "model" in {each.kind for each in changes.changed} and one.parameters != other.parameters
+    if of_model and len(_units(changes.that_move("loss"))) > 1:
+        yield _of_decision(decision, "losses-of-different-models", "caution", numbers)
         rate = next((each for each in changes.changed if each.key == "learning_rate"), None)
         if rate is not None:
-            numbers = _difference(found, losses)
-            yield _of(
-                (one, other), "no-evidence-for-learning-rate", "caution",
-                before=rate.before, after=rate.after, **numbers,
-            )  # fmt: skip
-    elif losses[0].loss == losses[1].loss:
-        yield _of((one, other), "same-loss", "fact", **_difference(found, losses))
-    elif losses[0].noise is None or losses[1].noise is None:
-        yield _of((one, other), "loss-noise-unknown", "caution", **_difference(found, losses))
+            yield _of_decision(
+                decision,
+                "no-evidence-for-learning-rate",
+                "caution",
+                {"before": rate.before, "after": rate.after, **numbers},
+            )
+    if decision.call == "no-significant-difference":
+        yield _of_decision(decision, "losses-within-noise", "caution", numbers)
     else:
-        code = "losses-apart" if is_apart(*losses) else "losses-within-noise"
-        severity: Severity = "fact" if code == "losses-apart" else "caution"
-        yield _of((one, other), code, severity, **_difference(found, losses))
+        yield _of_decision(decision, "losses-apart", "fact", numbers)
 
 
-def _difference(found: LossesAt, losses: tuple[LossAt, LossAt]) -> dict[str, Number]:
+def _difference(found: LossesAt, decision: Decision) -> dict[str, Number]:
+    groups = (decision.against, decision.runs)
     return {
         "axis": found.axis,
         "at": found.at,
-        "losses": [each.loss for each in losses],
-        "difference": losses[1].loss - losses[0].loss,
-        "noise": [each.noise for each in losses],
+        "losses": [statistics.fmean(found.losses[name].loss for name in group) for group in groups],
+        "difference": None if decision.effect is None else decision.effect.value,
+        **_certainty(decision, "difference"),
     }
 
 
@@ -248,7 +301,7 @@ def _next(comparison: RunComparison, found: list[Finding]) -> Iterator[Finding]:
     if nameless:
         yield Finding("next-name-the-gpu", "next", nameless)
     reported_losses = not any(account.tells_perplexity for account in comparison.accounts)
-    if "loss-noise-unknown" in codes or ("no-common-loss" in codes and reported_losses):
+    if "no-common-loss" in codes and reported_losses:
         yield Finding("next-evaluate-more", "next", tuple(a.name for a in comparison.accounts))
 
 

@@ -15,7 +15,6 @@ ENOUGH_EVALS = 5
 RECENT = 20
 FARTHEST = 2.0
 """How many times the iterations of the one the other of two evaluations may have, between which is read."""
-WIDE = 1.96
 LARGEST = 1e30
 """A loss beyond it, as of a damaged log, is no number: its square would be none."""
 
@@ -88,11 +87,12 @@ def _curve_on(account: Account, axis: CurveAxis, pace: float) -> list[tuple[floa
     return [(seconds / pace, loss) for seconds, loss in places]
 
 
-def loss_at(evals: Sequence[AccountEval], iteration: float) -> LossAt | None:
-    """Read off a run's own curve; None where no evaluation is near enough."""
-    curve = _curve(evals)
-    value = _value(curve, iteration) if curve else None
-    return None if value is None else LossAt(value, noise_of(evals))
+def loss_on(account: Account, axis: CurveAxis, at: float) -> LossAt | None:
+    """At a place of this axis; None where the run has no loss that can be read there."""
+    pace = None if account.tells_perplexity else per_iteration(account, axis)
+    curve = _curve_on(account, axis, pace) if pace else []
+    value = _value(curve, at / pace) if curve and pace else None
+    return None if value is None else LossAt(value, noise_of(account.evals))
 
 
 def last_of_stretches(evals: Sequence[AccountEval]) -> list[float]:
@@ -127,13 +127,6 @@ def _bend(places: Sequence[float]) -> tuple[float, float, float]:
     first, middle, last = map(_place, places)
     share = (last - middle) / (last - first)
     return -share, 1.0, share - 1
-
-
-def is_apart(one: LossAt, other: LossAt) -> bool:
-    """Whether two losses differ by more than their noise; False where it cannot be judged."""
-    if one.noise is None or other.noise is None:
-        return False
-    return abs(one.loss - other.loss) > WIDE * math.hypot(one.noise, other.noise)
 
 
 def _curve(evals: Sequence[AccountEval]) -> list[tuple[float, float]]:

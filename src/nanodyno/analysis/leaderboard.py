@@ -1,27 +1,33 @@
-"""Runs in order of loss at equal tokens, of speed and of the share of their cards' peak, where that follows.
+"""Runs in order of loss at equal tokens, of speed on one device and of MFU.
 
-A run gets a place among those that it can be compared with, and else the reason why it has none. Runs that
-are not shown to be behind the first of a place share it.
+A run is ranked among those that it can be compared with, else the reason why not is given. Runs that are not
+shown to be worse than the first of a rank share it, by the decisions that `compare` makes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from nanodyno.analysis.account import OF_GPT2, Account, AccountEval
+from nanodyno.analysis.account import OF_GPT2, Account
 from nanodyno.analysis.audit import audit
-from nanodyno.analysis.compare import is_ahead, loss_value, names_apart
-from nanodyno.analysis.curves import last_of_stretches, loss_at
+from nanodyno.analysis.compare import names_apart
+from nanodyno.analysis.curves import LossAt, last_of_stretches, loss_on
+from nanodyno.analysis.decisions import (
+    LEVEL,
+    Decision,
+    Pair,
+    Replicates,
+    at_one_stage,
+    decide_loss,
+    decide_speed,
+    is_busy,
+    loss_interval,
+)
 from nanodyno.analysis.statistics import Interval
 from nanodyno.costs.parameters import parameters
 
 LeaderboardMetric = Literal["val_loss_at_equal_tokens", "tokens_per_second", "mfu"]
 LOSS, SPEED, SHARE = METRICS = ("val_loss_at_equal_tokens", "tokens_per_second", "mfu")
-BETTER: dict[LeaderboardMetric, Literal["higher", "lower"]] = {
-    LOSS: "lower",
-    SPEED: "higher",
-    SHARE: "higher",
-}
 UnrankedReason = Literal[
     "no-evaluation",
     "tokens-unknown",
@@ -30,12 +36,15 @@ UnrankedReason = Literal[
     "only-one-of-its-text",
     "not-evaluated-there",
     "perplexity-as-loss",
-    "noise-unknown",
+    "other-schedule",
     "times-unknown",
-    "too-few-times",
+    "too-few-iterations",
+    "machine-busy",
     "model-unknown",
     "gpu-unknown",
+    "on-cpu",
     "rate-impossible",
+    "only-one-of-its-device",
     "only-one",
 ]
 
@@ -52,44 +61,64 @@ class EvalText:
 
 @dataclass(frozen=True)
 class LeaderboardRun:
-    """All that is asked of one run; its steps need not be kept."""
+    """A run whose iterations need not be kept, since all that they tell was derived."""
 
-    run: str
-    parameters: float | None
-    """All of them; by the log's own count where that is all there is."""
-    gpu: str | None
-    speed: Interval | None
-    share: Interval | None
-    tokens_per_iter: int | None
-    evals: tuple[AccountEval, ...]
-    """By iterations of so many tokens."""
-    text: EvalText | None
+    account: Account
     flaws: frozenset[str]
     """Codes of an audit's findings."""
 
     @property
+    def run(self) -> str:
+        return self.account.name
+
+    @property
+    def parameters(self) -> float | None:
+        """All of them; by the log's own count where that is all there is."""
+        shape = self.account.shape
+        return self.account.reported_parameters if shape is None else parameters(shape).total
+
+    @property
+    def text(self) -> EvalText | None:
+        return text_of(self.account)
+
+    @property
     def furthest(self) -> float:
         """The last iteration at which it has a loss."""
-        return max(last_of_stretches(self.evals), default=0.0)
+        return max(last_of_stretches(self.account.even_evals), default=0.0)
+
+    @property
+    def device(self) -> str | None:
+        """What its speed is of: the GPU and how many of them, or the CPU; None where it is not known."""
+        account = self.account
+        name = account.environment.get("device_name") if account.gpu is None else account.gpu.label
+        if name is None:
+            return None
+        return f"{account.processes} x {name}" if account.processes > 1 else str(name)
+
+    def speed(self, metric: LeaderboardMetric) -> Interval | None:
+        speed = self.account.speed
+        return speed.tokens_per_second if metric == SPEED else speed.mfu
 
 
 @dataclass(frozen=True)
 class Entry:
     run: str
     rank: int | None
-    """None where its interval is not known, so that nothing can be said about its place."""
+    """None where it cannot be compared with the others."""
     value: Interval
     parameters: float | None
-    gpu: str | None
+    device: str | None
 
 
 @dataclass(frozen=True)
 class Board:
     metric: LeaderboardMetric
     entries: tuple[Entry, ...]
-    """Best first; those without a place at the end."""
+    """Best first, whether ranked or not."""
     text: EvalText | None = None
     at_tokens: float | None = None
+    device: str | None = None
+    """Of speeds, which compare on one device alone."""
 
 
 @dataclass(frozen=True)
@@ -108,18 +137,7 @@ class Leaderboard:
 
 
 def standing_of(account: Account) -> LeaderboardRun:
-    shape = account.shape
-    return LeaderboardRun(
-        run=account.name,
-        parameters=account.reported_parameters if shape is None else parameters(shape).total,
-        gpu=None if account.gpu is None else account.gpu.label,
-        speed=account.speed.tokens_per_second,
-        share=account.speed.mfu,
-        tokens_per_iter=account.tokens_per_iter,
-        evals=account.even_evals,
-        text=text_of(account),
-        flaws=frozenset(finding.code for finding in audit(account)),
-    )
+    return LeaderboardRun(account.without_steps(), frozenset(finding.code for finding in audit(account)))
 
 
 def text_of(account: Account) -> EvalText | None:
@@ -142,10 +160,14 @@ def _tokens(vocab_size: int) -> str:
 
 def leaderboard(standings: Sequence[LeaderboardRun]) -> Leaderboard:
     names = names_apart([each.run for each in standings])
-    standings = [replace(each, run=name) for each, name in zip(standings, names, strict=True)]
+    standings = [
+        replace(each, account=each.account.renamed(name)) for each, name in zip(standings, names, strict=True)
+    ]
+    known = Replicates([each.account for each in standings])
     boards: list[Board] = []
     unranked: list[Unranked] = []
-    for found in (*_by_loss(standings), *_by_rate(standings, SPEED), *_by_rate(standings, SHARE)):
+    by_speed = [*_by_speed(standings, SPEED, known), *_by_speed(standings, SHARE, known)]
+    for found in (*_by_loss(standings, known), *by_speed):
         if isinstance(found, Unranked):
             unranked.append(found)
         else:
@@ -153,7 +175,7 @@ def leaderboard(standings: Sequence[LeaderboardRun]) -> Leaderboard:
     return Leaderboard(tuple(boards), tuple(unranked), tuple(_held_back(standings, boards)))
 
 
-def _by_loss(standings: Sequence[LeaderboardRun]) -> Iterator[Board | Unranked]:
+def _by_loss(standings: Sequence[LeaderboardRun], known: Replicates) -> Iterator[Board | Unranked]:
     groups: dict[EvalText, list[LeaderboardRun]] = {}
     for standing in standings:
         reason = _no_loss(standing)
@@ -162,7 +184,7 @@ def _by_loss(standings: Sequence[LeaderboardRun]) -> Iterator[Board | Unranked]:
         elif standing.text is not None:
             groups.setdefault(_group(standing.text, standings), []).append(standing)
     for text, members in groups.items():
-        yield from _board_of_losses(text, members)
+        yield from _board_of_losses(text, members, known)
 
 
 def _group(text: EvalText, standings: Sequence[LeaderboardRun]) -> EvalText:
@@ -180,7 +202,7 @@ def _no_loss(standing: LeaderboardRun) -> UnrankedReason | None:
     return _first(
         (standing.furthest == 0, "no-evaluation"),
         ("perplexity-as-loss" in standing.flaws, "perplexity-as-loss"),
-        (standing.tokens_per_iter is None, "tokens-unknown"),
+        (standing.account.tokens_per_iter is None, "tokens-unknown"),
         ("tokens-contradict" in standing.flaws, "tokens-contradict"),
         (standing.text is None, "text-unknown"),
     )
@@ -190,79 +212,134 @@ def _first(*reasons: tuple[bool, UnrankedReason]) -> UnrankedReason | None:
     return next((reason for holds, reason in reasons if holds), None)
 
 
-def _board_of_losses(text: EvalText, members: Sequence[LeaderboardRun]) -> Iterator[Board | Unranked]:
+def _board_of_losses(
+    text: EvalText, members: Sequence[LeaderboardRun], known: Replicates
+) -> Iterator[Board | Unranked]:
     """At the place that most of them can be read at, and of such the furthest."""
     if len(members) < 2:
         yield from (Unranked(each.run, LOSS, "only-one-of-its-text") for each in members)
         return
-    paces = {each.run: each.tokens_per_iter or 1 for each in members}
-    places = {end * paces[each.run] for each in members for end in last_of_stretches(each.evals) if end > 0}
+    paces = {each.run: each.account.tokens_per_iter or 1 for each in members}
+    ends = {each.run: last_of_stretches(each.account.even_evals) for each in members}
+    places = {end * paces[run] for run, found in ends.items() for end in found if end > 0}
     read = {
-        at: {each.run: loss for each in members if (loss := loss_at(each.evals, at / paces[each.run]))}
+        at: {each.run: loss for each in members if (loss := loss_on(each.account, "tokens", at))}
         for at in places
     }
     at = max(read, key=lambda place: (len(read[place]), place))
-    values = {name: loss_value(loss) for name, loss in read[at].items()}
-    yield from (Unranked(each.run, LOSS, "not-evaluated-there") for each in members if each.run not in values)
-    if len(values) < 2:
-        yield from (Unranked(name, LOSS, "not-evaluated-there") for name in values)
+    losses = read[at]
+    yield from (Unranked(each.run, LOSS, "not-evaluated-there") for each in members if each.run not in losses)
+    there = [each for each in members if each.run in losses]
+    if len(there) < 2:
+        yield from (Unranked(each.run, LOSS, "not-evaluated-there") for each in there)
         return
-    yield Board(LOSS, _entries(LOSS, values, members), text, at)
-    yield from (Unranked(name, LOSS, "noise-unknown") for name, value in values.items() if value.low is None)
+    stage = _largest_stage([each.account for each in there], at)
+    early = {each.run for each in there if each.run not in stage}
+    yield from (Unranked(name, LOSS, "other-schedule") for name in early)
+
+    def read_there(account: Account) -> LossAt | None:
+        return loss_on(account, "tokens", at)
+
+    def interval(each: LeaderboardRun) -> Interval:
+        noise = known.loss_noise(read_there, each.account, each.account)
+        return loss_interval(each.account, losses[each.run], noise)
+
+    def decide(one: Account, other: Account, level: float) -> Decision | None:
+        pair = Pair((one,), (other,), known.loss_noise(read_there, one, other), level)
+        return decide_loss(LOSS, lambda each: losses[each.name], ("tokens", at), pair)
+
+    ordered = sorted(there, key=lambda each: losses[each.run].loss)
+    entries = _entries([(each, interval(each)) for each in ordered], early, decide)
+    yield Board(LOSS, entries, text, at)
 
 
-def _by_rate(standings: Sequence[LeaderboardRun], metric: LeaderboardMetric) -> Iterator[Board | Unranked]:
-    reasons: dict[str, UnrankedReason | None] = {each.run: _no_rate(each, metric) for each in standings}
-    values = {
-        each.run: value
-        for each in standings
-        if reasons[each.run] is None and (value := each.speed if metric == SPEED else each.share) is not None
-    }
+def _largest_stage(accounts: Sequence[Account], at: float) -> set[str]:
+    """Names of the most runs that stand at one stage of their schedules there; the finished ones of two."""
+    stages: list[list[Account]] = []
+    for account in sorted(accounts, key=lambda each: each.iterations * (each.tokens_per_iter or 1)):
+        home = next((stage for stage in stages if at_one_stage(stage[0], account, "tokens", at)), None)
+        if home is None:
+            stages.append([account])
+        else:
+            home.append(account)
+    return {account.name for account in max(stages, key=len)}
+
+
+def _by_speed(
+    standings: Sequence[LeaderboardRun], metric: LeaderboardMetric, known: Replicates
+) -> Iterator[Board | Unranked]:
+    """Tokens per second on each device apart; MFU, which is of each GPU's own peak, of all together."""
+    groups: dict[str | None, list[tuple[LeaderboardRun, Interval]]] = {}
+    reasons: dict[str, UnrankedReason | None] = {each.run: _no_speed(each, metric) for each in standings}
     for each in standings:
-        if (reason := reasons[each.run]) is not None:
-            yield Unranked(each.run, metric, reason)
-        elif len(values) < 2:
-            yield Unranked(each.run, metric, "only-one")
-    if len(values) < 2:
-        return
-    yield Board(metric, _entries(metric, values, standings))
-    yield from (
-        Unranked(name, metric, "too-few-times") for name, value in values.items() if value.low is None
-    )
+        value, reason = each.speed(metric), reasons[each.run]
+        if value is None or reason in UNKNOWN:
+            yield Unranked(each.run, metric, reason or "times-unknown")
+        else:
+            groups.setdefault(each.device if metric == SPEED else None, []).append((each, value))
+
+    def decide(one: Account, other: Account, level: float) -> Decision | None:
+        pair = Pair((one,), (other,), known.speed_noise(one, other), level)
+        return decide_speed(metric, lambda each: getattr(each.speed, metric), pair)
+
+    for device, members in groups.items():
+        if len(members) < 2:
+            alone: UnrankedReason = "only-one" if len(groups) == 1 else "only-one-of-its-device"
+            yield from (Unranked(each.run, metric, alone) for each, _ in members)
+            continue
+        out: dict[str, UnrankedReason] = {
+            each.run: reason for each, _ in members if (reason := reasons[each.run]) is not None
+        }
+        yield from (Unranked(name, metric, reason) for name, reason in out.items())
+        ordered = sorted(members, key=lambda member: -member[1].value)
+        yield Board(metric, _entries(ordered, set(out), decide), device=device)
 
 
-def _no_rate(standing: LeaderboardRun, metric: LeaderboardMetric) -> UnrankedReason | None:
-    of_share = metric == SHARE
+UNKNOWN: tuple[UnrankedReason, ...] = (
+    "tokens-unknown", "tokens-contradict", "times-unknown", "on-cpu", "gpu-unknown", "model-unknown",
+    "rate-impossible",
+)  # fmt: skip
+"""Reasons for which there is no figure to show, or a false one."""
+
+
+def _no_speed(standing: LeaderboardRun, metric: LeaderboardMetric) -> UnrankedReason | None:
+    account, of_share = standing.account, metric == SHARE
+    speed = account.speed.tokens_per_second
     return _first(
-        (standing.tokens_per_iter is None, "tokens-unknown"),
+        (account.tokens_per_iter is None, "tokens-unknown"),
         ("tokens-contradict" in standing.flaws, "tokens-contradict"),
-        (standing.speed is None, "times-unknown"),
-        (of_share and standing.gpu is None, "gpu-unknown"),
-        (of_share and standing.share is None, "model-unknown"),
+        (speed is None, "times-unknown"),
+        (of_share and account.device_kind == "cpu", "on-cpu"),
+        (of_share and account.gpu is None, "gpu-unknown"),
+        (of_share and account.speed.mfu is None, "model-unknown"),
         (of_share and "rate-impossible" in standing.flaws, "rate-impossible"),
+        (speed is not None and speed.low is None, "too-few-iterations"),
+        (is_busy(account), "machine-busy"),
     )
 
 
 def _entries(
-    metric: LeaderboardMetric, values: Mapping[str, Interval], standings: Sequence[LeaderboardRun]
+    ordered: Sequence[tuple[LeaderboardRun, Interval]],
+    out: Set[str],
+    decide: Callable[[Account, Account, float], Decision | None],
 ) -> tuple[Entry, ...]:
-    better = BETTER[metric]
-    sign = 1 if better == "lower" else -1
-    ranked = sorted(values, key=lambda name: (values[name].low is None, sign * values[name].value))
-    about = {each.run: each for each in standings}
-    entries: list[Entry] = []
-    place, first = 1, values[ranked[0]]
-    for position, name in enumerate(ranked, start=1):
-        value = values[name]
-        if is_ahead(metric, better, first, value):
-            place, first = position, value
-        judged = None if value.low is None else place
-        entries.append(Entry(name, judged, value, about[name].parameters, about[name].gpu))
-    return tuple(entries)
+    """Best first. The best of many is partly luck, so that each of k decisions gets a k-th of the error."""
+    ranked = [each.account for each, _ in ordered if each.run not in out]
+    level = 1 - (1 - LEVEL) / max(1, len(ranked) - 1)
+    ranks: dict[str, int] = {}
+    first, rank = ranked[0] if ranked else None, 1
+    for position, account in enumerate(ranked, start=1):
+        decision = None if first is None or account is first else decide(account, first, level)
+        if decision is not None and decision.call == "worse":
+            rank, first = position, account
+        ranks[account.name] = rank
+    return tuple(
+        Entry(each.run, ranks.get(each.run), value, each.parameters, each.device) for each, value in ordered
+    )
 
 
 def _held_back(standings: Sequence[LeaderboardRun], boards: Sequence[Board]) -> Iterator[str]:
-    ends = {each.run: (each.tokens_per_iter or 0) * each.furthest for each in standings}
+    ends = {each.run: (each.account.tokens_per_iter or 0) * each.furthest for each in standings}
     for board in boards:
         if board.at_tokens is not None:
             yield from (each.run for each in board.entries if ends[each.run] > 2 * board.at_tokens)

@@ -1,5 +1,6 @@
 """`nanodyno compare`: what changed between runs, what it did, who is ahead, and what cannot be concluded."""
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,9 @@ from nanodyno.cli.reporting import FormatOption, Html, Open, Out, ReportOptions,
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from nanodyno.analysis.attribution import Attribution
     from nanodyno.analysis.factors import AttributionMetric
     from nanodyno.records.store import Run
@@ -17,7 +21,9 @@ if TYPE_CHECKING:
 Names = Annotated[
     list[str],
     typer.Argument(
-        metavar="RUN RUN...", help="Names under runs/, or paths of run folders; the first is the reference."
+        metavar="RUN RUN...",
+        help="Names under runs/, or paths of run folders; the first is the reference. a1,a2 b1,b2 compares "
+        "repeated runs.",
     ),
 ]
 METRICS_OF: "dict[str, tuple[AttributionMetric, ...]]" = {
@@ -25,6 +31,7 @@ METRICS_OF: "dict[str, tuple[AttributionMetric, ...]]" = {
     "val_loss": ("val_loss",),
 }
 """What the measurements of an attribution tell."""
+MOST_HISTORY = 60
 Markdown = Annotated[bool, typer.Option("--markdown", help="The same as --format markdown.")]
 
 
@@ -43,7 +50,7 @@ def compare(  # noqa: PLR0913 - one parameter per option
     nanodyno compare train2 train1 --html report.html --open
     """
     from nanodyno.analysis.conclusions import compared_runs
-    from nanodyno.records.store import find_run, read_run
+    from nanodyno.records.store import read_run
     from nanodyno.report.attribute import measured_apart
     from nanodyno.report.attribute_document import attribution_document
     from nanodyno.report.compare import comparison_document, comparison_page
@@ -54,8 +61,10 @@ def compare(  # noqa: PLR0913 - one parameter per option
     wanted = ReportOptions(html, opened, "markdown" if markdown else form, out, lang, json)
     if len(runs) < 2:
         raise NanodynoError("a comparison takes two runs at least", "nanodyno runs lists those there are")
-    found = [read_run(find_run(run, RUNS_FOLDER)) for run in runs]
-    comparison, concluded = compared_runs(found)
+    groups = [_folders(each) for each in runs]
+    found = [read_run(folder) for group in groups for folder in group]
+    sizes = [len(group) for group in groups] if len(found) > len(groups) else []
+    comparison, concluded = compared_runs(found, history([run.folder for run in found]), sizes)
     apart = attributions(found)
     findings = [each for each in concluded if each.code != "next-measure-apart" or not apart]
     if json:
@@ -66,6 +75,29 @@ def compare(  # noqa: PLR0913 - one parameter per option
         page = [*comparison_page(comparison, findings, language), *measured_apart(apart, language)]
         print_page(to_terminal(page), console_for(json), language)
     deliver(wanted, lambda language: comparison_report(comparison, findings, language, apart))
+
+
+def _folders(names: str) -> "list[Path]":
+    """Of one run, or of repeated runs with commas between their names."""
+    from nanodyno.records.store import find_run
+
+    try:
+        return [find_run(names, RUNS_FOLDER)]
+    except NanodynoError:
+        if "," not in names:
+            raise
+    return [find_run(name, RUNS_FOLDER) for name in names.split(",") if name]
+
+
+def history(compared: "list[Path]") -> "Iterator[Run]":
+    """Other runs under runs/, the newest: they show how far runs of one config lie apart."""
+    from nanodyno.records.store import read_run, run_folders
+
+    left_out = {folder.resolve() for folder in compared}
+    others = [folder for folder in run_folders(RUNS_FOLDER) if folder.resolve() not in left_out]
+    for folder in others[-MOST_HISTORY:]:
+        with suppress(NanodynoError):  # a damaged run shows nothing
+            yield read_run(folder)
 
 
 def attributions(runs: "list[Run]") -> "list[Attribution]":

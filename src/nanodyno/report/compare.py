@@ -1,18 +1,19 @@
 """A comparison on one page: the answer first, then changes, figures, why, and what cannot be said."""
 
+import statistics
 from collections.abc import Callable, Sequence
 
 from nanodyno.analysis.changes import Changes
-from nanodyno.analysis.compare import ComparedMetric, RunComparison
+from nanodyno.analysis.compare import ComparedMetric, RunComparison, loss_metric
+from nanodyno.analysis.decisions import Decision, NotComparable
 from nanodyno.analysis.findings import Finding, Severity
 from nanodyno.analysis.moves import Kind
-from nanodyno.analysis.statistics import Interval
 from nanodyno.records.imported import Setting
 from nanodyno.report import quantities as q
 from nanodyno.report.behind import numbers_table
 from nanodyno.report.document import as_document
 from nanodyno.report.finding_numbers import place
-from nanodyno.report.finding_words import words
+from nanodyno.report.finding_words import repeated, words
 from nanodyno.report.forecast_words import ENDS
 from nanodyno.report.forecast_words import sentence as sentence_of_end
 from nanodyno.report.language import ENGLISH, Language, message
@@ -20,13 +21,15 @@ from nanodyno.report.page import BulletList, Section, Table
 
 ANSWERS = (
     (
-        "throughput-fell-rate-rose", "throughput-rose-rate-fell", "throughput-changed", "same-speed",
-        "speed-within-noise", "nothing-in-common",
+        "throughput-fell-rate-rose", "throughput-rose-rate-fell", "throughput-changed",
+        "speed-within-noise", "speed-unrecorded-difference", "speed-on-busy-machine",
+        "speed-of-few-iterations", "nothing-in-common",
     ),
     ("confounded", "one-change", "one-known-change", "no-change"),
     (
-        "no-evidence-for-learning-rate", "losses-on-other-data", "losses-of-different-models", "losses-apart",
-        "losses-within-noise", "loss-noise-unknown", "same-loss", "no-common-loss",
+        "losses-unrecorded-difference", "no-evidence-for-learning-rate", "losses-on-other-data",
+        "losses-at-other-stages", "losses-of-different-models", "losses-apart", "losses-within-noise",
+        "no-common-loss",
     ),
 )  # fmt: skip
 """The first of each row that was found makes a sentence of the answer."""
@@ -88,7 +91,7 @@ _SHOWN: dict[str, Callable[[float, Language], str]] = {
 def comparison_page(
     comparison: RunComparison, findings: Sequence[Finding], language: Language = ENGLISH
 ) -> list[Section]:
-    names = [account.name for account in comparison.accounts]
+    names = [repeated(group[0], len(group), language) for group in comparison.groups]
     several = len(names) > 2
     reported = answering(findings)
     answer = tuple(_sentence(each, several, language) for each in reported)
@@ -99,11 +102,11 @@ def comparison_page(
         Section(
             language.say("what changed")
             if len(names) == 2
-            else language.say("what changed from {first} to {other}", first=names[0], other=other),
+            else language.say("what changed from {first} to {other}", first=names[0], other=group[0]),
             (_changes_table(changes, language),),
         )
-        for other, changes in comparison.changes.items()
-        if changes.changed
+        for group in comparison.groups[1:]
+        if (changes := comparison.changes[group[0]]).changed
     ]
     sections.append(Section(language.say("side by side"), (_metrics_table(comparison, language),)))
     if ends:
@@ -172,34 +175,47 @@ def _setting(value: Setting, language: Language) -> str:
 
 
 def _metrics_table(comparison: RunComparison, language: Language) -> Table:
-    names = [account.name for account in comparison.accounts]
+    names = [repeated(group[0], len(group), language) for group in comparison.groups]
     rows: list[tuple[str, ...]] = []
     for metric in comparison.metrics:
-        at = next((each for each in comparison.losses if metric.name.endswith(each.axis)), None)
+        at = next((each for each in comparison.losses if metric.name == loss_metric(each)), None)
         title = language.say(TITLES[metric.name])
-        if at is not None and metric.name.startswith("val_loss"):
+        if at is not None:
             title = language.say("{title} ({place})", title=title, place=place(at.axis, at.at, language))
-        cells = [_cell(metric, metric.values.get(name), language) for name in names]
-        winner = comparison.winners.get(metric.name)
-        rows.append((title, *cells, _no_winner(metric, language) if winner is None else winner))
-    return Table(("", *names, language.say("ahead")), tuple(rows), figures_from=1)
+        cells = [_cell(metric, group, language) for group in comparison.groups]
+        rows.append((title, *cells, _decision(comparison.settling.get(metric.name), language)))
+    return Table(("", *names, language.say("better")), tuple(rows), figures_from=1)
 
 
-def _no_winner(metric: ComparedMetric, language: Language) -> str:
-    if metric.better is None or len(metric.values) < 2:
+NOT_COMPARABLE: dict[NotComparable, str] = {
+    "other-data": message("not comparable: other data"),
+    "other-schedule": message("not comparable: another stage of the schedule"),
+    "too-few-iterations": message("not comparable: too few iterations"),
+    "machine-busy": message("not comparable: the machine was busy"),
+    "unrecorded-difference": message("not comparable: something unrecorded differs"),
+}
+
+
+def _decision(decision: Decision | None, language: Language) -> str:
+    """The better runs, or why none is."""
+    if decision is None:
         return ""
-    judged = all(value.low is not None for value in metric.values.values())
-    if judged or not metric.name.startswith("val_loss"):
-        return language.say("no difference shown")
-    return language.say("noise not known")
+    if decision.reason is not None:
+        return language.say(NOT_COMPARABLE[decision.reason])
+    if decision.call == "better":
+        return repeated(decision.runs[0], len(decision.runs), language)
+    return language.say("no significant difference")
 
 
-def _cell(metric: ComparedMetric, value: Interval | None, language: Language) -> str:
-    if value is None:
+def _cell(metric: ComparedMetric, group: Sequence[str], language: Language) -> str:
+    """The mean over repeated runs."""
+    values = [metric.values[name].value for name in group if name in metric.values]
+    if not values:
         return "-"
+    mean = statistics.fmean(values)
     if metric.name.startswith("val_loss"):
-        return language.number(value.value, ".4f")
-    return _SHOWN[metric.name](value.value, language)
+        return language.number(mean, ".4f")
+    return _SHOWN[metric.name](mean, language)
 
 
 def comparison_document(comparison: RunComparison, findings: Sequence[Finding]) -> dict[str, object]:
@@ -216,6 +232,8 @@ def comparison_document(comparison: RunComparison, findings: Sequence[Finding]) 
             metric.name: {name: value.document() for name, value in metric.values.items()}
             for metric in comparison.metrics
         },
+        "groups": comparison.groups,
+        "decisions": [each.document() for each in comparison.decisions],
         "winners": comparison.winners,
         "findings": [as_document(finding) for finding in findings],
     }

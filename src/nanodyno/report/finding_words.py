@@ -91,13 +91,20 @@ WORDS: dict[Code, str | Plural] = {
         "the tokens of an iteration went from {tokens_before} to {tokens_after}: equal iterations are not "
         "equal training, and losses compare at equal tokens"
     ),
-    "same-speed": message(
-        "{run} and {other} train equally fast within 1% ({tokens_per_second_0} and {tokens_per_second_1} "
-        "tokens per second)"
-    ),
     "speed-within-noise": message(
-        "the speeds of {run} and {other}, {tokens_per_second_0} and {tokens_per_second_1} tokens per second, "
-        "differ by no more than their iterations scatter: no difference shown"
+        "no significant difference in speed: {tokens_per_second_1} tokens per second for {other}, "
+        "{tokens_per_second_0} for {run} (ratio {throughput_times}, 95% CI {ratio_low} to {ratio_high})"
+    ),
+    "speed-of-few-iterations": message(
+        "the speeds of {run} and {other} do not compare: one of them rests on too few iterations"
+    ),
+    "speed-on-busy-machine": message(
+        "the speeds of {run} and {other} do not compare: the machine was busy, or its GPU was throttled"
+    ),
+    "speed-unrecorded-difference": message(
+        "{other} ran at {throughput_times} times the speed of {run} ({tokens_per_second_1} against "
+        "{tokens_per_second_0} tokens per second), though no recorded setting that moves the speed differs: "
+        "something that is not recorded does, such as the load or the clocks of the machine"
     ),
     "nothing-in-common": message("nothing that both {run} and {other} tell can be compared"),
     "no-change": message("no setting that both tell differs"),
@@ -120,16 +127,21 @@ WORDS: dict[Code, str | Plural] = {
         "that the learning rate went from {before} to {after} is not shown to have helped or hurt: the "
         "val losses, {losses} at {at}, belong to different models"
     ),
-    "same-loss": message("the val losses are the same: {losses} at {at}"),
-    "loss-noise-unknown": message(
-        "the val losses, {losses} at {at}, differ by {difference}; there are too few evaluations to say "
-        "how much of that is noise"
+    "losses-at-other-stages": message(
+        "the val losses, {losses} at {at}, do not compare: there the learning rate of one had come down "
+        "further than that of the other"
+    ),
+    "losses-unrecorded-difference": message(
+        "the val losses, {losses} at {at}, differ by {difference}, though no recorded setting that moves the "
+        "loss differs: that is more than seeds do, so something that is not recorded differs"
     ),
     "losses-within-noise": message(
-        "the val losses, {losses} at {at}, differ by no more than evaluations scatter: no difference shown"
+        "no significant difference in val loss: {losses} at {at} (difference {difference}, 95% CI "
+        "{difference_low} to {difference_high}, seed noise included)"
     ),
     "losses-apart": message(
-        "the val losses, {losses} at {at}, differ by {difference}, more than evaluations scatter"
+        "the val losses, {losses} at {at}, differ by {difference} (95% CI {difference_low} to "
+        "{difference_high}, seed noise included)"
     ),
     "next-measure-apart": message(
         "to learn which change did what, measure every combination on your card: nanodyno attribute {run} "
@@ -147,9 +159,11 @@ WORDS: dict[Code, str | Plural] = {
 
 
 def words(finding: Finding, language: Language = ENGLISH) -> str:
+    counts = finding.numbers.get("counts")
+    sizes = [each for each in counts if isinstance(each, int)] if isinstance(counts, list) else [1, 1]
     shown = {
-        "run": finding.runs[0],
-        "other": finding.runs[-1],
+        "run": repeated(finding.runs[0], sizes[0], language),
+        "other": repeated(finding.runs[-1], sizes[-1], language),
         "runs": language.listed(finding.runs),
         **shown_numbers(finding.numbers, language),
     }
@@ -157,6 +171,11 @@ def words(finding: Finding, language: Language = ENGLISH) -> str:
     if reported is not None:
         return reported(finding.numbers, shown, language)
     return language.tell(WORDS[finding.code], shown, finding.numbers)
+
+
+def repeated(name: str, count: int, language: Language) -> str:
+    """The first of several runs of one config, and how many there are: train1 \u00d73."""
+    return name if count == 1 else f"{name} \u00d7{language.number(count, 'd')}"
 
 
 Shown = Mapping[str, str]

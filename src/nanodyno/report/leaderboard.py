@@ -17,25 +17,28 @@ from nanodyno.report.page import BulletList, Section, Table
 TITLES: dict[LeaderboardMetric, str] = {
     "val_loss_at_equal_tokens": "val loss",
     "tokens_per_second": "tokens per second",
-    "mfu": "share of the card's peak",
+    "mfu": "MFU",
 }
 REASONS: dict[UnrankedReason, str] = {
     "no-evaluation": "no evaluation of a trained model",
     "tokens-unknown": "tokens per iteration not known (--set tokens_per_iter=...)",
     "tokens-contradict": "the tokens per iteration that it prints are not those of its settings",
-    "text-unknown": "text or tokenizer not told (import with --set dataset=... --set tokenizer=...)",
+    "text-unknown": "text or tokenizer not reported (import with --set dataset=... --set tokenizer=...)",
     "only-one-of-its-text": "no other run has the same text and tokenizer; other losses do not compare",
     "not-evaluated-there": "no evaluation near the same number of tokens as the others",
     "perplexity-as-loss": "what is called a val loss is a perplexity",
-    "noise-unknown": "fewer than 5 evaluations: how much they scatter is not known",
-    "times-unknown": "no times told",
-    "too-few-times": "fewer than 6 timed iterations: no interval",
-    "model-unknown": "the model, or the card's peak at this precision, is not known",
-    "gpu-unknown": "card not known (import with --gpu NAME), or none",
-    "rate-impossible": "more than the card can do: the card, the model or the times are not what is told",
+    "other-schedule": "its learning rate is at another stage of its schedule there than the others'",
+    "times-unknown": "no times reported",
+    "too-few-iterations": "too few timed iterations for an interval",
+    "machine-busy": "the machine was busy with other programs",
+    "model-unknown": "the model, or the GPU's peak at this precision, is not known",
+    "gpu-unknown": "GPU not known (import with --gpu NAME)",
+    "on-cpu": "trained on a CPU, which has no datasheet peak",
+    "rate-impossible": "more than the GPU can do: the GPU, the model or the times are not as reported",
+    "only-one-of-its-device": "no other run on the same device",
     "only-one": "no other run to rank it with",
 }
-SHARED = "Runs share a place where the one ahead is not ahead by more than the intervals."
+SHARED = "Runs share a rank where no significant difference is shown: another start or seed differs as much."
 
 
 def leaderboard_page(found: Leaderboard) -> list[Section]:
@@ -57,19 +60,21 @@ def leaderboard_document(found: Leaderboard) -> dict[str, object]:
 
 def _title(board: Board) -> str:
     title = TITLES[board.metric]
+    if board.device is not None:
+        return f"{title} on {board.device}"
     if board.text is None or board.at_tokens is None:
         return title
     return f"{title} on {board.text.dataset} ({board.text.tokens}) after {q.count(board.at_tokens)} tokens"
 
 
 def _table(board: Board) -> Table:
-    with_gpus = any(entry.gpu for entry in board.entries)
-    headers = ("", "run", "params", TITLES[board.metric], "95% interval", "GPU" if with_gpus else "")
-    rows = tuple(_row(board.metric, entry, with_gpus) for entry in board.entries)
+    named = board.device is None and any(entry.device for entry in board.entries)
+    headers = ("", "run", "params", TITLES[board.metric], "95% CI", "device" if named else "")
+    rows = tuple(_row(board.metric, entry, named) for entry in board.entries)
     return Table(headers, rows, figures_from=2)
 
 
-def _row(metric: LeaderboardMetric, entry: Entry, with_gpus: bool) -> tuple[str, ...]:
+def _row(metric: LeaderboardMetric, entry: Entry, named: bool) -> tuple[str, ...]:
     value = entry.value
     within = "-"
     if value.low is not None and value.high is not None:
@@ -80,7 +85,7 @@ def _row(metric: LeaderboardMetric, entry: Entry, with_gpus: bool) -> tuple[str,
         "-" if entry.parameters is None else q.count(entry.parameters),
         _shown(metric, value.value),
         within,
-        (entry.gpu or "-") if with_gpus else "",
+        (entry.device or "-") if named else "",
     )
 
 

@@ -1,0 +1,374 @@
+"""Better, worse, no significant difference or not comparable: one decision for each question about runs.
+
+Prose, tables, JSON documents and the leaderboard read a decision here, so that they cannot disagree. A run is
+one draw of its config: another start of it is a little faster or slower, another seed ends a little higher
+or lower. Both kinds of noise are in every decision: by the user's own repeated runs where there are enough
+of them, else by the defaults below.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from nanodyno.analysis.account import Account
+from nanodyno.analysis.changes import changes_between
+from nanodyno.analysis.curves import CurveAxis, LossAt, are_of_other_text, per_iteration
+from nanodyno.analysis.forecast_plan import ForecastSchedule, plan_of
+from nanodyno.analysis.statistics import Interval
+from nanodyno.analysis.student import exponential, t_quantile
+from nanodyno.errors import NanodynoError
+from nanodyno.schedule import learning_rate_at
+
+Call = Literal["better", "worse", "no-significant-difference", "not-comparable"]
+NotComparable = Literal[
+    "other-data", "other-schedule", "too-few-iterations", "machine-busy", "unrecorded-difference"
+]
+Quantity = Literal["speed", "loss"]
+LEVEL = 0.95
+NORMAL_95 = 1.96
+ENOUGH_DEGREES = 3
+"""Degrees of freedom from which repeated runs replace a default: four runs of a config, or three of two."""
+DEFAULT_SPEED_SD = {"gpu": 0.02, "cpu": 0.10, None: 0.05}
+"""Between starts of one config, relative, by the kind of device. Processes of one config on an H200 lie up
+to 0.5% apart, consumer GPUs move with temperature and clock by 1 to 3%, and CPUs with what else runs
+(LOG.md)."""
+SMALLEST_SPEED_SD = 0.002
+SEED_SD_OF_1M, SEED_EXPONENT = 0.02, 0.35
+SEED_SD_RANGE = 0.002, 0.05
+"""Between seeds, in nats: 0.02 for 1M parameters, falling with their power of 0.35 (LOG.md: 0.01 to 0.03 for
+0.1M to 1M, 0.01 for 124M after 8M tokens; 0.001 to 0.003 in public repetitions of 124M after 3B)."""
+TOKEN_SD = 8.0
+"""Of the mean loss over random val tokens, per root of their number: 2.5 to 3 nats a token, and neighbours
+are alike, so that nine of them count for one."""
+EVAL_SD_UNKNOWN = 0.01
+SAME_LENGTH, SAME_SHARE = 0.1, 0.2
+"""Two schedules are alike at a place if their lengths differ by no more than a tenth, or their learning
+rates, as shares of the peak, by no more than a fifth."""
+
+
+@dataclass(frozen=True)
+class RunNoise:
+    """How far single runs of one config lie apart: a standard deviation, of losses in nats, else relative."""
+
+    sd: float
+    degrees: int | None = None
+    """Of freedom of the estimate from repeated runs; None: a default."""
+
+    def half_width(self, variance: float, level: float) -> float:
+        """Half of the confidence interval of an estimate that has this variance."""
+        return t_quantile(self.degrees or 1_000_000, level) * math.sqrt(variance)
+
+    def document(self) -> dict[str, object]:
+        return {
+            "sd": self.sd,
+            "from": "default" if self.degrees is None else "replicates",
+            "degrees_of_freedom": self.degrees,
+        }
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whether `runs`, replicates of one config, do better than `against` on one metric."""
+
+    metric: str
+    runs: tuple[str, ...]
+    against: tuple[str, ...]
+    call: Call
+    effect: Interval | None
+    """Of `runs` against `against`: a ratio of speeds, a difference of losses in nats. Its interval holds the
+    noise between runs. None where nothing can be set against each other."""
+    noise: RunNoise | None
+    reason: NotComparable | None = None
+    """Why the two are not comparable."""
+
+    @property
+    def is_significant(self) -> bool:
+        return self.call in ("better", "worse")
+
+    def document(self) -> dict[str, object]:
+        return {
+            "metric": self.metric,
+            "runs": list(self.runs),
+            "against": list(self.against),
+            "call": self.call,
+            "reason": self.reason,
+            "effect": None if self.effect is None else self.effect.document(),
+            "noise": None if self.noise is None else self.noise.document(),
+        }
+
+
+Group = tuple[Account, ...]
+"""Runs of one config: they differ by the seed at most."""
+
+
+def groups_of(accounts: Sequence[Account]) -> tuple[Group, ...]:
+    """The runs with replicates put together; each alone where all are replicates of one another."""
+    groups: list[list[Account]] = []
+    for account in accounts:
+        home = next((group for group in groups if are_replicates(group[0], account)), None)
+        if home is None:
+            groups.append([account])
+        else:
+            home.append(account)
+    if len(groups) < 2:
+        return tuple((account,) for account in accounts)
+    return tuple(map(tuple, groups))
+
+
+def are_replicates(one: Account, other: Account) -> bool:
+    """Whether all that could move the speed or the loss is recorded of both and equal, but for the seed."""
+    return all(
+        differ_in_nothing(one, other, what) and not changes_between(one, other).unknown
+        for what in ("speed", "loss")
+    )
+
+
+def differ_in_nothing(one: Account, other: Account, what: Quantity) -> bool:
+    """Whether no setting that both record and that could move this differs, the seed aside.
+
+    False where they record no setting in common.
+    """
+    if one.environment != other.environment or one.gpu != other.gpu or one.processes != other.processes:
+        return False
+    if what == "loss" and are_of_other_text(one, other):
+        return False
+    if not one.settings.keys() & other.settings.keys():
+        return False
+    moving = changes_between(one, other).that_move(what)
+    return all(each.key == "seed" or each.kind == "reading" for each in moving)
+
+
+class Replicates:
+    """Runs of which it is known which are of one config: for the noise between runs.
+
+    Runs that were put into one group are; of others it must be recorded.
+    """
+
+    def __init__(self, accounts: Iterable[Account], groups: Iterable[Group] = ()) -> None:
+        self._accounts = tuple(accounts)
+        self._groups = [{id(each) for each in group} for group in groups]
+
+    def _alike(self, one: Account, other: Account, what: Quantity) -> bool:
+        homes = [next((group for group in self._groups if id(each) in group), None) for each in (one, other)]
+        if homes[0] is not None and homes[1] is not None:
+            return homes[0] is homes[1]
+        return differ_in_nothing(one, other, what) and not changes_between(one, other).unknown
+
+    def speed_noise(self, one: Account, other: Account) -> RunNoise:
+        """Between runs of one config: by all replicates on the devices of these two, else a default."""
+        devices = {_device(one), _device(other)}
+        here = [each for each in self._accounts if _device(each) in devices and not is_busy(each)]
+        values = [(each, math.log(rate.value)) for each in here if (rate := each.speed.tokens_per_second)]
+        found = self._pooled(values, "speed")
+        if found is not None:
+            return RunNoise(max(found.sd, SMALLEST_SPEED_SD), found.degrees)
+        return RunNoise(max(DEFAULT_SPEED_SD[one.device_kind], DEFAULT_SPEED_SD[other.device_kind]))
+
+    def loss_noise(
+        self, losses: Callable[[Account], LossAt | None], one: Account, other: Account
+    ) -> RunNoise:
+        """Between seeds of these two configs: by replicates of them, else the larger default for their sizes.
+
+        A default leaves out the noise of an evaluation, which `decide_loss` adds.
+        """
+        own = [
+            each
+            for each in self._accounts
+            if self._alike(one, each, "loss") or self._alike(other, each, "loss")
+        ]
+        read = [(each, loss.loss) for each in own if (loss := losses(each)) is not None]
+        return self._pooled(read, "loss") or RunNoise(max(default_seed_sd(one), default_seed_sd(other)))
+
+    def _pooled(self, values: Sequence[tuple[Account, float]], what: Quantity) -> RunNoise | None:
+        """Within groups of replicates; the same record under two names counts once."""
+        groups: list[list[tuple[Account, float]]] = []
+        for account, value in values:
+            home = next((group for group in groups if self._alike(group[0][0], account, what)), None)
+            if home is None:
+                groups.append([(account, value)])
+            elif not any(value == other and account.evals == known.evals for known, other in home):
+                home.append((account, value))
+        degrees = sum(len(group) - 1 for group in groups)
+        if degrees < ENOUGH_DEGREES:
+            return None
+        squares = 0.0
+        for group in groups:
+            mean = math.fsum(value for _, value in group) / len(group)
+            squares += math.fsum((value - mean) ** 2 for _, value in group)
+        return RunNoise(math.sqrt(squares / degrees), degrees)
+
+
+def _device(account: Account) -> tuple[object, ...]:
+    return tuple(account.environment.get(key) for key in ("device_type", "device_name", "processes"))
+
+
+def default_seed_sd(account: Account) -> float:
+    """In nats, by the number of parameters; that of 1M where it is not known."""
+    parameters = account.parameters or account.reported_parameters or 1e6
+    low, high = SEED_SD_RANGE
+    return min(high, max(low, SEED_SD_OF_1M * (parameters / 1e6) ** -SEED_EXPONENT))
+
+
+def evaluation_sd(account: Account, loss: LossAt) -> float:
+    """Of one evaluation: by the run's own curve, else by the tokens that it is the mean over."""
+    if loss.noise is not None:
+        return loss.noise
+    tokens = account.eval_tokens
+    return EVAL_SD_UNKNOWN if not tokens else TOKEN_SD / math.sqrt(tokens)
+
+
+def loss_interval(account: Account, loss: LossAt, noise: RunNoise) -> Interval:
+    """A val loss with the 95% interval of another seed of the same config."""
+    half = noise.half_width(_loss_variance(account, loss, noise), LEVEL)
+    return Interval(loss.loss, loss.loss - half, loss.loss + half, LEVEL, 1)
+
+
+def _loss_variance(account: Account, loss: LossAt, noise: RunNoise) -> float:
+    """Of one run's loss; replicates already scatter by what an evaluation's noise does."""
+    return noise.sd**2 + (evaluation_sd(account, loss) ** 2 if noise.degrees is None else 0.0)
+
+
+def is_busy(account: Account) -> bool:
+    """Whether other programs or heat took speed away, so that what is left is not the config's own."""
+    state = getattr(account, "machine_state", None)
+    return state is not None and (state.is_busy or state.is_throttled or state.gpu_shared)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two groups of replicates to be judged, and how far single runs lie apart."""
+
+    runs: Group
+    against: Group
+    noise: RunNoise
+    level: float = LEVEL
+
+    def decision(
+        self, metric: str, effect: Interval, call: Call, reason: NotComparable | None = None
+    ) -> Decision:
+        names = [tuple(each.name for each in group) for group in (self.runs, self.against)]
+        return Decision(metric, names[0], names[1], call, effect, self.noise, reason)
+
+    def not_comparable(self, metric: str, effect: float, reason: NotComparable) -> Decision:
+        return self.decision(metric, self.interval(effect, None), "not-comparable", reason)
+
+    def interval(self, effect: float, half: float | None) -> Interval:
+        count = min(len(self.runs), len(self.against))
+        if half is None:
+            return Interval(effect, None, None, self.level, count)
+        return Interval(effect, effect - half, effect + half, self.level, count)
+
+    def call(self, gain: float, half: float, what: Quantity) -> tuple[Call, NotComparable | None]:
+        """By a gain, which is the better the larger, and half of its interval.
+
+        One run of a config cannot be better than another one of it: then something differs that is not
+        recorded.
+        """
+        if abs(gain) <= half:
+            return "no-significant-difference", None
+        single = len(self.runs) == len(self.against) == 1
+        if single and differ_in_nothing(self.runs[0], self.against[0], what):
+            return "not-comparable", "unrecorded-difference"
+        return ("better" if gain > 0 else "worse"), None
+
+
+def decide_speed(metric: str, values: Callable[[Account], Interval | None], pair: Pair) -> Decision | None:
+    """By a figure that is the higher the better; None where it is not known of all of them."""
+    found = [[values(each) for each in group] for group in (pair.runs, pair.against)]
+    known = [[value for value in group if value is not None] for group in found]
+    if known != found:
+        return None
+    means = [math.fsum(math.log(value.value) for value in group) / len(group) for group in known]
+    gain = means[0] - means[1]
+    reason = _why_no_speed((*pair.runs, *pair.against), [value for group in known for value in group])
+    if reason is not None:
+        return pair.not_comparable(metric, math.exp(gain), reason)
+    variance = math.fsum(_speed_variance(group, pair.noise) for group in known)
+    half = pair.noise.half_width(variance, pair.level)
+    effect = exponential(pair.interval(gain, half))
+    return pair.decision(metric, effect, *pair.call(gain, half, "speed"))
+
+
+def _why_no_speed(accounts: Group, values: Sequence[Interval]) -> NotComparable | None:
+    if any(value.low is None for value in values):
+        return "too-few-iterations"
+    return "machine-busy" if any(map(is_busy, accounts)) else None
+
+
+def _speed_variance(values: Sequence[Interval], noise: RunNoise) -> float:
+    """Of the mean log speed of a group; replicates already scatter by what an iteration's noise does."""
+    within = 0.0
+    if noise.degrees is None:
+        within = math.fsum(_log_sd(value) ** 2 for value in values) / len(values)
+    return (noise.sd**2 + within) / len(values)
+
+
+def _log_sd(value: Interval) -> float:
+    assert value.low is not None
+    assert value.high is not None
+    return math.log(value.high / value.low) / (2 * NORMAL_95)
+
+
+def decide_loss(
+    metric: str, losses: Callable[[Account], LossAt | None], place: tuple[CurveAxis, float], pair: Pair
+) -> Decision | None:
+    """By val losses at one place, the lower the better; None where not all of them have one there."""
+    found = [[losses(each) for each in group] for group in (pair.runs, pair.against)]
+    known = [[loss for loss in group if loss is not None] for group in found]
+    if known != found:
+        return None
+    means = [math.fsum(loss.loss for loss in group) / len(group) for group in known]
+    difference = means[0] - means[1]
+    reason = _why_no_loss(place, pair)
+    if reason is not None:
+        return pair.not_comparable(metric, difference, reason)
+    variance = 0.0
+    for group, accounts in zip(known, (pair.runs, pair.against), strict=True):
+        each = [_loss_variance(*of, pair.noise) for of in zip(accounts, group, strict=True)]
+        variance += math.fsum(each) / len(group) ** 2
+    half = pair.noise.half_width(variance, pair.level)
+    return pair.decision(metric, pair.interval(difference, half), *pair.call(-difference, half, "loss"))
+
+
+def _why_no_loss(place: tuple[CurveAxis, float], pair: Pair) -> NotComparable | None:
+    one, other = pair.runs[0], pair.against[0]
+    kinds = {each.kind for each in changes_between(other, one).changed}
+    if "data" in kinds or are_of_other_text(one, other):
+        return "other-data"
+    everyone = (*pair.runs, *pair.against)
+    if place[0] == "seconds":
+        paces = [each.speed.iteration_seconds for each in everyone]
+        reason = _why_no_speed(everyone, [pace for pace in paces if pace is not None])
+        if reason is not None:
+            return reason
+    return None if at_one_stage(one, other, *place) else "other-schedule"
+
+
+def at_one_stage(one: Account, other: Account, axis: CurveAxis, at: float) -> bool:
+    """Whether two runs stand at a similar stage of their schedules; True where one is not known.
+
+    A run whose learning rate has not come down yet lies above one that has, whatever the config.
+    """
+    plans, paces = (
+        [_plan(each) for each in (one, other)],
+        [per_iteration(each, axis) for each in (one, other)],
+    )
+    if plans[0] is None or plans[1] is None or not paces[0] or not paces[1]:
+        return True
+    ends = [plan.lr_decay_iters * pace for plan, pace in zip(plans, paces, strict=True) if plan and pace]
+    shares = [_share(plan, at / pace) for plan, pace in zip(plans, paces, strict=True) if plan and pace]
+    return max(ends) <= (1 + SAME_LENGTH) * min(ends) or abs(shares[0] - shares[1]) <= SAME_SHARE
+
+
+def _plan(account: Account) -> ForecastSchedule | None:
+    if "max_iters" not in account.settings:
+        return None
+    try:
+        return plan_of(account)
+    except NanodynoError:  # settings of a log that no schedule can have
+        return None
+
+
+def _share(plan: ForecastSchedule, iteration: float) -> float:
+    return learning_rate_at(plan, int(iteration)) / plan.learning_rate

@@ -1,0 +1,246 @@
+"""One decision for each question: what it calls, how often it errs, and that every reader has the same."""
+
+import math
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from tests.analysis.accounts import account, curve, steps
+
+from nanodyno.analysis.account import Account, AccountEval
+from nanodyno.analysis.compare import compare
+from nanodyno.analysis.conclusions import conclusions
+from nanodyno.analysis.decisions import DEFAULT_SPEED_SD, Decision, default_seed_sd, groups_of
+from nanodyno.analysis.leaderboard import leaderboard, standing_of
+from nanodyno.hardware.gpus import gpu_named
+from nanodyno.records.types import DataRecord
+from nanodyno.report.compare import comparison_document, comparison_page
+from nanodyno.report.page import Table
+
+SPEED, LOSS = "tokens_per_second", "val_loss_at_equal_tokens"
+H200 = gpu_named("H200")
+DATA = DataRecord(
+    dataset="edu", tokenizer="gpt2", vocab_size=50257, train_tokens=10**9, val_tokens=10**6, fingerprint="0"
+)
+
+
+def run(name: str, config: str, seconds: float = 1.0, loss: float = 4.0, **changes: Any) -> Account:
+    """One of a config, which is a setting that could move both; its loss at the end is the one given."""
+    evals = tuple(AccountEval(at, loss + 5 / at - 0.005) for at in range(100, 1001, 100))
+    changed = {"variant": config} | changes.pop("settings", {})
+    return account(name, seconds, settings=changed, evals=evals, gpu=H200, data=DATA, **changes)
+
+
+def repeated(config: str, seconds: list[float], losses: list[float]) -> list[Account]:
+    return [
+        run(f"{config}{number}", config, *each, settings={"seed": number})
+        for number, each in enumerate(zip(seconds, losses, strict=True))
+    ]
+
+
+def decided(accounts: list[Account], metric: str, **changes: Any) -> Decision:
+    (found,) = [each for each in compare(accounts, **changes).decisions if each.metric == metric]
+    return found
+
+
+@given(
+    seconds=st.lists(st.floats(0.8, 1.2), min_size=6, max_size=6, unique=True),
+    losses=st.lists(st.floats(3.9, 4.1), min_size=6, max_size=6, unique=True),
+)
+@settings(max_examples=60, deadline=None)
+def test_of_three_runs_each_it_is_the_t_test_of_a_textbook(seconds: list[float], losses: list[float]) -> None:
+    """The process or the seed is the unit: scipy's, of logarithms of speeds and of losses."""
+    accounts = [
+        *repeated("a", seconds[:3], losses[:3]),
+        *repeated("b", seconds[3:], losses[3:]),
+    ]
+    speeds = [
+        math.log(each.speed.tokens_per_second.value) for each in accounts if each.speed.tokens_per_second
+    ]
+    read = [each.evals[-1].val_loss for each in accounts]
+    for metric, values in ((SPEED, speeds), (LOSS, read)):
+        found = decided(accounts, metric)
+        expected = stats.ttest_ind(values[3:], values[:3]).confidence_interval(0.95)
+        assert found.effect is not None
+        assert found.noise is not None
+        spread = math.sqrt(sum(stats.tvar(each) for each in (values[:3], values[3:])) / 2)
+        if metric == SPEED and spread < 0.002:
+            continue  # a smallest spread is taken
+        low, high = (math.exp(expected.low), math.exp(expected.high)) if metric == SPEED else tuple(expected)
+        assert (found.effect.low, found.effect.high) == pytest.approx((low, high), rel=1e-6, abs=1e-9)
+        assert (found.noise.sd, found.noise.degrees) == (pytest.approx(spread, rel=1e-6), 4)
+
+
+def test_without_repeated_runs_the_noise_is_the_default_of_the_device_and_of_the_size() -> None:
+    a, b = run("a", "a"), run("b", "b")
+    assert decided([a, b], SPEED).noise == decided([a, b], "mfu").noise
+    noise = decided([a, b], SPEED).noise
+    assert noise is not None
+    assert (noise.sd, noise.degrees) == (DEFAULT_SPEED_SD["gpu"], None)
+    seed = decided([a, b], LOSS).noise
+    assert seed is not None
+    assert seed.sd == default_seed_sd(a) == pytest.approx(0.02 * (123.587328) ** -0.35, rel=1e-9)
+
+
+def test_the_runs_of_the_user_show_how_far_runs_of_one_config_lie_apart() -> None:
+    """Four of a third config, 1%, 0, 0 and -1% off in log speed: a standard deviation of 0.82%."""
+    others = repeated("c", [math.exp(-0.01), 1.0, math.exp(1e-9), math.exp(0.01)], [4.0, 4.1, 4.2, 4.3])
+    noise = decided([run("a", "a"), run("b", "b")], SPEED, history=others).noise
+    assert noise is not None
+    assert (noise.sd, noise.degrees) == (pytest.approx(math.sqrt(2e-4 / 3), rel=1e-3), 3)
+    seed = decided([run("a", "a"), run("b", "b")], LOSS, history=others).noise
+    assert seed is not None
+    assert seed.degrees is None, "seeds of another config say nothing about these"
+
+
+def test_the_same_run_under_two_names_is_no_replicate() -> None:
+    copies = [run(f"c{number}", "c") for number in range(5)]
+    noise = decided([run("a", "a"), run("b", "b")], SPEED, history=copies).noise
+    assert noise is not None
+    assert noise.degrees is None
+
+
+def test_replicates_are_put_together_unless_there_is_nothing_else() -> None:
+    a, b = repeated("a", [1.0] * 3, [4.0] * 3), repeated("b", [1.0] * 2, [4.0] * 2)
+    assert [[each.name for each in group] for group in groups_of([*a, *b])] == [
+        ["a0", "a1", "a2"],
+        ["b0", "b1"],
+    ]
+    assert [len(group) for group in groups_of(a)] == [1, 1, 1]
+    other_gpu = run("d", "a", environment={"device_type": "cuda", "device_name": "another"})
+    assert [len(group) for group in groups_of([*a, other_gpu])] == [3, 1]
+
+
+def test_one_run_of_a_config_is_not_better_than_another_however_far_they_lie_apart() -> None:
+    one, other = run("a", "same"), run("b", "same", 0.4, 3.5)
+    found = compare([one, other])
+    assert {each.reason for each in found.decisions if each.metric in (SPEED, LOSS)} == {
+        "unrecorded-difference"
+    }
+    assert not found.winners.keys() & {SPEED, LOSS, "mfu"}
+
+
+def test_groups_that_the_user_makes_are_compared_also_where_nothing_recorded_differs() -> None:
+    ones, others = repeated("a", [1.0, 1.01, 0.99], [4.0] * 3), repeated("a", [0.8, 0.81, 0.79], [4.0] * 3)
+    found = decided([*ones, *others], SPEED, groups=[tuple(ones), tuple(others)])
+    assert (found.call, found.effect and found.effect.value) == ("better", pytest.approx(1.25, rel=0.01))
+
+
+SCHEDULE = {"schedule": "cosine", "warmup_iters": 0, "min_lr": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("ends", "settings", "comparable"),
+    [
+        ((1000, 10_000), {}, False),
+        ((1000, 1090), {}, True),
+        ((5000, 10_000), {"schedule": "wsd", "wsd_decay_fraction": 0.2}, True),  # both are held there
+        ((1000, 10_000), {"schedule": "constant"}, True),
+    ],
+)
+def test_losses_at_other_stages_of_the_schedule_do_not_compare(
+    ends: tuple[int, int], settings: dict[str, Any], comparable: bool
+) -> None:
+    one, other = (
+        run(name, name, settings={**SCHEDULE, **settings, "max_iters": end, "lr_decay_iters": end})
+        for name, end in zip("ab", ends, strict=True)
+    )
+    found = decided([one, other], LOSS)
+    assert found.reason == (None if comparable else "other-schedule")
+
+
+def test_on_other_data_nothing_is_better_anywhere() -> None:
+    other = run("b", "b", loss=2.0)
+    runs = [run("a", "a"), account("b", settings={"dataset": "owt"}, evals=other.evals, gpu=H200)]
+    found = compare(runs)
+    of_losses = [each for each in found.decisions if each.metric.startswith("val_loss")]
+    assert len(of_losses) == 4
+    assert {(each.call, each.reason) for each in of_losses} == {("not-comparable", "other-data")}
+    assert not [name for name in found.winners if name.startswith("val_loss")]
+
+
+@given(
+    ratio=st.floats(0.85, 1.2),
+    gap=st.floats(-0.15, 0.15),
+    config=st.sampled_from(["a", "b"]),
+    count=st.integers(3, 30),
+)
+@settings(max_examples=60, deadline=None)
+def test_prose_table_document_and_leaderboard_have_one_decision(
+    ratio: float, gap: float, config: str, count: int
+) -> None:
+    one = run("one", "a", steps=steps(1.0, count=20))
+    other = run("other", config, loss=4.0 + gap, steps=steps(1 / ratio, count=count))
+    comparison = compare([one, other])
+    findings = conclusions(comparison)
+    codes = {each.code for each in findings}
+    ranks = {
+        board.metric: {entry.run: entry.rank for entry in board.entries}
+        for board in leaderboard([standing_of(each) for each in (one, other)]).boards
+    }
+    document = comparison_document(comparison, findings)
+    tables = [part for each in comparison_page(comparison, findings) for part in each.parts]
+    cells = {
+        row[0].split(" (")[0]: row[-1] for each in tables if isinstance(each, Table) for row in each.rows
+    }
+    shown = {"tokens per second": SPEED, "val loss at equal tokens": LOSS}
+    for title, metric in shown.items():
+        decision = comparison.decision(metric, "other")
+        assert decision is not None
+        (written,) = [each for each in document["decisions"] if each["metric"] == metric]  # pyright: ignore
+        assert written["call"] == decision.call
+        better = {"better": "other", "worse": "one"}.get(decision.call)
+        assert comparison.winners.get(metric) == better
+        assert (cells[title] in ("one", "other")) == (better is not None)
+        assert better is None or cells[title] == better
+        found = ranks[metric]
+        assert (found["one"] != found["other"]) == (better is not None or None in found.values())
+        assert better is None or found[better] == 1
+    calls = [comparison.decision(metric, "other") for metric in (SPEED, LOSS)]
+    assert ("speed-within-noise" in codes) == (calls[0] and calls[0].call == "no-significant-difference")
+    assert ("throughput-changed" in codes) == (calls[0] and calls[0].is_significant)
+    assert ("losses-apart" in codes) == (calls[1] and calls[1].is_significant)
+
+
+def simulated(
+    rng: random.Random, config: str, runs: int, speed: float, loss: float, noise: tuple[float, float]
+) -> list[Account]:
+    seconds = [math.exp(-speed + rng.gauss(0, noise[0])) for _ in range(runs)]
+    return repeated(config, seconds, [4.0 + loss + rng.gauss(0, noise[1]) for _ in range(runs)])
+
+
+def test_pairs_without_a_difference_have_a_better_one_in_at_most_one_of_twenty() -> None:
+    """A setting changed that does nothing; runs scatter as the defaults have it."""
+    rng = random.Random(1)
+    noise = DEFAULT_SPEED_SD["gpu"], default_seed_sd(run("a", "a"))
+    found = [
+        compare([*simulated(rng, "a", 1, 0, 0, noise), *simulated(rng, "b", 1, 0, 0, noise)]).winners
+        for _ in range(300)
+    ]
+    assert sum(SPEED in each for each in found) <= 0.05 * 300 + 2 * math.sqrt(0.05 * 0.95 * 300)
+    assert sum(LOSS in each for each in found) <= 0.05 * 300 + 2 * math.sqrt(0.05 * 0.95 * 300)
+
+
+def test_three_runs_each_find_a_tenth_of_speed_and_three_hundredths_of_a_nat() -> None:
+    rng = random.Random(2)
+    found = []
+    for _ in range(150):
+        ones = simulated(rng, "a", 3, 0, 0, (0.025, 0.008))
+        others = simulated(rng, "b", 3, math.log(1.1), -0.03, (0.025, 0.008))
+        found.append(compare([*ones, *others]).winners)
+    assert sum(each.get(SPEED) == "b0" for each in found) >= 0.8 * 150
+    assert sum(each.get(LOSS) == "b0" for each in found) >= 0.8 * 150
+
+
+def test_a_curve_without_noise_of_its_own_is_judged_by_the_tokens_of_an_evaluation() -> None:
+    few = {"eval_tokens": 40_000}
+    one = account("a", settings=few, evals=curve(6.0)[-2:])
+    other = account("b", settings=few | {"variant": "b"}, evals=curve(6.0)[-2:])
+    found = decided([one, other], LOSS)
+    assert found.effect is not None
+    assert found.effect.high is not None
+    half = 1.959964 * math.sqrt(2 * (default_seed_sd(one) ** 2 + (8.0 / 200) ** 2))
+    assert found.effect.high == pytest.approx(half, rel=1e-4)
