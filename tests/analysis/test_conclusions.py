@@ -13,6 +13,7 @@ from nanodyno.analysis.account import Account, AccountEval, AccountStep
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.compare import compare, named_apart
 from nanodyno.analysis.conclusions import conclusions
+from nanodyno.analysis.machine_state import MachineState
 from nanodyno.hardware.gpus import gpu_named
 from nanodyno.records.types import DataRecord
 from nanodyno.report.finding_words import COMPOSED, WORDS, words
@@ -44,6 +45,7 @@ def restless(seconds: float) -> tuple[AccountStep, ...]:
     return tuple(AccountStep(number, 6.0, seconds * (0.5, 1.0, 1.5)[number % 3]) for number in range(20))
 
 
+CALM = pair(machine_state=MachineState(others_cpu_share=0.02, power_limit_share=1.0, other_gpu_processes=1))
 BOTH_WAYS: dict[str, tuple[Runs, Runs]] = {
     "model-from-numbers": (CASE, SAME),
     "model-from-count": (
@@ -105,6 +107,9 @@ BOTH_WAYS: dict[str, tuple[Runs, Runs]] = {
     "loss-noise-unknown": (pair({"evals": (AccountEval(500, 5.0),)}, evals=(AccountEval(500, 4.9),)), SAME),
     "losses-within-noise": (pair({"evals": curve(6.0, 0.1)}, evals=curve(6.01, 0.1)), SAME),
     "losses-apart": (pair(evals=curve(5.8, 0.01)), pair({"evals": curve(6.0, 0.1)}, evals=curve(6.01, 0.1))),
+    "machine-busy": (pair(machine_state=MachineState(is_busy=True, others_cpu_share=0.4)), CALM),
+    "gpu-throttled": (pair(machine_state=MachineState(is_throttled=True, thermal_share=0.2)), CALM),
+    "gpu-shared": (pair(machine_state=MachineState(gpu_shared=True, other_gpu_processes=1)), CALM),
     "next-measure-apart": (CASE, settings(learning_rate=1e-3)),
     "next-name-the-gpu": (CASE, SAME),
     "next-evaluate-more": (pair(evals=()), SAME),

@@ -13,6 +13,7 @@ from functools import cached_property
 
 from nanodyno.analysis.growth import BatchGrowth, growth_of
 from nanodyno.analysis.imported import imported_gpu, known_shape, whole
+from nanodyno.analysis.machine_state import MachineState, machine_state
 from nanodyno.analysis.metrics import (
     RECENT_STEPS,
     Reference,
@@ -30,7 +31,7 @@ from nanodyno.hardware.ceilings import Ceilings
 from nanodyno.hardware.gpus import Gpu
 from nanodyno.records.imported import AnyStep, ImportedRecord, ImportedStep, Setting
 from nanodyno.records.store import Run
-from nanodyno.records.types import DataRecord
+from nanodyno.records.types import DataRecord, StepRecord, TelemetryRecord
 
 NANOGPT = "nanoGPT"
 """As an imported run names its program."""
@@ -101,6 +102,8 @@ class Account:
     """By another program, whose times and losses are taken as it printed them."""
     mfu_is_nanogpts: bool = True
     """Whether what it printed is of an A100's peak; of other programs' MFU the peak is not known."""
+    machine_state: MachineState | None = None
+    """While the iterations of `speed` were trained; None for logs and for runs of before it was recorded."""
 
     @property
     def tokens_per_iter(self) -> int | None:
@@ -278,7 +281,16 @@ def _own(run: Run, ceilings: Ceilings | None) -> Account:
         peak_reserved_bytes=highest(step.peak_reserved_bytes for step in newest),
         peak_host_bytes=highest(step.peak_host_bytes for step in newest),
         restarts=record.resumed_at_iterations,
+        machine_state=machine_state(
+            [each for each in run.telemetry if newest and _is_within(each, newest)],
+            on_gpu=record.machine.device_type != "cpu",
+        ),
     )
+
+
+def _is_within(sample: TelemetryRecord, steps: Sequence[StepRecord]) -> bool:
+    """Whether it was taken after the first of these iterations had ended, and not in a later stretch."""
+    return steps[0].iteration < sample.iteration <= steps[-1].iteration + 1
 
 
 def _steps(found: Sequence[Stretch[AnyStep]], with_tokens: bool = True) -> tuple[AccountStep, ...]:

@@ -13,6 +13,7 @@ from nanodyno.analysis.compare import CLOSE, RunComparison, compare, named_apart
 from nanodyno.analysis.curves import LossAt, LossesAt, are_of_other_text, is_apart, losses_at_equal
 from nanodyno.analysis.findings import Code, Finding, Number, Severity
 from nanodyno.analysis.forecast_findings import ends_of
+from nanodyno.analysis.machine_state import machine_findings
 from nanodyno.analysis.statistics import Interval
 from nanodyno.config import SPLIT_KEYS
 from nanodyno.records.store import Run
@@ -50,6 +51,7 @@ def _as_one(findings: Sequence[Finding]) -> list[Finding]:
 def _alone(account: Account) -> Iterator[Finding]:
     yield from audit(account)
     yield from _public(account)
+    yield from machine_findings(account.name, account.machine_state)
     growth, seconds = account.growth, account.speed.iteration_seconds
     if growth is not None and seconds is not None:
         iterations = growth.iterations(TOKENS_TO_REACH)
