@@ -29,6 +29,7 @@ from nanodyno.records.types import (
     StartRecord,
     StepRecord,
     StopRecord,
+    TelemetryRecord,
     VersionsRecord,
 )
 
@@ -113,6 +114,22 @@ def build_eval(iteration: int = 0, **changes: Any) -> EvalRecord:
     return EvalRecord(**(values | changes))
 
 
+def build_sample(iteration: int, **changes: Any) -> TelemetryRecord:
+    """Two seconds of two cores: 2.0 core-seconds ours, 0.1 of others."""
+    values: dict[str, Any] = {
+        "iteration": iteration,
+        "seconds": 2.0,
+        "cores": 2,
+        "busy_core_seconds": 2.1,
+        "own_core_seconds": 2.0,
+        "stolen_core_seconds": 0.0,
+        "waited_seconds": 0.0,
+        "swapped_bytes": 0,
+        "wall_time": 0.0,
+    }
+    return TelemetryRecord(**(values | changes))
+
+
 def build_start(iteration: int = 0, **changes: Any) -> StartRecord:
     values: dict[str, Any] = {"iteration": iteration, "process": 123, "host": "home", "wall_time": 0.0}
     return StartRecord(**(values | changes))
@@ -195,6 +212,7 @@ def build_run(
     record: RunRecord | None = None,
     history: list[HistoryRecord] | None = None,
     running: bool = False,
+    telemetry: list[TelemetryRecord] | None = None,
 ) -> Run:
     return Run(
         Path("runs/case"),
@@ -203,6 +221,7 @@ def build_run(
         tuple(evals or ()),
         tuple(history or ()),
         running,
+        tuple(telemetry or ()),
     )
 
 
@@ -214,6 +233,11 @@ def step() -> Callable[..., StepRecord]:
 @pytest.fixture
 def evaluation() -> Callable[..., EvalRecord]:
     return build_eval
+
+
+@pytest.fixture
+def sample() -> Callable[..., TelemetryRecord]:
+    return build_sample
 
 
 @pytest.fixture
@@ -266,7 +290,7 @@ class NoNvml(Exception):
 
 
 def build_nvml(reasons: int = 0, holders: tuple[Any, ...] = (), busy: tuple[Any, ...] = ()) -> Any:
-    """NVIDIA's library with a card of 87 degrees, 345.6 W and 1,980 MHz, which tells only what is given."""
+    """NVIDIA's library with a GPU of 87 degrees, 345.6 of 700 W and 1,980 MHz; the rest is as given."""
 
     def reported(values: Any) -> Callable[..., Any]:
         def ask(*_: object) -> Any:
@@ -279,10 +303,13 @@ def build_nvml(reasons: int = 0, holders: tuple[Any, ...] = (), busy: tuple[Any,
     return SimpleNamespace(
         NVMLError=NoNvml,
         NVML_CLOCK_SM=1,
+        NVML_CLOCK_MEM=2,
         NVML_TEMPERATURE_GPU=0,
-        nvmlDeviceGetClockInfo=reported(1980),
+        nvmlDeviceGetClockInfo=lambda _, kind: {1: 1980, 2: 3201}[kind],
         nvmlDeviceGetTemperature=reported(87),
         nvmlDeviceGetPowerUsage=reported(345_600),
+        nvmlDeviceGetEnforcedPowerLimit=reported(700_000),
+        nvmlDeviceGetUtilizationRates=reported(SimpleNamespace(gpu=96)),
         nvmlDeviceGetCurrentClocksThrottleReasons=reported(reasons),
         nvmlDeviceGetComputeRunningProcesses=reported(holders),
         nvmlDeviceGetProcessUtilization=reported(busy),

@@ -13,6 +13,7 @@ from nanodyno.analysis.account import Account, AccountEval, AccountStep
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.compare import compare, named_apart
 from nanodyno.analysis.conclusions import conclusions
+from nanodyno.analysis.machine_state import MachineState
 from nanodyno.hardware.gpus import gpu_named
 from nanodyno.records.types import DataRecord
 from nanodyno.report.finding_words import COMPOSED, WORDS, words
@@ -21,7 +22,6 @@ Runs = Sequence[Account]
 CASE = [with_found_shape(BEFORE), with_found_shape(AFTER)]
 SAME = [account("a"), account("b")]
 H200 = gpu_named("H200")
-BUSY = None
 SLOW_EVAL = (*steps(1.0, 0.3), AccountStep(900, 6.0, 30.0, steady=False, printed_mfu=0.3))
 
 
@@ -57,6 +57,7 @@ def lengths(one: int, other: int) -> Runs:
     return pair({"settings": ends[0]}, settings=ends[1])
 
 
+CALM = pair(machine_state=MachineState(others_cpu_share=0.02, power_limit_share=1.0, other_gpu_processes=1))
 BOTH_WAYS: dict[str, tuple[Runs, Runs]] = {
     "model-from-numbers": (CASE, SAME),
     "model-from-count": (
@@ -95,7 +96,7 @@ BOTH_WAYS: dict[str, tuple[Runs, Runs]] = {
     "effective-batch-changed": (settings(gradient_accumulation_steps=32), SAME),
     "speed-within-noise": (faster(1.05), faster(1.2)),
     "speed-of-few-iterations": (pair({"steps": steps(1.0, count=3)}), SAME),
-    "speed-on-busy-machine": (pair({}), SAME),
+    "speed-on-busy-machine": (pair(machine_state=MachineState(is_busy=True, others_cpu_share=0.4)), CALM),
     "speed-unrecorded-difference": (pair(seconds=1.5), faster(1.5)),
     "throughput-fell-rate-rose": (CASE, CASE[::-1]),
     "throughput-rose-rate-fell": (CASE[::-1], CASE),
@@ -120,6 +121,9 @@ BOTH_WAYS: dict[str, tuple[Runs, Runs]] = {
     "losses-unrecorded-difference": (pair(evals=curve(5.5, 0.01)), lower(0.5)),
     "losses-within-noise": (lower(0.01), lower(0.2)),
     "losses-apart": (lower(0.2), lower(0.01)),
+    "machine-busy": (pair(machine_state=MachineState(is_busy=True, others_cpu_share=0.4)), CALM),
+    "gpu-throttled": (pair(machine_state=MachineState(is_throttled=True, thermal_share=0.2)), CALM),
+    "gpu-shared": (pair(machine_state=MachineState(gpu_shared=True, other_gpu_processes=1)), CALM),
     "next-measure-apart": (CASE, settings(learning_rate=1e-3)),
     "next-name-the-gpu": (CASE, SAME),
     "next-evaluate-more": (pair(evals=()), SAME),

@@ -7,7 +7,14 @@ import psutil
 import pytest
 
 from nanodyno.hardware import telemetry
-from nanodyno.hardware.telemetry import GpuReading, Holder, WatchedGpu, read_host, watch_gpu
+from nanodyno.hardware.telemetry import (
+    GpuReading,
+    Holder,
+    WatchedGpu,
+    process_family,
+    read_host,
+    watch_gpu,
+)
 
 Nvml = Callable[..., Any]
 
@@ -22,7 +29,13 @@ def use(pid: int, share: int, time: int) -> SimpleNamespace:
 
 def test_a_reading_is_in_watts_degrees_and_megahertz(nvml: Nvml) -> None:
     assert WatchedGpu(nvml(reasons=0x4), None).read() == GpuReading(
-        sm_mhz=1980, temperature_celsius=87, power_watts=345.6, reasons=0x4
+        sm_mhz=1980,
+        memory_mhz=3201,
+        temperature_celsius=87,
+        power_watts=345.6,
+        power_limit_watts=700.0,
+        utilization=0.96,
+        reasons=0x4,
     )
 
 
@@ -65,3 +78,19 @@ def test_counters_of_a_host_only_grow() -> None:
 
 def test_a_process_that_is_gone_has_waited_an_unknown_time() -> None:
     assert read_host(2**22 + 1).waited_seconds is None
+
+
+def test_the_time_of_our_processes_is_within_that_of_the_cores() -> None:
+    us = os.getpid()
+    first = read_host(us, [us])
+    sum(range(1_000_000))
+    second = read_host(us, [us])
+    assert second.process_seconds[us] >= first.process_seconds[us] > 0
+    assert (second.busy_seconds or 0) >= second.process_seconds[us]
+    assert 1 <= second.cores <= (psutil.cpu_count() or 1)
+
+
+def test_a_process_that_is_gone_has_no_time_and_no_family() -> None:
+    assert read_host(os.getpid(), [2**22 + 1]).process_seconds == {}
+    assert process_family(2**22 + 1) == (2**22 + 1,)
+    assert process_family(os.getpid())[0] == os.getpid()

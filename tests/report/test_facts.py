@@ -3,8 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+from nanodyno.analysis.conclusions import compared_runs
 from nanodyno.analysis.summary import summarise
 from nanodyno.records.store import Run
+from nanodyno.report.compare import comparison_document
+from nanodyno.report.document import run_document
 from nanodyno.report.facts import fact_rows
 
 Builder = Callable[..., Any]
@@ -108,3 +111,32 @@ def test_a_batch_that_grew_is_reported_as_it_is_now(run: Builder, step: Builder,
     growing = record({"tokens_per_iter": 24_576, "batch_ramp": "noise"})
     assert rows(run([step(0, tokens=24_576)], record=growing))["batch"].endswith("up to 393,216")
     assert rows(run([step(0, tokens=49_152)], record=growing))["batch"].endswith("up to 393,216; now 49,152")
+
+
+def test_the_load_of_the_machine_stands_beside_the_speed(
+    run: Builder, step: Builder, record: Builder, sample: Builder
+) -> None:
+    of_gpu = {"sm_mhz": 1980, "power_watts": 345.6, "power_limit_watts": 700.0, "temperature_celsius": 71}
+    steps, busy = [step(i) for i in range(20)], {"busy_core_seconds": 4.0}
+    on_cpu = rows(run(steps, record=record(gpu=None), telemetry=[sample(20, load_average=2.5, **busy)]))
+    assert {"50.0%", "2.5"} <= set(on_cpu["CPU load"].replace(",", " ").split())
+    assert "50.0%" in on_cpu["caution"]
+    assert "GPU state" not in on_cpu
+    on_gpu = rows(run(steps, telemetry=[sample(20, **of_gpu)]))
+    assert all(number in on_gpu["GPU state"] for number in ("1,980 MHz", "346 W", "700 W", "71 °C"))
+    assert "caution" not in on_gpu
+    assert rows(run(steps)).keys() & {"CPU load", "GPU state", "caution"} == set()
+
+
+def test_json_has_the_state_of_the_machine(run: Builder, step: Builder, sample: Builder) -> None:
+    steps = [step(i) for i in range(20)]
+    of_others = {"busy_core_seconds": 3.0, "other_gpu_processes": 1, "other_gpu_share": 0.5}
+    found = run(steps, telemetry=[sample(20, **of_others)])
+    summary: Any = run_document(found, summarise(found))["summary"]
+    state = summary["machine_state"]
+    assert (state["gpu_shared"], state["is_busy"], state["others_cpu_share"]) == (True, False, 0.25)
+    comparison, findings = compared_runs([found, run(steps)])
+    document: dict[str, Any] = comparison_document(comparison, findings)
+    first, second = document["machine_state"].values()
+    assert (first["other_gpu_share"], second) == (0.5, None)
+    assert "gpu-shared" in [each["code"] for each in document["findings"]]

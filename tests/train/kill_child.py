@@ -72,7 +72,8 @@ def stretch(job: TrainingJob, kill: str | None) -> None:
 
 def die_later(seconds: float, die: Callable[[], None]) -> Callable[[RunEvent], None]:
     def watch(event: RunEvent) -> None:
-        if isinstance(event, StepRecord) and not threading.active_count() > 2:
+        set_already = any(isinstance(each, threading.Timer) for each in threading.enumerate())
+        if isinstance(event, StepRecord) and not set_already:
             threading.Timer(seconds, die).start()
 
     return watch

@@ -19,7 +19,7 @@ KILLS = {
     "whole": [],
     # By the clock, wherever that falls: in a step, an evaluation or a save.
     "seconds": [f"{who}seconds:{DRAW.uniform(0, 0.12):.4f}" for who in ("", "group ") for _ in range(4)],
-    # A stretch takes up the records (4 renames), writes one line a step, and about 70 times for a save.
+    # A stretch takes up the records (5 renames), writes one line a step, and about 70 times for a save.
     "write": [f"write:{number}" for number in (1, 3, 5, 8, 20, 45, 77, 100)],
     "fsync": [f"fsync:{number}" for number in (1, 2, 5, 8, 11, 13, 14, 16)],
     "rename": [f"rename:{number}" for number in (1, 2, 3, 4, 5, 5, 6, 6)],

@@ -62,6 +62,13 @@ def test_a_run_writes_all_that_happened(job: Callable[..., TrainingJob]) -> None
     assert found.checkpoint.progress.iteration == 8
 
 
+def test_a_run_samples_its_machine_up_to_its_end(job: Callable[..., TrainingJob]) -> None:
+    run_training(job(), ignore)
+    samples = read_run(job().folder).telemetry
+    assert samples[-1].iteration == 8
+    assert all(each.seconds > 0 and each.own_core_seconds is not None for each in samples)
+
+
 def test_a_run_that_nobody_goes_on_with_writes_records_alone(job: Callable[..., TrainingJob]) -> None:
     reported: list[RunEvent] = []
     assert run_training(replace(job(), keeps=False), reported.append) == "finished"

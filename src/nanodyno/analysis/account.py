@@ -14,6 +14,7 @@ from typing import Literal
 
 from nanodyno.analysis.growth import BatchGrowth, growth_of
 from nanodyno.analysis.imported import imported_gpu, known_shape, whole
+from nanodyno.analysis.machine_state import MachineState, machine_state
 from nanodyno.analysis.metrics import (
     RECENT_STEPS,
     Reference,
@@ -31,7 +32,14 @@ from nanodyno.hardware.ceilings import Ceilings
 from nanodyno.hardware.gpus import Gpu
 from nanodyno.records.imported import AnyStep, ImportedRecord, ImportedStep, Setting
 from nanodyno.records.store import Run
-from nanodyno.records.types import ArithmeticRecord, DataRecord, MachineRecord, VersionsRecord
+from nanodyno.records.types import (
+    ArithmeticRecord,
+    DataRecord,
+    MachineRecord,
+    StepRecord,
+    TelemetryRecord,
+    VersionsRecord,
+)
 
 NANOGPT = "nanoGPT"
 """As an imported run names its program."""
@@ -105,6 +113,8 @@ class Account:
     environment: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     """What the speed depends on besides settings: the device, its driver, threads, processes, versions. Empty
     where it is not recorded."""
+    machine_state: MachineState | None = None
+    """While the iterations of `speed` were trained; None for logs and for runs of before it was recorded."""
 
     @property
     def tokens_per_iter(self) -> int | None:
@@ -317,6 +327,10 @@ def _own(run: Run, ceilings: Ceilings | None) -> Account:
         peak_host_bytes=highest(step.peak_host_bytes for step in newest),
         restarts=record.resumed_at_iterations,
         environment=environment_of(record.machine, record.versions, record.arithmetic),
+        machine_state=machine_state(
+            [each for each in run.telemetry if newest and _is_within(each, newest)],
+            on_gpu=record.machine.device_type != "cpu",
+        ),
     )
 
 
@@ -329,6 +343,11 @@ def environment_of(
         **versions.model_dump(include={"nanodyno", "torch", "cuda"}),
         "processes": arithmetic.processes,
     }
+
+
+def _is_within(sample: TelemetryRecord, steps: Sequence[StepRecord]) -> bool:
+    """Whether it was taken after the first of these iterations had ended, and not in a later stretch."""
+    return steps[0].iteration < sample.iteration <= steps[-1].iteration + 1
 
 
 def _steps(found: Sequence[Stretch[AnyStep]], with_tokens: bool = True) -> tuple[AccountStep, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from nanodyno.analysis.findings import Finding, Number, Severity
 from nanodyno.analysis.metrics import gpu_of
 from nanodyno.hardware.inventory import GpuState
+from nanodyno.hardware.telemetry import THERMAL
 from nanodyno.records.checkup import CheckupRecord, DeviceRecord, DiskRecord, HostRecord
 
 GIB = 2**30
@@ -17,7 +18,6 @@ HELD_SHARE = 0.05
 """Of a card's memory, in other programs' hands."""
 LOW_CEILING_SHARE = 0.6
 """Of the datasheet: large products reach 70 to 100% where nothing is wrong."""
-THERMAL = 0x20 | 0x40
 FRONT_END = "cudnn-packed"
 
 

@@ -16,6 +16,7 @@ from nanodyno.analysis.curves import LossesAt
 from nanodyno.analysis.decisions import Decision, NotComparable
 from nanodyno.analysis.findings import Code, Finding, Number, Severity
 from nanodyno.analysis.forecast_findings import ends_of
+from nanodyno.analysis.machine_state import machine_findings
 from nanodyno.config import SPLIT_KEYS
 from nanodyno.records.store import Run
 
@@ -63,6 +64,7 @@ def _as_one(findings: Sequence[Finding]) -> list[Finding]:
 def _alone(account: Account) -> Iterator[Finding]:
     yield from audit(account)
     yield from _public(account)
+    yield from machine_findings(account.name, account.machine_state)
     growth, seconds = account.growth, account.speed.iteration_seconds
     if growth is not None and seconds is not None:
         iterations = growth.iterations(TOKENS_TO_REACH)

@@ -231,7 +231,7 @@ def _loss_variance(account: Account, loss: LossAt, noise: RunNoise) -> float:
 
 def is_busy(account: Account) -> bool:
     """Whether other programs or heat took speed away, so that what is left is not the config's own."""
-    state = getattr(account, "machine_state", None)
+    state = account.machine_state
     return state is not None and (state.is_busy or state.is_throttled or state.gpu_shared)
 
 

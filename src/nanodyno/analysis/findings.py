@@ -28,6 +28,9 @@ Code = Literal[
     "another-schedule",
     "hours-to-tokens",
     "beside-public-curve",
+    "machine-busy",
+    "gpu-throttled",
+    "gpu-shared",
     # of runs side by side
     "same-effective-batch",
     "steps-unchanged",

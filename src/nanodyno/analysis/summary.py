@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from nanodyno.analysis.account import Account, account_of
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.imported import tokens_up_to
+from nanodyno.analysis.machine_state import MachineState
 from nanodyno.analysis.metrics import (
     RunTimes,
     Speed,
@@ -62,6 +63,8 @@ class Summary:
     speed_from: int
     """The first iteration of that stretch."""
     data_wait_share: float | None
+    machine_state: MachineState | None
+    """Of the same iterations; None for logs and for runs of before it was recorded."""
 
     noise_scale: NoiseScale | None
     """Of the gradients, in the latest iterations before noise_until; None where it was not measured."""
@@ -122,6 +125,7 @@ def summarise(run: Run, ceilings: Ceilings | None = None) -> Summary:
         speed=account.speed,
         speed_from=newest.steps[0].iteration if newest else 0,
         data_wait_share=data_wait_share(newest.steady) if newest else None,
+        machine_state=account.machine_state,
         noise_scale=latest(held),
         noise_until=held[-1].iteration + 1 if held and len(held) < len(steps) else None,
         peak_allocated_bytes=account.peak_allocated_bytes,

@@ -1,4 +1,4 @@
-"""The memory of the host that a program may still take."""
+"""What of the host a program may use: memory that it may still take, and a container's share of the cores."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -7,6 +7,7 @@ import psutil
 
 CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 """As a container sees it; elsewhere there is no such file."""
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
 
 def available_memory(container_limit: Path = CONTAINER_LIMIT) -> int:
@@ -15,3 +16,16 @@ def available_memory(container_limit: Path = CONTAINER_LIMIT) -> int:
     with suppress(OSError, ValueError):  # "max" is no limit
         return min(available, int(container_limit.read_text()))
     return available
+
+
+def cpu_quota(control_groups: Path = CONTROL_GROUPS) -> float | None:
+    """Return how many cores a container may use at once (docker --cpus), or None without such a limit."""
+    with suppress(OSError, ValueError):  # version 2; "max" is no limit
+        quota, period = (control_groups / "cpu.max").read_text().split()
+        return int(quota) / int(period)
+    with suppress(OSError, ValueError):  # version 1; -1 is no limit
+        quota, period = (
+            int((control_groups / "cpu" / f"cpu.cfs_{each}_us").read_text()) for each in ("quota", "period")
+        )
+        return quota / period if quota > 0 else None
+    return None

@@ -5,14 +5,8 @@ import statistics
 import sys
 from collections.abc import Collection, Sequence
 
-from nanodyno.hardware.telemetry import GpuReading, HostReading, others
+from nanodyno.hardware.telemetry import IDLE, GpuReading, HostReading, Throttling, others, throttling
 from nanodyno.records.probe import Disturbance, DisturbanceCode, MemoryRecord, RepetitionRecord, SampleRecord
-
-IDLE = 0x1
-POWER_CAP = 0x4
-SLOWDOWN = 0x8
-THERMAL = 0x20 | 0x40
-POWER_BRAKE = 0x80
 
 REFUSED: frozenset[DisturbanceCode] = frozenset({"thermal", "power-brake", "busy-neighbour", "paging"})
 """Measured again, and when that does not help no rate is claimed: it would not be the config's."""
@@ -65,16 +59,11 @@ def of_gpu(readings: Sequence[GpuReading], ours: Collection[int]) -> list[Distur
 def _throttling(loaded: Sequence[GpuReading]) -> list[Disturbance]:
     masks = [each.reasons for each in loaded if each.reasons is not None]
     hottest = max((each.temperature_celsius or 0 for each in loaded), default=0)
-    # A slowdown by the hardware comes with its cause; alone it is taken for heat.
-    by_code: dict[DisturbanceCode, list[bool]] = {
-        "thermal": [bool(mask & (THERMAL | SLOWDOWN)) and not mask & POWER_BRAKE for mask in masks],
-        "power-brake": [bool(mask & POWER_BRAKE) for mask in masks],
-        "power-limit": [bool(mask & POWER_CAP) for mask in masks],
-    }
+    codes: tuple[Throttling, ...] = ("thermal", "power-brake", "power-limit")
     return [
         Disturbance(code=code, numbers={"share": statistics.fmean(seen), "celsius": hottest})
-        for code, seen in by_code.items()
-        if any(seen)
+        for code in codes
+        if any(seen := [code in throttling(mask) for mask in masks])
     ]
 
 

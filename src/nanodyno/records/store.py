@@ -1,4 +1,4 @@
-"""Records on disk: `runs/NAME/` with run.json, steps.jsonl, evals.jsonl and history.jsonl.
+"""Records on disk: `runs/NAME/` with run.json, steps.jsonl, evals.jsonl, history.jsonl and telemetry.jsonl.
 
 run.json is replaced whole. The .jsonl files are append-only, one record a line; a kill can only cut the last
 line, and readers drop a last line that has no newline.
@@ -35,12 +35,15 @@ from nanodyno.records.types import (
     StartRecord,
     StepRecord,
     StopRecord,
+    TelemetryRecord,
 )
 
 RUN_FILE = "run.json"
 STEPS_FILE = "steps.jsonl"
 EVALS_FILE = "evals.jsonl"
 HISTORY_FILE = "history.jsonl"
+TELEMETRY_FILE = "telemetry.jsonl"
+"""Runs of before it was recorded have none."""
 CHECKPOINTS_FOLDER = "checkpoints"
 
 Line = TypeVar("Line")
@@ -58,6 +61,7 @@ class Run:
     history: tuple[HistoryRecord, ...] = ()
     running: bool = False
     """Whether a process writes it at this moment."""
+    telemetry: tuple[TelemetryRecord, ...] = ()
 
     @property
     def name(self) -> str:
@@ -154,6 +158,11 @@ def read_history(folder: Path, up_to_damage: bool = False) -> list[HistoryRecord
     return list(_read_lines(folder / HISTORY_FILE, TypeAdapter[HistoryRecord](HistoryRecord), up_to_damage))
 
 
+def read_telemetry(folder: Path) -> list[TelemetryRecord]:
+    """Up to the first line that cannot be read: no run is refused for a sample of its machine."""
+    return list(_read_lines(folder / TELEMETRY_FILE, TypeAdapter(TelemetryRecord), up_to_damage=True))
+
+
 def read_run(folder: Path, up_to_damage: bool = False) -> Run:
     """Of ours, or imported."""
     running = is_locked(folder)  # asked first: what ends meanwhile is then running, not dead
@@ -169,6 +178,7 @@ def read_run(folder: Path, up_to_damage: bool = False) -> Run:
         tuple(read_evals(folder, up_to_damage)),
         tuple(read_history(folder, up_to_damage)),
         running,
+        tuple(read_telemetry(folder)),
     )
 
 

@@ -87,6 +87,52 @@ class EvalRecord(Record):
     wall_time: float
 
 
+class TelemetryRecord(Record):
+    """The machine over a few seconds of training, as its first process sees it.
+
+    Counters are of the time since the sample before; the rest is how things stood at its end. Fields of the
+    GPU are of the first process's GPU, and None without one.
+    """
+
+    iteration: int
+    """Updates made when it was taken."""
+    seconds: float
+    """That the counters are of."""
+    cores: int
+    """That the training may run on."""
+    quota_cores: float | None = None
+    """What a container may use at once, where it has such a limit."""
+    busy_core_seconds: float | None = None
+    """Of these cores, by any program."""
+    own_core_seconds: float | None = None
+    """By the processes of this training."""
+    stolen_core_seconds: float | None = None
+    """Taken from these cores by the host of a virtual machine."""
+    waited_seconds: float | None = None
+    """The main thread could have run, and another thread had its core."""
+    swapped_bytes: int | None = None
+    """To and from the disk."""
+    load_average: float | None = None
+    available_bytes: int | None = None
+    """Of the host's memory."""
+    sm_mhz: int | None = None
+    memory_mhz: int | None = None
+    power_watts: float | None = None
+    power_limit_watts: float | None = None
+    temperature_celsius: int | None = None
+    gpu_utilization: float | None = None
+    """Share of the last moments in which a kernel ran."""
+    throttle_reasons: int | None = None
+    """NVML's bit mask of why the clocks are not higher."""
+    other_gpu_processes: int | None = None
+    """Processes of others that compute on the GPU; None where ours cannot be told from theirs."""
+    other_gpu_bytes: int | None = None
+    """Memory of the GPU that they hold."""
+    other_gpu_share: float | None = None
+    """Share of the GPU's multiprocessors that they used."""
+    wall_time: float
+
+
 class StartRecord(Record):
     """A process took up the run, new or where it stood."""
 

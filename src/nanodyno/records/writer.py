@@ -15,15 +15,26 @@ from nanodyno.records.store import (
     HISTORY_FILE,
     RUN_FILE,
     STEPS_FILE,
+    TELEMETRY_FILE,
     read_evals,
     read_history,
     read_steps,
+    read_telemetry,
 )
-from nanodyno.records.types import EvalRecord, HistoryRecord, Record, RunRecord, StartRecord, StepRecord
+from nanodyno.records.types import (
+    EvalRecord,
+    HistoryRecord,
+    Record,
+    RunRecord,
+    StartRecord,
+    StepRecord,
+    TelemetryRecord,
+)
 
 ELSEWHERE = "choose another --name or --out_dir"
 LEFT_BY_A_KILL = (RUN_FILE + ASIDE, LOCK_FILE, LOG_FILE)
 """All that a run killed in its first moment leaves behind."""
+GROWING_FILES = (STEPS_FILE, EVALS_FILE, HISTORY_FILE, TELEMETRY_FILE)
 
 
 class RunWriter:
@@ -36,8 +47,8 @@ class RunWriter:
         self.folder = folder
         self._lock = lock or locked(folder)
         try:
-            self._steps, self._evals, self._history = (
-                GrowingFile(folder / name) for name in (STEPS_FILE, EVALS_FILE, HISTORY_FILE)
+            self._steps, self._evals, self._history, self._telemetry = self._files = tuple(
+                GrowingFile(folder / name) for name in GROWING_FILES
             )
         except OSError:
             self._lock.release()
@@ -84,6 +95,8 @@ class RunWriter:
             _replace(folder / STEPS_FILE, (step for step in steps if step.iteration < iteration))
             _replace(folder / EVALS_FILE, (entry for entry in evals if entry.iteration <= last))
             _replace(folder / HISTORY_FILE, read_history(folder, up_to_damage=True))
+            samples = read_telemetry(folder)
+            _replace(folder / TELEMETRY_FILE, (each for each in samples if each.iteration <= iteration))
             _write_run(folder, record)
             return cls(folder, lock)
         except OSError as error:
@@ -93,28 +106,33 @@ class RunWriter:
     def replace_run(self, record: RunRecord) -> None:
         _write_run(self.folder, record)
 
-    def append(self, record: StepRecord | EvalRecord | HistoryRecord) -> None:
-        if isinstance(record, StepRecord):
-            file = self._steps
-        else:
-            file = self._evals if isinstance(record, EvalRecord) else self._history
-        file.append(record.model_dump_json())
+    def append(self, record: StepRecord | EvalRecord | HistoryRecord | TelemetryRecord) -> None:
+        match record:
+            case StepRecord():
+                file = self._steps
+            case EvalRecord():
+                file = self._evals
+            case TelemetryRecord():
+                file = self._telemetry
+            case _:
+                file = self._history
+        file.append(_line(record))
 
     def flush(self) -> None:
         """Brings all records to the disk, so that no checkpoint is there without the steps before it."""
-        for file in (self._steps, self._evals, self._history):
+        for file in self._files:
             file.flush()
 
     def abandon(self) -> None:
         """Takes back a run that ended before its first record, so that its name is free again."""
-        for name in (RUN_FILE, STEPS_FILE, EVALS_FILE, HISTORY_FILE, LOCK_FILE):
+        for name in (RUN_FILE, *GROWING_FILES, LOCK_FILE):
             with suppress(PermissionError):  # Windows removes no open file
                 (self.folder / name).unlink(missing_ok=True)
         self.close()
         remove_if_unused(self.folder)
 
     def close(self) -> None:
-        for file in (self._steps, self._evals, self._history):
+        for file in self._files:
             file.close()
         self._lock.release()
 
@@ -151,9 +169,8 @@ def refuse_foreign_folder(folder: Path) -> None:
             raise _belongs_to_another(folder)
         if not folder.is_dir():
             raise NanodynoError(f"{folder} is a file, and a run is a folder", ELSEWHERE)
-        empty = {STEPS_FILE, EVALS_FILE, HISTORY_FILE}
         for path in folder.iterdir():
-            left = path.name in LEFT_BY_A_KILL or (path.name in empty and not path.stat().st_size)
+            left = path.name in LEFT_BY_A_KILL or (path.name in GROWING_FILES and not path.stat().st_size)
             if not left:
                 raise NanodynoError(f"{folder} is not empty and holds no run of nanodyno", ELSEWHERE)
     except OSError as error:
@@ -204,7 +221,12 @@ def _cannot_write(folder: Path, error: OSError) -> NanodynoError:
 
 
 def _replace(path: Path, records: Iterable[Record]) -> None:
-    write_whole(path, "".join(record.model_dump_json() + "\n" for record in records))
+    write_whole(path, "".join(_line(record) + "\n" for record in records))
+
+
+def _line(record: Record) -> str:
+    """A sample of a machine without a GPU leaves half of its fields out."""
+    return record.model_dump_json(exclude_none=isinstance(record, TelemetryRecord))
 
 
 def _write_run(folder: Path, record: RunRecord) -> None:

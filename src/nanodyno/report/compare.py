@@ -235,5 +235,9 @@ def comparison_document(comparison: RunComparison, findings: Sequence[Finding]) 
         "groups": comparison.groups,
         "decisions": [each.document() for each in comparison.decisions],
         "winners": comparison.winners,
+        "machine_state": {
+            account.name: None if account.machine_state is None else as_document(account.machine_state)
+            for account in comparison.accounts
+        },
         "findings": [as_document(finding) for finding in findings],
     }

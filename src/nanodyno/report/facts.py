@@ -2,11 +2,13 @@
 
 from rich.table import Table
 
+from nanodyno.analysis.machine_state import MachineState, machine_findings
 from nanodyno.analysis.summary import Summary
 from nanodyno.records.imported import ImportedRecord
 from nanodyno.records.store import Run
 from nanodyno.records.types import RunRecord, SplitRecord
 from nanodyno.report import quantities
+from nanodyno.report.finding_words import words as finding_words
 from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.modern import modern_words
 from nanodyno.report.noise import decay_words, noise_scale_words, serving_words, unmeasured_words
@@ -65,6 +67,7 @@ def fact_rows(run: Run, summary: Summary, language: Language = ENGLISH) -> FactR
         *_split(run, language),
         *_skipped(summary, language),
         *_speed(summary, language),
+        *_machine_state(summary, language),
         *_noise(run, summary, language),
         *_saves(summary, language),
         *loss_facts(run, summary, language),
@@ -154,6 +157,50 @@ def _speed(summary: Summary, language: Language) -> FactRows:
         share = quantities.percent(summary.data_wait_share, language)
         rows.append((message("data wait"), language.say("{share} of the time", share=share)))
     return rows
+
+
+def _machine_state(summary: Summary, language: Language) -> FactRows:
+    """Who used the CPU and how the GPU ran, as far as it was measured; then what that did to the speed."""
+    state = summary.machine_state
+    if state is None:
+        return []
+    rows: FactRows = []
+    if state.others_cpu_share is not None and state.own_cpu_share is not None and state.cores is not None:
+        words = language.say(
+            "{own} used by this training, {others} by other programs (cores: {cores})",
+            own=quantities.percent(state.own_cpu_share, language),
+            cores=language.number(state.cores, "g"),
+            others=quantities.percent(state.others_cpu_share, language),
+        )
+        if state.load_average is not None:
+            load = language.number(state.load_average, ".1f")
+            words = language.joined([words, language.say("load average {load}", load=load)])
+        rows.append((message("CPU load"), words))
+    if gpu := _gpu_state(state, language):
+        rows.append((message("GPU state"), language.joined(gpu)))
+    rows += [
+        (message("caution"), finding_words(each, language)) for each in machine_findings(summary.name, state)
+    ]
+    return rows
+
+
+def _gpu_state(state: MachineState, language: Language) -> list[str]:
+    parts: list[str] = []
+    if state.sm_mhz is not None:
+        parts.append(quantities.of_unit(language.number(state.sm_mhz, ",.0f"), "MHz", language))
+    if state.power_watts is not None:
+        watts = quantities.of_unit(language.number(state.power_watts, ",.0f"), "W", language)
+        if state.power_limit_watts is not None:
+            limit = quantities.of_unit(language.number(state.power_limit_watts, ",.0f"), "W", language)
+            watts = language.say("{watts} of {limit}", watts=watts, limit=limit)
+        parts.append(watts)
+    if state.highest_celsius is not None:
+        degrees = quantities.of_unit(language.number(state.highest_celsius, "d"), "°C", language)
+        parts.append(language.say("up to {degrees}", degrees=degrees))
+    if state.power_limit_share:
+        share = quantities.percent(state.power_limit_share, language)
+        parts.append(language.say("at its power limit {share} of the time", share=share))
+    return parts
 
 
 def _noise(run: Run, summary: Summary, language: Language) -> FactRows:

@@ -91,6 +91,10 @@ def _megaflops(value: float, language: Language) -> str:
     return q.of_unit(language.number(value / 1e6, ".1f"), "MFLOP", language)
 
 
+def _megahertz(value: float, language: Language) -> str:
+    return q.of_unit(language.number(value, ",.0f"), "MHz", language)
+
+
 _FORMATS: dict[str, NumberFormat] = {
     "able": _able,
     "at": lambda at, language: place(at[0], at[1], language),
@@ -105,6 +109,8 @@ _FORMATS: dict[str, NumberFormat] = {
     "achieved_flops_per_second": q.flop_rate,
     "flops_per_token": _megaflops,
     "guessing": _in(".2f"),
+    "highest_celsius": lambda value, language: q.of_unit(language.number(value, "d"), "°C", language),
+    "highest_sm_mhz": _megahertz,
     "hours": _in(",.1f"),
     "law": _in(".3f"),
     "longest_seconds": q.duration,
@@ -113,9 +119,14 @@ _FORMATS: dict[str, NumberFormat] = {
     "lowered_by": q.percent,
     "mfu": lambda value, language: q.share(value, ".1f", language),
     "mfus": lambda values, language: language.listed([q.share(each, ".1f", language) for each in values]),
+    "other_gpu_bytes": q.gib,
+    "other_gpu_share": q.percent,
+    "others_cpu_share": q.percent,
+    "own_cpu_share": q.percent,
     "parameters": q.count,
     "parameters_ratio": _in(".2f"),
     "peak": q.flop_rate,
+    "power_brake_share": q.percent,
     "public": _in(".4f"),
     "rate_change": lambda value, language: q.share(abs(value - 1), ".1f", language),
     "rate_times": _in(".2f"),
@@ -123,7 +134,10 @@ _FORMATS: dict[str, NumberFormat] = {
     "ratio_low": _in(".2f"),
     "seconds": q.duration,
     "share": _share,
+    "sm_mhz": _megahertz,
     "steps_per_billion": q.rate,
+    "stolen_cpu_share": q.percent,
+    "thermal_share": q.percent,
     "throughput_change": lambda value, language: q.share(abs(value - 1), ".1f", language),
     "throughput_times": _in(".2f"),
     "reported_loss": _in(".2f"),
@@ -133,5 +147,6 @@ _FORMATS: dict[str, NumberFormat] = {
     "tokens_before": q.rate,
     "tokens_per_iter": q.rate,
     "tokens_per_second": q.rate,
+    "waited_share": q.percent,
     "work_ratio": _in(".2f"),
 }

@@ -84,6 +84,13 @@ WORDS: dict[Code, str | Plural] = {
         "and is no verdict",
         by="warmup_iters",
     ),
+    "gpu-shared": Plural(
+        "{run}: the GPU was shared ({n} other process, memory {other_gpu_bytes}, share of the "
+        "multiprocessors {other_gpu_share}), so its speed may be too low",
+        "{run}: the GPU was shared ({n} other processes, memory {other_gpu_bytes}, share of the "
+        "multiprocessors {other_gpu_share}), so its speed may be too low",
+        by="other_gpu_processes",
+    ),
     "steps-unchanged": message(
         "a billion tokens are {steps_per_billion} optimiser steps in both: none was halved or doubled"
     ),
@@ -275,6 +282,36 @@ def _confounded(numbers: Numbers, shown: Shown, language: Language) -> str:
     return language.clauses(clauses)
 
 
+def _machine_busy(numbers: Numbers, shown: Shown, language: Language) -> str:
+    """By whoever took more of the CPU."""
+    if (numbers["stolen_cpu_share"] or 0.0) > (numbers["others_cpu_share"] or 0.0):
+        return language.say(
+            "{run}: the machine was busy (the host of this virtual machine took {stolen_cpu_share} of the "
+            "CPU), so its speed may be too low",
+            **shown,
+        )
+    return language.say(
+        "{run}: the machine was busy (other programs used {others_cpu_share} of the CPU), so its speed may "
+        "be too low",
+        **shown,
+    )
+
+
+def _gpu_throttled(numbers: Numbers, shown: Shown, language: Language) -> str:
+    """By what lowered the clocks for longer."""
+    if (numbers["power_brake_share"] or 0.0) > (numbers["thermal_share"] or 0.0):
+        return language.say(
+            "{run}: the GPU was throttled by its power supply for {power_brake_share} of the time (median "
+            "clock {sm_mhz}, highest {highest_sm_mhz}), so its speed may be too low",
+            **shown,
+        )
+    return language.say(
+        "{run}: the GPU was throttled by heat for {thermal_share} of the time (up to {highest_celsius}, "
+        "median clock {sm_mhz}, highest {highest_sm_mhz}), so its speed may be too low",
+        **shown,
+    )
+
+
 def _gpus_by_rate(numbers: Numbers, shown: Shown, language: Language) -> str:
     reached = Plural(
         "{run} reached {achieved_flops_per_second} (exact causal FLOPs), which is beyond {n} GeForce RTX "
@@ -311,5 +348,7 @@ COMPOSED: dict[Code, Callable[[Numbers, Shown, Language], str]] = {
     "same-effective-batch": _same_batch,
     "confounded": _confounded,
     "gpus-by-rate": _gpus_by_rate,
+    "machine-busy": _machine_busy,
+    "gpu-throttled": _gpu_throttled,
 }
 """Whose sentences depend on their numbers."""

@@ -48,7 +48,7 @@ class Listing:
         run = read_run(folder)
         summary = summarise(run)
         # A table needs no steps, and those of 100,000 iterations hold some 180 MB.
-        return stamp, (dataclasses.replace(run, steps=(), evals=()), summary)
+        return stamp, (dataclasses.replace(run, steps=(), evals=(), telemetry=()), summary)
 
 
 def _stamp(folder: Path) -> Stamp:

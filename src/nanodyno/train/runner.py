@@ -27,6 +27,7 @@ from nanodyno.train.processes import Processes, launched, local_rank, open_proce
 from nanodyno.train.resuming import Earlier
 from nanodyno.train.spike_guard import Diverged
 from nanodyno.train.stops import Stops, signals
+from nanodyno.train.telemetry import TelemetrySampler, machine_reader
 from nanodyno.train.trainer import SavePoint, Trainer
 
 NOTHING = "nothing to do"
@@ -142,13 +143,19 @@ class _Recording:
             writer.replace_run(began)
             writer.append(_prepared(trainer, began))
             watch(Started(began, self.job.folder, trainer.iteration))
-            for event in trainer.events(self.stops):
-                if isinstance(event, SavePoint) and not self.job.keeps:
-                    continue
-                entry = self._saved(writer, event) if isinstance(event, SavePoint) else event
-                writer.append(entry)
-                self._recorded = True
-                watch(entry)
+            read = machine_reader(trainer.device, trainer.processes)
+            with TelemetrySampler(read, lambda: trainer.iteration) as telemetry:
+                for event in trainer.events(self.stops):
+                    if isinstance(event, SavePoint) and not self.job.keeps:
+                        continue
+                    entry = self._saved(writer, event) if isinstance(event, SavePoint) else event
+                    writer.append(entry)
+                    self._recorded = True
+                    watch(entry)
+                    for sample in telemetry.take():
+                        writer.append(sample)
+                for sample in telemetry.stop():
+                    writer.append(sample)
         return "finished" if trainer.finished else self.stops.reason() or "failed"
 
     def _saved(self, writer: RunWriter, point: SavePoint) -> SaveRecord:
