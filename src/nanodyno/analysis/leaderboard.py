@@ -108,7 +108,7 @@ class Leaderboard:
 
 
 def standing_of(account: Account) -> LeaderboardRun:
-    shape = account.shape
+    shape = None if account.shape_found else account.shape  # then the log's own count, as in `runs`
     return LeaderboardRun(
         run=account.name,
         parameters=account.reported_parameters if shape is None else parameters(shape).total,

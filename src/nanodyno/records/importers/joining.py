@@ -157,7 +157,7 @@ def _refuse_existing(request: ImportRequest) -> None:
 
 def _config(source: str) -> Iterator[Reported]:
     """What it sets itself, without the defaults that train would put beneath; auto is no learning rate."""
-    settings = at_any_rate(load_settings(source))
+    settings = at_any_rate(load_settings(source, lenient=True))
     if settings.hours is not None:
         raise NanodynoError(f"{source} is made for each card anew, and is no config yet")
     for key, value in settings.values.items():

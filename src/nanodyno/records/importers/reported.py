@@ -15,7 +15,9 @@ from nanodyno.records.importers.source import clean
 ASSIGNMENT = re.compile(r"(?:[^#=]*?[\s>\]`])??([A-Za-z_]\w{0,63})\s*(?::\s*\w+\s*)?=(?!=)\s*(.+?)[\s`]*")
 COMMAND = re.compile(rb"(?:python[\d.]*|torchrun)\b(.{0,400}?)\b[\w./-]{0,200}train\w{0,40}\.py\b(.{0,2000})")
 PROCESSES = re.compile(rb"--nproc[_-]per[_-]node[= ](\d{1,4})\b")
-SHELL = re.compile(r"[|&;<>]|\d>")
+COMMENT = re.compile(rb"(?:^|[\s>`])#")
+"""A root's prompt has its # behind a name, as in `box:~# python`."""
+SHELL = re.compile(r"[|&;<>]|\d>|\s#")
 """Where a command ends and the shell's own words begin."""
 
 
@@ -57,9 +59,9 @@ def reported(key: str, value: ConfigValue) -> Reported | None:
 
 
 def command_line(line: bytes) -> Iterator[LogEvent]:
-    """The settings of `python train.py config/x.py --batch_size=8`; nothing where there is none."""
+    """Yield the settings of `python train.py config/x.py --batch_size=8`; a command in a comment is none."""
     found = COMMAND.search(line)
-    if found is None:
+    if found is None or COMMENT.search(line, 0, found.start()):
         return
     if processes := PROCESSES.search(found[1]):
         yield LoggedProcesses(int(processes[1]))
