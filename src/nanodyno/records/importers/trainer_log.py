@@ -16,7 +16,7 @@ from nanodyno.records.importers.events import (
 )
 from nanodyno.records.importers.source import LogSource
 from nanodyno.records.importers.trainer_state import logged
-from nanodyno.records.importers.trainer_steps import Bar, Span, TrainerLog, Training, find_steps
+from nanodyno.records.importers.trainer_steps import ProgressBar, Span, TrainerLog, TrainerRun, find_steps
 
 PROGRAM = "Hugging Face Trainer"
 LOOKED_FOR = "`{'loss': 3.2, 'learning_rate': 5e-05, 'epoch': 0.5}` between progress bars"
@@ -107,10 +107,10 @@ class _Reader:
     """Keeps the logs of each training: only those around it say at which step one was made."""
 
     def __init__(self) -> None:
-        self.trainings = [Training()]
+        self.trainings = [TrainerRun()]
         self.arguments: dict[str, int | float] = {}
         self._count = 0
-        self._bar: Bar | None = None
+        self._bar: ProgressBar | None = None
         self._in_eval_summary = False
 
     def interval(self, key: str) -> int | None:
@@ -136,7 +136,7 @@ class _Reader:
     def read_fact(self, line: bytes) -> bool:
         training = self.trainings[-1]
         if BEGIN in line:
-            self.trainings.append(Training())
+            self.trainings.append(TrainerRun())
             self._bar = None
         elif titles := HEADER.findall(line):
             for title, number in titles:
@@ -155,7 +155,7 @@ class _Reader:
         return True
 
 
-def _log(text: bytes, before: Bar | None) -> TrainerLog | None:
+def _log(text: bytes, before: ProgressBar | None) -> TrainerLog | None:
     """Parse one dict: None if it has no number that is read. Newer versions print numbers as strings."""
     numbers = dict[str, float]()
     epoch = None
@@ -198,7 +198,7 @@ def _take_arguments(line: bytes, arguments: dict[str, int | float]) -> bool:
     return bool(found)
 
 
-def _settings(training: Training) -> Iterator[LogEvent]:
+def _settings(training: TrainerRun) -> Iterator[LogEvent]:
     header = training.header
     if header:
         yield Start()
@@ -214,7 +214,7 @@ def _settings(training: Training) -> Iterator[LogEvent]:
         yield Parameters(header["parameters"])
 
 
-def _events(training: Training) -> Iterator[LogEvent]:
+def _events(training: TrainerRun) -> Iterator[LogEvent]:
     evaluated, ended = set[int](), False
     for log in training.logs:
         ended = ended or "train_runtime" in log.numbers

@@ -15,7 +15,7 @@ STEP_KEYS = ("step", "current_steps", "global_step/max_steps")
 """Of versions and programs around the Trainer that do name it."""
 
 Span = tuple[float, float]
-Bar = tuple[int, int]
+ProgressBar = tuple[int, int]
 """How many steps of how many."""
 
 
@@ -24,9 +24,9 @@ class TrainerLog:
     numbers: dict[str, float]
     epoch: Span | None
     """The epochs that are printed so."""
-    before: Bar | None = None
+    before: ProgressBar | None = None
     """The bar in front of it."""
-    after: list[Bar] = field(default_factory=list[Bar])
+    after: list[ProgressBar] = field(default_factory=list[ProgressBar])
     """The first bars behind it."""
     step: int | None = None
 
@@ -36,7 +36,7 @@ class TrainerLog:
 
 
 @dataclass
-class Training:
+class TrainerRun:
     """One start of the Trainer, and everything that it logged."""
 
     header: dict[str, int] = field(default_factory=dict[str, int])
@@ -56,7 +56,7 @@ class Training:
         return Counter(total for _, total in bars).most_common(1)[0][0] if bars else None
 
 
-def find_steps(training: Training, log_interval: int | None, eval_interval: int | None) -> None:
+def find_steps(training: TrainerRun, log_interval: int | None, eval_interval: int | None) -> None:
     """Set the step of each log that has one, by what the Trainer printed around it."""
     train = [log for log in training.logs if log.kind == "train"]
     evals = [log for log in training.logs if log.kind == "eval"]
@@ -78,7 +78,7 @@ def find_steps(training: Training, log_interval: int | None, eval_interval: int 
         before = log if log.kind != "other" else before
 
 
-def _steps_per_epoch(training: Training, total: int | None) -> Span | None:
+def _steps_per_epoch(training: TrainerRun, total: int | None) -> Span | None:
     """Optimization steps in an epoch, from the header, else from the total and the epoch at the end."""
     header = training.header
     if steps := header.get("per_epoch"):
