@@ -128,6 +128,22 @@ def test_a_known_interval_names_the_steps(imported: Any) -> None:
     assert run.settings == {"log_interval": 50, "learning_rate": 5e-4, "weight_decay": 0.1}
 
 
+@pytest.mark.parametrize("power", [1, 2])
+def test_where_epochs_are_too_coarse_a_linear_decay_names_the_steps(imported: Any, power: int) -> None:
+    """Epochs with two decimals leave ten intervals; a learning rate that falls to zero leaves one."""
+    header = HEADER.replace("1,600", "7,004").replace("= 16\n", "= 2\n").replace("= 200\n", "= 3,502\n")
+    logs = "".join(
+        f"{{'loss': 4.5, 'learning_rate': {((3502 - step) / 3402) ** power}, 'epoch': {step / 3502:.2f}}}\n"
+        for step in (1000, 2000, 3000)
+    )
+    text = header.replace("Gradient Accumulation steps = 2", "Gradient Accumulation steps = 1") + logs
+    if power == 1:
+        assert [step for step, _ in steps_of(imported(text))] == [1000, 2000, 3000]
+    else:
+        with pytest.raises(NanodynoError, match="at which step"):
+            imported(text)
+
+
 @pytest.mark.parametrize("key", ["step", "current_steps"])
 def test_a_log_that_names_its_step_is_believed(imported: Any, key: str) -> None:
     text = f'{{"loss": 4.5, "lr": 1e-4, "epoch": 0.03, "{key}": 500}}\n'

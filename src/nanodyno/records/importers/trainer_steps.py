@@ -69,7 +69,7 @@ def find_steps(training: TrainerRun, log_interval: int | None, eval_interval: in
     per_epoch = _steps_per_epoch(training, total)
     per_epoch = _by_bars([log for log in training.logs if log.kind != "other"], total, per_epoch)
     since = training.header.get("resumed_at", 0)
-    _by_epochs(train, per_epoch, log_interval, since)
+    _by_epochs(train, per_epoch, log_interval, since, total)
     _by_epochs(evals, per_epoch, eval_interval, since)
     before = None
     for log in training.logs:
@@ -134,7 +134,13 @@ def _by_bars(logs: Sequence[TrainerLog], total: int | None, per_epoch: Span | No
     return per_epoch
 
 
-def _by_epochs(logs: Sequence[TrainerLog], per_epoch: Span | None, interval: int | None, since: int) -> None:
+def _by_epochs(
+    logs: Sequence[TrainerLog],
+    per_epoch: Span | None,
+    interval: int | None,
+    since: int,
+    total: int | None = None,
+) -> None:
     """Set steps that bars did not, where exactly one number of steps fits.
 
     Logs come every so many steps, but for a first one at step 1 and those of an epoch's end.
@@ -147,6 +153,7 @@ def _by_epochs(logs: Sequence[TrainerLog], per_epoch: Span | None, interval: int
     if per_epoch is not None:
         if step is None and not found and not since:
             step = _even_interval([log.epoch for log in logs if log.epoch], per_epoch)
+            step = step or _linear_interval([log.numbers.get("learning_rate") for log in logs], total)
         for log in missing:
             low, high = (epoch * rate for epoch, rate in zip(log.epoch or (0, 0), per_epoch, strict=True))
             even = _only_multiple(step, low - 1, high + 1) if step else None
@@ -175,6 +182,31 @@ def _even_interval(epochs: Sequence[Span], per_epoch: Span) -> int | None:
         elif low <= high < math.inf and not skipped:
             return None  # several fit
     return fitting.pop() if len(fitting) == 1 else None
+
+
+def _linear_interval(rates: Sequence[float | None], total: int | None) -> int | None:
+    """The interval by which learning rates fall in a line to zero at `total`, as by the Trainer's default.
+
+    It takes three of them in full precision; a cosine has no such line.
+    """
+    known = [(at, rate) for at, rate in enumerate(rates, start=1) if rate is not None and 0 <= rate < 1e6]
+    falling = known[-1:]
+    for pair in reversed(known[:-1]):
+        if not pair[1] > falling[0][1]:
+            break
+        falling.insert(0, pair)
+    if len(falling) < 3 or total is None or not any(len(f"{rate:.12g}") > 9 for _, rate in falling):
+        return None
+    (i, first), (j, last) = falling[0], falling[-1]
+    interval = total * (first - last) / (j * first - i * last)
+    even = round(interval)
+    if not 1 <= even <= total or abs(interval - even) > 0.1:
+        return None
+    peak = first / (total - i * even) if total > i * even else 0.0
+    fits = all(
+        math.isclose(rate, peak * (total - k * even), rel_tol=0, abs_tol=1e-3 * first) for k, rate in falling
+    )
+    return even if fits else None
 
 
 def _evenly_spaced(logs: Sequence[TrainerLog], step: int, since: int) -> bool:
