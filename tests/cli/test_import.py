@@ -107,3 +107,29 @@ def test_what_a_log_says_never_reaches_the_terminal_raw(nanodyno: Callable[..., 
     assert "evil [red].log" in reported
     assert "[bold]<b>\\x9b31m" in reported
     assert not {"\x1b", "\x07", "\x9b"} & set(reported)
+
+
+def test_a_trainers_stdout_is_imported_and_shown(nanodyno: Callable[..., Any]) -> None:
+    Path("trainer.log").write_text(
+        "{'loss': 4.5, 'epoch': 0.5}\n\r 50%|##  | 10/20 [00:01<00:01,  9.1it/s]\n"
+        "{'loss': 4.0, 'epoch': 1.0}\n\r100%|####| 20/20 [00:02<00:00,  9.1it/s]\n"
+    )
+    document = json.loads(nanodyno("import", "trainer.log", "--json").stdout)
+    assert document["run"]["settings"] == {"max_iters": 20}
+    shown = json.loads(nanodyno("show", "trainer", "--json").stdout)
+    assert (shown["summary"]["iterations_done"], shown["summary"]["iterations_planned"]) == (20, 20)
+
+
+def test_an_edited_train_py_is_a_config(case: Callable[..., Any]) -> None:
+    Path("train.py").write_text(
+        "import torch\nn_layer = 4 * 3\nbias = False\nconfig_keys = []\nn_head = 99\n"
+    )
+    document = json.loads(case("import", "train1.log", "--config", "train.py", "--json").stdout)
+    assert document["run"]["settings"]["n_layer"] == 12
+    assert "n_head" in document["unknown"]
+
+
+def test_a_config_that_is_no_python_is_refused_with_a_hint(case: Callable[..., Any]) -> None:
+    Path("broken.py").write_text("n_layer: 12\n  batch_size: 8\n")
+    done = case("import", "train1.log", "--config", "broken.py")
+    assert (done.exit_code, "not valid Python" in done.output, ".toml" in done.output) == (2, True, True)

@@ -144,7 +144,9 @@ def test_a_misspelt_key_is_kept_so_that_the_build_names_the_nearest(tmp_path: Pa
         ("max_iters = f'{5}'", "is neither a plain value nor simple arithmetic"),
         ("max_iters = 1 if True else 2", "is neither a plain value nor simple arithmetic"),
         ("max_iters = 1j", "is neither a plain value nor simple arithmetic"),
-        ("max_iters, n_layer = 1, 2", "is not a plain assignment"),
+        ("max_iters, n_layer = pair", "is not a plain assignment"),
+        ("max_iters, n_layer = 1, 2, 3", "is not a plain assignment"),
+        ("max_iters, n_layer = n_layer, max_iters", "is not a plain assignment"),
         ("if 1: max_iters = 5", "is not a plain assignment"),
         ("for max_iters in [1, 2]: pass", "is not a plain assignment"),
         ("del max_iters", "is not a plain assignment"),
@@ -231,3 +233,76 @@ def test_what_is_no_python_is_reported_with_its_line(tmp_path: Path, text: str, 
 
 def test_a_sum_nested_deeper_than_any_setting_is_refused(tmp_path: Path):
     assert faults_of(tmp_path, "n_layer = " + "1+" * 200 + "1")[0].endswith("is nested too deeply")
+
+
+# The order of nanoGPT's train.py, in our words: settings, their collection, then work.
+SCRIPT = """\
+'''
+$ torchrun --standalone --nproc_per_node=4 train.py
+'''
+import os
+import torch
+from model import GPT
+
+out_dir = 'out'
+wandb_run_name = 'a' # 'run' + str(time.time())
+gradient_accumulation_steps = 5 * 8 # to simulate larger batches
+batch_size = 16 # micro-batch size
+block_size = 12 * 1024
+tokens = batch_size * block_size
+beta1, beta2 = 0.9, 0.99
+betas = (0.9, 0.99)
+n_embd: int = 64 * 6
+warmup_iters = int(1e3)
+max_iters = 5000
+lr_decay_iters = max_iters - 500
+dtype = 'bfloat16' if torch.cuda.is_available() else 'float16'
+def helper():
+    batch_size = 3
+{end}
+max_iters = 7
+n_layer = 99
+while True:
+    batch_size = 1
+"""
+COLLECTED = "config_keys = [k for k,v in globals().items() if not k.startswith('_')]"
+EXECUTED = "exec(open('configurator.py').read())"
+
+
+@pytest.mark.parametrize("end", [COLLECTED, EXECUTED, "torch.manual_seed(1337)", "for _ in range(3): pass"])
+def test_the_top_of_a_training_script_is_its_settings(tmp_path: Path, end: str):
+    (tmp_path / "train.py").write_text(SCRIPT.format(end=end), encoding="utf-8")
+    settings = load_settings(str(tmp_path / "train.py"), lenient=True)
+    known = {key: value for key, value in settings.values.items() if key not in settings.assumed}
+    assert known == {
+        "out_dir": "out",
+        "gradient_accumulation_steps": 40,
+        "batch_size": 16,
+        "block_size": 12_288,
+        "tokens": 196_608,
+        "beta1": 0.9,
+        "beta2": 0.99,
+        "n_embd": 384,
+        "max_iters": 5000,
+        "lr_decay_iters": 4500,
+    }
+
+
+def test_a_training_script_is_trained_by_only_if_every_setting_is_known(tmp_path: Path):
+    text = SCRIPT.format(end=COLLECTED)
+    assert [fault.split(":")[0] for fault in faults_of(tmp_path, text)] == ["warmup_iters"]
+    config = set_by(tmp_path, text.replace("int(1e3)", "1000"))
+    assert (config["warmup_iters"], "dtype" in config) == (1000, False)
+
+
+def test_an_if_that_may_set_a_key_leaves_it_unknown(tmp_path: Path):
+    (tmp_path / "a.py").write_text("batch_size = 8\nn_layer = 2\nif n_layer > 1:\n    batch_size = 4\n")
+    assert load_settings(str(tmp_path / "a.py"), lenient=True).values.keys() & {"batch_size", "n_layer"} == {
+        "n_layer"
+    }
+
+
+def test_a_file_that_is_no_python_is_refused_with_a_hint(tmp_path: Path):
+    with pytest.raises(NanodynoError, match="not valid Python") as caught:
+        read(tmp_path, "batch_size: 8\n- a list")
+    assert ".toml" in str(caught.value.hint)

@@ -30,7 +30,7 @@ from nanodyno.config import SETTINGS, ModelShape, RunConfig
 from nanodyno.costs.parameters import parameters
 from nanodyno.hardware.ceilings import Ceilings
 from nanodyno.hardware.gpus import Gpu
-from nanodyno.records.imported import AnyStep, ImportedRecord, ImportedStep, Setting
+from nanodyno.records.imported import AnyStep, ImportedRecord, ImportedStep, Setting, within_plan
 from nanodyno.records.store import Run
 from nanodyno.records.types import (
     ArithmeticRecord,
@@ -283,9 +283,11 @@ class Account:
 
     @cached_property
     def iterations(self) -> int:
-        return max(
+        """Those done: the last that was logged, and what the last evaluation counts."""
+        done = max(
             (*(step.iteration + 1 for step in self.steps), *(e.iteration for e in self.evals)), default=0
         )
+        return within_plan(done, self.settings.get("max_iters"))
 
     def _product(self, *keys: str) -> int | None:
         product = 1

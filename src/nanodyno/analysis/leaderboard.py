@@ -74,7 +74,7 @@ class LeaderboardRun:
     @property
     def parameters(self) -> float | None:
         """All of them; by the log's own count where that is all there is."""
-        shape = self.account.shape
+        shape = None if self.account.shape_found else self.account.shape  # then the log's own, as in `runs`
         return self.account.reported_parameters if shape is None else parameters(shape).total
 
     @property

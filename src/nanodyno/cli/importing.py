@@ -37,7 +37,8 @@ def import_log(  # noqa: PLR0913 - one parameter per option
     replace: Annotated[bool, typer.Option("--replace", help="Import over an imported run.")] = False,
     json: Json = False,
 ) -> None:
-    """Make a run of another program's log: nanoGPT, llm.c, modded-nanogpt, Hugging Face, TensorBoard, CSV.
+    """Make a run of another program's log: nanoGPT, llm.c, modded-nanogpt, Hugging Face's Trainer, Lightning,
+    litgpt, TensorBoard, CSV.
 
     Or of a result that `nanodyno runs --export` wrote.
 
@@ -96,7 +97,7 @@ def _dataset(record: "AnyRecord") -> object:
 
 def _name(name: str | None, files: list[Path]) -> str:
     if name is None:
-        log = next((path for path in files if path.suffix not in (".py", ".toml")), files[0])
+        log = next((path for path in files if path.suffix not in (".py", ".toml", ".yaml", ".yml")), files[0])
         return re.sub(r"[^\w.-]+", "-", log.stem).strip(".-")[:80] or "imported"
     if Path(name).name != name or name in ("", ".", "..") or not name.isprintable() or len(name) > 200:
         raise NanodynoError(f"--name={name!r} is not a plain name", "letters, digits, - and _ are safe")

@@ -21,13 +21,16 @@ def recipe_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in found if path.suffix == ".toml"))
 
 
-def load_settings(source: str) -> Settings:
-    """The settings of a recipe (by its name), of a .toml file, or of a nanoGPT .py, which is never run."""
+def load_settings(source: str, lenient: bool = False) -> Settings:
+    """Return the settings of a recipe (by its name), a .toml file, or a nanoGPT .py, which is never run.
+
+    If `lenient`, what a .py sets in a way that only Python could work out is left out, and is no error.
+    """
     path = Path(source)
     if path.suffix == ".toml":
         return _read_toml(path.stem, _read_text(path), source)
     if path.suffix == ".py":
-        return read_nanogpt(path.stem, _read_text(path), source)
+        return read_nanogpt(path.stem, _read_text(path), source, lenient)
     if source in recipe_names():
         text = files("nanodyno.recipes").joinpath(f"{source}.toml").read_text(encoding="utf-8")
         return _read_toml(source, text, source)

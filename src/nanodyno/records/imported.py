@@ -27,6 +27,14 @@ LoggedSettings = Annotated[dict[str, Setting], AfterValidator(RunConfig.renamed)
 """By present names: an older nanodyno wrote its own."""
 
 
+def within_plan(done: int, planned: Setting) -> int:
+    """Return the iterations done without the one that nanoGPT makes after its last evaluation.
+
+    Its loop ends behind iteration number max_iters, counted from 0: it makes one more than planned.
+    """
+    return done - 1 if isinstance(planned, int) and done == planned + 1 else done
+
+
 class ImportedStep(Record):
     """One iteration that was logged; those between two logged ones have no record."""
 

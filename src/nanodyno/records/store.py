@@ -24,6 +24,7 @@ from nanodyno.records.imported import (
     ImportedRecord,
     ImportedStep,
     Setting,
+    within_plan,
 )
 from nanodyno.records.lock import is_locked
 from nanodyno.records.types import (
@@ -96,9 +97,10 @@ class Run:
     @property
     def iterations_done(self) -> int:
         done = self.steps[-1].iteration + 1 if self.steps else 0
-        if isinstance(self.record, ImportedRecord) and self.evals:  # a log may hold nothing else
-            return max(done, self.evals[-1].iteration)
-        return done
+        if not isinstance(self.record, ImportedRecord):
+            return done
+        evaluated = self.evals[-1].iteration if self.evals else 0  # a log may hold nothing else
+        return within_plan(max(done, evaluated), self.record.settings.get("max_iters"))
 
     @property
     def last_start(self) -> StartRecord | None:

@@ -47,6 +47,21 @@ RESULT = (
 TABLE = b'step,train_loss,val_loss,lr,seconds\n0,10.9,11.0,1e-6,0.5\n"10",9.4,,2e-6,0.25\n'
 COMMAND = b"$ torchrun --nproc_per_node=2 train.py config/x.py --batch_size=8 --a='b c' | tee x\n"
 CONFIG = b"Overriding config with c.py:\nbatch_size = 2 ** 3\nx = 'y' * 9\nblock_size = 1024\n"
+TRAINER = (
+    b"***** Running training *****\n  Num examples = 80\n  Total train batch size (x) = 4\n"
+    b"  Total optimization steps = 20\n{'loss': '4.5', 'epoch': '0.5'}\n"
+    b"\r 50%|##  | 10/20 [00:01<00:01, 9it/s]\n{'eval_loss': 4.4, 'epoch': 0.5}\n"
+    b"\r 50%|##  | 10/20 [00:01<00:01, 9it/s]{'train_runtime': 9.5, 'epoch': 1.0}\n"
+    b"***** eval metrics *****\n  eval_loss = 4.25\nlogging_steps=10,\n"
+)
+LIGHTNING = b"epoch,lr-Adam,step,train_loss_step,val_loss\n0,1e-3,9,,\n0,,9,4.5,\n0,,9,,4.4\n0,,19,4.0,\n"
+LITGPT = (
+    b"Epoch 1 | iter 10 step 1 | loss train: 10.9, val: n/a | iter time: 340.04 ms (step) remaining time: 1\n"
+    b"iter 10: val loss 10.5, val time: 120.00 ms\n"
+)
+LITGPT_TABLE = (
+    b"iter,iter_time,loss,remaining_time,step,total_tokens,val_loss\n4,0.3,9.5,9,3,4096,\n,,,,3,,9.25\n"
+)
 SEEDS = [
     (CASE / "train1.log").read_bytes()[:1500],
     (HERE / "events.out.tfevents.1").read_bytes(),
@@ -58,6 +73,10 @@ SEEDS = [
     TABLE,
     COMMAND,
     CONFIG,
+    TRAINER,
+    LIGHTNING,
+    LITGPT,
+    LITGPT_TABLE,
 ]
 WORDS = [
     b"iter 5: loss 3.1234, time 9340.12ms, mfu 15.40%",

@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+from nanodyno.analysis.account import account_of
+from nanodyno.analysis.audit import with_found_shape
+from nanodyno.analysis.leaderboard import standing_of
+from nanodyno.analysis.summary import summarise
 from nanodyno.errors import NanodynoError
 
 HEAD = """Overriding: batch_size = 8
@@ -261,3 +265,63 @@ def test_a_block_size_that_is_not_reported_follows_from_the_tokens(imported: Any
     assert "491,520 tokens per iteration are 12 x 1,024 x 40" in run.record.notes[0]
     assert "block_size" not in imported(head + steps(2)).settings
     assert "block_size" not in imported(head + reported.replace("520", "521") + steps(2)).settings
+
+
+PRINTED_CONFIG = """Overriding config with config/train_gpt2.py:
+# config for training GPT-2 (124M) down to very nice loss of ~2.85 on 1 node of 8X A100 40GB
+# launch as the following (e.g. in a screen session) and wait ~5 days:
+# $ torchrun --standalone --nproc_per_node=8 train.py config/train_gpt2.py --batch_size=4
+
+# these make the total batch size be ~0.5M
+# 12 batch size * 1024 block size * 5 gradaccum * 8 GPUs = 491,520
+batch_size = 12
+block_size = 1024
+gradient_accumulation_steps = 5 * 8
+
+# this makes total number of tokens be 300B
+max_iters = 600000
+"""
+
+
+@pytest.mark.parametrize("prefix", ["", "[rank0]: ", "> ", "2026-01-05 12:00:01 "])
+def test_a_command_in_a_comment_is_none(imported: Any, prefix: str) -> None:
+    text = "".join(f"{prefix}{line}\n" for line in (PRINTED_CONFIG + BODY).splitlines())
+    run = imported(text)
+    assert (run.record.processes, run.settings["batch_size"], run.record.notes) == (None, 12, ())
+    assert run.settings["max_iters"] == 600_000
+
+
+@pytest.mark.parametrize("prompt", ["root@box:~/nanoGPT# ", "[root@box nanoGPT]# ", "sh-5.1# ", "$ ", ""])
+def test_a_command_behind_a_prompt_is_one(imported: Any, prompt: str) -> None:
+    command = f"{prompt}torchrun --nproc_per_node=4 train.py --batch_size=8 # --n_layer=3\n"
+    run = imported(command + BODY)
+    assert (run.record.processes, run.settings) == (4, {"batch_size": 8})
+
+
+def test_an_edited_training_script_beside_the_log_is_its_config(imported: Any) -> None:
+    script = "import torch\nbatch_size = 4 * 2\nwarmup_iters = int(1e2)\nn_layer = 5\nconfig_keys = []\n"
+    run = imported(script + "n_head = 3\n", BODY, names=("train.py",))
+    assert run.settings == {"batch_size": 8, "n_layer": 5}
+
+
+def test_losses_that_are_nan_to_the_end_are_all_recorded(imported: Any) -> None:
+    lost = "".join(f"iter {at}: loss nan, time 100.00ms, mfu 10.00%\n" for at in range(110, 200))
+    run = imported(steps(110) + lost + "step 200: train loss nan, val loss nan\n")
+    assert len(run.steps) == 200
+    assert [step.iteration for step in run.steps if math.isnan(step.loss)] == list(range(110, 200))
+    assert [math.isnan(entry.val_loss) for entry in run.evals] == [True]
+
+
+@pytest.mark.parametrize(("last", "done"), [(19, 20), (20, 20), (21, 22), (10, 11)])
+def test_the_iteration_after_nanogpts_last_evaluation_is_not_counted(
+    imported: Any, last: int, done: int
+) -> None:
+    run = imported("Overriding: max_iters = 20\n" + steps(last + 1))
+    assert (run.iterations_done, account_of(run).iterations, len(run.steps)) == (done, done, last + 1)
+
+
+def test_the_leaderboard_has_the_number_of_parameters_that_the_list_of_runs_has(imported: Any) -> None:
+    run = imported(HEAD + BODY)
+    account = with_found_shape(account_of(run))
+    assert account.shape_found
+    assert standing_of(account).parameters == summarise(run).counted_parameters == 123_590_000

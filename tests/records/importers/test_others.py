@@ -68,6 +68,27 @@ def test_llm_c_stdout_counts_from_one_and_its_evaluations_name_no_step(imported:
     assert run.tokens_per_iter == 524_288
 
 
+@pytest.mark.parametrize(
+    ("printed", "value"),
+    [
+        ("    nan", math.nan),
+        ("   -nan", math.nan),
+        ("-nan(ind)", math.nan),
+        ("    inf", math.inf),
+        ("   -inf", -math.inf),
+        ("11.5", 11.5),
+        (" 9.50000", 9.5),
+    ],
+)
+def test_llm_cs_numbers_in_every_form_that_printf_gives_them(
+    imported: Any, printed: str, value: float
+) -> None:
+    step = f"step    1/9 | loss {printed} (+nanz)| norm {printed} (+nanz)| lr 8.57e-07 | 30.50 ms | "
+    run = imported(f"{step}1.0% bf16 MFU | 17 tok/s\nval loss {printed}\ns:4 trl:{printed.strip()}\n")
+    found = [run.steps[0].loss, run.steps[0].grad_norm, run.evals[0].val_loss, run.steps[1].loss]
+    assert [repr(each) for each in found] == [repr(value)] * 4
+
+
 MODDED = """====================
 import os
 class Hyperparameters:

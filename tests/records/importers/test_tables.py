@@ -78,3 +78,77 @@ def test_a_damaged_length_ends_an_event_file(imported: Any) -> None:
     data[len(data) // 2 :] = b"\x7f" * (len(data) - len(data) // 2)
     run = imported(bytes(data), names=(WRITTEN.name,))
     assert 0 < len(run.steps) < 7
+
+
+LIGHTNING = """epoch,lr-AdamW,step,train_loss_epoch,train_loss_step,val_loss
+0,0.0003,49,,,
+0,,49,,4.5,
+0,0.0002,99,,,
+0,,99,,nan,
+0,,99,,,4.25
+0,,99,4.75,,
+1,,149,,4.0,
+"""
+
+
+def test_lightnings_metrics_have_a_row_for_each_thing_of_a_step(imported: Any, losses: Any) -> None:
+    run = imported(LIGHTNING, names=("metrics.csv",))
+    assert run.record.origin.program == "Lightning"
+    assert [(step.iteration, step.learning_rate) for step in run.steps] == [
+        (49, 3e-4),
+        (99, 2e-4),
+        (149, None),
+    ]
+    assert (losses(run)[49], math.isnan(losses(run)[99]), losses(run)[149]) == (4.5, True, 4.0)
+    assert [(entry.iteration, entry.val_loss) for entry in run.evals] == [(100, 4.25)], "behind iteration 99"
+    assert run.record.origin.restarts == 0
+
+
+def test_lightnings_mean_over_an_epoch_counts_where_there_is_no_other_loss(
+    imported: Any, losses: Any
+) -> None:
+    run = imported("epoch,step,train_loss_epoch,val_loss\n0,99,,4.25\n0,99,4.75,\n1,199,,4.0\n1,199,4.5,\n")
+    assert losses(run) == {99: 4.75, 199: 4.5}
+    assert [entry.iteration for entry in run.evals] == [100, 200]
+
+
+def test_a_table_without_gaps_is_no_lightnings(imported: Any) -> None:
+    run = imported("epoch,step,train_loss,val_loss\n0,100,4.5,4.6\n0,200,4.0,4.1\n")
+    assert (run.record.origin.program, [entry.iteration for entry in run.evals]) == ("a table", [100, 200])
+
+
+def test_hparams_beside_the_metrics_have_the_settings(imported: Any) -> None:
+    yaml = "batch_size: 64\nlr: 0.0003\nbias: false # no\nmodel:\n  n_head: 3\nwidth: 3\nbetas: [0.9]\n"
+    run = imported(LIGHTNING, yaml + "dataset: 'owt'\n", names=("metrics.csv", "hparams.yaml"))
+    assert run.settings == {"batch_size": 64, "learning_rate": 3e-4, "bias": False, "dataset": "owt"}
+
+
+def test_litgpts_table_counts_micro_batches(imported: Any, losses: Any) -> None:
+    run = imported(
+        "epoch,iter,iter_time,learning_rate,loss,remaining_time,step,tokens,total_tokens,val_loss,val_ppl\n"
+        "0,40,0.34,0.0004,10.5,99.0,39,81920,163840,,\n,,,,,,39,,,10.25,28282.5\n"
+        "0,80,0.35,0.0003,9.5,98.0,79,163840,327680,,\n"
+    )
+    assert losses(run) == {39: 10.5, 79: 9.5}
+    assert [(step.tokens, step.step_seconds, step.learning_rate) for step in run.steps] == [
+        (4096, 0.34, 0.0004),
+        (4096, 0.35, 0.0003),
+    ]
+    assert [(entry.iteration, entry.val_loss) for entry in run.evals] == [(40, 10.25)]
+    assert (run.record.origin.program, "micro-batches" in run.record.notes[0]) == ("litgpt", True)
+
+
+def test_litgpts_stdout_counts_optimizer_steps(imported: Any, losses: Any) -> None:
+    line = "Epoch 1 | iter {} step {} | loss train: {}, val: {} | iter time: 340.04 ms (step) remaining\n"
+    run = imported(
+        line.format(2, 0, "10.990", "n/a")
+        + line.format(10, 1, "10.900", "n/a")
+        + line.format(20, 2, "nan", "n/a")
+        + "iter 20: val loss 10.5000, val time: 120.00 ms\n"
+        + line.format(30, 3, "9.500", "10.500")
+    )
+    assert (losses(run)[0], math.isnan(losses(run)[1]), losses(run)[2]) == (10.9, True, 9.5)
+    assert [(entry.iteration, entry.val_loss) for entry in run.evals] == [(2, 10.5)]
+    assert {step.step_seconds for step in run.steps} == {None}, "the time of one of ten micro-batches"
+    alone = imported(line.format(1, 1, "10.9", "n/a") + line.format(2, 2, "10.8", "n/a"))
+    assert [step.step_seconds for step in alone.steps] == [0.34004] * 2

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 from nanodyno.records.importers.events import LogEvent, LoggedEval, LoggedStep, Note
 
 NAMES = {
-    "train_loss": "loss train/loss train_loss loss/train training_loss train/train_loss trl",
+    "train_loss": "loss train/loss train_loss loss/train training_loss train/train_loss trl "
+    "train_loss_step train/loss_step loss_step",
     "val_loss": "val/loss val_loss loss/val eval/loss eval_loss valid_loss validation_loss valid/loss "
-    "loss/valid validation/loss loss/validation tel",
+    "loss/valid validation/loss loss/validation tel val_loss_epoch val/loss_epoch valid_loss_epoch",
     "learning_rate": "lr learning_rate train/lr train/learning_rate",
     "grad_norm": "grad_norm train/grad_norm norm gradient_norm",
     "mfu": "mfu train/mfu",
@@ -23,6 +24,10 @@ NAMES = {
 }
 COUNTERS = ("iteration", "step")
 """The first is the better: W&B's own Step counts what was sent to it."""
+EPOCH_MEANS = ("train_loss_epoch", "train/loss_epoch", "loss_epoch")
+"""Lightning's means over an epoch: the train loss of a table that has no other."""
+LIGHTNING_RATE = re.compile(r"lr-\w+(?:/pg1)?")
+"""Of its learning rate monitor, the first group of parameters."""
 KNOWN = {name: meaning for meaning, names in NAMES.items() for name in names.split()}
 HELD_BACK = 8
 """Rows looked at before it is decided whether `seconds` are those of an iteration or of all so far."""
@@ -35,16 +40,22 @@ def meaning(name: str) -> str | None:
     plain = re.sub(r"\s+", "_", name.strip().strip('"').lower())
     if plain.endswith(("__min", "__max")):
         return None
+    if LIGHTNING_RATE.fullmatch(plain):
+        return "learning_rate"
     return KNOWN.get(plain) or KNOWN.get(plain.rpartition("_-_")[2])
 
 
 class StepRow:
     """The numbers of one step; of several for the same thing the first counts."""
 
-    __slots__ = ("numbers", "step")
+    __slots__ = ("evaluated_after", "numbers", "step", "tokens")
 
     def __init__(self, step: int) -> None:
         self.step = step
+        self.evaluated_after = step
+        """Updates made before its evaluation."""
+        self.tokens: int | None = None
+        """Of this iteration."""
         self.numbers: dict[str, float] = {}
 
     def add(self, name: str, value: float) -> None:
@@ -84,7 +95,7 @@ class Columns:
         clock = numbers.get("elapsed", 0.0)
         wall_time = clock if UNIX_TIMES <= clock < math.inf else None  # others count from the start
         if "val_loss" in numbers:
-            yield LoggedEval(row.step, numbers["val_loss"], None, wall_time)
+            yield LoggedEval(row.evaluated_after, numbers["val_loss"], None, wall_time)
         if numbers.keys() & {"train_loss", "seconds", "milliseconds", "mfu"}:
             seconds, from_the_clock = self._seconds(row)
             if from_the_clock and not self._reported:
@@ -98,7 +109,7 @@ class Columns:
                 share / 100 if share is not None and 0 <= share < math.inf else None,
                 numbers.get("learning_rate"),
                 numbers.get("grad_norm"),
-                None,
+                row.tokens,
                 wall_time,
             )
 

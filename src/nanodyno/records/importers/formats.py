@@ -5,7 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nanodyno.errors import NanodynoError
-from nanodyno.records.importers import llmc, modded, nanogpt, results, tables, tensorboard, trainer_state
+from nanodyno.records.importers import (
+    litgpt,
+    llmc,
+    modded,
+    nanogpt,
+    results,
+    tables,
+    tensorboard,
+    trainer_log,
+    trainer_state,
+)
 from nanodyno.records.importers.events import LogEvent
 from nanodyno.records.importers.source import ANSI, BOMS, LogSource, clean
 
@@ -42,6 +52,9 @@ FORMATS = (
     LogFormat("llmc-log", llmc.PROGRAM, llmc.LOOKED_FOR, llmc.recognise, llmc.read),
     LogFormat("modded-nanogpt-log", modded.PROGRAM, modded.LOOKED_FOR, modded.recognise, modded.read),
     LogFormat(
+        "trainer-log", trainer_log.PROGRAM, trainer_log.LOOKED_FOR, trainer_log.recognise, trainer_log.read
+    ),
+    LogFormat(
         "trainer-state",
         trainer_state.PROGRAM,
         trainer_state.LOOKED_FOR,
@@ -55,6 +68,23 @@ FORMATS = (
         tensorboard.LOOKED_FOR,
         tensorboard.recognise,
         tensorboard.read,
+        in_lines=False,
+    ),
+    LogFormat("litgpt-log", litgpt.PROGRAM, litgpt.LOOKED_FOR, litgpt.recognise, litgpt.read),
+    LogFormat(
+        "litgpt-table",
+        tables.LITGPT,
+        tables.LITGPT_LOOKED_FOR,
+        tables.recognise_litgpt,
+        tables.read_litgpt,
+        in_lines=False,
+    ),
+    LogFormat(
+        "lightning-table",
+        tables.LIGHTNING,
+        tables.LIGHTNING_LOOKED_FOR,
+        tables.recognise_lightning,
+        tables.read_lightning,
         in_lines=False,
     ),
     LogFormat("table", tables.PROGRAM, tables.LOOKED_FOR, tables.recognise, tables.read, in_lines=False),

@@ -14,7 +14,7 @@ from nanodyno.records.imported import ImportedRecord, OriginRecord, Setting, Sou
 from nanodyno.records.importers.building import Builder
 from nanodyno.records.importers.events import LogEvent, LoggedEval, LoggedStep, Reported
 from nanodyno.records.importers.formats import LogFormat, not_known, recognise
-from nanodyno.records.importers.reported import command_line, reported
+from nanodyno.records.importers.reported import command_line, flat_yaml, reported
 from nanodyno.records.importers.results import read_result, record_of, write_records
 from nanodyno.records.importers.source import LogSource, WatchBytes, clean
 from nanodyno.records.result import is_result
@@ -22,7 +22,8 @@ from nanodyno.records.store import RUN_FILE, read_any_record
 from nanodyno.records.types import utc_now
 
 CONFIG = "config"
-CONFIG_SUFFIXES = (".py", ".toml")
+YAML_SUFFIXES = (".yaml", ".yml")
+CONFIG_SUFFIXES = (".py", ".toml", *YAML_SUFFIXES)
 LARGEST_COMMAND = 1 << 20
 """Bytes of a file that may hold a command line and no log."""
 ASIDE = ".importing-"
@@ -157,7 +158,10 @@ def _refuse_existing(request: ImportRequest) -> None:
 
 def _config(source: str) -> Iterator[Reported]:
     """What it sets itself, without the defaults that train would put beneath; auto is no learning rate."""
-    settings = at_any_rate(load_settings(source))
+    if source.endswith(YAML_SUFFIXES):
+        yield from flat_yaml(Path(source))
+        return
+    settings = at_any_rate(load_settings(source, lenient=True))
     if settings.hours is not None:
         raise NanodynoError(f"{source} is made for each card anew, and is no config yet")
     for key, value in settings.values.items():

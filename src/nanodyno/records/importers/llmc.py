@@ -22,20 +22,22 @@ LOGGED = re.compile(
     rb"\bs:(\d{1,12}) (?:trl:" + NUMBER + rb"(?: lr:" + NUMBER + rb")?(?: norm:" + NUMBER + rb")?"
     rb"|tel:" + NUMBER + rb"|eval:" + NUMBER + rb")"
 )
+PADDED = rb" {1,40}" + NUMBER + rb"(?:\((?:ind|snan)\))?"
+"""A number as C's printf prints it with a width: NaN is padded to it, and Windows adds (ind)."""
 PRINTED = re.compile(
-    rb"\bstep +(\d{1,12})/\d{1,12} \| (?:train )?loss "
-    + NUMBER
-    + rb"[^|]{0,40}\| norm "
-    + NUMBER
-    + rb"[^|]{0,40}\| lr "
-    + NUMBER
+    rb"\bstep +(\d{1,12})/\d{1,12} \| (?:train )?loss"
+    + PADDED
+    + rb"[^|]{0,40}\| norm"
+    + PADDED
+    + rb"[^|]{0,40}\| lr"
+    + PADDED
     + rb" \| \(?"
     + NUMBER
-    + rb" ms \|(?: +"
-    + NUMBER
+    + rb" ms \|(?:"
+    + PADDED
     + rb"% \w+ MFU)?"
 )
-VAL_LOSS = re.compile(rb"^\W{0,8}val loss " + NUMBER + rb"\W*$")
+VAL_LOSS = re.compile(rb"^\W{0,8}val loss" + PADDED + rb"\W*$")
 ROW = re.compile(rb"\| ([a-zA-Z_][\w ()]{2,25}?) +\| (.{1,80}?) +\|")
 ACCUMULATION = re.compile(
     rb"=> (?:setting grad_accum_steps=|calculated gradient accumulation steps: )(\d{1,9})"

@@ -87,10 +87,13 @@ class _Text:
 
 
 def _entry(entry: Any) -> Iterator[LogEvent]:
-    """One entry of the list: a log of training, an evaluation, or the sum at the end."""
     step = entry.get("step") if isinstance(entry, dict) else None
-    if not isinstance(step, int) or isinstance(step, bool) or not 0 <= step < 10**12:
-        return
+    if isinstance(step, int) and not isinstance(step, bool) and 0 <= step < 10**12:
+        yield from logged(entry, step)
+
+
+def logged(entry: Mapping[str, Any], step: int) -> Iterator[LogEvent]:
+    """Yield what the Trainer logged after `step` updates: a loss, an evaluation, or the sum at the end."""
     if (loss := _number(entry, "eval_loss")) is not None:
         yield LoggedEval(step, loss)
     if (loss := _number(entry, "loss")) is not None and step:
