@@ -22,6 +22,7 @@ CASE = [with_found_shape(BEFORE), with_found_shape(AFTER)]
 SAME = [account("a"), account("b")]
 H200 = gpu_named("H200")
 SLOW_EVAL = (*steps(1.0, 0.3), AccountStep(900, 6.0, 30.0, steady=False, printed_mfu=0.3))
+EVALUATED: dict[str, object] = {"steps": SLOW_EVAL, "evals": (AccountEval(900, 5.0),)}
 
 
 def pair(one: dict[str, object] | None = None, **other: object) -> Runs:
@@ -57,18 +58,23 @@ BOTH_WAYS: dict[str, tuple[Runs, Runs]] = {
     ),
     "mfu-above-one": (pair({"steps": steps(1.0, 1.4)}), CASE),
     "rate-impossible": (pair({"gpu": gpu_named("RTX 4070")}), pair({"gpu": H200})),
+    "more-than-one-gpu": (
+        pair({"gpu": gpu_named("RTX 4070"), "processes_reported": False}),
+        pair({"gpu": gpu_named("RTX 4070")}),
+    ),
     "share-of-gpu": (pair({"gpu": H200}), pair({"gpu": gpu_named("RTX 4070")})),
     "gpus-by-rate": (CASE, SAME),
     "mfu-against-a100": (
-        pair({"steps": steps(9.0, 0.15)}, steps=steps(9.0)),
-        pair({"gpu": gpu_named("A100 80GB PCIe"), "steps": steps(9.0, 0.15)}),
+        pair({"steps": steps(9.0, 0.16)}, steps=steps(9.0)),
+        pair({"gpu": gpu_named("A100 80GB PCIe"), "steps": steps(9.0, 0.16)}),
     ),
-    "mfus-against-a100": (CASE, pair({"steps": steps(9.0, 0.15)}, steps=steps(9.0))),
-    "mfu-poisoned": (pair({"steps": SLOW_EVAL}), pair({"steps": SLOW_EVAL[:-1]})),
+    "mfus-against-a100": (CASE, pair({"steps": steps(9.0, 0.16)}, steps=steps(9.0))),
+    "mfu-poisoned": (pair(EVALUATED), pair(EVALUATED | {"evals": (AccountEval(850, 5.0),)})),
     "perplexity-as-loss": (
-        pair({"evals": (AccountEval(500, 22.3),)}),
-        pair({"evals": (AccountEval(0, 10.9), AccountEval(9, 9.0))}),
+        pair({"evals": (AccountEval(500, 24.1, 3.2), AccountEval(600, 22.3, 3.1)), "foreign": True}),
+        pair({"evals": (AccountEval(0, 10.9), AccountEval(9, 9.0)), "foreign": True}),
     ),
+    "worse-than-guessing": (pair({"evals": (AccountEval(9, 10.9),)}), SAME),
     "not-a-number": (pair({"evals": (AccountEval(500, math.nan),)}), SAME),
     "loss-too-low": (pair({"evals": (AccountEval(500, 3.5),)}), pair({"evals": (AccountEval(500, 5.4),)})),
     "another-schedule": (
@@ -259,13 +265,14 @@ def test_two_gpus_are_held_against_both_their_peaks_and_each_prints_its_own_mfu(
 def test_a_loss_per_letter_is_neither_too_low_nor_a_perplexity_by_gpt2s_vocabulary() -> None:
     letters = {"settings": {"vocab_size": 65}, "data_vocab_size": None}
     assert "loss-too-low" not in codes(pair({**letters, "evals": (AccountEval(500, 1.5),)}))
+    falling = tuple(AccountEval(at, value, math.log(value)) for at, value in ((100, 9.0), (500, 4.5)))
     assert "perplexity-as-loss" in codes(
-        pair({**letters, "evals": (AccountEval(500, 4.5),)})
+        pair({**letters, "evals": falling, "foreign": True})
     )  # ln 65 is 4.17
 
 
 def test_a_perplexity_is_held_against_no_loss() -> None:
-    found = pair(evals=tuple(AccountEval(at, 22.3) for at in range(100, 1001, 100)))
+    found = pair(evals=tuple(AccountEval(at, 22.3, 3.1) for at in range(100, 1001, 100)), foreign=True)
     assert not compare(found).losses
     assert {"perplexity-as-loss", "no-common-loss"} <= codes(found)
     assert "next-evaluate-more" not in codes(found)

@@ -239,7 +239,10 @@ def _no_rate(standing: LeaderboardRun, metric: LeaderboardMetric) -> UnrankedRea
         (standing.speed is None, "times-unknown"),
         (of_share and standing.gpu is None, "gpu-unknown"),
         (of_share and standing.share is None, "model-unknown"),
-        (of_share and "rate-impossible" in standing.flaws, "rate-impossible"),
+        (
+            of_share and not standing.flaws.isdisjoint(("rate-impossible", "more-than-one-gpu")),
+            "rate-impossible",
+        ),
     )
 
 
