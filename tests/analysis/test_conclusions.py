@@ -1,28 +1,21 @@
-"""Every code in both directions: two runs of which it is said, and two of which it is not."""
+"""What follows from runs side by side beyond one sentence: of which runs, where, and with what others."""
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from tests.analysis.accounts import AFTER, BEFORE, account, curve, steps
 
-from nanodyno.analysis.account import Account, AccountEval, AccountStep
+from nanodyno.analysis.account import Account, AccountEval
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.compare import compare, named_apart
 from nanodyno.analysis.conclusions import conclusions
 from nanodyno.hardware.gpus import gpu_named
 from nanodyno.records.types import DataRecord
-from nanodyno.report.finding_words import COMPOSED, WORDS, words
 
 Runs = Sequence[Account]
 CASE = [with_found_shape(BEFORE), with_found_shape(AFTER)]
-SAME = [account("a"), account("b")]
-H200 = gpu_named("H200")
-SLOW_EVAL = (*steps(1.0, 0.3), AccountStep(900, 6.0, 30.0, steady=False, printed_mfu=0.3))
-EVALUATED: dict[str, object] = {"steps": SLOW_EVAL, "evals": (AccountEval(900, 5.0),)}
 
 
 def pair(one: dict[str, object] | None = None, **other: object) -> Runs:
@@ -33,111 +26,8 @@ def settings(**changed: object) -> Runs:
     return pair(settings=changed)
 
 
-def rates(leap: float) -> tuple[AccountStep, ...]:
-    return tuple(
-        AccountStep(number, 5.0, 1.0, learning_rate=1e-3 * (1 if number < 10 else leap))
-        for number in range(20)
-    )
-
-
-def restless(seconds: float) -> tuple[AccountStep, ...]:
-    """Iterations that take half as long or half as much again."""
-    return tuple(AccountStep(number, 6.0, seconds * (0.5, 1.0, 1.5)[number % 3]) for number in range(20))
-
-
-BOTH_WAYS: dict[str, tuple[Runs, Runs]] = {
-    "model-from-numbers": (CASE, SAME),
-    "model-from-count": (
-        [replace(account("a"), shape=None, reported_parameters=123.59e6), account("b")],
-        SAME,
-    ),
-    "mfu-of-another-peak": (pair({"steps": steps(1.0, 0.5)}), pair({"steps": steps(0.9345, 1.5371)})),
-    "tokens-contradict": (
-        pair({"reported_tokens_per_iter": 491520}),
-        pair({"reported_tokens_per_iter": 524288}),
-    ),
-    "mfu-above-one": (pair({"steps": steps(1.0, 1.4)}), CASE),
-    "rate-impossible": (pair({"gpu": gpu_named("RTX 4070")}), pair({"gpu": H200})),
-    "more-than-one-gpu": (
-        pair({"gpu": gpu_named("RTX 4070"), "processes_reported": False}),
-        pair({"gpu": gpu_named("RTX 4070")}),
-    ),
-    "share-of-gpu": (pair({"gpu": H200}), pair({"gpu": gpu_named("RTX 4070")})),
-    "gpus-by-rate": (CASE, SAME),
-    "mfu-against-a100": (
-        pair({"steps": steps(9.0, 0.16)}, steps=steps(9.0)),
-        pair({"gpu": gpu_named("A100 80GB PCIe"), "steps": steps(9.0, 0.16)}),
-    ),
-    "mfus-against-a100": (CASE, pair({"steps": steps(9.0, 0.16)}, steps=steps(9.0))),
-    "mfu-poisoned": (pair(EVALUATED), pair(EVALUATED | {"evals": (AccountEval(850, 5.0),)})),
-    "perplexity-as-loss": (
-        pair({"evals": (AccountEval(500, 24.1, 3.2), AccountEval(600, 22.3, 3.1)), "foreign": True}),
-        pair({"evals": (AccountEval(0, 10.9), AccountEval(9, 9.0)), "foreign": True}),
-    ),
-    "worse-than-guessing": (pair({"evals": (AccountEval(9, 10.9),)}), SAME),
-    "not-a-number": (pair({"evals": (AccountEval(500, math.nan),)}), SAME),
-    "loss-too-low": (pair({"evals": (AccountEval(500, 3.5),)}), pair({"evals": (AccountEval(500, 5.4),)})),
-    "another-schedule": (
-        pair({"steps": rates(0.5), "restarts": (10,)}),
-        pair({"steps": rates(0.99), "restarts": (10,)}),
-    ),
-    "hours-to-tokens": (SAME, pair({"steps": ()}, steps=())),
-    "beside-public-curve": (CASE, [account("a", settings={"n_embd": 1024}), account("b", evals=())]),
-    "same-effective-batch": (SAME, settings(gradient_accumulation_steps=32)),
-    "steps-unchanged": (settings(batch_size=16, gradient_accumulation_steps=32), SAME),
-    "effective-batch-changed": (settings(gradient_accumulation_steps=32), SAME),
-    "same-speed": (SAME, pair(seconds=1.1)),
-    "speed-within-noise": (pair({"steps": restless(1.0)}, steps=restless(1.05)), pair(seconds=1.1)),
-    "throughput-fell-rate-rose": (CASE, CASE[::-1]),
-    "throughput-rose-rate-fell": (CASE[::-1], CASE),
-    "throughput-changed": (pair(seconds=1.1), SAME),
-    "nothing-in-common": (
-        [Account("a", {"n_layer": 12}), Account("b", {"n_embd": 768})],
-        [Account("a", {"n_layer": 12}, evals=curve(6.0)), Account("b", {"n_embd": 768}, evals=curve(6.0))],
-    ),
-    "no-change": (SAME, settings(learning_rate=1e-3)),
-    "confounded": (CASE, settings(learning_rate=1e-3)),
-    "one-change": (settings(batch_size=16, gradient_accumulation_steps=32), CASE),
-    "one-known-change": (
-        [Account("a", {"learning_rate": 1e-3}), Account("b", {"learning_rate": 3e-4})],
-        settings(learning_rate=1e-3),
-    ),
-    "settings-unknown": (CASE, SAME),
-    "no-common-loss": (pair(evals=()), SAME),
-    "losses-on-other-data": (settings(dataset="openwebtext"), SAME),
-    "losses-of-different-models": (settings(n_layer=24, learning_rate=1e-3), settings(n_layer=24)),
-    "no-evidence-for-learning-rate": (CASE, settings(learning_rate=1e-3)),
-    "same-loss": (SAME, pair(evals=curve(5.9, 0.01))),
-    "loss-noise-unknown": (pair({"evals": (AccountEval(500, 5.0),)}, evals=(AccountEval(500, 4.9),)), SAME),
-    "losses-within-noise": (pair({"evals": curve(6.0, 0.1)}, evals=curve(6.01, 0.1)), SAME),
-    "losses-apart": (pair(evals=curve(5.8, 0.01)), pair({"evals": curve(6.0, 0.1)}, evals=curve(6.01, 0.1))),
-    "next-measure-apart": (CASE, settings(learning_rate=1e-3)),
-    "next-name-the-gpu": (CASE, SAME),
-    "next-evaluate-more": (pair(evals=()), SAME),
-}
-
-
 def codes(runs: Runs) -> set[str]:
     return {each.code for each in conclusions(compare(named_apart(runs)))}
-
-
-def test_every_code_is_in_the_table_and_has_words() -> None:
-    assert BOTH_WAYS.keys() == WORDS.keys() | COMPOSED.keys()
-
-
-@pytest.mark.parametrize("code", sorted(BOTH_WAYS))
-def test_it_is_said_where_it_holds_and_not_where_it_does_not(code: str) -> None:
-    where, elsewhere = BOTH_WAYS[code]
-    assert code in codes(where)
-    assert code not in codes(elsewhere)
-
-
-@pytest.mark.parametrize("code", sorted(BOTH_WAYS))
-def test_its_words_leave_no_number_out(code: str) -> None:
-    for finding in conclusions(compare(named_apart(BOTH_WAYS[code][0]))):
-        text = words(finding)
-        assert "{" not in text
-        assert text == text.strip()
 
 
 def test_a_run_held_against_itself_differs_in_nothing() -> None:
@@ -204,17 +94,6 @@ def test_a_reported_run_without_times_has_no_rate_and_no_guess() -> None:
     silent = replace(AFTER, steps=())
     assert silent.speed.tokens_per_second is None
     assert with_found_shape(silent).shape is None
-
-
-def test_the_documentation_lists_every_code_with_its_severity() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "compare.md").read_text(encoding="utf-8")
-    listed = dict(re.findall(r"^\| `([a-z0-9-]+)` \| (\w+) \|", text, re.MULTILINE))
-    said = {
-        each.code: each.severity
-        for where, _ in BOTH_WAYS.values()
-        for each in conclusions(compare(named_apart(where)))
-    }
-    assert listed == said
 
 
 def test_where_the_model_alone_changed_the_difference_in_loss_is_its_own() -> None:
