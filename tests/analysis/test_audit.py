@@ -125,6 +125,18 @@ def test_an_mfu_against_another_peak_is_not_said_to_be_against_an_a100(tmp_path:
     assert "mfu-against-a100" not in said
 
 
+def test_evaluations_in_a_running_average_make_no_other_model(tmp_path: Path) -> None:
+    """Every tenth logged iteration has an evaluation in its time: the median printed is 7% too low."""
+    slow = dict.fromkeys(range(10, 200, 10), 233.0)
+    parts: dict[str, Any] = {"mfu": PRINTED, "slow": slow, "losses": dict.fromkeys(range(200), 6.0)}
+    evals = dict.fromkeys(slow, (5.0, 5.1))
+    source = alone(log(**parts, evals=evals, n_layer=None))
+    account = with_found_shape(account_of(source.imported(tmp_path)[0]))
+    assert account.printed_mfu == pytest.approx(0.93 * PRINTED, rel=0.02)
+    assert account.shape is not None
+    assert account.shape.n_layer == 12
+
+
 def test_the_tokens_of_all_processes_are_those_of_an_iteration(tmp_path: Path) -> None:
     """The accumulation of one process and the tokens of eight: the rate is that of eight."""
     source = alone(log(head=f"tokens per iteration will be: {8 * 524_288:,}"))

@@ -2,6 +2,7 @@
 
 import math
 import re
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,7 +22,8 @@ from nanodyno.hardware.gpus import Gpu, all_gpus
 
 MOST_LAYERS, MOST_WIDTH, WIDTH_STEP = 48, 2048, 64
 FITS = 0.015
-"""How far a shape's FLOPs may be from those that a printed MFU stands for: it is an average, and rounded."""
+"""How far a shape's FLOPs may be from those that a printed MFU stands for, beside its rounding."""
+HALF_A_DIGIT = 0.00005
 TOLD_FITS = 0.005
 """The same of a printed number of parameters, which has three or four digits."""
 POISONED = 0.03
@@ -61,17 +63,37 @@ def audit(account: Account) -> tuple[Finding, ...]:
 
 
 def flops_reported(account: Account) -> float | None:
-    """FLOPs per token that the printed MFU stands for, with the time and the tokens of an iteration."""
-    rate, printed = account.speed.tokens_per_second, account.printed_mfu
-    if rate is None or printed is None or not account.mfu_is_nanogpts:
+    """FLOPs per token that the printed MFU stands for, with the times and the tokens of an iteration.
+
+    nanoGPT prints a running average (nine tenths the one before), into which evaluations go with their time:
+    the same average of one over the logged times makes the printed value a multiple of what is looked for.
+    """
+    tokens = account.speed.tokens_per_iter
+    if not tokens or not account.mfu_is_nanogpts:
         return None
-    return printed * NANOGPT_PEAK_FLOPS * account.processes / rate.value
+    found: list[float] = []
+    average: float | None = None
+    for step in account.steps:
+        if step.printed_mfu is None or step.printed_mfu <= 0 or not step.seconds:
+            average = None  # none is printed at the start of a process
+            continue
+        newest = 1 / step.seconds
+        average = newest if average is None else 0.9 * average + 0.1 * newest
+        found.append(step.printed_mfu / average)
+    if not found:
+        return None
+    return statistics.median(found) * NANOGPT_PEAK_FLOPS * account.processes / tokens
+
+
+def _fits_within(account: Account) -> float:
+    """How far the FLOPs of the right shape may be from those of the printed MFU, which has two decimals."""
+    return FITS + HALF_A_DIGIT / (account.printed_mfu or math.inf)
 
 
 def fitting_shapes(account: Account) -> list[Fit]:
     """Layers x width that explain the printed MFU and the printed number of parameters; nearest first.
 
-    Where none explains both, those that explain the number: evaluations may have pulled the MFU down. With
+    Where none explains both, those that explain the number: the MFU may be of another peak. With
     nanoGPT's vocabulary and no biases unless told otherwise. A block size is needed.
     """
     reported, count = flops_reported(account), account.reported_parameters or None  # 0.00M is a small model's
@@ -87,11 +109,12 @@ def _fitting(account: Account, reported: float | None, count: float | None) -> l
     layers = [known_layers] if known_layers else range(1, MOST_LAYERS + 1)
     widths = [known_width] if known_width else range(WIDTH_STEP, MOST_WIDTH + 1, WIDTH_STEP)
     fits: list[Fit] = []
+    within = _fits_within(account)
     for n_layer in layers:
         for n_embd in widths:
             shape = _shape(account, n_layer, n_embd, block)
             errors = [
-                (nanogpt_flops_per_token(shape) / reported - 1, FITS) if reported else None,
+                (nanogpt_flops_per_token(shape) / reported - 1, within) if reported else None,
                 (parameters(shape).nanogpt / count - 1, TOLD_FITS) if count else None,
             ]
             found = [each for each in errors if each is not None]
@@ -148,12 +171,9 @@ def _of_model(account: Account) -> Iterator[Finding]:
 
 
 def _is_of_another_peak(account: Account, reported: float) -> bool:
-    """Whether the printed MFU does not fit the reported model, also with what evaluations took off it."""
+    """Whether the printed MFU does not fit the reported model."""
     assert account.shape is not None
-    ratio = reported / nanogpt_flops_per_token(account.shape)
-    odd, printed = _with_evaluations(account), [step for step in account.steps if step.printed_mfu]
-    lowered = len(odd) / len(printed) if printed else 0.0
-    return not (1 - lowered) * (1 - 3 * FITS) <= ratio <= 1 + 3 * FITS
+    return abs(reported / nanogpt_flops_per_token(account.shape) - 1) > 3 * _fits_within(account)
 
 
 def _whole_ratio(ratio: float) -> int | None:

@@ -64,14 +64,14 @@ ALONE: dict[str, Sentence] = {
         alone(log(head="number of parameters: 123.59M")),
         {"fits": [{"n_layer": 12, "n_embd": 768, "parameters": PARAMETERS}], "count": 1},
     ),
-    # Against an H100's 989 TFLOP/s; and pulled down by evaluations, by less than their share.
+    # Against an H100's 989 TFLOP/s; and an average that evaluations pull down by up to a third.
     "mfu-of-another-peak": Sentence(
         alone(log(mfu=PRINTED * 312 / 989)),
         alone(
             log(
-                mfu=0.9 * PRINTED,
-                slow=dict.fromkeys((10, 20, 30, 35), 280.0),
-                evals=dict.fromkeys((10, 20, 30, 35), (5.0, 5.1)),
+                mfu=PRINTED,
+                slow=dict.fromkeys((9, 12, 15, 18), 280.0),
+                evals=dict.fromkeys((9, 12, 15, 18), (5.0, 5.1)),
             )
         ),
         {"peak": pytest.approx(989e12, rel=2e-3), "expected": NANOGPT_FLOPS, "processes": None},
@@ -82,7 +82,9 @@ ALONE: dict[str, Sentence] = {
         alone(log(head=f"tokens per iteration will be: {8 * TOKENS:,}")),
         {"reported_tokens": 491_520, "computed_tokens": TOKENS},
     ),
-    "mfu-above-one": Sentence(alone(log(mfu=1.4, seconds=1.0)), alone(log(mfu=PRINTED)), {"mfu": 1.4}),
+    "mfu-above-one": Sentence(
+        alone(log(mfu=1.4, seconds=1.0)), alone(log(mfu=PRINTED)), {"mfu": pytest.approx(1.4, rel=1e-3)}
+    ),
     "rate-impossible": Sentence(
         alone(log("RTX 4070", seconds=1.0, head=TORCHRUN.format(1))),
         alone(log("RTX 4070", seconds=1.0, head=TORCHRUN.format(8))),

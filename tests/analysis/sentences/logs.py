@@ -94,20 +94,26 @@ def nanogpt(
     losses: Mapping[int, float] | None = None,
     **settings: Any,
 ) -> str:
-    """nanoGPT's stdout: settings (None leaves one out), evaluations as (train, val), and its iterations."""
+    """nanoGPT's stdout: settings (None leaves one out), evaluations as (train, val), and its iterations.
+
+    `mfu` is that of an iteration; what is printed is nanoGPT's running average of it.
+    """
     known = {key: value for key, value in (SETTINGS | settings).items() if value is not None}
     lines = [head, *(f"Overriding: {key} = {value}" for key, value in known.items())]
     lines.append("defaulting to vocab_size of GPT-2 to 50304 (50257 rounded up for efficiency)")
     evals, slow, losses = evals or {}, slow or {}, losses or {}
     timed = {*(losses or range(ITERATIONS)), *slow} if seconds else set[int]()
+    printed = None
     for at in sorted({*timed, *evals}):
         if at in evals:
             lines.append("step {}: train loss {:.4f}, val loss {:.4f}".format(at, *evals[at]))
         if seconds and at in timed:
             time = slow.get(at, seconds * (1 + 0.001 * (at % 3 - 1)))
-            printed = -100.0 if mfu is None else 100 * mfu
+            newest = None if mfu is None or at < 5 else mfu * seconds / time
+            printed = newest if printed is None or newest is None else 0.9 * printed + 0.1 * newest
+            shown = -100.0 if printed is None else 100 * printed
             lines.append(
-                f"iter {at}: loss {losses.get(at, 6.0):.4f}, time {time * 1000:.2f}ms, mfu {printed:.2f}%"
+                f"iter {at}: loss {losses.get(at, 6.0):.4f}, time {time * 1000:.2f}ms, mfu {shown:.2f}%"
             )
     return "\n".join(lines) + "\n"
 
