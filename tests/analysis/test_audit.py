@@ -59,6 +59,15 @@ def test_without_train_losses_they_have_to_fall_far_above_guessing(
     assert ("perplexity-as-loss" in found(Log(text), tmp_path)) is is_perplexity
 
 
+def test_cells_that_a_table_pads_with_nan_are_no_losses(tmp_path: Path) -> None:
+    """Between evaluations, and after the last one; and those of a run that is NaN from iteration 30 on."""
+    padded = "step,train_loss,val_loss\n10,4.0,4.1\n20,3.9,nan\n30,3.8,3.9\n40,3.7,nan\n"
+    dead = "step,train_loss,val_loss\n10,4.0,4.1\n20,3.9,nan\n30,nan,nan\n40,nan,nan\n"
+    assert "not-a-number" not in found(Log(padded), tmp_path / "padded")
+    numbers = found(Log(dead), tmp_path / "dead")["not-a-number"].numbers
+    assert (numbers["count"], numbers["iteration"]) == (4, 30)
+
+
 def test_a_run_of_our_own_never_prints_perplexities() -> None:
     run = bytes_run(30.0)
     falling = replace(account_of(run), evals=account_of(run).evals * 2)

@@ -403,7 +403,7 @@ def _imported(run: Run, record: ImportedRecord) -> Account:
         name=run.name,
         settings=record.settings,
         steps=_steps(found, with_tokens=grows),
-        evals=tuple(AccountEval(each.iteration, each.val_loss, each.train_loss) for each in run.evals),
+        evals=_evals(run, record),
         shape=known_shape(record.settings),
         in_effect=_in_effect(_config_of(record.settings), record.arithmetic, record.machine)
         if record.arithmetic and record.machine
@@ -424,6 +424,18 @@ def _imported(run: Run, record: ImportedRecord) -> Account:
         restarts=record.resumed_at_iterations,
         foreign=record.machine is None,
         mfu_is_nanogpts=record.origin.program == NANOGPT,
+    )
+
+
+def _evals(run: Run, record: ImportedRecord) -> tuple[AccountEval, ...]:
+    """Without the cells that a table pads with NaN: a model whose loss is NaN has no finite one with it."""
+    padded = any(file.kind == "table" for file in record.origin.files)
+    finite = [step.iteration for step in run.steps if step.loss is not None and math.isfinite(step.loss)]
+    last = max(finite, default=-1) if padded else -1
+    return tuple(
+        AccountEval(each.iteration, each.val_loss, each.train_loss)
+        for each in run.evals
+        if not (math.isnan(each.val_loss) and each.iteration <= last)
     )
 
 

@@ -184,7 +184,8 @@ def _whole_ratio(ratio: float) -> int | None:
 
 def _of_rate(account: Account) -> Iterator[Finding]:
     speed, printed, gpu = account.speed, account.printed_mfu, account.gpu
-    if printed is not None and printed > 1:
+    on_a100 = gpu is not None and gpu.name.startswith("A100")
+    if printed is not None and printed > 1 and (on_a100 or not account.mfu_is_nanogpts):
         yield _finding(account, "mfu-above-one", "wrong", mfu=printed)
     reached = speed.achieved_flops_per_second
     if reached is not None and gpu is not None and speed.mfu is not None:
@@ -193,7 +194,7 @@ def _of_rate(account: Account) -> Iterator[Finding]:
         yield _gpus_by_rate(account, reached.value)
     reported = flops_reported(account)
     fits = account.shape is None or reported is None or not _is_of_another_peak(account, reported)
-    if printed is not None and account.mfu_is_nanogpts and fits and not (gpu and gpu.name.startswith("A100")):
+    if printed is not None and account.mfu_is_nanogpts and fits and not on_a100:
         yield _finding(
             account, "mfu-against-a100", "caution", mfu=printed, gpu=None if gpu is None else gpu.name
         )

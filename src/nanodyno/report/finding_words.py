@@ -21,8 +21,8 @@ WORDS: dict[Code, str | Plural] = {
         "{computed_tokens}"
     ),
     "mfu-above-one": message(
-        "{run}: an MFU of {mfu} is more than a GPU can do. The peak is not this GPU's, or the formula counts "
-        "more FLOPs"
+        "{run}: an MFU of {mfu} is more than a GPU can do. Its peak is another GPU's, or its times or FLOPs "
+        "are not right"
     ),
     "rate-impossible": message(
         "{run} would have reached {achieved_flops_per_second}, {share} of the {peak} of the {gpu}. Large "
