@@ -124,7 +124,7 @@ def test_without_a_name_the_gpus_that_cannot_have_done_it_are_named(found: dict[
 
 
 def test_a_val_loss_of_22_is_a_perplexity(runs: tuple[Account, Account]) -> None:
-    claimed = replace(runs[1], evals=(AccountEval(500, 24.1), AccountEval(1000, 22.3)))
+    claimed = replace(runs[1], evals=(AccountEval(500, 24.1, 3.2), AccountEval(1000, 22.3, 3.1)))
     (finding,) = [each for each in audit(claimed) if each.code == "perplexity-as-loss"]
     assert finding.numbers["reported_loss"] == 22.3
     assert finding.numbers["loss"] == pytest.approx(3.105, abs=0.001)

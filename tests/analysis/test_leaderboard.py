@@ -22,6 +22,7 @@ from nanodyno.hardware.gpus import gpu_named
 from nanodyno.records.types import DataRecord
 
 H200 = gpu_named("H200")
+PERPLEXITIES = tuple(AccountEval(at, 22.3, 3.1) for at in range(100, 700, 100))
 
 
 def data(fingerprint: str = "0", tokenizer: str | None = "gpt2", vocab_size: int = 50257) -> DataRecord:
@@ -135,7 +136,7 @@ def test_a_log_that_does_not_tell_its_tokens_has_no_place_by_loss() -> None:
         ({"evals": ()}, LOSS, "no-evaluation"),
         ({"evals": (AccountEval(0, 10.9),)}, LOSS, "no-evaluation"),
         ({"evals": (AccountEval(500, float("nan")),)}, LOSS, "no-evaluation"),
-        ({"evals": tuple(AccountEval(at, 22.3) for at in range(100, 700, 100))}, LOSS, "perplexity-as-loss"),
+        ({"evals": PERPLEXITIES, "foreign": True}, LOSS, "perplexity-as-loss"),
         ({"settings": LONG}, LOSS, "other-schedule"),
         ({"evals": (AccountEval(9000, 3.0),)}, LOSS, "not-evaluated-there"),
         ({"reported_tokens_per_iter": 491_520}, LOSS, "tokens-contradict"),

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from nanodyno.analysis.growth import BatchGrowth, growth_of
 from nanodyno.analysis.imported import imported_gpu, known_shape, whole
@@ -26,7 +26,8 @@ from nanodyno.analysis.metrics import (
     stretches,
 )
 from nanodyno.analysis.statistics import median_interval
-from nanodyno.config import SETTINGS, ModelShape, RunConfig
+from nanodyno.config import SETTINGS, ConfigError, ModelShape, RunConfig, build_config
+from nanodyno.config.idle import Idle, default_of, idle_settings
 from nanodyno.costs.parameters import parameters
 from nanodyno.hardware.ceilings import Ceilings
 from nanodyno.hardware.gpus import Gpu
@@ -47,6 +48,10 @@ GPT2_VOCABULARY = 50257
 NANOGPT_VOCABULARY = 50304
 OF_GPT2 = (GPT2_VOCABULARY, NANOGPT_VOCABULARY)
 """Its tokenizer's, and what nanoGPT makes of it, which is what a user gives for a folder of its files."""
+LARGEST_VOCABULARY = 262_144
+"""Gemma's: a loss above its logarithm is worse than guessing with any usual tokenizer."""
+NEAR, CLEARLY_ABOVE = 1.0, 1.5
+"""Nats between the logarithm of a perplexity and a train loss; times ln of the vocabulary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +93,21 @@ class Account:
     """None where a part of it is not known. Heads count for nothing that is derived here."""
     shape_found: bool = False
     """Whether the shape was worked out from the numbers and not told."""
+    in_effect: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
+    """What settings came to that the device decided, and the default of those that do nothing on it."""
     data_vocab_size: int | None = None
     """Of the tokenizer; the shape's is padded."""
     data: DataRecord | None = None
     """What our own programs note of it."""
     reported_parameters: float | None = None
+    device_type: str | None = None
+    """cuda, cpu or mps; None where it is not reported."""
+    device_name: str | None = None
     gpu: Gpu | None = None
+    """None on a CPU, where no GPU is named, and for a GPU that is not in the table."""
     processes: int = 1
     """Each on a GPU of its own; a log that reports none is compared with one."""
+    processes_reported: bool = True
     dtype: str = "bfloat16"
     ceiling_flops_per_second: float | None = None
     """Of one device, measured in large matmuls of this dtype; None where that was never measured."""
@@ -118,8 +130,12 @@ class Account:
 
     @property
     def tokens_per_iter(self) -> int | None:
+        """Of all processes. An accumulation may be that of one process: then the log reports a multiple."""
         by_settings = self._product("batch_size", "gradient_accumulation_steps", "block_size")
-        return whole(self.settings.get("tokens_per_iter")) or by_settings or self.reported_tokens_per_iter
+        reported = self.reported_tokens_per_iter
+        if by_settings and reported and reported % by_settings == 0:
+            by_settings = reported
+        return whole(self.settings.get("tokens_per_iter")) or by_settings or reported
 
     @cached_property
     def growth(self) -> BatchGrowth | None:
@@ -173,10 +189,11 @@ class Account:
 
     @cached_property
     def reference(self) -> Reference:
+        """Without a peak for a foreign float32: most programs, nanoGPT among them, allow TF32 in it."""
         return Reference.of(
             self.shape,
             self.data_vocab_size,
-            self.gpu,
+            None if self.foreign and self.dtype == "float32" else self.gpu,
             self.dtype,
             self.processes,
             self.ceiling_flops_per_second,
@@ -268,12 +285,47 @@ class Account:
         return GPT2_VOCABULARY if reported in OF_GPT2 else reported
 
     @property
+    def names_no_device(self) -> bool:
+        """Whether it is a log that names neither a GPU nor another device: its user may know it."""
+        return self.foreign and self.device_name is None and self.device_type in (None, "cuda")
+
+    @property
+    def trained_evals(self) -> tuple[AccountEval, ...]:
+        """With a finite val loss, after at least one update."""
+        return tuple(each for each in self.evals if each.iteration > 0 and math.isfinite(each.val_loss))
+
+    @property
+    def guessed_among(self) -> int:
+        """Tokens of the vocabulary; where it is not known, those of the largest that is usual."""
+        return self.vocabulary or LARGEST_VOCABULARY
+
+    @property
     def tells_perplexity(self) -> bool:
-        """Whether what it calls val losses are all worse than guessing, once it was trained."""
-        trained = [
-            each.val_loss for each in self.evals if each.iteration > 0 and math.isfinite(each.val_loss)
-        ]
-        return bool(trained) and min(trained) > math.log(self.vocabulary or GPT2_VOCABULARY)
+        """Whether another program's val losses are perplexities.
+
+        A loss above ln of the vocabulary is no sign of that: a model that is untrained, diverged or badly
+        overfitted has one. A perplexity also falls, and its logarithm is a loss: it lies near the train
+        losses. Without any to compare with, it has to stay 1.5 times above ln of the vocabulary while it
+        falls at two evaluations or more.
+        """
+        found, guessing = self.trained_evals, math.log(self.guessed_among)
+        if not self.foreign or not found or min(each.val_loss for each in found) <= guessing:
+            return False
+        if found[-1].val_loss > found[0].val_loss:
+            return False
+        beside = [(each.val_loss, train) for each in found if (train := self._train_loss(each)) is not None]
+        if beside:
+            return all(abs(math.log(val) - train) <= min(NEAR, abs(val - train)) for val, train in beside)
+        falls = found[-1].val_loss < found[0].val_loss
+        return falls and all(each.val_loss > CLEARLY_ABOVE * guessing for each in found)
+
+    def _train_loss(self, at: AccountEval) -> float | None:
+        """Of the evaluation itself, or of the iteration logged nearest to it."""
+        if at.train_loss is not None:
+            return at.train_loss
+        logged = [step for step in self.steps if step.loss is not None and math.isfinite(step.loss)]
+        nearest = min(logged, key=lambda step: abs(step.iteration - at.iteration), default=None)
+        return None if nearest is None else nearest.loss
 
     @property
     def printed_mfu(self) -> float | None:
@@ -320,6 +372,9 @@ def _own(run: Run, ceilings: Ceilings | None) -> Account:
         shape=record.config.model_shape(record.vocab_size),
         data_vocab_size=record.data.vocab_size,
         data=record.data,
+        in_effect=_in_effect(record.config, record.arithmetic, record.machine),
+        device_type=record.machine.device_type,
+        device_name=record.machine.device_name,
         gpu=gpu_of(record.machine),
         processes=record.arithmetic.processes,
         dtype=record.arithmetic.dtype,
@@ -376,6 +431,40 @@ def _known_settings(config: RunConfig) -> dict[str, Setting]:
     return means | given
 
 
+def _in_effect(
+    config: RunConfig | None, used: ArithmeticRecord, machine: MachineRecord
+) -> dict[str, Setting]:
+    """What `auto` and None came to on the device, and the default of each setting that does nothing there."""
+    found: dict[str, Setting] = {
+        "device": used.device.removesuffix(":0"),
+        "dtype": used.dtype,
+        "kernels": used.kernels,
+        "recompute": used.recompute,
+        "gemm_algorithm": "auto" if used.gemm_algorithm == "measured" else "torch",
+    }
+    if used.attention is not None:
+        found["attention"] = used.attention
+    if machine.device_type == "cpu":
+        found["threads"] = machine.cpu_threads
+    if config is None:
+        return found
+    config = config.model_copy(update={"device": found["device"], "kernels": used.kernels})
+    idle = [each for each in idle_settings(config, (), used.processes) if isinstance(each, Idle)]
+    keys = [key for each in idle for key in each.keys if key not in found]
+    defaults: dict[str, Any] = {key: default_of(config, key) for key in keys}
+    return found | {
+        key: SETTINGS[key].none_means if value is None else value for key, value in defaults.items()
+    }
+
+
+def _config_of(settings: Mapping[str, Setting]) -> RunConfig | None:
+    """Of a result of ours, which has every setting."""
+    try:
+        return build_config({key: value for key, value in settings.items() if key in RunConfig.model_fields})
+    except ConfigError:
+        return None
+
+
 def _imported(run: Run, record: ImportedRecord) -> Account:
     dtype = record.arithmetic.dtype if record.arithmetic else record.settings.get("dtype")
     grows = record.settings.get("batch_ramp") is not None
@@ -384,13 +473,19 @@ def _imported(run: Run, record: ImportedRecord) -> Account:
         name=run.name,
         settings=record.settings,
         steps=_steps(found, with_tokens=grows),
-        evals=tuple(AccountEval(each.iteration, each.val_loss, each.train_loss) for each in run.evals),
+        evals=_evals(run, record),
         shape=known_shape(record.settings),
+        in_effect=_in_effect(_config_of(record.settings), record.arithmetic, record.machine)
+        if record.arithmetic and record.machine
+        else {},
         data_vocab_size=record.data.vocab_size if record.data else None,
         data=record.data,
         reported_parameters=record.parameters,
+        device_type=_device_type(record),
+        device_name=record.machine.device_name if record.machine else record.device_name,
         gpu=imported_gpu(record),
         processes=record.processes or 1,
+        processes_reported=record.processes is not None,
         dtype=dtype if isinstance(dtype, str) else "float16",
         peak_allocated_bytes=record.peak_allocated_bytes,
         peak_reserved_bytes=record.peak_reserved_bytes,
@@ -403,3 +498,24 @@ def _imported(run: Run, record: ImportedRecord) -> Account:
         else {},
         mfu_is_nanogpts=record.origin.program == NANOGPT,
     )
+
+
+def _evals(run: Run, record: ImportedRecord) -> tuple[AccountEval, ...]:
+    """Without the cells that a table pads with NaN: a model whose loss is NaN has no finite one with it."""
+    padded = any(file.kind == "table" for file in record.origin.files)
+    finite = [step.iteration for step in run.steps if step.loss is not None and math.isfinite(step.loss)]
+    last = max(finite, default=-1) if padded else -1
+    return tuple(
+        AccountEval(each.iteration, each.val_loss, each.train_loss)
+        for each in run.evals
+        if not (math.isnan(each.val_loss) and each.iteration <= last)
+    )
+
+
+def _device_type(record: ImportedRecord) -> str | None:
+    """As nanodyno noted it, or by the setting `device` of another program."""
+    if record.machine is not None:
+        return record.machine.device_type
+    reported = record.settings.get("device")
+    kind = reported.partition(":")[0].lower() if isinstance(reported, str) else None
+    return kind if kind in ("cuda", "cpu", "mps") else None

@@ -2,25 +2,37 @@
 
 import math
 import re
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from nanodyno.analysis.account import GPT2_VOCABULARY, NANOGPT_VOCABULARY, Account, AccountEval
+from nanodyno.analysis.account import (
+    GPT2_VOCABULARY,
+    NANOGPT_VOCABULARY,
+    Account,
+    AccountEval,
+    AccountStep,
+)
 from nanodyno.analysis.findings import Code, Finding, Severity
 from nanodyno.analysis.imported import whole
 from nanodyno.config import ModelShape
 from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, nanogpt_flops_per_token
 from nanodyno.costs.parameters import parameters
-from nanodyno.hardware.gpus import all_gpus
+from nanodyno.hardware.gpus import Gpu, all_gpus
 
 MOST_LAYERS, MOST_WIDTH, WIDTH_STEP = 48, 2048, 64
 FITS = 0.015
-"""How far a shape's FLOPs may be from those that a printed MFU stands for: it is an average, and rounded."""
+"""How far a shape's FLOPs may be from those that a printed MFU stands for, beside its rounding."""
+HALF_A_DIGIT = 0.00005
 TOLD_FITS = 0.005
 """The same of a printed number of parameters, which has three or four digits."""
 POISONED = 0.03
-BOOST = 1.1
-"""Cards were seen to run 8% above the clock that their datasheet's peak is for."""
+CONSUMER_MATMULS, OTHER_MATMULS, FLOAT32_MATMULS = 1.16, 0.85, 1.0
+"""The largest share of the datasheet's dense peak that large matmuls reached, in public measurements of 20
+GeForce GPUs (an RTX 5090 at 1.156: these run above the clock that their peak is for) and of 14 others (an
+A100 at 0.848). In float32, without tensor cores, a GPU that keeps to its clock may come near its peak."""
+CONSUMER_TRAINING = 0.81
+"""The same of whole trainings on GeForce GPUs (an RTX 3060), in 15 public measurements."""
 LAW_E, LAW_A, LAW_ALPHA, LAW_B, LAW_BETA = 1.8172, 482.01, 0.3478, 2085.43, 0.3658
 """Loss by parameters and tokens: Besiroglu et al. 2024 on Hoffmann et al.'s runs, of other data."""
 GOOD = 0.25
@@ -28,9 +40,11 @@ GOOD = 0.25
 LARGE_VOCABULARY = 30_000
 """Losses per token of a smaller one lie on another level."""
 LEAP = 1.25
+"""Times the learning rate that its own course leads to."""
 NAMED, EXCLUDED = 6, 16
-"""Cards that are told of those that can, and of those that cannot, have done it."""
+"""GPUs that are listed of those that can, and of those that cannot, have done it."""
 GEFORCE = re.compile(r"RTX \d{4}( Ti| SUPER)*")
+CONSUMER = re.compile(rf"{GEFORCE.pattern}|(GTX|TITAN)\b.*")
 
 
 @dataclass(frozen=True)
@@ -49,17 +63,37 @@ def audit(account: Account) -> tuple[Finding, ...]:
 
 
 def flops_reported(account: Account) -> float | None:
-    """FLOPs per token that the printed MFU stands for, with the time and the tokens of an iteration."""
-    rate, printed = account.speed.tokens_per_second, account.printed_mfu
-    if rate is None or printed is None or not account.mfu_is_nanogpts:
+    """FLOPs per token that the printed MFU stands for, with the times and the tokens of an iteration.
+
+    nanoGPT prints a running average (nine tenths the one before), into which evaluations go with their time:
+    the same average of one over the logged times makes the printed value a multiple of what is looked for.
+    """
+    tokens = account.speed.tokens_per_iter
+    if not tokens or not account.mfu_is_nanogpts:
         return None
-    return printed * NANOGPT_PEAK_FLOPS * account.processes / rate.value
+    found: list[float] = []
+    average: float | None = None
+    for step in account.steps:
+        if step.printed_mfu is None or step.printed_mfu <= 0 or not step.seconds:
+            average = None  # none is printed at the start of a process
+            continue
+        newest = 1 / step.seconds
+        average = newest if average is None else 0.9 * average + 0.1 * newest
+        found.append(step.printed_mfu / average)
+    if not found:
+        return None
+    return statistics.median(found) * NANOGPT_PEAK_FLOPS * account.processes / tokens
+
+
+def _fits_within(account: Account) -> float:
+    """How far the FLOPs of the right shape may be from those of the printed MFU, which has two decimals."""
+    return FITS + HALF_A_DIGIT / (account.printed_mfu or math.inf)
 
 
 def fitting_shapes(account: Account) -> list[Fit]:
     """Layers x width that explain the printed MFU and the printed number of parameters; nearest first.
 
-    Where none explains both, those that explain the number: evaluations may have pulled the MFU down. With
+    Where none explains both, those that explain the number: the MFU may be of another peak. With
     nanoGPT's vocabulary and no biases unless told otherwise. A block size is needed.
     """
     reported, count = flops_reported(account), account.reported_parameters or None  # 0.00M is a small model's
@@ -75,11 +109,12 @@ def _fitting(account: Account, reported: float | None, count: float | None) -> l
     layers = [known_layers] if known_layers else range(1, MOST_LAYERS + 1)
     widths = [known_width] if known_width else range(WIDTH_STEP, MOST_WIDTH + 1, WIDTH_STEP)
     fits: list[Fit] = []
+    within = _fits_within(account)
     for n_layer in layers:
         for n_embd in widths:
             shape = _shape(account, n_layer, n_embd, block)
             errors = [
-                (nanogpt_flops_per_token(shape) / reported - 1, FITS) if reported else None,
+                (nanogpt_flops_per_token(shape) / reported - 1, within) if reported else None,
                 (parameters(shape).nanogpt / count - 1, TOLD_FITS) if count else None,
             ]
             found = [each for each in errors if each is not None]
@@ -89,13 +124,21 @@ def _fitting(account: Account, reported: float | None, count: float | None) -> l
 
 
 def with_found_shape(account: Account) -> Account:
-    """The account with the shape that its numbers allow, where it was not told and only one fits."""
+    """The account with the shape that its numbers allow, where it is not reported and only one fits.
+
+    One number alone fits some shape of whatever model: a second one has to agree, or a setting.
+    """
     fits = fitting_shapes(account) if account.shape is None else []
     block = _int(account, "block_size")
-    if len(fits) != 1 or block is None:
+    if len(fits) != 1 or block is None or not _is_confirmed(account, fits[0]):
         return account
     shape = _shape(account, fits[0].n_layer, fits[0].n_embd, block)
     return replace(account, shape=shape, shape_found=True)
+
+
+def _is_confirmed(account: Account, fit: Fit) -> bool:
+    partly_reported = _int(account, "n_layer") or _int(account, "n_embd")
+    return bool(partly_reported) or (fit.by_mfu and bool(account.reported_parameters))
 
 
 def _of_model(account: Account) -> Iterator[Finding]:
@@ -118,47 +161,82 @@ def _of_model(account: Account) -> Iterator[Finding]:
                 ],
                 count=len(fits),
             )  # fmt: skip
-    elif reported is not None:
+    elif reported is not None and _is_of_another_peak(account, reported):
         expected = nanogpt_flops_per_token(shape)
-        if abs(reported / expected - 1) > 3 * FITS:
-            yield _finding(
-                account, "mfu-of-another-peak", "caution",
-                flops_per_token=reported, expected=expected, peak=NANOGPT_PEAK_FLOPS * expected / reported,
-            )  # fmt: skip
+        yield _finding(
+            account, "mfu-of-another-peak", "caution",
+            flops_per_token=reported, expected=expected, peak=NANOGPT_PEAK_FLOPS * expected / reported,
+            processes=None if account.processes_reported else _whole_ratio(expected / reported),
+        )  # fmt: skip
+
+
+def _is_of_another_peak(account: Account, reported: float) -> bool:
+    """Whether the printed MFU does not fit the reported model."""
+    assert account.shape is not None
+    return abs(reported / nanogpt_flops_per_token(account.shape) - 1) > 3 * _fits_within(account)
+
+
+def _whole_ratio(ratio: float) -> int | None:
+    """How many processes it would be: nanoGPT's MFU is that of one."""
+    count = round(ratio)
+    return count if count > 1 and abs(ratio / count - 1) <= 3 * FITS else None
 
 
 def _of_rate(account: Account) -> Iterator[Finding]:
-    speed, printed = account.speed, account.printed_mfu
-    if printed is not None and printed > 1:
+    speed, printed, gpu = account.speed, account.printed_mfu, account.gpu
+    on_a100 = gpu is not None and gpu.name.startswith("A100")
+    if printed is not None and printed > 1 and (on_a100 or not account.mfu_is_nanogpts):
         yield _finding(account, "mfu-above-one", "wrong", mfu=printed)
-    gpu, reached = account.gpu, speed.achieved_flops_per_second
-    if reached is not None:
-        if gpu is not None and speed.mfu is not None:
-            share = speed.mfu.value
-            code, severity = ("rate-impossible", "wrong") if share > BOOST else ("share-of-gpu", "fact")
-            yield _finding(
-                account, code, severity, gpu=gpu.name, share=share, achieved_flops_per_second=reached.value,
-                peak=account.reference.peak_flops_per_second,
-            )  # fmt: skip
-        elif gpu is None and account.foreign:
-            yield _gpus_by_rate(account, reached.value)
-    if printed is not None and account.mfu_is_nanogpts and not (gpu and gpu.name.startswith("A100")):
+    reached = speed.achieved_flops_per_second
+    if reached is not None and gpu is not None and speed.mfu is not None:
+        yield _share_of_gpu(account, gpu, speed.mfu.value, reached.value)
+    elif reached is not None and account.names_no_device:
+        yield _gpus_by_rate(account, reached.value)
+    reported = flops_reported(account)
+    fits = account.shape is None or reported is None or not _is_of_another_peak(account, reported)
+    if printed is not None and account.mfu_is_nanogpts and fits and not on_a100:
         yield _finding(
             account, "mfu-against-a100", "caution", mfu=printed, gpu=None if gpu is None else gpu.name
         )
     yield from _poisoned(account)
 
 
+def _share_of_gpu(account: Account, gpu: Gpu, share: float, reached: float) -> Finding:
+    """A share of the peak, or more than large matmuls reach: then of several GPUs, where that may be."""
+    most = matmul_share(gpu, account.dtype)
+    numbers: dict[str, object] = {
+        "gpu": gpu.name,
+        "share": share,
+        "achieved_flops_per_second": reached,
+        "peak": account.reference.peak_flops_per_second,
+    }
+    if share <= most:
+        alone = not account.processes_reported
+        return _finding(account, "share-of-gpu", "fact", **numbers, taken_as_one=alone)
+    if account.processes_reported:
+        return _finding(account, "rate-impossible", "wrong", **numbers, most=most)
+    gpus = math.ceil(share / most)
+    return _finding(account, "more-than-one-gpu", "caution", **numbers, most=most, gpus=gpus)
+
+
+def matmul_share(gpu: Gpu, dtype: str) -> float:
+    """The largest share of its peak that large matmuls reach on such a GPU, by public measurements."""
+    if CONSUMER.fullmatch(gpu.name):
+        return CONSUMER_MATMULS
+    return FLOAT32_MATMULS if dtype == "float32" else OTHER_MATMULS
+
+
 def _gpus_by_rate(account: Account, reached: float) -> Finding:
-    """GeForce cards that cannot do this, the fastest first, and the slowest ones that can."""
+    """GeForce GPUs that cannot do this alone, the fastest first, and the slowest whose trainings reach it."""
     peaks = _geforce_peaks(account.dtype)
     ranked = sorted(peaks.items(), key=lambda item: item[1])
-    excluded = [name for name, peak in ranked if reached > BOOST * peak]
-    able = [{"gpu": name, "share": reached / peak} for name, peak in ranked if reached <= BOOST * peak]
+    excluded = [name for name, peak in ranked if reached > CONSUMER_MATMULS * peak]
+    shares = [(name, reached / peak) for name, peak in ranked]
+    able = [{"gpu": name, "share": share} for name, share in shares if share <= CONSUMER_TRAINING]
     return _finding(
         account, "gpus-by-rate", "fact",
         achieved_flops_per_second=reached, excluded=excluded[::-1][:EXCLUDED], excluded_count=len(excluded),
-        able=able[:NAMED],
+        able=able[:NAMED], most=CONSUMER_MATMULS, trained=CONSUMER_TRAINING,
     )  # fmt: skip
 
 
@@ -175,11 +253,19 @@ def _geforce_peaks(dtype: str) -> dict[str, float]:
     return {gpu.name if len(of_name[gpu.name]) == 1 else gpu.label: peak for gpu, peak in found}
 
 
+def _with_evaluations(account: Account) -> list[AccountStep]:
+    """Iterations whose time nanoGPT took with the evaluation before them in it."""
+    evaluated = {each.iteration for each in account.evals}
+    return [
+        step
+        for step in account.steps
+        if step.seconds and not step.steady and step.iteration > 0 and step.iteration in evaluated
+    ]
+
+
 def _poisoned(account: Account) -> Iterator[Finding]:
-    """nanoGPT's running average takes iterations in whose time an evaluation or a checkpoint is."""
-    timed = [step for step in account.steps if step.seconds]
-    odd = [step for step in timed if not step.steady and step.iteration > 0]
-    seconds = account.speed.iteration_seconds
+    """nanoGPT's running average takes iterations in whose time an evaluation is."""
+    odd, seconds = _with_evaluations(account), account.speed.iteration_seconds
     if not odd or seconds is None or not account.mfu_is_nanogpts:
         return
     longest = max(step.seconds or 0.0 for step in odd)
@@ -192,20 +278,27 @@ def _poisoned(account: Account) -> Iterator[Finding]:
 
 
 def _of_losses(account: Account) -> Iterator[Finding]:
-    vocabulary = account.vocabulary or GPT2_VOCABULARY
-    trained = [each for each in account.evals if each.iteration > 0 and math.isfinite(each.val_loss)]
+    vocabulary, trained = account.guessed_among, account.trained_evals
+    guessing = math.log(vocabulary)
     if account.tells_perplexity:
         reported = trained[-1].val_loss
         yield _finding(
             account, "perplexity-as-loss", "wrong",
-            reported_loss=reported, guessing=math.log(vocabulary), loss=math.log(reported),
-            vocabulary=vocabulary,
+            reported_loss=reported, guessing=guessing, loss=math.log(reported), vocabulary=vocabulary,
         )  # fmt: skip
-    broken = sum(not math.isfinite(each.val_loss) for each in account.evals)
-    broken += sum(step.loss is not None and not math.isfinite(step.loss) for step in account.steps)
+    elif trained and trained[-1].val_loss > guessing:
+        yield _finding(
+            account, "worse-than-guessing", "caution",
+            loss=trained[-1].val_loss, iteration=trained[-1].iteration,
+            guessing=guessing, vocabulary=vocabulary,
+        )  # fmt: skip
+    broken = [each.iteration for each in account.evals if not math.isfinite(each.val_loss)]
+    broken += [
+        step.iteration for step in account.steps if step.loss is not None and not math.isfinite(step.loss)
+    ]
     if broken:
-        yield _finding(account, "not-a-number", "wrong", count=broken)
-    yield from _too_good(account, trained, vocabulary)
+        yield _finding(account, "not-a-number", "wrong", count=len(broken), iteration=min(broken))
+    yield from _too_good(account, trained, account.vocabulary or GPT2_VOCABULARY)
 
 
 def _too_good(account: Account, trained: Sequence[AccountEval], vocabulary: int) -> Iterator[Finding]:
@@ -224,8 +317,9 @@ def _too_good(account: Account, trained: Sequence[AccountEval], vocabulary: int)
 
 
 def _of_tokens(account: Account) -> Iterator[Finding]:
+    """Printed and computed tokens may be of one process or of all; a log that reports how many has both."""
     reported = account.reported_tokens_per_iter
-    if reported is not None and account.tokens_per_iter not in (None, reported):
+    if reported is not None and account.tokens_per_iter not in (None, reported, reported * account.processes):
         yield _finding(
             account,
             "tokens-contradict",
@@ -236,16 +330,33 @@ def _of_tokens(account: Account) -> Iterator[Finding]:
 
 
 def _of_schedule(account: Account) -> Iterator[Finding]:
-    """A learning rate that leaps where the run was taken up again: another schedule, or none saved."""
-    rates = {step.iteration: step.learning_rate for step in account.steps if step.learning_rate is not None}
+    """A learning rate that leaps where the run was resumed: another schedule, or none saved.
+
+    In a warm-up it also rises by much from one logged iteration to the next: it leaps where neither the
+    straight line through the two before nor the one through the two after leads across the gap.
+    """
+    rates = sorted(
+        (step.iteration, step.learning_rate) for step in account.steps if step.learning_rate is not None
+    )
     for restart in account.restarts:
-        before = max((each for each in rates if each < restart), default=None)
-        after = min((each for each in rates if each >= restart), default=None)
-        if before is None or after is None:
+        before, after = ([each for each in rates if (each[0] < restart) is early] for early in (True, False))
+        if not before or not after:
             continue
-        old, new = rates[before], rates[after]
-        if min(old, new) > 0 and max(old, new) / min(old, new) > LEAP:
+        (_, old), (_, new) = before[-1], after[0]
+        ahead = _continued(before[-2:], after[0][0])
+        back = _continued(after[:2], before[-1][0])
+        if min(old, new) > 0 and not (_alike(old, new) or _alike(ahead, new) or _alike(back, old)):
             yield _finding(account, "another-schedule", "caution", iteration=restart, before=old, after=new)
+
+
+def _continued(points: Sequence[tuple[int, float]], at: int) -> float:
+    """On the straight line through two points; through one alone it is level."""
+    (x0, y0), (x1, y1) = points[0], points[-1]
+    return y0 if x0 == x1 else y0 + (y1 - y0) * (at - x0) / (x1 - x0)
+
+
+def _alike(one: float, other: float) -> bool:
+    return min(one, other) > 0 and max(one, other) <= LEAP * min(one, other)
 
 
 def _shape(account: Account, n_layer: int, n_embd: int, block: int) -> ModelShape:

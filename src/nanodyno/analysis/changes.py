@@ -92,8 +92,8 @@ def _ratio(change: SettingChange) -> float | None:
 
 
 def _known(account: Account) -> dict[str, Setting]:
-    """What is told, and what was worked out from it."""
-    known = dict(account.settings)
+    """What is reported as it took effect, and what was worked out from it."""
+    known = {**account.settings, **account.in_effect}
     if known.get("init_from") == "resume":
         known["init_from"] = "scratch"  # of the last command alone: a run that is gone on with began as any
     if account.tokens_per_iter is not None:

@@ -18,6 +18,7 @@ from nanodyno.analysis.findings import Code, Finding, Number, Severity
 from nanodyno.analysis.forecast_findings import ends_of
 from nanodyno.analysis.machine_state import machine_findings
 from nanodyno.config import SPLIT_KEYS
+from nanodyno.records.imported import Setting
 from nanodyno.records.store import Run
 
 TOKENS_TO_REACH = 10e9
@@ -75,16 +76,23 @@ def _alone(account: Account) -> Iterator[Finding]:
 
 
 def _public(account: Account) -> Iterator[Finding]:
-    """The last evaluation beside a public run of the same size at the same tokens."""
+    """The last evaluation beside a public run of the same size at the same tokens.
+
+    Of the same tokenizer and context length, and not where the data is known to be other: such losses do not
+    compare.
+    """
     count, growth = account.parameters, account.growth
     vocabulary = account.vocabulary or GPT2_VOCABULARY
-    if count is None or growth is None or vocabulary != GPT2_VOCABULARY:
+    if count is None or growth is None or vocabulary != GPT2_VOCABULARY or account.tells_perplexity:
         return
+    own_data = account.data.dataset if account.data else account.settings.get("dataset")
     for name, curve in public_curves().items():
-        if abs(count / curve["parameters"] - 1) > SAME_SIZE:
+        if abs(count / curve["parameters"] - 1) > SAME_SIZE or (own_data and not _is_fineweb(own_data)):
+            continue
+        if account.shape is None or account.shape.block_size != curve["block_size"]:
             continue
         points = {int(step) * curve["tokens_per_iter"]: loss for step, loss in curve["val_loss"].items()}
-        met = [each for each in account.evals if growth.tokens(each.iteration) in points]
+        met = [each for each in account.trained_evals if growth.tokens(each.iteration) in points]
         if met:
             last = max(met, key=lambda each: each.iteration)
             tokens = growth.tokens(last.iteration)
@@ -94,8 +102,14 @@ def _public(account: Account) -> Iterator[Finding]:
                 difference=last.val_loss - points[tokens], data=curve["data"],
                 learning_rate=curve["learning_rate"], warmup_iters=curve["warmup_iters"],
                 own_learning_rate=account.settings.get("learning_rate"),
-                own_data=account.settings.get("dataset"),
+                own_data=own_data,
             )  # fmt: skip
+
+
+def _is_fineweb(dataset: Setting) -> bool:
+    """By its name; FineWeb-Edu is other text."""
+    name = str(dataset).lower()
+    return "fineweb" in name and "edu" not in name
 
 
 @cache
@@ -264,8 +278,8 @@ def _of_losses(
     if decision.reason is not None:
         yield _of_decision(decision, LOSS_REASONS[decision.reason], "caution", numbers)
         return
-    of_model = "model" in {each.kind for each in changes.changed} and one.parameters != other.parameters
-    if of_model and len(_units(changes.that_move("loss"))) > 1:
+    kinds = {each.kind for each in changes.changed}
+    if kinds & {"model", "function"} and len(_units(changes.that_move("loss"))) > 1:
         yield _of_decision(decision, "losses-of-different-models", "caution", numbers)
         rate = next((each for each in changes.changed if each.key == "learning_rate"), None)
         if rate is not None:
@@ -299,7 +313,7 @@ def _next(comparison: RunComparison, found: list[Finding]) -> Iterator[Finding]:
         after = {each.key: each.after for each in comparison.changes[confounded.runs[-1]].changed}
         apart = [f"{key}={after[key]}" for key in _units_of(confounded)]
         yield Finding("next-measure-apart", "next", confounded.runs, {"apart": apart})
-    nameless = tuple(a.name for a in comparison.accounts if a.gpu is None and a.foreign)
+    nameless = tuple(a.name for a in comparison.accounts if a.names_no_device)
     if nameless:
         yield Finding("next-name-the-gpu", "next", nameless)
     reported_losses = not any(account.tells_perplexity for account in comparison.accounts)

@@ -312,7 +312,10 @@ def _no_speed(standing: LeaderboardRun, metric: LeaderboardMetric) -> UnrankedRe
         (of_share and account.device_kind == "cpu", "on-cpu"),
         (of_share and account.gpu is None, "gpu-unknown"),
         (of_share and account.speed.mfu is None, "model-unknown"),
-        (of_share and "rate-impossible" in standing.flaws, "rate-impossible"),
+        (
+            of_share and not standing.flaws.isdisjoint(("rate-impossible", "more-than-one-gpu")),
+            "rate-impossible",
+        ),
         (speed is not None and speed.low is None, "too-few-iterations"),
         (is_busy(account), "machine-busy"),
     )

@@ -61,9 +61,13 @@ def _unmet(config: RunConfig, processes: int) -> list[str]:
 
 def _is_set(config: RunConfig, key: str) -> bool:
     """Whether it is another than it would be if it were left out."""
+    return getattr(config, key) != default_of(config, key)
+
+
+def default_of(config: RunConfig, key: str) -> object:
+    """What a setting of this config would be if it were left out."""
     info = RunConfig.model_fields[key]
-    default = derived_value(config, key) if info.is_required() else info.default
-    return getattr(config, key) != default
+    return derived_value(config, key) if info.is_required() else info.default
 
 
 def _unreached(config: RunConfig) -> Iterator[Unreached]:

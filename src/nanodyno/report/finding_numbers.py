@@ -76,7 +76,7 @@ def _able(gpus: Sequence[Mapping[str, Any]], language: Language) -> str:
 
 
 def _excluded(gpus: Sequence[str], language: Language) -> str:
-    return language.say(", no ").join(gpus)
+    return language.joined(list(gpus))
 
 
 def _share(value: float, language: Language) -> str:
@@ -117,6 +117,7 @@ _FORMATS: dict[str, NumberFormat] = {
     "loss": _in(".4f"),
     "losses": _losses,
     "lowered_by": q.percent,
+    "most": lambda value, language: q.share(value, ".0f", language),
     "mfu": lambda value, language: q.share(value, ".1f", language),
     "mfus": lambda values, language: language.listed([q.share(each, ".1f", language) for each in values]),
     "other_gpu_bytes": q.gib,
@@ -143,6 +144,7 @@ _FORMATS: dict[str, NumberFormat] = {
     "reported_loss": _in(".2f"),
     "reported_tokens": q.rate,
     "tokens": q.count,
+    "trained": lambda value, language: q.share(value, ".0f", language),
     "tokens_after": q.rate,
     "tokens_before": q.rate,
     "tokens_per_iter": q.rate,

@@ -11,53 +11,56 @@ Numbers = Mapping[str, Any]
 WORDS: dict[Code, str | Plural] = {
     "model-from-numbers": message(
         "{run}: its MFU, time and tokens stand for {flops_per_token} per token by nanoGPT's formula, "
-        "which fits {fits} (with nanoGPT's vocabulary of 50,304 and no biases, unless told otherwise)"
+        "which fits {fits} (with nanoGPT's vocabulary of 50,304 and no biases, unless reported otherwise)"
     ),
     "model-from-count": message(
-        "{run}: its number of parameters fits {fits} (without biases, unless told otherwise)"
-    ),
-    "mfu-of-another-peak": message(
-        "{run}: its printed MFU stands for {flops_per_token} per token against an A100, where the model "
-        "has {expected}: it was reckoned against {peak}, or by another formula"
+        "{run}: its number of parameters fits {fits} (without biases, unless reported otherwise)"
     ),
     "tokens-contradict": message(
-        "{run}: it says {reported_tokens} tokens per iteration, and its settings make {computed_tokens}"
+        "{run}: the log reports {reported_tokens} tokens per iteration, and its settings make "
+        "{computed_tokens}"
     ),
     "mfu-above-one": message(
-        "{run}: an MFU of {mfu} is more than a card can do: the peak is not this card's"
+        "{run}: an MFU of {mfu} is more than a GPU can do. Its peak is another GPU's, or its times or FLOPs "
+        "are not right"
     ),
     "rate-impossible": message(
-        "{run} would have reached {achieved_flops_per_second}, {share} of the {peak} of the {gpu}: it was "
-        "another "
-        "card, or the model or the times are not what is told"
+        "{run} would have reached {achieved_flops_per_second}, {share} of the {peak} of the {gpu}. Large "
+        "matmuls alone were measured at no more than {most} of such a peak. It was another GPU, or the model "
+        "or the times are not as reported"
     ),
-    "share-of-gpu": message(
-        "{run} reached {share} of the {gpu}'s peak ({achieved_flops_per_second} of {peak}, exact causal "
-        "FLOPs)"
+    "more-than-one-gpu": message(
+        "{run} reached {achieved_flops_per_second}, {share} of the peak of one {gpu}. Large matmuls alone "
+        "were measured at no more than {most} of such a peak. It ran on {gpus} GPUs or more, and its log "
+        "does not report how many; or the model or the times are not as reported"
     ),
     "mfu-against-a100": message(
-        "{run}: the printed MFU of {mfu} is against an A100's 312 TFLOP/s, as nanoGPT's always is; it "
-        "says nothing about the card that ran it"
+        "{run}: the printed MFU of {mfu} is against an A100's 312 TFLOP/s, as nanoGPT's always is. Of any "
+        "other device it is no share of the peak"
     ),
     "mfus-against-a100": message(
-        "{runs}: the printed MFUs of {mfus} are against an A100's 312 TFLOP/s, as nanoGPT's always are; they "
-        "say nothing about the cards that ran them"
+        "{runs}: the printed MFUs of {mfus} are against an A100's 312 TFLOP/s, as nanoGPT's always are. Of "
+        "any other device they are no shares of the peak"
     ),
     "mfu-poisoned": Plural(
-        "{run}: {n} iteration holds an evaluation or a checkpoint (up to {longest_seconds} against "
-        "{seconds}); nanoGPT averages it in, which lowers its MFU by up to {lowered_by} of itself",
-        "{run}: {n} iterations hold an evaluation or a checkpoint (up to {longest_seconds} "
-        "against {seconds}); nanoGPT averages them in, which lowers its MFU by up to {lowered_by} of "
-        "itself",
+        "{run}: the time of {n} logged iteration includes an evaluation (up to {longest_seconds} against "
+        "{seconds}). nanoGPT averages it in, which lowers its MFU by up to {lowered_by} of itself",
+        "{run}: the times of {n} logged iterations include an evaluation (up to {longest_seconds} against "
+        "{seconds}). nanoGPT averages them in, and each lowers its MFU by up to {lowered_by} of itself",
         by="iterations",
     ),
     "perplexity-as-loss": message(
-        "{run}: a val loss of {reported_loss} would be worse than guessing (ln {vocabulary} = {guessing}): "
-        "it "
-        "is a perplexity, of a loss of ln {reported_loss} = {loss}"
+        "{run}: a val loss of {reported_loss} would be worse than guessing among {vocabulary} tokens "
+        "({guessing}). It is a perplexity, of a loss of ln {reported_loss} = {loss}"
+    ),
+    "worse-than-guessing": message(
+        "{run}: its val loss of {loss} at iteration {iteration} is worse than guessing among {vocabulary} "
+        "tokens ({guessing}). The model is hardly trained, diverged or overfitted"
     ),
     "not-a-number": Plural(
-        "{run}: {n} of its losses is not a number", "{run}: {n} of its losses are not a number", by="count"
+        "{run}: {n} of its losses is NaN or infinite, at iteration {iteration}",
+        "{run}: {n} of its losses are NaN or infinite, the first at iteration {iteration}",
+        by="count",
     ),
     "loss-too-low": message(
         "{run}: a val loss of {loss} after {tokens} tokens is below what a published law gives "
@@ -65,12 +68,14 @@ WORDS: dict[Code, str | Plural] = {
         "data"
     ),
     "another-schedule": message(
-        "{run}: taken up again at iteration {iteration}, its learning rate went from {before} to {after}: "
-        "another schedule from there on"
+        "{run}: where it was resumed, at iteration {iteration}, its learning rate went from {before} to "
+        "{after}. It has another schedule from there on"
     ),
     "hours-to-tokens": Plural(
-        "{run} would take {hours} hours to {tokens} tokens ({n} iteration)",
-        "{run} would take {hours} hours to {tokens} tokens ({n} iterations)",
+        "At the speed of {run}, {tokens} tokens take {hours} hours of training ({n} iteration), without "
+        "evaluations",
+        "At the speed of {run}, {tokens} tokens take {hours} hours of training ({n} iterations), without "
+        "evaluations",
         by="iterations",
     ),
     "beside-public-curve": Plural(
@@ -114,7 +119,7 @@ WORDS: dict[Code, str | Plural] = {
         "something that is not recorded does, such as the load or the clocks of the machine"
     ),
     "nothing-in-common": message("nothing that both {run} and {other} tell can be compared"),
-    "no-change": message("no setting that both tell differs"),
+    "no-change": message("no setting that both report differs in what it does"),
     "one-change": message(
         "one thing changed ({changed}), so a difference between the runs is its, or chance: two runs of "
         "the same settings differ too"
@@ -127,8 +132,8 @@ WORDS: dict[Code, str | Plural] = {
     "no-common-loss": message("the two have no val losses that belong to the same amount of training"),
     "losses-on-other-data": message("the val losses, {losses} at {at}, are of different text: no comparison"),
     "losses-of-different-models": message(
-        "the val losses, {losses} at {at}, belong to models of different size: their difference of "
-        "{difference} is no one setting's"
+        "the val losses, {losses} at {at}, belong to different models, and other settings that move the loss "
+        "changed as well: their difference of {difference} is no one setting's"
     ),
     "no-evidence-for-learning-rate": message(
         "that the learning rate went from {before} to {after} is not shown to have helped or hurt: the "
@@ -154,9 +159,7 @@ WORDS: dict[Code, str | Plural] = {
         "to learn which change did what, measure every combination on your card: nanodyno attribute {run} "
         "{other}"
     ),
-    "next-name-the-gpu": message(
-        "name the card to see the share of its peak: nanodyno import ... --gpu NAME"
-    ),
+    "next-name-the-gpu": message("name the GPU to see the share of its peak: nanodyno import ... --gpu NAME"),
     "next-evaluate-more": message(
         "evaluate more often (eval_interval), so that losses meet at equal tokens and their noise can be "
         "judged"
@@ -313,32 +316,53 @@ def _gpu_throttled(numbers: Numbers, shown: Shown, language: Language) -> str:
 
 
 def _gpus_by_rate(numbers: Numbers, shown: Shown, language: Language) -> str:
-    reached = Plural(
-        "{run} reached {achieved_flops_per_second} (exact causal FLOPs), which is beyond {n} GeForce RTX "
-        "card",
-        "{run} reached {achieved_flops_per_second} (exact causal FLOPs), which is beyond {n} GeForce RTX "
-        "cards",
-        by="excluded_count",
-    )
+    sentences = [language.say("{run} reached {achieved_flops_per_second} (exact causal FLOPs).", **shown)]
     if numbers["excluded"]:
-        reached = Plural(
-            "{run} reached {achieved_flops_per_second} (exact causal FLOPs), which is beyond {n} GeForce RTX "
-            "card: it "
-            "was no {excluded}",
-            "{run} reached {achieved_flops_per_second} (exact causal FLOPs), which is beyond {n} GeForce RTX "
-            "cards: "
-            "it was no {excluded}",
+        excluded = Plural(
+            "If that was one GPU, it was not the {excluded}: large matmuls reach at most {most} of its peak.",
+            "If that was one GPU, it was none of {n} GeForce RTX GPUs ({excluded}): large matmuls reach at "
+            "most {most} of their peak.",
             by="excluded_count",
         )
-    sentences = [language.tell(reached, shown, numbers)]
+        sentences.append(language.tell(excluded, shown, numbers))
     if numbers["able"]:
         sentences.append(
             language.say(
-                "Of the peak of those that could, slowest first: {able}",
-                able=shown["able"],
+                "Of the peak of those that could have, slowest first: {able}. Training was measured at up to "
+                "{trained} of it.",
+                **shown,
             )
         )
     return language.paragraph(sentences)
+
+
+def _share_of_gpu(numbers: Numbers, shown: Shown, language: Language) -> str:
+    if numbers["taken_as_one"]:
+        return language.say(
+            "{run} reached {share} of the {gpu}'s peak ({achieved_flops_per_second} of {peak}, exact causal "
+            "FLOPs), if it ran on one: its log does not report how many",
+            **shown,
+        )
+    return language.say(
+        "{run} reached {share} of the {gpu}'s peak ({achieved_flops_per_second} of {peak}, exact causal "
+        "FLOPs)",
+        **shown,
+    )
+
+
+def _another_peak(numbers: Numbers, shown: Shown, language: Language) -> str:
+    if numbers["processes"]:
+        return language.say(
+            "{run}: its printed MFU stands for {flops_per_token} per token against an A100, where the model "
+            "has {expected}. It is that of one of {processes} processes, or against a peak of {peak}, or by "
+            "another formula",
+            **shown,
+        )
+    return language.say(
+        "{run}: its printed MFU stands for {flops_per_token} per token against an A100, where the model "
+        "has {expected}. It is against a peak of {peak}, or by another formula",
+        **shown,
+    )
 
 
 COMPOSED: dict[Code, Callable[[Numbers, Shown, Language], str]] = {
@@ -350,5 +374,7 @@ COMPOSED: dict[Code, Callable[[Numbers, Shown, Language], str]] = {
     "gpus-by-rate": _gpus_by_rate,
     "machine-busy": _machine_busy,
     "gpu-throttled": _gpu_throttled,
+    "share-of-gpu": _share_of_gpu,
+    "mfu-of-another-peak": _another_peak,
 }
 """Whose sentences depend on their numbers."""
