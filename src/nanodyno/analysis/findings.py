@@ -22,6 +22,8 @@ Code = Literal[
     "mfu-against-a100",
     "mfus-against-a100",
     "mfu-poisoned",
+    "speed-without-disturbances",
+    "speed-not-elapsed",
     "perplexity-as-loss",
     "not-a-number",
     "loss-too-low",

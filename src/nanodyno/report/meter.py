@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from nanodyno.analysis.metrics import (
-    RECENT_STEPS,
+    PERIOD_STEPS,
     WARMUP_STEPS,
     Reference,
     Speed,
@@ -44,7 +44,7 @@ class Meter:
         self.saved_iteration: int | None = started.iteration or None
         """Of the newest checkpoint."""
         self._first = started.iteration
-        self._steps: deque[StepRecord] = deque(maxlen=RECENT_STEPS)
+        self._steps: deque[StepRecord] = deque(maxlen=PERIOD_STEPS)
         self._tokens: int | None = None
         self._eval_seconds: list[float] = []
         self._save_seconds: list[float] = []

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from nanodyno.analysis.account import account_of
+
 WRITTEN = Path(__file__).with_name("events.out.tfevents.1")
 """By torch.utils.tensorboard: losses 10 - i/10 every 10 steps and 5 s, NaN last as a tensor, val every 20."""
 
@@ -78,3 +80,16 @@ def test_a_damaged_length_ends_an_event_file(imported: Any) -> None:
     data[len(data) // 2 :] = b"\x7f" * (len(data) - len(data) // 2)
     run = imported(bytes(data), names=(WRITTEN.name,))
     assert 0 < len(run.steps) < 7
+
+
+def test_an_evaluation_in_the_clock_of_a_table_is_in_no_rate(imported: Any) -> None:
+    """Rows of half a second an iteration; in every fifth one the clock ran on through an evaluation."""
+    rows, clock = [], 0.0
+    for step in range(0, 1000, 10):
+        clock += 5.0 + 0.01 * (step % 7) + 30.0 * (step % 50 == 0)
+        rows.append(f"{step},4.0,{'4.1' if step % 50 == 0 else ''},{clock}\n")
+    account = account_of(imported("step,train_loss,val_loss,elapsed\n" + "".join(rows)))
+    seconds: Any = account.speed.iteration_seconds
+    assert seconds.value == pytest.approx(0.503, rel=0.003)
+    assert seconds.low is not None
+    assert account.elapsed_excess is None
