@@ -141,7 +141,9 @@ def everywhere(run: Run) -> dict[str, dict[str, Any]]:
 
 
 def near(figure: dict[str, Any] | None) -> Any:
-    return None if figure is None else pytest.approx(figure, rel=1e-9)
+    if figure is None:
+        return None
+    return {name: None if each is None else pytest.approx(each, rel=1e-9) for name, each in figure.items()}
 
 
 def assert_same(figures: dict[str, dict[str, Any]]) -> None:

@@ -59,21 +59,22 @@ def mean_seconds(
 ) -> Interval | None:
     """Return the mean time of an iteration with its 95% CI; None without times.
 
-    A disturbed iteration counts as an undisturbed one of its kind would. Where slow iterations recur, the
-    mean is over the latest whole periods. The CI is Student's over the means of 4, 8 and 16 blocks of whole
-    periods, the widest: neighbours resemble each other, and the means of long blocks hardly. There is no CI
-    with fewer than six times, with fewer than four whole periods, and where a single disturbance is more than
-    5% of the times: so few cannot show whether it recurs. `resolution` is what the times were rounded to:
-    where they scatter by less, the mean may be off by half of it.
+    A disturbed iteration counts as an undisturbed one of its kind would, and a period that is cut at an end
+    as a part of one. The CI is Student's over the means of 4, 8 and 16 blocks of whole periods, the widest:
+    neighbours resemble each other, and the means of long blocks hardly. There is no CI with fewer than six
+    times, with fewer than four periods, and where a single disturbance is more than 5% of the times: so few
+    cannot show whether it recurs. `resolution` is what the times were rounded to: where they scatter by less,
+    the mean may be off by half of it.
     """
     if not seconds:
         return None
-    usual, period, found = _recent(iterations, seconds, len(seconds))
-    count, disturbed = len(usual), len(usual) - found.n
-    if count < max(FEWEST_FOR_INTERVAL, BLOCKS[0] * period) or disturbed > MOST_DISTURBED * count:
+    usual, disturbed = _usual(iterations, seconds)
+    period, count = longest_period(iterations, usual), len(usual)
+    found = Interval(_mean(iterations, usual), None, None, LEVEL, count - sum(disturbed))
+    if count < max(FEWEST_FOR_INTERVAL, BLOCKS[0] * period) or sum(disturbed) > MOST_DISTURBED * count:
         return found
     half = max(_half_width(usual, blocks, period) for blocks in BLOCKS if blocks * period <= count)
-    if usual.std() <= resolution / 2:
+    if np.std(usual) <= resolution / 2:
         half = max(half, resolution / 2)
     return replace(found, low=found.value - half, high=found.value + half)
 
@@ -83,22 +84,34 @@ def recent_seconds(iterations: Sequence[int], seconds: Sequence[float], recent: 
 
     As `mean_seconds`, but without a CI, and cheap where no iteration is slow.
     """
+    usual, disturbed = _usual(iterations, seconds)
+    period = longest_period(iterations, usual)
+    window = -(-recent // period) * period
+    kept, counted = usual[-window:], len(usual[-window:]) - sum(disturbed[-window:])
+    mean = statistics.fmean(kept) if len(kept) < len(usual) else _mean(iterations, usual)
+    return Interval(mean, None, None, LEVEL, counted)
+
+
+def _usual(iterations: Sequence[int], seconds: Sequence[float]) -> tuple[Sequence[float], Sequence[bool]]:
+    """Return the times, with the mean of their kind in place of disturbed ones, and which those are."""
+    if even := _even(seconds):
+        return seconds, even
+    disturbed, usual = _judged(*_arrays(iterations, seconds))
+    return usual.tolist(), disturbed.tolist()
+
+
+def _mean(iterations: Sequence[int], seconds: Sequence[float]) -> float:
+    """Return the mean as if each period were whole: one that is cut has a slow iteration too few or many."""
+    mean = statistics.fmean(seconds)
     if _even(seconds):
-        kept = seconds[-recent:]
-        return Interval(statistics.fmean(kept), None, None, LEVEL, len(kept))
-    return _recent(iterations, seconds, recent)[2]
-
-
-def _recent(iterations: Sequence[int], seconds: Sequence[float], recent: int) -> tuple[Floats, int, Interval]:
-    """Return the times of the latest whole periods, the longest period and the mean; all without a period."""
-    disturbed, usual, period = np.zeros(len(seconds), dtype=np.bool_), np.asarray(seconds, np.float64), 1
-    if not _even(seconds):
-        disturbed, usual = _judged(*_arrays(iterations, seconds))
-        period = longest_period(iterations, usual.tolist())
-    window = min(-(-recent // period), len(usual) // period) * period or len(usual)
-    kept, left_out = usual[-window:], int(disturbed[-window:].sum())
-    mean = statistics.fmean(kept.tolist())
-    return kept, period, Interval(mean, None, None, LEVEL, len(kept) - left_out)
+        return mean
+    numbers, times = _arrays(iterations, seconds)
+    slow = np.flatnonzero(_slow(times))
+    for period, members in _periods(numbers, slow):
+        place = numbers % period == numbers[slow[members[0]]] % period
+        missing = len(times) / _of_these(numbers, period) - int(place.sum())
+        mean += float(np.clip(missing, -1, 1)) * (times[place].mean() - times[~place].mean()) / len(times)
+    return mean
 
 
 def _even(seconds: Sequence[float]) -> list[bool]:
@@ -211,12 +224,17 @@ def longest_period(iterations: Sequence[int], seconds: Sequence[float]) -> int:
         return 1
     numbers, times = _arrays(iterations, seconds)
     longest = max((period for period, _ in _periods(numbers, np.flatnonzero(_slow(times)))), default=1)
-    return max(1, round(longest * (len(numbers) - 1) / int(numbers[-1] - numbers[0])))
+    return max(1, round(_of_these(numbers, longest)))
 
 
-def _half_width(times: Floats, blocks: int, period: int) -> float:
-    length = len(times) // blocks // period * period
+def _of_these(numbers: Integers, period: int) -> float:
+    """Return how many of the logged iterations a period of iterations holds."""
+    return period * (len(numbers) - 1) / int(numbers[-1] - numbers[0])
+
+
+def _half_width(seconds: Sequence[float], blocks: int, period: int) -> float:
+    length = len(seconds) // blocks // period * period
     length -= length % 2 if period == 1 < length else 0  # of two that alternate as many of each
-    whole = times[len(times) - length * blocks :]
+    whole = np.asarray(seconds[len(seconds) - length * blocks :], dtype=np.float64)
     means = whole.reshape(blocks, length).mean(axis=1)
     return t_quantile(blocks - 1, LEVEL) * float(means.std(ddof=1)) / math.sqrt(blocks)

@@ -199,7 +199,8 @@ METRICS = (
 def recent_speed(steps: Sequence[StepRecord], micro_steps: int, reference: Reference) -> Speed:
     """Of the latest iterations, of PERIOD_STEPS that a display keeps (a deque) within one stretch.
 
-    Cheap enough for every iteration. micro_steps stands in where a step does not record its own.
+    Takes microseconds, or a millisecond where some are slow. micro_steps stands in where a step does not
+    record its own.
     """
     last = steps[-1]
     seconds = recent_pace([step.iteration for step in steps], [step.step_seconds for step in steps])
