@@ -34,7 +34,7 @@ def steps(
 ) -> tuple[AccountStep, ...]:
     """Iterations that scatter by a thousandth."""
     return tuple(
-        AccountStep(first + number, 6.0, seconds * (1 + 0.001 * (number % 3 - 1)), printed_mfu=mfu)
+        AccountStep(first + number, 6.0, seconds * (1 + 0.001 * (0, 1, 0, -1)[number % 4]), printed_mfu=mfu)
         for number in range(count)
     )
 

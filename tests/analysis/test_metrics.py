@@ -207,11 +207,11 @@ def test_the_measured_ceiling_is_that_of_the_runs_own_dtype_and_of_all_its_gpus(
     assert at(1.0, record()).ceiling_fraction is None
 
 
-def test_the_speed_now_is_the_median_over_the_window(record, step):
+def test_the_speed_now_is_the_mean_over_the_window(record, step):
     window = deque([step(0, step_seconds=60.0), step(1, step_seconds=9.30)], maxlen=3)
     window.extend([step(2, step_seconds=9.34), step(3, step_seconds=9.38)])
     live = recent_speed(window, 64, Reference.of_run(record()))
-    assert live.iteration_seconds.value == 9.34
+    assert live.iteration_seconds.value == pytest.approx(9.34)
     assert live.micro_step_seconds.value == pytest.approx(0.1459, abs=0.0001)
     assert live.tokens_per_second.value == pytest.approx(56_134, abs=1)
     assert live.achieved_flops_per_second.value == pytest.approx(44.787e12, rel=1e-4)
@@ -231,12 +231,32 @@ def test_a_run_that_ended_inside_its_warm_up_has_no_speed(run, step):
         assert (account.speed.iteration_seconds, account.pace_seconds) == (None, None)
 
 
-def test_one_slow_step_moves_the_median_little_and_stays_out_of_its_interval(run, step):
+def test_of_ten_a_slow_step_is_left_out_and_there_is_no_interval_as_it_may_recur(run, step):
     # Steady are 3 to 12: nine steps of 1.03 to 1.12 s without 1.05, and one of 60 s.
     steps = [step(i, step_seconds=60.0 if i == 5 else 1.0 + i / 100) for i in range(13)]
     seconds = account_of(run(steps)).speed.iteration_seconds
-    assert seconds.value == pytest.approx((1.08 + 1.09) / 2)
-    assert (seconds.low, seconds.high) == pytest.approx((1.04, 1.12))
+    assert seconds.value == pytest.approx((sum(range(103, 113)) - 105) / 900)
+    assert (seconds.low, seconds.high, seconds.n) == (None, None, 9)
+
+
+def test_a_speed_of_one_iteration_has_no_interval(run, step):
+    seconds = account_of(run([step(0, step_seconds=9.0), step(1, step_seconds=2.0)])).speed.iteration_seconds
+    assert seconds == Interval(2.0, None, None, 0.95, 1)
+
+
+def test_slow_iterations_of_a_short_stretchs_warm_up_are_left_out(run, step):
+    steps = [step(i, step_seconds=(60.0, 30.0, 1.02)[i] if i < 3 else 1.0) for i in range(8)]
+    seconds = account_of(run(steps)).speed.iteration_seconds
+    assert (seconds.value, seconds.n) == (pytest.approx(6.02 / 6), 6)
+
+
+def test_the_pace_and_the_speed_now_hold_whole_periods(run, record, step):
+    """Every 25th of 100 iterations takes 11 s, the others 1 s: 1.4 s on average, wherever it ends."""
+    steps = [step(i, step_seconds=11.0 if i % 25 == 7 else 1.0) for i in range(130)]
+    for end in range(110, 130):
+        assert account_of(run(steps[:end])).pace_seconds == pytest.approx(1.4)
+        live = recent_speed(steps[end - 100 : end], 64, Reference.of_run(record()))
+        assert live.iteration_seconds.value == pytest.approx(1.4)
 
 
 def test_the_pace_forgets_what_was_more_than_20_steps_ago(run, step):

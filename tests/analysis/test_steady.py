@@ -73,9 +73,21 @@ def test_iterations_that_alternate_between_two_levels_all_count():
 
 def test_spikes_that_hide_behind_larger_ones_are_found_too():
     # Of 40 the shortest stretch of 24 reaches from 1 to 1.4; only without the eights it is the ones alone.
-    summary = summarise([1.0, 1.0, 1.4, 1.0, 8.0] * 8)
+    slow = {1: 1.4, 4: 8.0, 6: 1.4, 7: 8.0, 11: 1.4, 13: 1.4, 18: 8.0, 19: 1.4, 20: 8.0, 23: 1.4, 26: 8.0}
+    slow |= {27: 1.4, 30: 8.0, 34: 8.0, 35: 1.4, 37: 8.0}
+    summary = summarise([slow.get(place, 1.0) for place in range(40)])
     assert summary is not None
     assert (summary.spikes, summary.seconds) == (16, 1.0)
+
+
+def test_slow_iterations_that_recur_are_the_configs_own():
+    """As of an optimizer that renews a preconditioner in every tenth; a spike beside them is still one."""
+    seconds = [5.0 if place % 10 == 3 else 1.0 for place in range(60)]
+    seconds[38] = 3.0
+    summary = summarise(seconds)
+    assert summary is not None
+    assert (summary.spikes, summary.disturbed) == (1, None)
+    assert summary.seconds == pytest.approx(1.4, rel=0.01)  # not a whole number of periods
 
 
 def test_a_neighbour_in_a_third_of_the_time_is_left_out_and_reported():

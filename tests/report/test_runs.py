@@ -33,7 +33,7 @@ def on_gpu(run: Builder, step: Builder, evaluation: Builder) -> Run:
 
 def test_a_page_holds_rate_against_the_named_peak_and_a100(on_gpu: Run) -> None:
     page = " ".join(text_of(run_page(on_gpu, summarise(on_gpu), 100), 100).split())
-    assert "56,134 tokens/s (median of 17, 95% interval 56,134 to 56,134)" in page
+    assert "56,134 tokens/s (mean of 17, 95% interval 56,134 to 56,134)" in page
     # 56,134 x 797.87 MFLOP = 44.79 TFLOP/s: 76.8% of 58.3, and 15.4% by nanoGPT's formula.
     assert "44.8 TFLOP/s (exact causal FLOPs, 797.9 MFLOP/token) = 76.8% of" in page
     assert "RTX 4070's datasheet peak of 58.3 TFLOP/s (dense); nanoGPT's MFU (A100): 15.4%" in page

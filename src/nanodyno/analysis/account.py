@@ -7,25 +7,27 @@ import itertools
 import math
 import statistics
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
 from nanodyno.analysis.growth import BatchGrowth, growth_of
 from nanodyno.analysis.imported import imported_gpu, known_shape, whole
+from nanodyno.analysis.iteration_time import disturbances, mean_seconds, slow_iterations
 from nanodyno.analysis.machine_state import MachineState, machine_state
 from nanodyno.analysis.metrics import (
-    RECENT_STEPS,
     Reference,
     Speed,
     Stretch,
     gpu_of,
     highest,
     latest_stretch,
+    recent_pace,
     stretches,
+    timed_seconds,
 )
-from nanodyno.analysis.statistics import median_interval
+from nanodyno.analysis.statistics import Interval
 from nanodyno.config import SETTINGS, ConfigError, ModelShape, RunConfig, build_config
 from nanodyno.config.idle import Idle, default_of, idle_settings
 from nanodyno.costs.parameters import parameters
@@ -44,6 +46,8 @@ from nanodyno.records.types import (
 
 NANOGPT = "nanoGPT"
 """As an imported run names its program."""
+CLOCK_WITHOUT_EVALUATIONS = ("modded-nanogpt", "llm.c", "nanochat", "nanodyno")
+"""Programs whose times of iterations are known to leave evaluations out."""
 GPT2_VOCABULARY = 50257
 NANOGPT_VOCABULARY = 50304
 OF_GPT2 = (GPT2_VOCABULARY, NANOGPT_VOCABULARY)
@@ -52,6 +56,9 @@ LARGEST_VOCABULARY = 262_144
 """Gemma's: a loss above its logarithm is worse than guessing with any usual tokenizer."""
 NEAR, CLEARLY_ABOVE = 1.0, 1.5
 """Nats between the logarithm of a perplexity and a train loss; times ln of the vocabulary."""
+
+ELAPSED_AGREES = 0.03
+"""How far the elapsed time may be from speed times iterations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +79,8 @@ class AccountStep:
     """Of each process; None where it is not recorded."""
     stretch: int = 0
     """Iterations of one stretch have one batch size, micro-batch and setup (`metrics.stretches`)."""
+    clock: float | None = None
+    """The log's own clock at its end, in seconds; None where it reports none."""
 
 
 @dataclass(frozen=True)
@@ -174,12 +183,72 @@ class Account:
 
     def _speed(self, steady: Sequence[AccountStep]) -> Speed:
         tokens = steady[-1].tokens or self.tokens_per_iter
+        seconds = self._mean(steady)
+        if seconds is not None and self._elapsed_excess(steady, seconds.value) is not None:
+            seconds = replace(seconds, low=None, high=None)
         return Speed(
-            median_interval([step.seconds for step in steady if step.seconds]),
+            seconds,
             tokens,
             steady[-1].micro_steps or self._micro_steps(tokens),
             self.reference,
         )
+
+    def _mean(self, steady: Sequence[AccountStep]) -> Interval | None:
+        seconds = [step.seconds for step in steady if step.seconds]
+        rounded = resolution(seconds) if self.foreign else 0.0
+        if _by_differences(steady[-2:]):
+            rounded /= len(seconds)  # of a rounded clock: their sum is off by no more than one
+        return mean_seconds([step.iteration for step in steady], seconds, rounded)
+
+    @property
+    def elapsed_excess(self) -> float | None:
+        """How much longer iterations took by the elapsed time than by the speed of the latest stretch.
+
+        A fraction. None where the two agree within 3%, or there is nothing to compare.
+        """
+        seconds = self.speed.iteration_seconds
+        steady = self._steady[max(self._steady)] if self._steady else []
+        return None if seconds is None else self._elapsed_excess(steady, seconds.value)
+
+    @property
+    def disturbed_iterations(self) -> int:
+        """Iterations of the latest stretch that the speed leaves out as disturbance."""
+        steady = self._steady[max(self._steady)] if self._steady else []
+        return sum(
+            disturbances([step.iteration for step in steady], [step.seconds or 0.0 for step in steady])
+        )
+
+    def _elapsed_excess(self, steady: Sequence[AccountStep], seconds: float) -> float | None:
+        """By the sum of the iterations, and by the log's own clock where it reports one."""
+        excess = math.fsum(step.seconds or 0.0 for step in steady) / len(steady) / seconds - 1
+        if abs(excess) > ELAPSED_AGREES:
+            return excess
+        elapsed, iterations, error = self._by_clock({step.iteration for step in steady})
+        if not elapsed:
+            return None
+        excess = elapsed / iterations / seconds - 1
+        return excess if abs(excess) > ELAPSED_AGREES + error / elapsed else None
+
+    def _by_clock(self, counted: Set[int]) -> tuple[float, int, float]:
+        """Return seconds and iterations between neighbours in a log, without evaluations, and their error.
+
+        The error is what a clock of whole seconds leaves open where a part ends, or the longest single step
+        of the clock: programs that hold their output back print many lines at one time.
+        """
+        evaluated = [each.iteration for each in self.evals]
+        spans: list[tuple[float, int]] = []
+        parts, whole_seconds, joined = 0, True, False
+        for before, step in itertools.pairwise(self.steps):
+            first, last, between = before.clock, step.clock, (before.iteration, step.iteration)
+            evaluations = bisect_right(evaluated, between[1]) - bisect_right(evaluated, between[0])
+            if first is None or last is None or last < first or evaluations or between[1] not in counted:
+                joined = False
+                continue
+            spans.append((last - first, between[1] - between[0]))
+            whole_seconds = whole_seconds and first.is_integer() and last.is_integer()
+            parts, joined = parts + (not joined), True
+        error = max([float(parts) if whole_seconds else 0.0, *(span for span, _ in spans)])
+        return math.fsum(span for span, _ in spans), sum(count for _, count in spans), error
 
     def _micro_steps(self, tokens: int | None) -> int | None:
         """Of each process, by the settings: nanoGPT divides the accumulation among them."""
@@ -204,8 +273,10 @@ class Account:
         """The time of an iteration of the latest batch size now, for what is still to come."""
         if not self.speeds:
             return None
-        recent = self._steady[max(self._steady)][-RECENT_STEPS:]
-        return statistics.median([step.seconds for step in recent if step.seconds])
+        steady = self._steady[max(self._steady)]
+        return recent_pace(
+            [step.iteration for step in steady], [step.seconds or 0.0 for step in steady]
+        ).value
 
     def in_tokens_per_iter(self, seconds: float) -> float:
         """What an iteration of tokens_per_iter takes where one of the latest batch size takes so long."""
@@ -351,6 +422,21 @@ class Account:
         return product
 
 
+def resolution(seconds: Sequence[float]) -> float:
+    """Return what times of a log were rounded to: the coarsest power of ten of which all are multiples."""
+    for digits in range(9):
+        if all(abs(each - round(each, digits)) < 1e-9 for each in seconds):
+            return 10.0**-digits
+    return 0.0
+
+
+def _by_differences(pair: Sequence[AccountStep]) -> bool:
+    """Return whether the later one's time is a difference of two readings of the log's clock."""
+    if len(pair) < 2 or pair[0].clock is None or pair[1].clock is None or pair[1].seconds is None:
+        return False
+    return abs(pair[1].clock - pair[0].clock - pair[1].seconds) < 1e-6 * pair[1].clock
+
+
 def account_of(run: Run, ceilings: Ceilings | None = None) -> Account:
     """What its record holds: of our own runs everything, of a log what it reports."""
     if isinstance(run.record, ImportedRecord):
@@ -413,6 +499,7 @@ def _steps(found: Sequence[Stretch[AnyStep]], with_tokens: bool = True) -> tuple
             step.iteration, step.loss, step.step_seconds, step.iteration in steady,
             step.printed_mfu if isinstance(step, ImportedStep) else None, step.learning_rate,
             step.tokens if with_tokens else None, step.micro_steps, number,
+            (step.elapsed_seconds or step.wall_time) if isinstance(step, ImportedStep) else None,
         )
         for number, stretch in enumerate(found)
         for steady in [{step.iteration for step in stretch.steady}]
@@ -468,7 +555,10 @@ def _config_of(settings: Mapping[str, Setting]) -> RunConfig | None:
 def _imported(run: Run, record: ImportedRecord) -> Account:
     dtype = record.arithmetic.dtype if record.arithmetic else record.settings.get("dtype")
     grows = record.settings.get("batch_ramp") is not None
-    found = stretches(run.steps, resumed_at_iterations=record.resumed_at_iterations, by_tokens=grows)
+    steps = run.steps
+    if record.origin.program not in CLOCK_WITHOUT_EVALUATIONS:
+        steps = _evaluations_marked(steps, [each.iteration for each in run.evals])
+    found = stretches(steps, resumed_at_iterations=record.resumed_at_iterations, by_tokens=grows)
     return Account(
         name=run.name,
         settings=record.settings,
@@ -519,3 +609,18 @@ def _device_type(record: ImportedRecord) -> str | None:
     reported = record.settings.get("device")
     kind = reported.partition(":")[0].lower() if isinstance(reported, str) else None
     return kind if kind in ("cuda", "cpu", "mps") else None
+
+
+def _evaluations_marked(steps: Sequence[AnyStep], evaluated: Sequence[int]) -> list[AnyStep]:
+    """Mark slow iterations with an evaluation beside them: the log's clock may run on through it."""
+    timed = [place for place, step in enumerate(steps) if timed_seconds(step)]
+    slow = slow_iterations([timed_seconds(steps[place]) or 0.0 for place in timed])
+    marked, places = list(steps), sorted(evaluated)
+    for place in itertools.compress(timed, slow):
+        step = marked[place]
+        before = marked[place - 1].iteration if place else -1
+        if isinstance(step, ImportedStep) and (
+            bisect_right(places, step.iteration) > bisect_right(places, before - 1)
+        ):
+            marked[place] = step.model_copy(update={"overhead": "evaluation"})
+    return marked

@@ -13,7 +13,7 @@ from nanodyno.analysis.account import (
     AccountEval,
     AccountStep,
 )
-from nanodyno.analysis.findings import Code, Finding, Severity
+from nanodyno.analysis.findings import Code, Finding, Number, Severity
 from nanodyno.analysis.imported import whole
 from nanodyno.config import ModelShape
 from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, nanogpt_flops_per_token
@@ -58,7 +58,7 @@ class Fit:
 
 
 def audit(account: Account) -> tuple[Finding, ...]:
-    parts = (_of_model, _of_tokens, _of_rate, _of_losses, _of_schedule)
+    parts = (_of_model, _of_tokens, _of_rate, _of_elapsed, _of_losses, _of_schedule)
     return tuple(finding for part in parts for finding in part(account))
 
 
@@ -275,6 +275,26 @@ def _poisoned(account: Account) -> Iterator[Finding]:
             account, "mfu-poisoned", "caution",
             iterations=len(odd), longest_seconds=longest, seconds=seconds.value, lowered_by=pulled,
         )  # fmt: skip
+
+
+def _of_elapsed(account: Account) -> Iterator[Finding]:
+    """Whether the reported speed explains the time that the run took."""
+    seconds, excess, left_out = (
+        account.speed.iteration_seconds,
+        account.elapsed_excess,
+        account.disturbed_iterations,
+    )
+    if seconds is None or excess is None:
+        return
+    numbers: dict[str, Number] = {
+        "iteration_seconds": seconds.value,
+        "elapsed_iteration_seconds": seconds.value * (1 + excess),
+        "excess": excess,
+    }
+    if left_out:
+        yield _finding(account, "speed-without-disturbances", "caution", count=left_out, **numbers)
+    else:
+        yield _finding(account, "speed-not-elapsed", "caution", **numbers)
 
 
 def _of_losses(account: Account) -> Iterator[Finding]:

@@ -23,6 +23,8 @@ Code = Literal[
     "mfu-against-a100",
     "mfus-against-a100",
     "mfu-poisoned",
+    "speed-without-disturbances",
+    "speed-not-elapsed",
     "perplexity-as-loss",
     "worse-than-guessing",
     "not-a-number",

@@ -7,13 +7,15 @@ reported of a run is its latest one.
 """
 
 import itertools
+import math
 import statistics
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Generic, Self, TypeVar
 
-from nanodyno.analysis.statistics import Interval, median_interval
+from nanodyno.analysis.iteration_time import LEAST_EXCESS, recent_seconds
+from nanodyno.analysis.statistics import Interval
 from nanodyno.config import ModelShape, RunConfig
 from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS, flops_per_token, nanogpt_flops_per_token
 from nanodyno.hardware.ceilings import Ceilings
@@ -34,7 +36,9 @@ from nanodyno.records.types import (
 WARMUP_STEPS = 3
 ENOUGH_STEPS = 8
 RECENT_STEPS = 20
-"""Iterations whose median is the speed now: of the progress line, and of the time left."""
+"""Iterations whose mean is the speed now, rounded up to whole periods: of the progress line and the ETA."""
+PERIOD_STEPS = 200
+"""Latest iterations in which such periods are looked for."""
 
 S = TypeVar("S", bound=AnyStep)
 S_co = TypeVar("S_co", bound=AnyStep, covariant=True)
@@ -193,17 +197,24 @@ METRICS = (
 
 
 def recent_speed(steps: Sequence[StepRecord], micro_steps: int, reference: Reference) -> Speed:
-    """Of a short window that a display keeps (a deque) within one stretch. Cheap enough for every iteration.
+    """Of the latest iterations, of PERIOD_STEPS that a display keeps (a deque) within one stretch.
 
-    micro_steps stands in where a step does not record its own.
+    Takes microseconds, or a millisecond where some are slow. micro_steps stands in where a step does not
+    record its own.
     """
     last = steps[-1]
+    seconds = recent_pace([step.iteration for step in steps], [step.step_seconds for step in steps])
     return Speed(
-        median_interval([step.step_seconds for step in steps]),
+        seconds,
         last.tokens,
         last.micro_steps or micro_steps,
         reference,
     )
+
+
+def recent_pace(iterations: Sequence[int], seconds: Sequence[float]) -> Interval:
+    """Return the seconds of an iteration now, for what is still to come."""
+    return recent_seconds(iterations[-PERIOD_STEPS:], seconds[-PERIOD_STEPS:], RECENT_STEPS)
 
 
 @dataclass(frozen=True)
@@ -212,12 +223,13 @@ class Stretch(Generic[S_co]):
 
     steps: tuple[S_co, ...]
     steady: tuple[S_co, ...]
-    """Those whose time is training's alone, after the warm-up."""
+    """Those whose time is training's alone, after the warm-up. Slow ones are among them: which of those are a
+    disturbance is decided where the mean is taken (`iteration_time.mean_seconds`)."""
 
 
 def timed_seconds(step: AnyStep) -> float | None:
     """What an iteration took; None where a log does not report it, or only with an evaluation in it."""
-    if isinstance(step, ImportedStep) and step.overhead is not None:
+    if isinstance(step, ImportedStep) and step.overhead not in (None, "unknown"):
         return None
     return step.step_seconds
 
@@ -232,8 +244,8 @@ def stretches(
 
     After every start, and where a stretch begins, the first three iterations do not count: the allocator
     finds its blocks, the optimizer creates its state, kernels are loaded. Where that leaves fewer than eight
-    of a stretch, only the first is left out, so that a short run still has a speed. Of an imported log, the
-    import has marked what does not count.
+    of a stretch, only the first is left out, and the other two if they are slow, so that a short run still
+    has a speed. Of an imported log, the import has marked what does not count.
     """
     starts = _starts(history, resumed_at_iterations)
     places = [iteration for iteration, _ in starts]
@@ -257,7 +269,15 @@ def _steady(parts: list[list[S]]) -> list[S]:
     if isinstance(parts[0][0], ImportedStep):
         return [step for part in parts for step in part if timed_seconds(step) is not None]
     steady = [step for part in parts for step in part[WARMUP_STEPS:]]
-    return steady if len(steady) >= ENOUGH_STEPS else [step for part in parts for step in part[1:]]
+    if len(steady) >= ENOUGH_STEPS:
+        return steady
+    usual = statistics.median_low(step.step_seconds or 0.0 for step in steady) if steady else math.inf
+    return [
+        step
+        for part in parts
+        for place, step in enumerate(part[1:], 1)
+        if place >= WARMUP_STEPS or (step.step_seconds or 0.0) <= (1 + LEAST_EXCESS) * usual
+    ]
 
 
 def _starts(history: Sequence[HistoryRecord], resumed: Sequence[int]) -> list[tuple[int, int]]:

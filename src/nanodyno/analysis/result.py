@@ -129,7 +129,7 @@ def _telling(summary: Summary) -> dict[str, Any]:
 
 
 def _thinned_steps(run: Run) -> tuple[ImportedStep, ...]:
-    """A sample of the steady ones, so that their median and scatter stay; others and the end are kept longer.
+    """A sample of the steady ones, so that their mean and scatter stay; others and the end are kept longer.
 
     Steps that are in no rate are marked, as those of a log are: also those of earlier stretches.
     """
@@ -150,7 +150,7 @@ def _is_finite(loss: float | None) -> bool:
 
 def _step(step: AnyStep, steady: set[int]) -> ImportedStep:
     if isinstance(step, ImportedStep):
-        return step.model_copy(update={"wall_time": None})
+        return step.model_copy(update={"wall_time": None, "elapsed_seconds": None})
     return ImportedStep(
         iteration=step.iteration,
         loss=step.loss,

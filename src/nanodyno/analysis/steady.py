@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Literal
 
+from nanodyno.analysis.iteration_time import recurring
 from nanodyno.analysis.student import deviation, t_quantile
 
 MIN_STEADY = 8
@@ -43,7 +44,7 @@ class ProcessSummary:
     warmup: int
     """Left out at the beginning: slower or faster than what followed (first touch, autotuning, clocks)."""
     spikes: int
-    """Left out after it: far above the level of the others."""
+    """Left out after it: far above the level of the others, and not at a regular spacing."""
     spike_share: float
     """Of the steady time, what spikes took beyond an ordinary iteration: what leaving them out hides."""
     precision: float | None
@@ -160,16 +161,21 @@ def _is_level(values: Sequence[float], floor: float) -> bool:
 def _without_spikes(steady: Sequence[float]) -> tuple[list[float], int]:
     """Those that count, and how many of them lie as far below the level as a spike lies above it.
 
-    Repeated until nothing more is left out, because spikes widen the spread that they are judged by.
+    Repeated until nothing more is left out, because spikes widen the spread that they are judged by. What
+    recurs at a regular spacing is no spike, but the config's own (an optimizer that renews a preconditioner).
     """
-    counted = list(steady)
+    rest = list(steady)
     while True:
-        level, spread = _level_and_spread(counted)
+        level, spread = _level_and_spread(rest)
         reach = max(SPIKE_SPREADS * spread, SPIKE_FLOOR * level)
-        rest = [value for value in counted if value <= level + reach]
-        if len(rest) == len(counted):
-            return counted, sum(value < level - reach for value in counted)
-        counted = rest
+        lower = [value for value in rest if value <= level + reach]
+        if len(lower) == len(rest):
+            break
+        rest = lower
+    slow = [value > level + reach for value in steady]
+    own = recurring(range(len(steady)), slow)
+    counted = [value for value, far, its in zip(steady, slow, own, strict=True) if its or not far]
+    return counted, sum(value < level - reach for value in counted)
 
 
 def _own_precision(counted: Sequence[float]) -> float | None:

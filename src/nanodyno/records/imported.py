@@ -22,7 +22,8 @@ from nanodyno.records.types import (
 )
 
 Overhead = Literal["start", "evaluation", "unknown"]
-"""start: the first iteration of a process, where compiling happens; unknown: a save, or whatever it was."""
+"""start: the first iteration of a process, where compiling happens; unknown: imports of before judged it slow
+by its neighbours' times, and it is judged anew."""
 LoggedSettings = Annotated[dict[str, Setting], AfterValidator(RunConfig.renamed)]
 """By present names: an older nanodyno wrote its own."""
 
@@ -52,6 +53,8 @@ class ImportedStep(Record):
     micro_steps: int | None = None
     """Of each process, where a result of ours has it."""
     wall_time: float | None = None
+    elapsed_seconds: float | None = None
+    """By the log's own clock at the end of the iteration, where it prints one."""
 
 
 class ImportedEval(Record):

@@ -62,6 +62,17 @@ WORDS: dict[Code, str | Plural] = {
         "{run}: {n} of its losses are NaN or infinite, the first at iteration {iteration}",
         by="count",
     ),
+    "speed-without-disturbances": Plural(
+        "{run}: its speed is uncertain. {n} slow iteration was left out as a disturbance. With it an "
+        "iteration takes {elapsed_iteration_seconds}, without it {iteration_seconds} ({excess})",
+        "{run}: its speed is uncertain. {n} slow iterations were left out as disturbances. With them an "
+        "iteration takes {elapsed_iteration_seconds}, without them {iteration_seconds} ({excess})",
+        by="count",
+    ),
+    "speed-not-elapsed": message(
+        "{run}: its speed is uncertain. By the log's elapsed time an iteration takes "
+        "{elapsed_iteration_seconds}, by the logged iterations {iteration_seconds} ({excess})"
+    ),
     "loss-too-low": message(
         "{run}: a val loss of {loss} after {tokens} tokens is below what a published law gives "
         "{parameters} parameters ({law}): val text among the training text, another tokenizer, or other "

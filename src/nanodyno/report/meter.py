@@ -1,10 +1,12 @@
 """What a display knows of the run it shows: the latest steps, the time they take, and what is saved."""
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from nanodyno.analysis.metrics import (
-    RECENT_STEPS,
+    PERIOD_STEPS,
     WARMUP_STEPS,
     Reference,
     Speed,
@@ -24,14 +26,24 @@ RENEWED = 10
 
 @dataclass(frozen=True)
 class Progress:
-    """The speed of the latest steps and the time left."""
+    """The speed of the latest steps and the time left, worked out when they are shown."""
 
-    speed: Speed
-    eta_seconds: float | None
+    speed_of: Callable[[], Speed]
+    eta_of: Callable[[float], float | None]
+    """By the seconds of an iteration."""
     noise: NoiseScale | None = None
     """None where it is not measured."""
     grew_from: int | None = None
     """Tokens per iteration of the step before, where this one has others."""
+
+    @cached_property
+    def speed(self) -> Speed:
+        return self.speed_of()
+
+    @property
+    def eta_seconds(self) -> float | None:
+        assert self.speed.iteration_seconds is not None
+        return self.eta_of(self.speed.iteration_seconds.value)
 
 
 class Meter:
@@ -44,7 +56,7 @@ class Meter:
         self.saved_iteration: int | None = started.iteration or None
         """Of the newest checkpoint."""
         self._first = started.iteration
-        self._steps: deque[StepRecord] = deque(maxlen=RECENT_STEPS)
+        self._steps: deque[StepRecord] = deque(maxlen=PERIOD_STEPS)
         self._tokens: int | None = None
         self._eval_seconds: list[float] = []
         self._save_seconds: list[float] = []
@@ -74,13 +86,16 @@ class Meter:
         if step.iteration in (self._first, self._first + WARMUP_STEPS):
             self._steps.clear()
         self._steps.append(step)
-        speed = recent_speed(self._steps, self._micro_steps, self._reference)
-        assert speed.iteration_seconds is not None
+        steps = tuple(self._steps)
         # A resumed run has not evaluated yet; until it does, the time left is that of its iterations.
         eval_seconds = evaluation_seconds(self._eval_seconds, self._save_seconds) or 0.0
-        seconds = speed.iteration_seconds.value
-        eta = eta_seconds(self.config, step.iteration + 1, self._last_eval, seconds, eval_seconds)
-        return Progress(speed, eta, self._noise_with(step), grew_from)
+        last_eval = self._last_eval
+        return Progress(
+            lambda: recent_speed(steps, self._micro_steps, self._reference),
+            lambda seconds: eta_seconds(self.config, step.iteration + 1, last_eval, seconds, eval_seconds),
+            self._noise_with(step),
+            grew_from,
+        )
 
     def _noise_with(self, step: StepRecord) -> NoiseScale | None:
         for _, sample in measured([step]):

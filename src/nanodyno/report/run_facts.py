@@ -187,18 +187,16 @@ def _val_loss(run: Run, summary: Summary, language: Language) -> str:
 
 
 def interval_words(interval: Interval, scale: float, unit: str, language: Language) -> str:
-    """The median with its 95% interval, where there are samples enough for one."""
+    """Return the mean with its 95% CI, where there are iterations enough for one."""
     digits = 0 if interval.value * scale >= 1000 else 1 if interval.value * scale >= 10 else 2
     how = f",.{digits}f"
     value = quantities.of_unit(language.number(interval.value * scale, how), unit, language)
     if interval.low is None or interval.high is None:
-        return language.say_plural(
-            "{value} (median of {n})", "{value} (median of {n})", interval.n, value=value
-        )
+        return language.say_plural("{value} (mean of {n})", "{value} (mean of {n})", interval.n, value=value)
     low, high = (language.number(bound * scale, how) for bound in (interval.low, interval.high))
     return language.say_plural(
-        "{value} (median of {n}, {level} interval {low} to {high})",
-        "{value} (median of {n}, {level} interval {low} to {high})",
+        "{value} (mean of {n}, {level} interval {low} to {high})",
+        "{value} (mean of {n}, {level} interval {low} to {high})",
         interval.n,
         value=value,
         level=quantities.share(interval.level, ".0f", language),

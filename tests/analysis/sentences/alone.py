@@ -56,6 +56,16 @@ def sampled(on_gpu: bool = False, **sample: Any) -> Run:
 CALM, BUSY = sampled(), sampled(busy_core_seconds=4.0)
 
 
+def stamped(seconds: int) -> Log:
+    """nanoGPT's lines, of every tenth iteration, with a logger's time before each."""
+    lines = [
+        f"2026-01-05 10:{at * seconds // 60:02d}:{at * seconds % 60:02d},000 - INFO - "
+        f"iter {10 * at}: loss 5.0, time {1000 + at % 3}.00ms, mfu 15.40%"
+        for at in range(60)
+    ]
+    return Log("\n".join(lines) + "\n")
+
+
 def evaluated(at: int) -> dict[str, Any]:
     return {"mfu": PRINTED, "slow": {20: 280.2}, "evals": {at: (5.0, 5.1)}}
 
@@ -139,6 +149,12 @@ ALONE: dict[str, Sentence] = {
             "longest_seconds": 280.2,
             "lowered_by": pytest.approx(0.1 * (1 - 9.34 / 280.2), rel=1e-3),
         },
+    ),
+    # One iteration of 40 was held up for ten minutes.
+    "speed-without-disturbances": Sentence(alone(log(slow={20: 600.0})), alone(log())),
+    # Every tenth iteration is printed and took a second; by the timestamps, ten take 14 s, or 10.
+    "speed-not-elapsed": Sentence(
+        alone(stamped(14)), alone(stamped(10)), {"excess": pytest.approx(0.4, abs=0.01)}
     ),
     "perplexity-as-loss": Sentence(
         alone(log(evals={500: (3.18, 24.1), 1000: (3.09, 22.3)})),

@@ -325,3 +325,31 @@ def test_the_leaderboard_has_the_number_of_parameters_that_the_list_of_runs_has(
     account = with_found_shape(account_of(run))
     assert account.shape_found
     assert standing_of(account).parameters == summarise(run).counted_parameters == 123_590_000
+
+
+def stamped(seconds_between: float) -> str:
+    """Every tenth iteration is printed and took a second; the logger's clock stands before the line."""
+    lines = []
+    for number in range(60):
+        minute, second = divmod(number * seconds_between, 60)
+        hour, minute = divmod(int(minute), 60)
+        time = f"2026-01-05 {10 + hour}:{minute:02d}:{second:06.3f}".replace(".", ",")
+        lines.append(
+            f"{time} - INFO - iter {10 * number}: loss 5.0, time {1000 + number % 3}.00ms, mfu 15.40%\n"
+        )
+    return "".join(lines)
+
+
+def test_slow_iterations_between_the_printed_ones_show_in_the_timestamps(imported: Any) -> None:
+    found = account_of(imported(stamped(14.0)))
+    assert found.elapsed_excess == pytest.approx(0.4, abs=0.01)
+    seconds: Any = found.speed.iteration_seconds
+    assert (seconds.value, seconds.low) == (pytest.approx(1.001, abs=0.001), None)
+    assert account_of(imported(stamped(10.0))).elapsed_excess is None
+
+
+def test_lines_that_were_held_back_and_stamped_at_once_are_no_clock(imported: Any) -> None:
+    lines = stamped(10.0).splitlines(keepends=True)
+    late = [lines[min(59, number // 25 * 25 + 24)][:23] + line[23:] for number, line in enumerate(lines)]
+    assert account_of(imported("".join(late))).elapsed_excess is None
+    assert account_of(imported(stamped(0.0))).elapsed_excess is None

@@ -2,10 +2,12 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from nanodyno.analysis.account import account_of
 from nanodyno.errors import NanodynoError
 
 TABLE = """+-----------------------+----------------------------------------------------+
@@ -160,3 +162,49 @@ def test_hugging_faces_state_is_read_wherever_its_logs_stand(
 def test_a_state_cut_in_its_logs_is_reported(imported: Any) -> None:
     with pytest.raises(NanodynoError, match="cut or damaged"):
         imported(json.dumps(STATE)[:200], names=("trainer_state.json",))
+
+
+def modded_log(milliseconds: Any, count: int = 400) -> str:
+    """modded-nanogpt's lines with its clock in whole milliseconds: 900 s of compilation come first."""
+    clock, lines = 900_000.0, []
+    for done in range(1, count + 1):
+        clock += milliseconds(done)
+        if done == 10:
+            clock = 0.0  # it starts its clock anew after the warm-up
+        lines.append(f"step:{done}/{count} train_loss:4.0000 train_time:{clock:.0f}ms step_avg:1.00ms")
+        if done % 125 == 0:
+            lines.append(f"step:{done}/{count} val_loss:4.0000 train_time:{clock:.0f}ms step_avg:1.00ms")
+    return "\n".join(lines) + "\n"
+
+
+def soap(done: int) -> float:
+    """As its record of 2024-10-09: 254.6 ms, and 1,326 ms in every tenth."""
+    return 1326.0 if done % 10 == 1 else 254.6
+
+
+def test_the_speed_of_soap_explains_the_clock_of_its_log(imported: Any) -> None:
+    account = account_of(imported(modded_log(soap)))
+    seconds: Any = account.speed.iteration_seconds
+    assert seconds.value == pytest.approx((0.9 * 254.6 + 0.1 * 1326) / 1000, rel=0.003)
+    assert 0 < seconds.high - seconds.low < 0.03 * seconds.value
+    assert (account.disturbed_iterations, account.elapsed_excess) == (0, None)
+    assert account.pace_seconds == pytest.approx(seconds.value, rel=0.003)
+
+
+def test_a_stop_of_a_minute_is_left_out_of_the_speed_and_reported(imported: Any) -> None:
+    account = account_of(imported(modded_log(lambda done: 60_000.0 if done == 200 else soap(done))))
+    seconds: Any = account.speed.iteration_seconds
+    assert (seconds.value, seconds.high) == (pytest.approx(0.36174, rel=0.003), None)
+    assert account.disturbed_iterations == 1
+    assert account.elapsed_excess == pytest.approx(59.7454 / 398 / 0.36174, abs=0.01)
+
+
+def test_what_an_older_import_called_unknown_is_judged_anew(imported: Any) -> None:
+    run = imported(modded_log(soap))
+    marked = [
+        step.model_copy(update={"overhead": "unknown"})
+        if not step.overhead and step.step_seconds and step.step_seconds > 1
+        else step
+        for step in run.steps
+    ]
+    assert account_of(replace(run, steps=tuple(marked))).speed == account_of(run).speed

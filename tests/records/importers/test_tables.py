@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from nanodyno.analysis.account import account_of
+
 WRITTEN = Path(__file__).with_name("events.out.tfevents.1")
 """By torch.utils.tensorboard: losses 10 - i/10 every 10 steps and 5 s, NaN last as a tensor, val every 20."""
 
@@ -152,3 +154,16 @@ def test_litgpts_stdout_counts_optimizer_steps(imported: Any, losses: Any) -> No
     assert {step.step_seconds for step in run.steps} == {None}, "the time of one of ten micro-batches"
     alone = imported(line.format(1, 1, "10.9", "n/a") + line.format(2, 2, "10.8", "n/a"))
     assert [step.step_seconds for step in alone.steps] == [0.34004] * 2
+
+
+def test_an_evaluation_in_the_clock_of_a_table_is_in_no_rate(imported: Any) -> None:
+    """Rows of half a second an iteration; in every fifth one the clock ran on through an evaluation."""
+    rows, clock = [], 0.0
+    for step in range(0, 1000, 10):
+        clock += 5.0 + 0.01 * (step % 7) + 30.0 * (step % 50 == 0)
+        rows.append(f"{step},4.0,{'4.1' if step % 50 == 0 else ''},{clock}\n")
+    account = account_of(imported("step,train_loss,val_loss,elapsed\n" + "".join(rows)))
+    seconds: Any = account.speed.iteration_seconds
+    assert seconds.value == pytest.approx(0.503, rel=0.003)
+    assert seconds.low is not None
+    assert account.elapsed_excess is None

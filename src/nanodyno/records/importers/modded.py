@@ -50,7 +50,8 @@ def _step(found: re.Match[bytes], clock: "_Clock") -> Iterator[LogEvent]:
         yield LoggedEval(done, float(found[4]))
     elif done:
         loss = None if kind is None else float(found[4])
-        yield LoggedStep(done - 1, loss, clock.seconds(done, milliseconds))
+        seconds = clock.seconds(done, milliseconds)
+        yield LoggedStep(done - 1, loss, seconds, elapsed_seconds=milliseconds / 1000)
 
 
 class _Clock:

@@ -14,7 +14,7 @@ from nanodyno.records.importers.events import (
     Start,
 )
 from nanodyno.records.importers.reported import ConfigText, command_line, overriding
-from nanodyno.records.importers.source import LogSource
+from nanodyno.records.importers.source import LogSource, timestamp
 
 PROGRAM = "nanoGPT"
 LOOKED_FOR = "`iter 10: loss 9.1234, time 345.67ms, mfu 12.34%` or `step 0: train loss ..., val loss ...`"
@@ -92,7 +92,7 @@ class _Reader:
                 self._source.pass_over(line)  # cut before its end
             else:
                 self.timed = self.timed or milliseconds is not None
-                yield _step(*found.groups())
+                yield _step(*found.groups())._replace(wall_time=timestamp(line[: found.start()]))
 
     def _header(self, line: bytes) -> Iterator[LogEvent]:
         """What stands before the iterations, of every start in the file."""

@@ -4,6 +4,7 @@ import codecs
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 
 from nanodyno.errors import NanodynoError
@@ -17,8 +18,25 @@ BOMS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 WORDS = re.compile(rb"[^\W_]{2}")
 ANSI = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 
+TIMESTAMP = re.compile(rb"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,6}))?")
+
 WatchBytes = Callable[[int], None]
 """Told how many bytes were read since it was last told."""
+
+
+def timestamp(text: bytes) -> float | None:
+    """Return the date and time that a logger put before a line, in seconds; None without one.
+
+    As if they were UTC: what is read from them is differences.
+    """
+    found = TIMESTAMP.search(text)
+    if found is None:
+        return None
+    day, time, fraction = (part.decode() for part in found.groups(b"0"))
+    try:
+        return datetime.fromisoformat(f"{day}T{time}+00:00").timestamp() + float(f"0.{fraction}")
+    except ValueError:
+        return None
 
 
 class LogSource:
