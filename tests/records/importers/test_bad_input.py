@@ -33,7 +33,16 @@ def test_the_log_of_another_program_names_what_was_looked_for(imported: Any) -> 
     with pytest.raises(NanodynoError, match="no log that nanodyno knows") as reported:
         imported("Epoch 1: accuracy 0.5\nEpoch 2: accuracy 0.6\n" * 100)
     assert reported.value.hint is not None
-    for word in ("nanoGPT", "llm.c", "modded-nanogpt", "log_history", "TensorBoard", "step,train_loss"):
+    programs = (
+        "nanoGPT",
+        "llm.c",
+        "modded-nanogpt",
+        "nanochat",
+        "autoresearch",
+        "build-nanogpt",
+        "TensorBoard",
+    )
+    for word in (*programs, "log_history", "step,train_loss"):
         assert word in reported.value.hint
 
 
