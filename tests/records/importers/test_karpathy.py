@@ -130,6 +130,8 @@ def test_nanochats_schedule_by_its_lines_and_by_its_command(imported: Any) -> No
     told = imported(command + chat_line(0)).settings
     assert (told["wsd_decay_fraction"], told["warmup_iters"], told["min_lr"]) == (0.3, 40, 0.0)
     assert "schedule" not in imported(chat_line(0)).settings
+    changed = imported("warmdown_ratio = 0.2\n" + lines).settings  # a default in the source
+    assert changed["wsd_decay_fraction"] == 0.4
 
 
 def test_later_stages_of_nanochat_are_not_its_pretraining(imported: Any) -> None:
@@ -206,6 +208,12 @@ def test_autoresearchs_progress_and_summary(imported: Any) -> None:
     }
     assert (run.tokens_per_iter, run.record.parameters) == (524_288, 50_300_000)
     assert (run.evals, run.record.val_bits_per_byte) == ((), ((100, 0.9979),))
+
+
+def test_autoresearch_whose_carriage_returns_were_lost(imported: Any, losses: Any) -> None:
+    lost = imported(PROGRESS.replace("\r", "") + SUMMARY)
+    assert losses(lost) == losses(imported(PROGRESS + SUMMARY))
+    assert [step.step_seconds for step in lost.steps[:3]] == [0.325, 0.326, 0.327]
 
 
 def test_autoresearch_without_its_summary_has_no_end(imported: Any) -> None:

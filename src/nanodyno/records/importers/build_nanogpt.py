@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from nanodyno.records.importers.events import LogEvent, LoggedEval, LoggedStep, Parameters, Reported, Start
-from nanodyno.records.importers.nanochat import BAR, TokensPerIteration, step_of
+from nanodyno.records.importers.nanochat import BAR, TokensPerIteration, bars, step_of
 from nanodyno.records.importers.nanogpt import NUMBER, is_whole
 from nanodyno.records.importers.source import LogSource
 
@@ -27,8 +27,9 @@ def recognise(chunk: bytes) -> int:
 def read(source: LogSource) -> Iterator[LogEvent]:
     reader = _Reader(source)
     for line in source.lines():
-        if b"loss:" in line and (found := BAR.search(line)):
-            yield from reader.step(line, found)
+        if b"loss:" in line and BAR.search(line):
+            for found, rest in bars(line):
+                yield from reader.step(found, rest)
         elif b"loss:" in line and (found := VAL_LOSS.search(line)) and not source.in_last_line:
             reader.pending = float(found[1])
         elif (found := ROW.search(line)) and not (source.in_last_line and not is_whole(found[3])):
@@ -51,13 +52,13 @@ class _Reader:
         self._timed = False
         self._parameters = 0
 
-    def step(self, line: bytes, found: "re.Match[bytes]") -> Iterator[LogEvent]:
-        step = step_of(line, found)
+    def step(self, found: "re.Match[bytes]", rest: bytes) -> Iterator[LogEvent]:
+        step = step_of(found, rest)
         if step.seconds is None and (self._timed or (self._source.in_last_line and not is_whole(found[4]))):
-            self._source.pass_over(line)  # cut before its end
+            self._source.pass_over(found[0] + rest)  # cut before its end
             return
         self._timed = self._timed or step.seconds is not None
-        yield from self._tokens.read(line[found.end() :])
+        yield from self._tokens.read(rest)
         if self.pending is not None:
             yield LoggedEval(step.iteration, self.pending)
         self.last, self.pending = step.iteration, None

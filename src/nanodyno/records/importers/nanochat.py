@@ -5,6 +5,7 @@ Their validation is in bits per byte, which is no loss in nats per token: it is 
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import zip_longest
 
 import numpy as np
 
@@ -62,6 +63,8 @@ UNIT = 1024
 FLAT = 0.995
 """A multiplier of the learning rate from here on is printed as 1.00."""
 FEWEST_FALLING = 10
+TOLD_OTHERWISE = 0.03
+"""Of a run, in which its learning rate falls: more is not rounding."""
 LARGEST_DEVIATION = 0.011
 """Of a printed multiplier from a line: it has two decimals."""
 
@@ -83,9 +86,15 @@ def read(source: LogSource) -> Iterator[LogEvent]:
     yield from reader.finish()
 
 
-def step_of(line: bytes, found: "re.Match[bytes]") -> LoggedStep:
+def bars(line: bytes) -> Iterator[tuple["re.Match[bytes]", bytes]]:
+    """The iterations of a line with their other fields: several where carriage returns were lost."""
+    found = list(BAR.finditer(line))
+    for each, after in zip_longest(found, found[1:]):
+        yield each, line[each.end() : after.start() if after else len(line)]
+
+
+def step_of(found: "re.Match[bytes]", rest: bytes) -> LoggedStep:
     """The iteration that a line of these programs reports."""
-    rest = line[found.end() :]
     seconds, rate, norm, mfu = (each.search(rest) for each in (SECONDS, LEARNING_RATE, NORM, MFU))
     return LoggedStep(
         int(found[1]),
@@ -147,8 +156,9 @@ class _Reader:
         self._smoothed = False
 
     def read(self, line: bytes) -> Iterator[LogEvent]:
-        if b"loss:" in line and (found := BAR.search(line)):
-            yield from self._step(line, found)
+        if b"loss:" in line and BAR.search(line):
+            for found, rest in bars(line):
+                yield from self._step(found, rest)
         elif b"Validation bpb" in line and (found := BITS.search(line)):
             yield from self._evaluation(line, found)
         elif (found := SUMMARY.search(line)) and not self._source.in_last_line:
@@ -186,12 +196,12 @@ class _Reader:
         """Whether the planned iterations are done: what follows is of a later stage."""
         return self._names_planned and self._planned is not None and self._last + 1 >= self._planned
 
-    def _step(self, line: bytes, found: "re.Match[bytes]") -> Iterator[LogEvent]:
-        step, rest = step_of(line, found), line[found.end() :]
+    def _step(self, found: "re.Match[bytes]", rest: bytes) -> Iterator[LogEvent]:
+        step = step_of(found, rest)
         planned = None if found[2] is None else int(found[2])
         cut = step.seconds is None and (self._timed or (self._source.in_last_line and not is_whole(found[4])))
         if cut or (self._names_planned and planned is None):
-            self._source.pass_over(line)
+            self._source.pass_over(found[0] + rest)
             return
         self._timed = self._timed or step.seconds is not None
         self._names_planned = self._names_planned or planned is not None
@@ -252,8 +262,8 @@ class _Reader:
         if planned is None or ("warmdown_ratio" not in told and seen is None):
             return
         fraction, final = told.get("warmdown_ratio"), told.get("final_lr_frac")
-        if seen is not None:
-            fraction, final = fraction or seen[0], seen[1] if final is None else final
+        if seen is not None and (fraction is None or abs(fraction - seen[0]) > TOLD_OTHERWISE):
+            fraction, final = seen  # a default that was told was changed
         if not fraction or fraction > 1:
             return
         yield Reported("schedule", "wsd")
