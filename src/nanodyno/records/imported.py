@@ -44,6 +44,8 @@ class ImportedStep(Record):
     micro_steps: int | None = None
     """Of each process, where a result of ours has it."""
     wall_time: float | None = None
+    elapsed_seconds: float | None = None
+    """By the log's own clock at the end of the iteration, where it prints one."""
 
 
 class ImportedEval(Record):

@@ -80,6 +80,7 @@ total                   : 56,623,312
     run = imported(text)
     (step,) = run.steps
     assert (step.iteration, step.grad_norm, step.learning_rate, step.printed_mfu) == (10, 1.5, None, 0.005)
+    assert step.elapsed_seconds == pytest.approx(7.8)
     assert run.settings == {
         "dtype": "bfloat16",
         "block_size": 512,

@@ -267,6 +267,7 @@ def test_of_several_trials_in_a_file_the_last_counts(imported: Any) -> None:
     assert [entry.val_loss for entry in run.evals] == [10.82584, 4.7, 4.2]
     assert run.steps[0].step_seconds == pytest.approx(0.148)
     assert run.record.origin.restarts == 1
+    assert run.record.resumed_at_iterations == ()  # it began anew
 
 
 @pytest.mark.parametrize(
@@ -286,6 +287,7 @@ def test_modded_nanogpts_last_evaluation_has_the_whole_time(imported: Any) -> No
         "step:2/2 train_time:190ms step_avg:95ms\nstep:2/2 val_loss:8.1 train_time:210ms step_avg:105ms\n"
     )
     assert [step.step_seconds for step in run.steps] == pytest.approx([0.09, 0.12])
+    assert [step.elapsed_seconds for step in run.steps] == pytest.approx([0.09, 0.21])
 
 
 STATE = {

@@ -164,7 +164,7 @@ class Builder:
         self.restarts += 1
         while self.resumed and self.resumed[-1] >= iteration:
             self.resumed.pop()
-        if iteration:
+        if iteration and self.steps.count:  # else it began anew
             self.resumed.append(iteration)
 
     def _take_setting(self, key: str, value: Setting) -> None:

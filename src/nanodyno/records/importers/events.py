@@ -17,6 +17,8 @@ class LoggedStep(NamedTuple):
     grad_norm: float | None = None
     tokens: int | None = None
     wall_time: float | None = None
+    elapsed_seconds: float | None = None
+    """By the log's own clock at its end."""
 
 
 class LoggedEval(NamedTuple):

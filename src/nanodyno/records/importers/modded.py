@@ -121,7 +121,8 @@ class _Clock:
             self._left = 0.0
             yield from self.finish()
             loss = float(found[4]) if kind == b"train" else None
-            self._held = LoggedStep(done - 1, loss, self._seconds(done, milliseconds))
+            seconds = self._seconds(done, milliseconds)
+            self._held = LoggedStep(done - 1, loss, seconds, elapsed_seconds=milliseconds / 1000)
         if kind == b"val":
             self._left = milliseconds - self._milliseconds if done else 0.0
             self._evaluated = LoggedEval(done, float(found[4]))
@@ -129,9 +130,9 @@ class _Clock:
     def finish(self) -> Iterator[LogEvent]:
         """What was read last, with the time that its evaluation adds to it."""
         if self._held is not None:
-            seconds = self._held.seconds
-            if seconds is not None and self._left > 0:
-                self._held = self._held._replace(seconds=seconds + self._left / 1000)
+            seconds, elapsed, left = self._held.seconds, self._held.elapsed_seconds, self._left / 1000
+            if seconds is not None and elapsed is not None and left > 0:
+                self._held = self._held._replace(seconds=seconds + left, elapsed_seconds=elapsed + left)
             yield self._held
         if self._evaluated is not None:
             yield self._evaluated

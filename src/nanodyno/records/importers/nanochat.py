@@ -43,6 +43,7 @@ RATE = re.compile(rb"\btok/s(?:ec)?: *(\d[\d,]{0,20})(\.\d{1,9})?")
 LEARNING_RATE = re.compile(rb"\blr:? *" + NUMBER)
 NORM = re.compile(rb"\bnorm: *" + NUMBER)
 MFU = re.compile(rb"\b(?:bf16_)?mfu: *" + NUMBER)
+ELAPSED = re.compile(rb"\btotal time: *" + NUMBER + rb"m\b")
 MULTIPLIER = re.compile(rb"\blrm: *" + NUMBER)
 BITS = re.compile(KEYS_PRESSED + rb"Step (\d{1,12}) \| Validation bpb: *" + NUMBER)
 SUMMARY = re.compile(rb"^(val_bpb|num_steps|total_tokens_M|num_params_M|depth|chip): +(\S.{0,60}?)\s*$")
@@ -96,6 +97,7 @@ def bars(line: bytes) -> Iterator[tuple["re.Match[bytes]", bytes]]:
 def step_of(found: "re.Match[bytes]", rest: bytes) -> LoggedStep:
     """The iteration that a line of these programs reports."""
     seconds, rate, norm, mfu = (each.search(rest) for each in (SECONDS, LEARNING_RATE, NORM, MFU))
+    minutes = ELAPSED.search(rest)
     return LoggedStep(
         int(found[1]),
         float(found[4]),
@@ -103,6 +105,7 @@ def step_of(found: "re.Match[bytes]", rest: bytes) -> LoggedStep:
         None if mfu is None else scaled(mfu[1], b"e-2"),
         learning_rate=None if rate is None else float(rate[1]),
         grad_norm=None if norm is None else float(norm[1]),
+        elapsed_seconds=60 * ((minutes and scaled(minutes[1], b"e0")) or 0.0) or None,  # 0 until it counts
     )
 
 

@@ -20,7 +20,7 @@ def step_lines(items: Sequence[Timed]) -> list[str]:
 
 
 def _step_line(step: LoggedStep, overhead: Overhead | None, tokens: int | None) -> str:
-    iteration, loss, seconds, mfu, rate, norm, _, wall_time = step
+    iteration, loss, seconds, mfu, rate, norm, _, wall_time, elapsed = step
     line = f'{{"iteration":{iteration}'
     if loss is not None:
         line += f',"loss":{_number(loss)}'
@@ -32,8 +32,8 @@ def _step_line(step: LoggedStep, overhead: Overhead | None, tokens: int | None) 
         line += f',"overhead":"{overhead}"'
     if mfu is not None:
         line += f',"printed_mfu":{mfu!r}'
-    if rate is not None or norm is not None or wall_time is not None:
-        line += _if_known(learning_rate=rate, grad_norm=norm, wall_time=wall_time)
+    if rate is not None or norm is not None or wall_time is not None or elapsed is not None:
+        line += _if_known(learning_rate=rate, grad_norm=norm, wall_time=wall_time, elapsed_seconds=elapsed)
     return line + "}"
 
 
@@ -69,6 +69,7 @@ def step_back(line: dict[str, object]) -> Timed:
         learning_rate=_back(line.get("learning_rate")),
         grad_norm=_back(line.get("grad_norm")),
         wall_time=_back(line.get("wall_time")),
+        elapsed_seconds=_back(line.get("elapsed_seconds")),
     )
     reported = overhead if overhead in ("start", "evaluation") else None  # what the times tell is judged anew
     return iteration, step, reported, tokens if isinstance(tokens, int) else None
