@@ -56,6 +56,16 @@ def test_its_document_has_the_record_and_what_is_missing(case: Callable[..., Any
     assert (shown["summary"]["parameters"], shown["summary"]["counted_parameters"]) == (None, 40_560_000)
 
 
+def test_bits_per_byte_are_shown_as_such_and_compared_with_no_loss(nanodyno: Callable[..., Any]) -> None:
+    line = "step {0:05d}/00009 (0.0%) | loss: 9.10000{0} | lrm: 1.00 | dt: 480.25ms | mfu: 4.2\n"
+    Path("chat.log").write_text("Step 00000 | Validation bpb: 3.3013\n" + "".join(map(line.format, range(5))))
+    document = json.loads(nanodyno("import", "chat.log", "--json").stdout)
+    assert document["run"]["origin"]["program"] == "nanochat"
+    assert document["run"]["val_bits_per_byte"] == [[0, 3.3013]]
+    assert json.loads(nanodyno("show", "chat", "--json").stdout)["evals"] == []
+    assert "bits per byte" in nanodyno("show", "chat").output
+
+
 def test_imported_runs_cannot_be_trained_on(case: Callable[..., Any]) -> None:
     case("import", "train1.log")
     done = case("train", "--resume", "train1")

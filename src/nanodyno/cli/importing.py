@@ -40,6 +40,8 @@ def import_log(  # noqa: PLR0913 - one parameter per option
     """Make a run of another program's log: nanoGPT, llm.c, modded-nanogpt, Hugging Face's Trainer, Lightning,
     litgpt, TensorBoard, CSV.
 
+    Also of nanochat's, autoresearch's and build-nanogpt's.
+
     Or of a result that `nanodyno runs --export` wrote.
 
     nanodyno import train1.log --gpu "RTX 4070" --set n_layer=12

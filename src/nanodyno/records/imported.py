@@ -106,6 +106,8 @@ class ImportedRecord(AnyRunRecord):
     device_name: str | None = None
     device_memory_bytes: int | None = None
     processes: int | None = None
+    val_bits_per_byte: tuple[tuple[int, float], ...] = ()
+    """Validations that the log has in bits per byte, after so many updates: no losses in nats per token."""
     config: None = None
     vocab_size: None = None
     machine: MachineRecord | None = None

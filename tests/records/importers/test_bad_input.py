@@ -33,8 +33,23 @@ def test_the_log_of_another_program_names_what_was_looked_for(imported: Any) -> 
     with pytest.raises(NanodynoError, match="no log that nanodyno knows") as reported:
         imported("Epoch 1: accuracy 0.5\nEpoch 2: accuracy 0.6\n" * 100)
     assert reported.value.hint is not None
-    known = ("nanoGPT", "llm.c", "modded-nanogpt", "log_history", "TensorBoard", "step,train_loss")
-    for word in (*known, "'loss': 3.2", "train_loss_step", "iter 10 step 1"):
+    programs = (
+        "nanoGPT",
+        "llm.c",
+        "modded-nanogpt",
+        "nanochat",
+        "autoresearch",
+        "build-nanogpt",
+        "TensorBoard",
+    )
+    for word in (
+        *programs,
+        "log_history",
+        "step,train_loss",
+        "'loss': 3.2",
+        "train_loss_step",
+        "iter 10 step 1",
+    ):
         assert word in reported.value.hint
 
 

@@ -34,6 +34,24 @@ PRINTED = (
     b"step    1/9 | loss 11.0 (+nanz)| norm 15.3 (+nanz)| lr 8.5e-07 | 30.5 ms | 1.0% bf16 MFU | 7 tok/s\n"
 )
 MODDED = b"class Hyperparameters:\n    batch_size : int = 8*64\nstep:1/9 train_loss:9.1 train_time:73ms \n"
+TRACK_3 = (
+    b"batch_size = 8 * 64 * 1024\ndef f(step, cooldown_frac=0.7): return (1 - x) / cooldown_frac\n"
+    b"GPT(vocab_size=50304, num_layers=12, model_dim=768)\nhead_dim = 128\n"
+    b"Running on device_name=NVIDIA L4 with world_size=2\nstep:9/9 val_loss:9.1 train_time:7.3s step_avg:1\n"
+)
+NANOCHAT = (
+    b"Tokens / micro-batch / rank: 32 x 2048 = 65,536\nTokens / micro-batch: 524,288\n--warmdown-ratio=0.2\n"
+    b"Step 00000 | Validation bpb: 3.3013\nstep 00000/00009 (0.00%) | loss: 9.1 | lrm: 1.00 | dt: 480.25ms "
+    b"| tok/sec: 1,092,000 | mfu: 48.25 | epoch: 1 | total time: 0.00m\n"
+)
+AUTORESEARCH = (
+    b"\rstep 00000 (0.0%) | loss: 9.0 | lrm: 1.00 | dt: 325ms | tok/sec: 1,613,193 | mfu: 39.8% | epoch: 1 "
+    b"| remaining: 300s\n---\nval_bpb:    0.9979\nnum_steps:   1\ntotal_tokens_M:   0.5\ndepth:   8\n"
+)
+BUILD = (
+    b"total desired batch size: 524288\nvalidation loss: 10.9511\n0 val 10.9511\n0 train 10.955029\n"
+    b"step     1 | loss: 10.9 | lr 1.6e-06 | norm: 14.7 | dt: 340.25ms | tok/sec: 1540890.52\n"
+)
 STATE = (
     b'{"epoch": 1, "log_history": [{"loss": 4.0, "step": 10}, {"eval_loss": 3.9, "step": 9}], "max_steps": 2}'
 )
@@ -68,6 +86,10 @@ SEEDS = [
     LLMC,
     PRINTED,
     MODDED,
+    TRACK_3,
+    NANOCHAT,
+    AUTORESEARCH,
+    BUILD,
     STATE,
     RESULT,
     TABLE,

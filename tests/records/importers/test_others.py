@@ -15,11 +15,15 @@ TABLE = """+-----------------------+--------------------------------------------
 | micro batch size B    | 16                                                 |
 | sequence length T     | 1024                                               |
 | total batch size      | 524288                                             |
+| LR scheduler          | cosine                                             |
 | learning rate (LR)    | 6.000000e-04                                       |
+| warmup iterations     | 700                                                |
+| final LR fraction     | 1.000000e-01                                       |
 | device                | NVIDIA A100-SXM4-80GB                              |
 | precision             | BF16                                               |
 | num_layers L          | 12                                                 |
 | num_parameters        | 124475904                                          |
+| train_num_batches     | 19560                                              |
 | num_processes         | 8                                                  |
 => setting grad_accum_steps=4
 val loss 11.009000
@@ -56,9 +60,14 @@ def test_llm_c_stdout_counts_from_one_and_its_evaluations_name_no_step(imported:
     assert run.settings == {
         "batch_size": 16,
         "block_size": 1024,
+        "schedule": "cosine",
         "learning_rate": 6e-4,
+        "warmup_iters": 700,
+        "min_lr": pytest.approx(6e-5),
         "dtype": "bfloat16",
         "n_layer": 12,
+        "max_iters": 19560,
+        "lr_decay_iters": 19560,
         "gradient_accumulation_steps": 32,
     }
     record = run.record
@@ -114,7 +123,7 @@ step:4/6200 val_loss:7.5000 train_time:714ms step_avg:214.0ms
 def test_modded_nanogpt_times_are_differences_of_its_clock(imported: Any) -> None:
     run = imported(MODDED)
     assert [step.iteration for step in run.steps] == [0, 1, 2, 3]
-    assert [step.step_seconds for step in run.steps] == [74.701, 1.264, None, 0.214]
+    assert [step.step_seconds for step in run.steps] == [74.701, 1.264, 0.5, 0.214]
     assert [(entry.iteration, entry.val_loss) for entry in run.evals] == [(0, 10.9264), (4, 7.5)]
     assert run.settings == {"batch_size": 64, "block_size": 1024, "learning_rate": 0.0036, "max_iters": 6200}
     assert (run.tokens_per_iter, run.record.device_name) == (524_288, "NVIDIA H100 80GB HBM3")
@@ -123,6 +132,185 @@ def test_modded_nanogpt_times_are_differences_of_its_clock(imported: Any) -> Non
 def test_modded_nanogpt_logs_without_train_losses_still_have_times(imported: Any) -> None:
     run = imported("step:1/9 train_time:73ms step_avg:73.23ms\nstep:2/9 train_time:94ms step_avg:47.16ms\n")
     assert [(step.loss, step.step_seconds) for step in run.steps] == [(None, 0.073), (None, 0.021)]
+
+
+def test_llm_cs_wsd_decays_over_the_last_fifth(imported: Any) -> None:
+    settings = imported(TABLE.replace("cosine ", "wsd    ")).settings
+    assert (settings["schedule"], settings["wsd_decay_fraction"]) == ("wsd", 0.2)
+
+
+GPUS = "".join(
+    f"|   {number}  NVIDIA H100 80GB HBM3          On  | 00000000:{number}9:00.0 Off |              0 |\n"
+    f"| N/A   3{number}C    P0            117W /  700W |    1519MiB /  81559MiB |      0%      Default |\n"
+    for number in range(8)
+)
+LINES = (
+    "step:0/400 val_loss:10.8258 train_time:0ms step_avg:nanms\nstep:1/400 train_time:90ms step_avg:90ms\n"
+)
+
+
+def test_modded_nanogpts_gpu_table_counts_its_processes(imported: Any) -> None:
+    record = imported(GPUS + LINES).record
+    assert (record.processes, record.device_name) == (8, "NVIDIA H100 80GB HBM3")
+    listed = "0   NVIDIA H200     35    117        6340            81559           0     %\n"
+    record = imported(listed + listed.replace("0  ", "1  ", 1) + LINES).record
+    assert (record.processes, record.device_name) == (2, "NVIDIA H200")
+    assert imported(LINES).record.processes is None
+
+
+WARMDOWN = """class GPTConfig:
+    vocab_size : int = 50304
+    n_layer : int = 12
+    n_head : int = 6 # head dim 128
+    n_embd : int = 768
+class Hyperparameters:
+    batch_size : int = 8 # batch size, in sequences, across all devices
+    sequence_length : int = 64*1024
+    num_iterations : int = 400
+    warmup_iters : int = 0
+    cooldown_iters : int = 100
+args = Hyperparameters()
+        decay_ratio = (args.num_iterations - it) / args.cooldown_iters
+"""
+
+
+def test_modded_nanogpts_cooldown_in_iterations_is_a_wsd(imported: Any) -> None:
+    run = imported(WARMDOWN + LINES)
+    assert run.settings == {
+        "vocab_size": 50304,
+        "n_layer": 12,
+        "n_head": 6,
+        "n_embd": 768,
+        "block_size": 65536,
+        "warmup_iters": 0,
+        "max_iters": 400,
+        "schedule": "wsd",
+        "wsd_decay_fraction": 0.25,
+        "lr_decay_iters": 400,
+        "min_lr": 0.0,
+    }
+    assert run.tokens_per_iter == 524_288
+
+
+FRACTION = """@dataclass
+class Hyperparameters:
+    train_seq_len = 48*1024 # FlexAttention sequence length
+    num_iterations = 390
+    cooldown_frac = 0.4 # fraction of training spent cooling down the learning rate
+model = GPT(vocab_size=next_multiple_of_n(50257, n=128), num_layers=12, num_heads=6, model_dim=768).cuda()
+    w = min((1 - x) / args.cooldown_frac, 1.0)
+    return w * 1.0 + (1 - w) * 0.1
+train_loader = distributed_data_generator(args.train_files, world_size * args.train_seq_len, rank, world_size)
+"""
+
+
+def test_modded_nanogpts_cooldown_as_a_fraction(imported: Any) -> None:
+    run = imported(FRACTION + GPUS + LINES)
+    assert run.settings == {
+        "vocab_size": 50304,
+        "n_layer": 12,
+        "n_head": 6,
+        "n_embd": 768,
+        "block_size": 49152,
+        "max_iters": 400,
+        "schedule": "wsd",
+        "wsd_decay_fraction": 0.4,
+        "lr_decay_iters": 390,
+        "warmup_iters": 0,
+    }
+    assert run.tokens_per_iter == 8 * 49152
+    assert any("end at 0.1" in note for note in run.record.notes)  # of rates that it does not know
+
+
+STAGES = """TRAINING_STAGES = [
+    TrainingStage(duration=1/3, train_max_seq_len=896, batch_size=8 * 2048 * 8, lr_mul=1.0),
+    TrainingStage(duration=1/3, train_max_seq_len=2048, batch_size=16 * 2048 * 8, lr_mul=1.52),
+]
+schedule = TrainingSchedule(TRAINING_STAGES, args.num_scheduled_iterations, cooldown_frac=0.60)
+"""
+
+
+def test_stages_have_no_one_batch_and_no_wsd(imported: Any) -> None:
+    run = imported(STAGES + GPUS + LINES)
+    assert run.tokens_per_iter is None
+    assert "schedule" not in run.settings
+
+
+TRACK_3 = """class CausalSelfAttention(nn.Module):
+    def __init__(self, dim: int, head_dim=128):
+def distributed_data_generator(filename_pattern: str, batch_size: int, seq_len=1024):
+batch_size = 8 * 64 * 1024
+mbs = 64
+model = GPT(vocab_size=50304, num_layers=12, model_dim=768).cuda()
+    train_steps = 3350
+    optimizer2 = Muon(params, lr=0.035, weight_decay=0.025)
+    def set_hparams(step, cooldown_frac=0.7):
+            eta = (1 - progress) / cooldown_frac
+====================================================================================================
+Running PyTorch 2.11.0+cu128 compiled for CUDA 12.8 on NVIDIA H100 80GB HBM3 with world_size 8
+====================================================================================================
+"""
+TRIAL = """step:0/3350 val_loss:10.82584 train_time:0.001s step_avg:nanms
+step:125/3350 val_loss:4.66393 train_time:22.870s step_avg:182.95ms
+step:250/3350 val_loss:4.12440 val_ema_loss:4.20000 train_time:41.370s step_avg:148.00ms ema_beta:0.3
+"""
+
+
+def test_track_3_has_times_of_its_evaluations_alone(imported: Any) -> None:
+    run = imported(TRACK_3 + TRIAL)
+    assert [(entry.iteration, entry.val_loss) for entry in run.evals] == [
+        (0, 10.82584),
+        (125, 4.66393),
+        (250, 4.1244),
+    ]
+    assert [(step.iteration, step.loss) for step in run.steps] == [(124, None), (249, None)]
+    assert [step.step_seconds for step in run.steps] == pytest.approx([22.870 / 125, 0.148])
+    assert run.settings == {
+        "vocab_size": 50304,
+        "n_layer": 12,
+        "n_embd": 768,
+        "n_head": 6,
+        "batch_size": 64,
+        "block_size": 1024,
+        "max_iters": 3350,
+        "schedule": "wsd",
+        "wsd_decay_fraction": 0.7,
+        "lr_decay_iters": 3350,
+        "warmup_iters": 0,
+        "min_lr": 0.0,
+    }
+    record = run.record
+    assert (record.tokens_per_iter, record.processes) == (524_288, 8)
+    assert record.device_name == "NVIDIA H100 80GB HBM3"
+
+
+def test_of_several_trials_in_a_file_the_last_counts(imported: Any) -> None:
+    again = TRIAL.replace("4.66393", "4.7").replace("22.870", "18.500").replace("4.12440", "4.2")
+    run = imported(TRACK_3 + TRIAL + again)
+    assert [entry.val_loss for entry in run.evals] == [10.82584, 4.7, 4.2]
+    assert run.steps[0].step_seconds == pytest.approx(0.148)
+    assert run.record.origin.restarts == 1
+    assert run.record.resumed_at_iterations == ()  # it began anew
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        'cooldown_frac = 1.0 if group["schedule_type"] == "h" else 0.4',
+        'group["cooldown_frac"] = 0.85\ngroup["cooldown_frac"] = 1.0',
+    ],
+)
+def test_optimizers_with_schedules_of_their_own_have_no_one_schedule(imported: Any, other: str) -> None:
+    assert "schedule" not in imported(f"{TRACK_3}{other}\n{TRIAL}").settings
+
+
+def test_modded_nanogpts_last_evaluation_has_the_whole_time(imported: Any) -> None:
+    run = imported(
+        "step:1/2 train_time:90ms step_avg:90ms\nstep:1/2 val_loss:9.1 train_time:110ms step_avg:110ms\n"
+        "step:2/2 train_time:190ms step_avg:95ms\nstep:2/2 val_loss:8.1 train_time:210ms step_avg:105ms\n"
+    )
+    assert [step.step_seconds for step in run.steps] == pytest.approx([0.09, 0.12])
+    assert [step.elapsed_seconds for step in run.steps] == pytest.approx([0.09, 0.21])
 
 
 STATE = {

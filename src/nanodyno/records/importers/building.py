@@ -9,6 +9,7 @@ from nanodyno.config import SPLIT_KEYS
 from nanodyno.records.imported import Overhead, Setting
 from nanodyno.records.importers.events import (
     LogEvent,
+    LoggedBitsPerByte,
     LoggedDevice,
     LoggedEval,
     LoggedProcesses,
@@ -25,6 +26,7 @@ from nanodyno.records.store import EVALS_FILE, STEPS_FILE
 MOST_RESTARTS = 1000
 MOST_NOTES = 20
 MOST_SETTINGS = 500
+MOST_BITS_PER_BYTE = 10_000
 LONGEST_STEP = 1e7
 """Seconds."""
 BATCH = ("block_size", *SPLIT_KEYS)
@@ -49,6 +51,8 @@ class Builder:
         self.dropped = 0
         """Iterations that were logged again after a restart."""
         self.timed = 0
+        self.bits_per_byte: dict[int, float] = {}
+        """Validations in bits per byte, by updates made."""
         self.resumed: deque[int] = deque(maxlen=MOST_RESTARTS)
         self.steps = GrowingRecords(folder / STEPS_FILE, step_lines, step_back, self._forget)
         self.evals = GrowingRecords(folder / EVALS_FILE, eval_lines, eval_back)
@@ -69,6 +73,10 @@ class Builder:
             self._take_step(event)
         elif isinstance(event, LoggedEval):
             self._take_eval(event)
+        elif isinstance(event, LoggedBitsPerByte):
+            self._keep_bits_per_byte(event.iteration)
+            if len(self.bits_per_byte) < MOST_BITS_PER_BYTE:
+                self.bits_per_byte[event.iteration] = event.bits_per_byte
         else:
             self._take_fact(event)
 
@@ -141,7 +149,12 @@ class Builder:
         self._starts = True
         self.steps.cut(iteration)
         self.evals.cut(iteration + 1)
+        self._keep_bits_per_byte(iteration + 1)
         self._resume(iteration)
+
+    def _keep_bits_per_byte(self, before: int) -> None:
+        if self.bits_per_byte and max(self.bits_per_byte) >= before:
+            self.bits_per_byte = {key: value for key, value in self.bits_per_byte.items() if key < before}
 
     def _forget(self, steps: Sequence[Timed]) -> None:
         self.dropped += len(steps)
@@ -151,7 +164,7 @@ class Builder:
         self.restarts += 1
         while self.resumed and self.resumed[-1] >= iteration:
             self.resumed.pop()
-        if iteration:
+        if iteration and self.steps.count:  # else it began anew
             self.resumed.append(iteration)
 
     def _take_setting(self, key: str, value: Setting) -> None:

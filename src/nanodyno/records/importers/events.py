@@ -30,6 +30,13 @@ class LoggedEval(NamedTuple):
     wall_time: float | None = None
 
 
+class LoggedBitsPerByte(NamedTuple):
+    """A validation in bits per byte after `iteration` updates: no loss in nats per token."""
+
+    iteration: int
+    bits_per_byte: float
+
+
 class Reported(NamedTuple):
     """A setting under nanoGPT's name."""
 
@@ -59,4 +66,14 @@ class Note(NamedTuple):
     words: str
 
 
-LogEvent = LoggedStep | LoggedEval | Reported | Parameters | LoggedDevice | LoggedProcesses | Start | Note
+LogEvent = (
+    LoggedStep
+    | LoggedEval
+    | LoggedBitsPerByte
+    | Reported
+    | Parameters
+    | LoggedDevice
+    | LoggedProcesses
+    | Start
+    | Note
+)

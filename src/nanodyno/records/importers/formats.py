@@ -6,9 +6,11 @@ from pathlib import Path
 
 from nanodyno.errors import NanodynoError
 from nanodyno.records.importers import (
+    build_nanogpt,
     litgpt,
     llmc,
     modded,
+    nanochat,
     nanogpt,
     results,
     tables,
@@ -51,6 +53,22 @@ FORMATS = (
     ),
     LogFormat("llmc-log", llmc.PROGRAM, llmc.LOOKED_FOR, llmc.recognise, llmc.read),
     LogFormat("modded-nanogpt-log", modded.PROGRAM, modded.LOOKED_FOR, modded.recognise, modded.read),
+    LogFormat("nanochat-log", nanochat.PROGRAM, nanochat.LOOKED_FOR, nanochat.recognise, nanochat.read),
+    LogFormat(
+        "autoresearch-log",
+        nanochat.AUTORESEARCH,
+        nanochat.AUTORESEARCH_LOOKED_FOR,
+        nanochat.recognise_autoresearch,
+        nanochat.read,
+    ),
+    LogFormat(
+        "build-nanogpt-log",
+        build_nanogpt.PROGRAM,
+        build_nanogpt.LOOKED_FOR,
+        build_nanogpt.recognise,
+        build_nanogpt.read,
+        clock_holds_evaluations=True,
+    ),
     LogFormat(
         "trainer-log", trainer_log.PROGRAM, trainer_log.LOOKED_FOR, trainer_log.recognise, trainer_log.read
     ),

@@ -226,6 +226,12 @@ def _record(
     memory_bytes: int | None,
 ) -> ImportedRecord:
     own = {"tokens_per_iter"}  # has a field of its own
+    if builder.bits_per_byte:
+        last, bits = max(builder.bits_per_byte.items())
+        builder.note(
+            "its validation is in bits per byte, which is no loss in nats per token: "
+            f"{bits:g} after {last:,} iterations"
+        )
     return ImportedRecord(
         name=clean(request.folder.name),
         started_at=utc_now(),
@@ -246,6 +252,7 @@ def _record(
         device_name=builder.device_name,
         device_memory_bytes=memory_bytes,
         processes=builder.processes,
+        val_bits_per_byte=tuple(builder.bits_per_byte.items()),
     )
 
 

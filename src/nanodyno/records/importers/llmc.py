@@ -43,19 +43,27 @@ ACCUMULATION = re.compile(
     rb"=> (?:setting grad_accum_steps=|calculated gradient accumulation steps: )(\d{1,9})"
 )
 KEYS = {
-    "micro batch size B": "batch_size",
-    "sequence length T": "block_size",
-    "total batch size": "tokens_per_iter",
-    "learning rate (LR)": "learning_rate",
-    "warmup iterations": "warmup_iters",
-    "weight decay": "weight_decay",
-    "num_layers L": "n_layer",
-    "num_heads NH": "n_head",
-    "channels C": "n_embd",
-    "padded_vocab_size Vp": "vocab_size",
-    "train_num_batches": "max_iters",
-    "val_loss_every": "eval_interval",
+    "micro batch size B": ("batch_size",),
+    "sequence length T": ("block_size",),
+    "total batch size": ("tokens_per_iter",),
+    "learning rate (LR)": ("learning_rate",),
+    "warmup iterations": ("warmup_iters",),
+    "weight decay": ("weight_decay",),
+    "num_layers L": ("n_layer",),
+    "num_heads NH": ("n_head",),
+    "channels C": ("n_embd",),
+    "padded_vocab_size Vp": ("vocab_size",),
+    "train_num_batches": ("max_iters", "lr_decay_iters"),
+    "val_loss_every": ("eval_interval",),
 }
+SCHEDULES: dict[str, dict[str, str | float]] = {
+    "cosine": {"schedule": "cosine"},
+    "linear": {"schedule": "linear"},
+    "constant": {"schedule": "constant"},
+    "wsd": {"schedule": "wsd", "wsd_decay_fraction": 0.2},
+}
+"""Its wsd decays over the last fifth."""
+COUNTS = {"num_parameters": Parameters, "num_processes": LoggedProcesses}
 PRECISIONS = {"BF16": "bfloat16", "FP16": "float16", "FP32": "float32", "TF32": "float32"}
 
 
@@ -113,13 +121,20 @@ class _Table:
 
     def __init__(self) -> None:
         self._processes = 1
+        self._rate: float | None = None
 
     def read(self, line: bytes) -> list[LogEvent]:
         if found := ROW.search(line):
-            events = list(_row(clean(found[1].decode(errors="replace")), found[2].decode(errors="replace")))
+            title, value = clean(found[1].decode(errors="replace")), found[2].decode(errors="replace")
+            events = list(_row(title, value))
             self._processes = next(
                 (each.number for each in events if isinstance(each, LoggedProcesses)), self._processes
             )
+            if title == "learning rate (LR)":
+                self._rate = _number(value)
+            elif title == "final LR fraction" and self._rate is not None:
+                fraction = _number(value)
+                return [] if fraction is None else [Reported("min_lr", fraction * self._rate)]
             return events
         if b"=> " in line and (found := ACCUMULATION.search(line)):
             # nanoGPT counts the micro-steps of all processes.
@@ -131,15 +146,15 @@ def _row(title: str, value: str) -> Iterator[LogEvent]:
     if title in KEYS:
         number = _number(value)
         if number is not None:
-            yield Reported(KEYS[title], number)
+            yield from (Reported(key, number) for key in KEYS[title])
+    elif title == "LR scheduler" and value in SCHEDULES:
+        yield from (Reported(key, setting) for key, setting in SCHEDULES[value].items())
     elif title == "device":
         yield LoggedDevice(clean(value))
     elif title == "precision" and value in PRECISIONS:
         yield Reported("dtype", PRECISIONS[value])
-    elif title == "num_parameters" and value.isdecimal():
-        yield Parameters(int(value))
-    elif title == "num_processes" and value.isdecimal() and 0 < len(value) < 6:
-        yield LoggedProcesses(int(value))
+    elif title in COUNTS and value.isdecimal() and 0 < len(value) < 19:
+        yield COUNTS[title](int(value))
 
 
 def _number(text: str) -> int | float | None:
