@@ -111,7 +111,8 @@ def _mean(iterations: Sequence[int], seconds: Sequence[float]) -> float:
     for period, members in _periods(numbers, slow):
         place = numbers % period == numbers[slow[members[0]]] % period
         missing = len(times) / _of_these(numbers, period) - int(place.sum())
-        mean += float(np.clip(missing, -1, 1)) * (times[place].mean() - times[~place].mean()) / len(times)
+        excess = float(times[place].mean() - times[~place].mean())
+        mean += max(-1.0, min(1.0, missing)) * excess / len(times)
     return mean
 
 

@@ -374,6 +374,7 @@ def test_the_speed_of_soap_explains_the_clock_of_its_log(imported: Any) -> None:
     account = account_of(imported(modded_log(soap)))
     seconds: Any = account.speed.iteration_seconds
     assert seconds.value == pytest.approx((0.9 * 254.6 + 0.1 * 1326) / 1000, rel=0.003)
+    assert {type(each) for each in (seconds.value, seconds.low, seconds.high)} == {float}  # as JSON has them
     assert 0 < seconds.high - seconds.low < 0.03 * seconds.value
     assert (account.disturbed_iterations, account.elapsed_excess) == (0, None)
     assert account.pace_seconds == pytest.approx(seconds.value, rel=0.003)
