@@ -46,7 +46,7 @@ from nanodyno.records.types import (
 
 NANOGPT = "nanoGPT"
 """As an imported run names its program."""
-CLOCK_WITHOUT_EVALUATIONS = ("modded-nanogpt", "llm.c", "nanochat", "nanodyno")
+CLOCK_WITHOUT_EVALUATIONS = ("modded-nanogpt", "llm.c", "nanochat", "autoresearch", "nanodyno")
 """Programs whose times of iterations are known to leave evaluations out."""
 GPT2_VOCABULARY = 50257
 NANOGPT_VOCABULARY = 50304
