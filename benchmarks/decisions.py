@@ -26,7 +26,7 @@ SHAPE = ModelShape(
 )  # fmt: skip
 DEVICES = {
     "GPU": {"gpu": gpu_named("RTX 4070")},
-    "CPU": {"environment": {"device_type": "cpu", "device_name": "CPU"}},
+    "CPU": {"device_type": "cpu", "device_name": "CPU"},
     "unknown": {},
 }
 

@@ -110,7 +110,7 @@ def test_replicates_are_put_together_unless_there_is_nothing_else() -> None:
         ["b0", "b1"],
     ]
     assert [len(group) for group in groups_of(a)] == [1, 1, 1]
-    other_gpu = run("d", "a", environment={"device_type": "cuda", "device_name": "another"})
+    other_gpu = run("d", "a", device_type="cuda", device_name="another")
     assert [len(group) for group in groups_of([*a, other_gpu])] == [3, 1]
 
 

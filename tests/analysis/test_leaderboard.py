@@ -181,7 +181,7 @@ def test_a_run_without_a_rank_stands_where_its_value_belongs() -> None:
 
 
 def test_the_speed_of_a_cpu_is_not_ranked_with_that_of_a_gpu() -> None:
-    cpu = {"environment": {"device_type": "cpu", "device_name": "a CPU"}, "gpu": None}
+    cpu = {"device_type": "cpu", "device_name": "a CPU", "gpu": None}
     runs = [ours("a"), ours("b"), ours("c", seconds=50, **cpu), ours("d", seconds=60, **cpu)]
     boards = [each for each in ranked(*runs).boards if each.metric == SPEED]
     assert [({entry.run for entry in each.entries}, each.device) for each in boards] == [

@@ -132,8 +132,8 @@ class Account:
     mfu_is_nanogpts: bool = True
     """Whether what it printed is of an A100's peak; of other programs' MFU the peak is not known."""
     environment: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
-    """What the speed depends on besides settings: the device, its driver, threads, processes, versions. Empty
-    where it is not recorded."""
+    """What the speed depends on besides settings and the device: driver, threads, versions. Empty where it
+    is not recorded."""
     machine_state: MachineState | None = None
     """While the iterations of `speed` were trained; None for logs and for runs of before it was recorded."""
 
@@ -315,8 +315,7 @@ class Account:
         """None where it is not recorded."""
         if self.gpu is not None:
             return "gpu"
-        recorded = self.environment.get("device_type")
-        return None if recorded is None else "cpu" if recorded == "cpu" else "gpu"
+        return None if self.device_type is None else "cpu" if self.device_type == "cpu" else "gpu"
 
     @property
     def eval_tokens(self) -> int | None:
@@ -341,6 +340,7 @@ class Account:
             growth=self.growth,
             _spans=self.speeds and self._spans,
             iterations=self.iterations,
+            tells_perplexity=self.tells_perplexity,
         )
         return other
 
@@ -370,7 +370,7 @@ class Account:
         """Tokens of the vocabulary; where it is not known, those of the largest that is usual."""
         return self.vocabulary or LARGEST_VOCABULARY
 
-    @property
+    @cached_property
     def tells_perplexity(self) -> bool:
         """Whether another program's val losses are perplexities.
 
@@ -469,7 +469,7 @@ def _own(run: Run, ceilings: Ceilings | None) -> Account:
         peak_reserved_bytes=highest(step.peak_reserved_bytes for step in newest),
         peak_host_bytes=highest(step.peak_host_bytes for step in newest),
         restarts=record.resumed_at_iterations,
-        environment=environment_of(record.machine, record.versions, record.arithmetic),
+        environment=_environment(record.machine, record.versions),
         machine_state=machine_state(
             [each for each in run.telemetry if newest and _is_within(each, newest)],
             on_gpu=record.machine.device_type != "cpu",
@@ -477,14 +477,10 @@ def _own(run: Run, ceilings: Ceilings | None) -> Account:
     )
 
 
-def environment_of(
-    machine: MachineRecord, versions: VersionsRecord, arithmetic: ArithmeticRecord
-) -> dict[str, Setting]:
-    """What two runs of one config on one machine have in common."""
+def _environment(machine: MachineRecord, versions: VersionsRecord) -> dict[str, Setting]:
     return {
-        **machine.model_dump(include={"device_type", "device_name", "driver", "cpu_threads"}),
+        **machine.model_dump(include={"driver", "cpu_threads"}),
         **versions.model_dump(include={"nanodyno", "torch", "cuda"}),
-        "processes": arithmetic.processes,
     }
 
 
@@ -583,8 +579,8 @@ def _imported(run: Run, record: ImportedRecord) -> Account:
         reported_tokens_per_iter=record.tokens_per_iter,
         restarts=record.resumed_at_iterations,
         foreign=record.machine is None,
-        environment=environment_of(record.machine, record.versions, record.arithmetic)
-        if record.machine and record.versions and record.arithmetic
+        environment=_environment(record.machine, record.versions)
+        if record.machine and record.versions
         else {},
         mfu_is_nanogpts=record.origin.program == NANOGPT,
     )

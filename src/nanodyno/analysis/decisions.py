@@ -15,6 +15,7 @@ from nanodyno.analysis.account import Account
 from nanodyno.analysis.changes import changes_between
 from nanodyno.analysis.curves import CurveAxis, LossAt, are_of_other_text, per_iteration
 from nanodyno.analysis.forecast_plan import ForecastSchedule, plan_of
+from nanodyno.analysis.forecast_size import parameters_of
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.student import exponential, t_quantile
 from nanodyno.errors import NanodynoError
@@ -129,7 +130,7 @@ def differ_in_nothing(one: Account, other: Account, what: Quantity) -> bool:
 
     False where they record no setting in common.
     """
-    if one.environment != other.environment or one.gpu != other.gpu or one.processes != other.processes:
+    if _device(one) != _device(other) or one.environment != other.environment:
         return False
     if what == "loss" and are_of_other_text(one, other):
         return False
@@ -148,8 +149,15 @@ class Replicates:
     def __init__(self, accounts: Iterable[Account], groups: Iterable[Group] = ()) -> None:
         self._accounts = tuple(accounts)
         self._groups = [{id(each) for each in group} for group in groups]
+        self._known: dict[tuple[int, int, Quantity], bool] = {}
 
     def _alike(self, one: Account, other: Account, what: Quantity) -> bool:
+        key = id(one), id(other), what
+        if key not in self._known:
+            self._known[key] = self._are_alike(one, other, what)
+        return self._known[key]
+
+    def _are_alike(self, one: Account, other: Account, what: Quantity) -> bool:
         homes = [next((group for group in self._groups if id(each) in group), None) for each in (one, other)]
         if homes[0] is not None and homes[1] is not None:
             return homes[0] is homes[1]
@@ -200,12 +208,13 @@ class Replicates:
 
 
 def _device(account: Account) -> tuple[object, ...]:
-    return tuple(account.environment.get(key) for key in ("device_type", "device_name", "processes"))
+    gpu = None if account.gpu is None else account.gpu.label
+    return account.device_type, account.device_name or gpu, account.processes
 
 
 def default_seed_sd(account: Account) -> float:
     """In nats, by the number of parameters; that of 1M where it is not known."""
-    parameters = account.parameters or account.reported_parameters or 1e6
+    parameters = parameters_of(account) or 1e6
     low, high = SEED_SD_RANGE
     return min(high, max(low, SEED_SD_OF_1M * (parameters / 1e6) ** -SEED_EXPONENT))
 

@@ -90,10 +90,10 @@ class LeaderboardRun:
     def device(self) -> str | None:
         """What its speed is of: the GPU and how many of them, or the CPU; None where it is not known."""
         account = self.account
-        name = account.environment.get("device_name") if account.gpu is None else account.gpu.label
+        name = account.device_name if account.gpu is None else account.gpu.label
         if name is None:
             return None
-        return f"{account.processes} x {name}" if account.processes > 1 else str(name)
+        return f"{account.processes} x {name}" if account.processes > 1 else name
 
     def speed(self, metric: LeaderboardMetric) -> Interval | None:
         speed = self.account.speed
