@@ -2,10 +2,10 @@
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from nanodyno.analysis.account import GPT2_VOCABULARY, NANOGPT_VOCABULARY, Account, AccountEval
+from nanodyno.analysis.account import GPT2_VOCABULARY, NANOGPT_VOCABULARY, Account
 from nanodyno.analysis.findings import Code, Finding, Severity
 from nanodyno.analysis.imported import whole
 from nanodyno.config import ModelShape
@@ -21,12 +21,6 @@ TOLD_FITS = 0.005
 POISONED = 0.03
 BOOST = 1.1
 """Cards were seen to run 8% above the clock that their datasheet's peak is for."""
-LAW_E, LAW_A, LAW_ALPHA, LAW_B, LAW_BETA = 1.8172, 482.01, 0.3478, 2085.43, 0.3658
-"""Loss by parameters and tokens: Besiroglu et al. 2024 on Hoffmann et al.'s runs, of other data."""
-GOOD = 0.25
-"""Nats below the law that no public run of this size comes near, on whatever data."""
-LARGE_VOCABULARY = 30_000
-"""Losses per token of a smaller one lie on another level."""
 LEAP = 1.25
 NAMED, EXCLUDED = 6, 16
 """Cards that are told of those that can, and of those that cannot, have done it."""
@@ -205,22 +199,6 @@ def _of_losses(account: Account) -> Iterator[Finding]:
     broken += sum(step.loss is not None and not math.isfinite(step.loss) for step in account.steps)
     if broken:
         yield _finding(account, "not-a-number", "wrong", count=broken)
-    yield from _too_good(account, trained, vocabulary)
-
-
-def _too_good(account: Account, trained: Sequence[AccountEval], vocabulary: int) -> Iterator[Finding]:
-    """Below the published law of loss by parameters and tokens, which real runs of this size stay above."""
-    count, growth = account.parameters, account.growth
-    if not trained or count is None or growth is None or vocabulary < LARGE_VOCABULARY:
-        return
-    best = min(trained, key=lambda each: each.val_loss)
-    tokens = growth.tokens(best.iteration)
-    law = LAW_E + LAW_A / count**LAW_ALPHA + LAW_B / tokens**LAW_BETA
-    if best.val_loss < law - GOOD:
-        yield _finding(
-            account, "loss-too-low", "caution",
-            loss=best.val_loss, law=law, tokens=tokens, parameters=count, iteration=best.iteration,
-        )  # fmt: skip
 
 
 def _of_tokens(account: Account) -> Iterator[Finding]:

@@ -104,7 +104,6 @@ _FORMATS: dict[str, NumberFormat] = {
     "flops_per_token": _megaflops,
     "guessing": _in(".2f"),
     "hours": _in(",.1f"),
-    "law": _in(".3f"),
     "longest_seconds": q.duration,
     "loss": _in(".4f"),
     "losses": _losses,

@@ -59,11 +59,6 @@ WORDS: dict[Code, str | Plural] = {
     "not-a-number": Plural(
         "{run}: {n} of its losses is not a number", "{run}: {n} of its losses are not a number", by="count"
     ),
-    "loss-too-low": message(
-        "{run}: a val loss of {loss} after {tokens} tokens is below what a published law gives "
-        "{parameters} parameters ({law}): val text among the training text, another tokenizer, or other "
-        "data"
-    ),
     "another-schedule": message(
         "{run}: taken up again at iteration {iteration}, its learning rate went from {before} to {after}: "
         "another schedule from there on"
