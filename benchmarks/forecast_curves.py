@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from nanodyno.analysis.account import account_of
+from nanodyno.analysis.account import Account, account_of
 from nanodyno.analysis.forecast_law import Array, Schedule
 from nanodyno.analysis.forecast_plan import curve_of, logged_schedule, plan_of, schedule_of
 from nanodyno.analysis.forecast_points import Curve
 from nanodyno.records.store import read_run
+from nanodyno.schedule import learning_rate_at
 
 MOVED = 1e-3
 """By how much a share of the peak must change to count as lowered."""
@@ -24,12 +25,12 @@ FEWEST = 8
 
 @dataclass(frozen=True)
 class Known:
-    """A whole curve: what is to be foretold and what comes before it."""
+    """A whole curve: its end, which is forecast, and what comes before it."""
 
     name: str
     size: str
     family: str
-    """Curves of one family are of the same model, data and batch, and differ in their schedule."""
+    """Curves of one family are of one source and one size of model."""
     curve: Curve
     schedule: Schedule
     parameters: float | None = None
@@ -92,7 +93,9 @@ def _run(folder: Path) -> Known | None:
 
 
 def _described(folder: Path, entry: dict[str, Any]) -> Known:
-    """A curve whose schedule is told in words beside it: cosine, or held and then linear to 0."""
+    """A curve whose schedule stands beside it: as settings, or in words (cosine, or held and then linear)."""
+    if "settings" in entry:
+        return _with_settings(folder, entry)
     rows = _rows(folder / entry["file"])
     updates, losses = _column(rows, "val_loss")
     train_updates, train_losses = _column(rows, "train_loss")
@@ -107,7 +110,25 @@ def _described(folder: Path, entry: dict[str, Any]) -> Known:
     name = Path(entry["file"]).stem
     curve = Curve(updates, losses, train_updates, train_losses)
     size = entry["model"].split(",")[0]
-    return Known(name, size, name, curve, Schedule(rates), _parameters(size))
+    return Known(name, size, "124M records", curve, Schedule(rates), _parameters(size))
+
+
+def _with_settings(folder: Path, entry: dict[str, Any]) -> Known:
+    """A curve with the schedule's settings, or with the column lr."""
+    path = folder / Path(entry["file"]).name
+    rows = _rows(path)
+    updates, losses = _column(rows, "val_loss")
+    settings = {**entry["settings"], **{key: entry["shape"][key] for key in ("n_layer", "n_embd")}}
+    plan = plan_of(Account(path.stem, settings, foreign=True))
+    if "lr" in rows[0]:
+        places, rates = _column(rows, "lr")
+        schedule = Schedule(np.interp(np.arange(1, int(updates[-1]) + 1), [0.0, *places], [0.0, *rates]))
+    elif plan is not None:
+        schedule = Schedule(np.array([learning_rate_at(plan, at) for at in range(plan.max_iters)]))
+    else:
+        raise ValueError(f"{path}: its learning-rate schedule is not known")
+    size = next((each for each in ("350M", "400M") if each in entry["family"]), "124M")
+    return Known(path.stem, size, entry["family"], Curve(updates, losses), schedule, _parameters(size))
 
 
 def _table(path: Path, root: Path) -> Known | None:

@@ -1,4 +1,4 @@
-"""Curves and what was foretold of them from 30% and 50%, as a picture; priors learned from the other sizes.
+"""Curves and what was forecast of them from 30% and 50%, as a picture; priors learned from the other sizes.
 
 python benchmarks/forecast_picture.py DIR --out docs/forecast.svg [--curves NAME ...]
 """
@@ -38,7 +38,7 @@ def drawn(curves: list[tuple[Known, Prior]]) -> str:
     rows = -(-len(curves) // COLUMNS)
     width, height = COLUMNS * WIDTH + 20, rows * HEIGHT + 64
     parts = opened(
-        "What was foretold from 30% and from 50%, and how it went",
+        "What was forecast from 30% and from 50%, and how it went",
         "loss by iteration; solid: the run; dashed with its 80% band: orange from 30%, green from 50%",
         width,
         height,

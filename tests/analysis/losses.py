@@ -9,8 +9,8 @@ from tests.analysis.accounts import account
 from nanodyno.analysis.account import Account, AccountEval
 from nanodyno.analysis.forecast_law import Array, Schedule, Shape, annealed, elapsed
 
-SHAPE = Shape(pace=0.05, reach=0.5, fading=0.14, bend=0.75)
-LEVEL, SCALE, EXPONENT, DROP = 3.0, 25.0, 0.48, 0.17
+SHAPE = Shape(pace=0.1, reach=0.4, fading=0.25, bend=0.55)
+LEVEL, SCALE, EXPONENT, DROP = 3.0, 25.0, 0.48, 0.2
 
 
 def cosine(updates: int, warmup: int = 100, floor: float = 0.1) -> Schedule:

@@ -130,9 +130,9 @@ def test_two_gpus_are_held_against_both_their_peaks_and_each_prints_its_own_mfu(
     assert "mfu-of-another-peak" not in codes([printed, alone])
 
 
-def test_a_loss_per_letter_is_neither_too_low_nor_a_perplexity_by_gpt2s_vocabulary() -> None:
+def test_a_loss_per_letter_is_no_perplexity_by_gpt2s_vocabulary() -> None:
     letters = {"settings": {"vocab_size": 65}, "data_vocab_size": None}
-    assert "loss-too-low" not in codes(pair({**letters, "evals": (AccountEval(500, 1.5),)}))
+    assert "perplexity-as-loss" not in codes(pair({**letters, "evals": (AccountEval(500, 1.5),)}))
     falling = tuple(AccountEval(at, value, math.log(value)) for at, value in ((100, 9.0), (500, 4.5)))
     assert "perplexity-as-loss" in codes(
         pair({**letters, "evals": falling, "foreign": True})

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from tests.analysis.losses import SHAPE, cosine
+from tests.analysis.losses import cosine
 
 from nanodyno.analysis.forecast_law import Schedule, Shape, annealed, elapsed
 
+SHAPE = Shape(pace=0.05, reach=0.5, fading=0.14, bend=0.75)
 FLAT = Schedule(np.full(1000, 3e-4))
 
 

@@ -1,4 +1,4 @@
-"""The replay in small: curves from the law itself, in tables, cut short and foretold."""
+"""The replay in small: curves from the law itself, in tables, cut short and forecast."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def trials(replay: Any, folder: Path) -> list[Any]:
     curves = replay.load(folder)
-    return replay.replay(curves, replay.left_out(curves))
+    return replay.replay(curves, replay.left_out(curves, "family", 1))
 
 
 def test_tables_are_read_with_their_size_and_kind(replay: Any, folder: Path) -> None:
@@ -51,7 +51,7 @@ def test_tables_are_read_with_their_size_and_kind(replay: Any, folder: Path) -> 
     )
 
 
-def test_a_law_is_learned_from_the_other_size_and_beats_every_baseline(trials: list[Any]) -> None:
+def test_a_law_is_learned_from_the_other_size_and_beats_knowing_one_number(trials: list[Any]) -> None:
     for prefix in (0.3, 0.5, 0.8):
         some = [each for each in trials if each.prefix == prefix]
         assert len(some) == 6
@@ -60,7 +60,7 @@ def test_a_law_is_learned_from_the_other_size_and_beats_every_baseline(trials: l
             for name in ("ours", "constant", "last", "power")
         }
         assert errors["ours"] < 0.005
-        assert errors["ours"] == min(errors.values())
+        assert errors["ours"] < min(errors["constant"], errors["last"]) / 3
 
 
 def test_the_constant_baseline_knows_nothing_of_the_size_left_out(trials: list[Any]) -> None:

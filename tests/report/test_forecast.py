@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tests.analysis.losses import cosine, true_loss, with_losses
 from tests.analysis.test_forecast_growth import grown
+from tests.analysis.test_forecast_shapes import DEAD, OVERFIT, STUCK, seeds
 from tests.analysis.test_forecast_warnings import CASES
 
 from nanodyno.analysis.account import Account
@@ -47,18 +48,24 @@ def every_finding() -> list[Finding]:
         *of(RUN, ForecastQuestion(until_loss=2.5, iterations=20_000), replace(PACE, eval_seconds=None)),
         *of(RUN, ForecastQuestion(iterations=3000)),
         *of(RUN, ForecastQuestion(until_loss=4.0)),
-        *of(with_losses(400), ForecastQuestion()),
         *of(unknown, ForecastQuestion()),
         *of(replace(with_losses(400, settings={"vocab_size": 50304}), shape=None), ForecastQuestion()),
         *of(replace(RUN, evals=(), steps=CASES["spikes"].steps * 1), ForecastQuestion()),
         *of(with_losses(5000, loss=lambda _: spiked), ForecastQuestion()),
         *of(grown(4000), ForecastQuestion()),
+        *of(with_losses(400), ForecastQuestion()),
+        *of(OVERFIT, ForecastQuestion()),
+        *of(DEAD, ForecastQuestion()),
+        *of(replace(DEAD, evals=DEAD.evals[-2:]), ForecastQuestion()),
+        *of(STUCK, ForecastQuestion()),
+        *findings_of(seeds(), RUN),
+        *of(with_losses(5000, loss=lambda at: np.where(at == 4400, np.nan, spiked)), ForecastQuestion()),
         *of(grown(4000, batch_ramp="noise"), ForecastQuestion()),
         *(finding for account in CASES.values() for finding in of(account, ForecastQuestion())),
-        *lower_of(one, replace(other, name="other", final=replace(other.final, median=9.0))),
+        *lower_of(one, replace(other, name="other", expected=replace(other.final, median=9.0))),
         *lower_of(one, replace(one, name="twin"), rough=True),
         *of(OVER, ForecastQuestion(until_loss=2.5)),
-        *lower_of(over, replace(over, name="worse", final=ForecastLoss(9.0, 9.0, 9.0))),
+        *lower_of(over, replace(over, name="worse", expected=ForecastLoss(9.0, 9.0, 9.0))),
         *lower_of(over, replace(over, name="twin")),
         Finding("ends-on-other-data", "caution", ("one", "other")),
     ]

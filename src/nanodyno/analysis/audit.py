@@ -7,10 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from nanodyno.analysis.account import (
-    GPT2_VOCABULARY,
     NANOGPT_VOCABULARY,
     Account,
-    AccountEval,
     AccountStep,
 )
 from nanodyno.analysis.findings import Code, Finding, Number, Severity
@@ -33,12 +31,6 @@ GeForce GPUs (an RTX 5090 at 1.156: these run above the clock that their peak is
 A100 at 0.848). In float32, without tensor cores, a GPU that keeps to its clock may come near its peak."""
 CONSUMER_TRAINING = 0.81
 """The same of whole trainings on GeForce GPUs (an RTX 3060), in 15 public measurements."""
-LAW_E, LAW_A, LAW_ALPHA, LAW_B, LAW_BETA = 1.8172, 482.01, 0.3478, 2085.43, 0.3658
-"""Loss by parameters and tokens: Besiroglu et al. 2024 on Hoffmann et al.'s runs, of other data."""
-GOOD = 0.25
-"""Nats below the law that no public run of this size comes near, on whatever data."""
-LARGE_VOCABULARY = 30_000
-"""Losses per token of a smaller one lie on another level."""
 LEAP = 1.25
 """Times the learning rate that its own course leads to."""
 NAMED, EXCLUDED = 6, 16
@@ -318,22 +310,6 @@ def _of_losses(account: Account) -> Iterator[Finding]:
     ]
     if broken:
         yield _finding(account, "not-a-number", "wrong", count=len(broken), iteration=min(broken))
-    yield from _too_good(account, trained, account.vocabulary or GPT2_VOCABULARY)
-
-
-def _too_good(account: Account, trained: Sequence[AccountEval], vocabulary: int) -> Iterator[Finding]:
-    """Below the published law of loss by parameters and tokens, which real runs of this size stay above."""
-    count, growth = account.parameters, account.growth
-    if not trained or count is None or growth is None or vocabulary < LARGE_VOCABULARY:
-        return
-    best = min(trained, key=lambda each: each.val_loss)
-    tokens = growth.tokens(best.iteration)
-    law = LAW_E + LAW_A / count**LAW_ALPHA + LAW_B / tokens**LAW_BETA
-    if best.val_loss < law - GOOD:
-        yield _finding(
-            account, "loss-too-low", "caution",
-            loss=best.val_loss, law=law, tokens=tokens, parameters=count, iteration=best.iteration,
-        )  # fmt: skip
 
 
 def _of_tokens(account: Account) -> Iterator[Finding]:

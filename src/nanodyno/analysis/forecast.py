@@ -11,6 +11,13 @@ import numpy as np
 from nanodyno.analysis.account import Account
 from nanodyno.analysis.forecast_fit import Z80, Prediction, Prior, predict, shipped_prior
 from nanodyno.analysis.forecast_law import Array
+from nanodyno.analysis.forecast_overfit import (
+    Death,
+    death_of,
+    minimum_of,
+    risen,
+    risk_of_repeating,
+)
 from nanodyno.analysis.forecast_plan import (
     MOST_UPDATES,
     ForecastSchedule,
@@ -22,18 +29,19 @@ from nanodyno.analysis.forecast_plan import (
     schedule_of,
     schedules_open_to,
 )
-from nanodyno.analysis.forecast_points import ENOUGH_EVALS, Curve
+from nanodyno.analysis.forecast_points import Curve
+from nanodyno.analysis.forecast_siblings import Sibling, predict_beside
 from nanodyno.analysis.forecast_size import SizeLaw, parameters_of, size_law
 from nanodyno.analysis.forecast_warnings import Warned, warned
 from nanodyno.analysis.growth import BatchGrowth
 from nanodyno.errors import NanodynoError
 from nanodyno.records.imported import Setting
 
+FARTHEST_TRIED = 10
+"""Times the way so far: docs/forecast.md has replays from a tenth of a run on. Two losses say no more."""
 PLACES = 80
 """Of the band in a picture, and between which a target is looked for."""
-LESS = 2.0
-"""How many times as wide as by its size a forecast by few losses may be and still be the one that is told."""
-ForecastBasis = Literal["curve", "curve-without-schedule", "size", "ended"]
+ForecastBasis = Literal["curve", "curve-without-schedule", "siblings", "overfitting", "size", "ended", "dead"]
 
 
 @dataclass(frozen=True)
@@ -92,8 +100,6 @@ class TargetReached:
     """Where nine in ten have reached it."""
     seen_loss: float | None
     """Where it lies behind: what was measured there."""
-    known_floor: float | None
-    """Below which the known laws for this tokenizer and data do not go."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,8 @@ class Forecast:
     iterations_done: int
     iterations: int
     """That the answer is about."""
-    final: ForecastLoss
+    expected: ForecastLoss | None
+    """None for a run that is dead."""
     tokens: float | None
     seconds: float | None
     """Until then, at the run's own pace."""
@@ -119,7 +126,18 @@ class Forecast:
     of_train: bool
     """Of the training loss: the run has no evaluations."""
     lowest: MeasuredLoss | None = None
-    """Of those so far."""
+    """Of those so far; of a run that overfits, the minimum."""
+    siblings: tuple[str, ...] = ()
+    """Names of the finished runs that the forecast rests on beside its own curve."""
+    dead: Death | None = None
+    raised: float = 0.0
+    """Nats added to the upper end, because the data will be repeated."""
+
+    @property
+    def final(self) -> ForecastLoss:
+        """Of a run that is not dead."""
+        assert self.expected is not None
+        return self.expected
 
     @property
     def is_over(self) -> bool:
@@ -128,8 +146,16 @@ class Forecast:
 
 
 def forecast(
-    account: Account, question: ForecastQuestion, pace: IterationTimes | None, prior: Prior | None = None
+    account: Account,
+    question: ForecastQuestion,
+    pace: IterationTimes | None,
+    prior: Prior | None = None,
+    siblings: Sequence[Sibling] = (),
 ) -> Forecast:
+    """Answer a question about one run: by its curve, beside those of its finished siblings where there are.
+
+    The size of the model answers only where there is no curve. A dead run has no forecast.
+    """
     plan = plan_of(account, question.changes)
     done, growth = account.iterations, account.growth
     curve = curve_of(account)
@@ -140,38 +166,56 @@ def forecast(
     at = [int(each) for each in np.unique(np.round(np.geomspace(max(done, 1), max(end, done, 1), PLACES)))]
     places = np.array([even(account, each) for each in at], dtype=np.float64)
     sized = (prior or shipped_prior()).of_size(parameters_of(account))
-    prediction, basis = _predicted(account, curve, plan, places, sized)
     reported = np.isfinite(curve.losses)
-    if end <= done and reported.any():
+    dead, prediction, raised = death_of(account, curve), None, 0.0
+    band, final = None, None
+    basis: ForecastBasis = "dead"
+    if dead is None and end <= done and reported.any():
         before = np.searchsorted(curve.updates[reported], even(account, end), side="right") - 1
         last = float(curve.losses[reported][max(before, 0)])
-        final, basis, band = ForecastLoss(last, last, last), "ended", None
-    elif prediction is not None and not (reported.sum() < ENOUGH_EVALS and _says_less(prediction, size)):
-        band = ForecastBand(
-            np.array(at, dtype=np.float64), prediction.median, prediction.low, prediction.high
-        )
-        final = ForecastLoss(
-            *(float(each[-1]) for each in (prediction.median, prediction.low, prediction.high))
-        )
-    elif size is not None:
-        final, basis, band = by_size(size), "size", None
-    else:
-        raise _too_little(account, curve)
+        final, basis = ForecastLoss(last, last, last), "ended"
+    elif dead is None:
+        prediction, basis = _predicted(account, curve, plan, places, sized, siblings)
+        if prediction is not None and prediction.points == 2 and end > FARTHEST_TRIED * done:
+            prediction = None
+        if prediction is None and size is None:
+            raise _too_little(account, curve)
+        if prediction is None and size is not None:
+            final, basis = by_size(size), "size"
+        if prediction is not None:
+            raised = 0.0 if basis == "overfitting" else risk_of_repeating(account, end)
+            share = (places - places[0]) / max(places[-1] - places[0], 1.0)
+            high = prediction.high + raised * share
+            band = ForecastBand(np.array(at, dtype=np.float64), prediction.median, prediction.low, high)
+            final = ForecastLoss(*(float(each[-1]) for each in (band.median, band.low, band.high)))
     return Forecast(
         account.name, basis, done, end, final, tokens,
         None if pace is None else pace.seconds_between(done, end, growth), pace, plan, growth, band,
-        _reached(question.until_loss, behind, band, final, size, end),
+        _reached(question.until_loss, behind, band, final, end),
         size, prediction, warned(account, curve, plan), int(reported.sum()), not account.evals,
-        _lowest(account, curve),
+        _lowest(account, curve), tuple(each.name for each in siblings) if basis == "siblings" else (), dead,
+        raised,
     )  # fmt: skip
 
 
 def _predicted(
-    account: Account, curve: Curve, plan: ForecastSchedule | None, places: Array, prior: Prior
+    account: Account,
+    curve: Curve,
+    plan: ForecastSchedule | None,
+    places: Array,
+    prior: Prior,
+    siblings: Sequence[Sibling],
 ) -> tuple[Prediction | None, ForecastBasis]:
+    best = minimum_of(account, curve)
+    if best is not None:
+        return risen(curve, best, places), "overfitting"
     last = math.ceil(places[-1])
     if plan is not None:
-        return predict(curve, schedule_of(account, plan, last, plan_of(account)), places, prior), "curve"
+        schedule = schedule_of(account, plan, last, plan_of(account))
+        beside = predict_beside(curve, schedule, places, siblings, prior) if siblings else None
+        if beside is not None:
+            return beside, "siblings"
+        return predict(curve, schedule, places, prior), "curve"
     ways = [predict(curve, each, places, prior) for each in schedules_open_to(account, last)]
     found = [each for each in ways if each is not None]
     return (_any_of(found), "curve-without-schedule") if found else (None, "curve")
@@ -186,11 +230,6 @@ def _any_of(ways: Sequence[Prediction]) -> Prediction:
 
 def by_size(size: SizeLaw) -> ForecastLoss:
     return ForecastLoss(size.median, size.median - Z80 * size.spread, size.median + Z80 * size.spread)
-
-
-def _says_less(prediction: Prediction, size: SizeLaw | None) -> bool:
-    """Whether the curve leaves the end far more open than the model's size alone does."""
-    return size is not None and float(prediction.spread[-1]) > LESS * size.spread
 
 
 def _end(
@@ -219,7 +258,7 @@ def _end(
     elif behind is not None and plan is None and "max_iters" not in account.settings:
         end = account.iterations
     else:
-        end = _planned_end(account, plan)
+        end = _planned_end(account, question, plan)
     if not 1 <= end <= MOST_UPDATES or even(account, end) > MOST_UPDATES:
         raise NanodynoError(f"{end:,} iterations are nothing to forecast", f"from 1 to {MOST_UPDATES:,} are")
     return end
@@ -233,15 +272,16 @@ def _reached_in(seconds: float, account: Account, pace: IterationTimes) -> int:
     return done + taken - 1
 
 
-def _planned_end(account: Account, plan: ForecastSchedule | None) -> int:
-    reported = account.settings.get("max_iters")
-    if plan is None and not isinstance(reported, int | float):
+def _planned_end(account: Account, question: ForecastQuestion, plan: ForecastSchedule | None) -> int:
+    if plan is not None:
+        return plan.max_iters
+    planned = question.changes.get("max_iters", account.settings.get("max_iters"))
+    if not isinstance(planned, int | float):
         raise NanodynoError(
             f"{account.name}: where it is to end is not known, nor its learning-rate schedule",
-            "say where by --tokens or --iters, or tell both: --set learning_rate=6e-4 --set max_iters=19000 "
-            "--set lr_decay_iters=19000",
+            "give the end by --tokens or --iters, or both: --set max_iters=19000 --set lr_decay_iters=19000",
         )
-    return plan.max_iters if plan is not None else int(reported)  # pyright: ignore[reportArgumentType]
+    return int(planned)
 
 
 def _too_little(account: Account, curve: Curve) -> NanodynoError:
@@ -250,7 +290,7 @@ def _too_little(account: Account, curve: Curve) -> NanodynoError:
     return NanodynoError(
         f"{account.name}: {few} for a forecast, and its size or its tokenizer is not one that a law is known "
         "for",
-        "three evaluations after the warm-up are enough",
+        "three evaluations after the warm-up are enough, and two from a tenth of the run on",
     )
 
 
@@ -274,19 +314,18 @@ def _reached(
     target: float | None,
     behind: MeasuredLoss | None,
     band: ForecastBand | None,
-    final: ForecastLoss,
-    size: SizeLaw | None,
+    final: ForecastLoss | None,
     end: int,
 ) -> TargetReached | None:
-    if target is None:
+    if target is None or (final is None and behind is None):
         return None
-    floor = None if size is None else size.floor
     if behind is not None:
-        return TargetReached(target, behind.iterations, behind.iterations, behind.loss, floor)
-    if band is None:
-        return TargetReached(target, end if final.median <= target else None, None, None, floor)
+        return TargetReached(target, behind.iterations, behind.iterations, behind.loss)
+    if band is None or final is None:
+        reached = final is not None and final.median <= target
+        return TargetReached(target, end if reached else None, None, None)
     first, likely = _first(band, band.median, target), _first(band, band.high, target)
-    return TargetReached(target, first, likely, None, floor)
+    return TargetReached(target, first, likely, None)
 
 
 def _first(band: ForecastBand, losses: Array, target: float) -> int | None:

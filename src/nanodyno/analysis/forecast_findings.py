@@ -8,8 +8,16 @@ from nanodyno.analysis.account import Account, account_of
 from nanodyno.analysis.audit import audit, with_found_shape
 from nanodyno.analysis.curves import are_of_other_text
 from nanodyno.analysis.findings import Code, Finding, Number, Severity
-from nanodyno.analysis.forecast import Forecast, ForecastBasis, ForecastLoss, ForecastQuestion, forecast
+from nanodyno.analysis.forecast import (
+    FARTHEST_TRIED,
+    Forecast,
+    ForecastBasis,
+    ForecastLoss,
+    ForecastQuestion,
+    forecast,
+)
 from nanodyno.analysis.forecast_plan import IterationTimes, pace_of, pace_of_run, plan_of
+from nanodyno.analysis.forecast_siblings import siblings_of
 from nanodyno.analysis.forecast_size import without_biases
 from nanodyno.analysis.forecast_warnings import Sign
 from nanodyno.analysis.growth import is_by_noise
@@ -19,17 +27,18 @@ from nanodyno.errors import NanodynoError
 from nanodyno.records.imported import Setting
 from nanodyno.records.store import Run
 
-CONCERNING = ("another-schedule", "loss-too-low", "perplexity-as-loss")
+CONCERNING = ("another-schedule", "perplexity-as-loss")
 """Findings of an audit that a forecast's reader must know."""
-FARTHEST_TRIED = 10
-"""Times the way so far: docs/forecast.md has replays from a tenth of a run on."""
 EVEN = 0.6
 """A probability below this says that either may end lower."""
 ENDS: dict[ForecastBasis, Code] = {
     "curve": "forecast-end",
     "curve-without-schedule": "forecast-end",
+    "siblings": "forecast-end",
+    "overfitting": "forecast-overfitting",
     "size": "forecast-by-size",
     "ended": "forecast-ended",
+    "dead": "forecast-dead",
 }
 SIGNS: dict[Sign, Code] = {
     "diverging": "warning-diverging",
@@ -51,8 +60,13 @@ class Forecasts:
     findings: tuple[Finding, ...]
 
 
-def forecasts_of(runs: Sequence[Run], question: ForecastQuestion) -> Forecasts:
-    """Two at a place that was asked for are compared as if the schedule of each ended there."""
+def forecasts_of(
+    runs: Sequence[Run], question: ForecastQuestion, others: Sequence[Account] = ()
+) -> Forecasts:
+    """Forecast one run or two; among the others are looked for finished siblings.
+
+    Two at a place that was asked for are compared as if the schedule of each ended there.
+    """
     accounts = tuple(with_found_shape(account_of(run)) for run in runs)
     paces = [pace_of_run(run, account) for run, account in zip(runs, accounts, strict=True)]
     rough = len(runs) == 2 and question.place is not None
@@ -60,7 +74,8 @@ def forecasts_of(runs: Sequence[Run], question: ForecastQuestion) -> Forecasts:
     findings: list[Finding] = []
     for account, pace in zip(accounts, paces, strict=True):
         asked = stretched(account, question, pace) if rough else question
-        made.append(forecast(account, asked, pace))
+        siblings = siblings_of(account, others, asked.changes) if asked.place is None else ()
+        made.append(forecast(account, asked, pace, siblings=siblings))
         findings += findings_of(made[-1], account, as_planned(account, question, pace))
     if len(made) == 2 and _on_other_data(*accounts):
         findings.append(Finding("ends-on-other-data", "caution", (made[0].name, made[1].name)))
@@ -92,17 +107,39 @@ def findings_of(made: Forecast, account: Account, planned: Forecast | None = Non
 
 
 def _ends(made: Forecast) -> Iterator[Finding]:
+    if made.expected is None:
+        yield from _dead(made)
+        return
     numbers: dict[str, Number] = _loss(made.final) | {
         "iterations": made.iterations,
         "tokens": made.tokens,
         "iterations_done": made.iterations_done,
     }
     over = made.is_over and made.iterations >= made.iterations_done
+    if made.basis == "overfitting" and made.lowest is not None:
+        numbers |= {"best": made.lowest.loss, "iteration": made.lowest.iterations}
     yield _of(made, "forecast-over" if over else ENDS[made.basis], "fact", **numbers)
+    if made.siblings:
+        yield _of(made, "forecast-siblings", "fact", count=len(made.siblings), names=list(made.siblings))
+
+
+def _dead(made: Forecast) -> Iterator[Finding]:
+    dead = made.dead
+    if dead is None:
+        return
+    good, at = dead.last_good, int(dead.updates)
+    if dead.untrained_loss is not None:
+        yield _of(made, "forecast-stuck", "wrong", iteration=at, untrained=dead.untrained_loss)
+    elif good is None:
+        yield _of(made, "forecast-dead-from-start", "wrong")
+    else:
+        yield _of(
+            made, "forecast-dead", "wrong", iteration=at, best=good.loss, good_iteration=int(good.updates)
+        )
 
 
 def _changed(made: Forecast, planned: Forecast | None) -> Iterator[Finding]:
-    if planned is not None:
+    if planned is not None and planned.expected is not None and made.expected is not None:
         yield _of(
             made, "forecast-changed", "fact",
             losses=[planned.final.median, made.final.median],
@@ -114,8 +151,6 @@ def _target(made: Forecast) -> Iterator[Finding]:
     reached = made.reached
     if reached is None:
         return
-    if reached.known_floor is not None and reached.loss < reached.known_floor:
-        yield _of(made, "target-beyond-laws", "caution", target=reached.loss, floor=reached.known_floor)
     if reached.seen_loss is not None and reached.iterations is not None:
         yield _of(
             made, "target-behind", "fact",
@@ -131,11 +166,13 @@ def _target(made: Forecast) -> Iterator[Finding]:
             iterations_done=made.iterations_done,
         )  # fmt: skip
         return
-    if reached.iterations is None:
+    if reached.iterations is None and made.expected is not None:
         yield _of(
             made, "target-not-reached", "fact",
             target=reached.loss, loss=made.final.median, iterations=made.iterations,
         )  # fmt: skip
+        return
+    if reached.iterations is None:
         return
     yield _of(
         made, "target-reached" if reached.likely_iterations else "target-reached-perhaps", "fact",
@@ -147,7 +184,7 @@ def _target(made: Forecast) -> Iterator[Finding]:
 
 
 def _time(made: Forecast) -> Iterator[Finding]:
-    if made.seconds and made.pace is not None:
+    if made.seconds and made.pace is not None and made.dead is None:
         whole = made.pace.eval_seconds is not None and bool(made.pace.eval_interval)
         yield _of(
             made, "forecast-time" if whole else "forecast-time-training-only", "fact",
@@ -165,10 +202,11 @@ def _ground(made: Forecast) -> Iterator[Finding]:
     if made.of_train:
         yield _of(made, "forecast-of-train-loss", "caution")
     plan = made.plan
-    if plan is not None and made.iterations > plan.lr_decay_iters and plan.decay_lr and made.basis != "ended":
+    if plan is not None and made.iterations > plan.lr_decay_iters and plan.decay_lr and made.band is not None:
         yield _of(
             made, "forecast-beyond-schedule", "caution",
             lr_decay_iters=plan.lr_decay_iters, min_lr=plan.min_lr, iterations=made.iterations,
+            share=plan.min_lr / plan.learning_rate,
         )  # fmt: skip
     if made.band is not None and made.iterations > FARTHEST_TRIED * made.iterations_done:
         yield _of(
@@ -181,14 +219,14 @@ def _ground(made: Forecast) -> Iterator[Finding]:
 
 def _size(made: Forecast, account: Account) -> Iterator[Finding]:
     shape = without_biases(account)
-    if shape is not None and made.basis != "ended":
+    if shape is not None and made.basis not in ("ended", "dead"):
         more = parameters(shape.replaced(bias=True)).nanogpt / parameters(shape).nanogpt - 1
         yield _of(made, "forecast-without-biases", "caution", more=more)
 
 
 def _batch(made: Forecast, account: Account) -> Iterator[Finding]:
     growth = made.growth
-    if growth is None or made.basis == "ended":
+    if growth is None or made.basis in ("ended", "dead"):
         return
     last = growth.size_at(max(0, made.iterations - 1))
     if is_by_noise(account.settings.get("batch_ramp")):
@@ -198,22 +236,28 @@ def _batch(made: Forecast, account: Account) -> Iterator[Finding]:
 
 
 def _signs(made: Forecast) -> Iterator[Finding]:
-    for each in made.warned:
+    for each in made.warned if made.dead is None else ():
         yield _of(made, SIGNS[each.sign], "caution", **each.numbers)
 
 
 def lower_of(one: Forecast, other: Forecast, rough: bool = False) -> tuple[Finding, ...]:
-    """Which of two ends lower, with the probability; rough where they are of different sizes."""
+    """Which of two ends lower, with the probability; rough where they are of different sizes.
+
+    Nothing where one of them is dead.
+    """
+    if one.expected is None or other.expected is None:
+        return ()
     spread = math.hypot(one.final.spread, other.final.spread)
     apart = other.final.median - one.final.median
     chance = 0.5 * math.erfc(-apart / (spread * math.sqrt(2))) if spread > 0 else float(apart > 0)
     first, second = (one, other) if chance >= 0.5 else (other, one)
+    ends = (one.final, other.final) if chance >= 0.5 else (other.final, one.final)
     chance = max(chance, 1 - chance)
     numbers: dict[str, Number] = {
         "probability": chance,
-        "losses": [first.final.median, second.final.median],
-        "lows": [first.final.low, second.final.low],
-        "highs": [first.final.high, second.final.high],
+        "losses": [ends[0].median, ends[1].median],
+        "lows": [ends[0].low, ends[1].low],
+        "highs": [ends[0].high, ends[1].high],
         "iterations": [first.iterations, second.iterations],
     }
     names = (first.name, second.name)
@@ -241,7 +285,7 @@ def ends_of(accounts: Sequence[Account]) -> tuple[Finding, ...]:
             made.append(forecast(account, ForecastQuestion(), pace_of(account)))
         except NanodynoError:
             return ()
-    settled = [each.basis in ("curve", "ended") for each in made]
+    settled = [each.basis in ("curve", "siblings", "ended") for each in made]
     if not all(settled) or all(each.basis == "ended" for each in made):
         return ()
     one, other = accounts

@@ -1,13 +1,13 @@
 """One run's curve extrapolated: a regression on the law, with a prior on its shape and none on its level.
 
-The exponent is tried on a grid; level, slope and drop are linear given it, so that their posterior is exact.
-What the law does not know wanders: a random walk beside it, in proportion to the run's own slope, through
-which the newest losses count most. Where the slope itself turns as no law has it (a model that is only
-beginning to learn), that is a walk too, as large as the run's own losses call for.
+The exponent, and the pace at which a lowered rate takes effect, are tried on a grid. Level, slope and drop
+are linear given them, so that their posterior is exact. What the law does not know is a random walk beside
+it, in proportion to the run's own slope, through which the newest losses count most. Where the slope itself
+turns as no law has it (a model that is only beginning to learn), that is a walk too, as large as the losses
+call for.
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -18,18 +18,13 @@ from nanodyno.analysis.forecast_law import Array, Schedule, Shape, annealed, ela
 from nanodyno.analysis.forecast_points import Curve, LossPoints, points_of
 
 EXPONENTS: Array = 0.15 * np.arange(-20.0, 21.0, dtype=np.float64)
-"""In standard deviations of the prior."""
-LOWEST_EXPONENT = 0.05
+"""In standard deviations of the prior of the exponent's logarithm."""
+PACES = ((-1.3, 0.26), (0.0, 0.48), (1.3, 0.26))
+"""In standard deviations of the prior of the pace's logarithm, each with its prior probability."""
 SMALLEST_SLOPE = 0.2
 """Of what is expected at this place, for the walk beside the law."""
-FEW_POINTS = 6
-"""A spread from so many points is trusted half as far, in variance, as one from many."""
-YOUNG = 2000.0
-"""Updates at which the variance is doubled: curves so young were not learned from."""
 TURNS = (0.0, 0.2, 0.4, 0.8, 1.6)
-"""By what share the slope itself may wander over an e-fold of updates; each is RARER than the one before."""
-RARER = 2.0
-"""In nats of evidence."""
+"""By what share the slope itself may wander over an e-fold of updates."""
 FURTHEST = 4.0
 """How many times as large or small as those learned from a model is taken to be."""
 FLAT = 1e-8
@@ -44,24 +39,37 @@ class Prior:
 
     exponent: float
     exponent_spread: float
+    """Of its logarithm."""
     drop: float
     """What lowering the rate to nothing brings, in nats, to a model of typical_parameters."""
     drop_spread: float
     """As a share of it."""
     drop_growth: float
     """The power of the parameters by which it grows."""
+    drop_by_exponent: float
+    """The power of the exponent by which it grows: the two are told apart badly by whole curves too."""
     typical_parameters: float
     shape: Shape
+    pace_spread: float
+    """Of the logarithm of the shape's pace."""
     slope_scale: float
-    """Nats per e-fold of updates at s updates are expected to be this times s^-exponent, within its size."""
+    """Nats per e-fold of updates at s updates are expected to be this times s^-exponent."""
+    slope_spread: float
+    """As a share of it."""
     wander: float
     """The walk beside the law, as a share of the slope."""
     anneal_wander: float
+    rarer: float
+    """By how many nats of evidence each of TURNS is rarer than the one before."""
+    few_points: float
+    """A variance from so many points is doubled."""
+    young: float
+    """Updates at which a variance is doubled."""
     width: float
-    """By which spreads are multiplied, so that 80% intervals hold four fifths of the curves learned from."""
+    """By which spreads are multiplied, so that 80% intervals cover four fifths of the curves learned from."""
 
     def of_size(self, parameters: float | None) -> "Prior":
-        """For a model of so many parameters; None where that is not known."""
+        """Return the prior for a model of so many parameters; None where that is not known."""
         if parameters is None:
             return self
         ratio = min(max(parameters / self.typical_parameters, 1 / FURTHEST), FURTHEST)
@@ -77,6 +85,8 @@ class Prediction:
     spread: Array
     """Standard deviation, run noise included."""
     spikes: int
+    points: int = 0
+    """That it was fitted to."""
 
     @property
     def low(self) -> Array:
@@ -101,7 +111,7 @@ def prior_from(numbers: dict[str, float]) -> Prior:
 
 
 def predict(curve: Curve, schedule: Schedule, at: Array, prior: Prior) -> Prediction | None:
-    """The loss at places after the curve's last; None with too few points for one."""
+    """Return the loss at places after the curve's last; None with too few points for one."""
     points = points_of(curve, schedule)
     return None if points is None else _predict(points, schedule, at, prior)
 
@@ -113,7 +123,9 @@ class _Setting:
     points: LossPoints
     rows: Array
     centre: Array
+    """By exponent."""
     weight: Array
+    """By exponent: the inverse variance of each parameter's prior."""
     level: float
     """Taken off the losses, so that the flat prior on the level stays out of the way."""
 
@@ -145,35 +157,57 @@ class _Posterior:
 
 
 def _predict(points: LossPoints, schedule: Schedule, at: Array, prior: Prior) -> Prediction:
+    """Mix the answers of all paces and turns, each weighed by its evidence."""
     places = np.concatenate([points.updates, at])
-    s, fallen = elapsed(schedule, places), annealed(schedule, places, prior.shape)
+    s = elapsed(schedule, places)
+    evidence: list[float] = []
+    medians: list[Array] = []
+    variances: list[Array] = []
+    widths: list[float] = []
+    for pace, chance in PACES:
+        paced = replace(prior.shape, pace=prior.shape.pace * float(np.exp(prior.pace_spread * pace)))
+        fallen = annealed(schedule, places, paced)
+        setting = _setting(points, s, fallen, prior)
+        for turn, way in zip(TURNS, _ways(setting, s, fallen, prior), strict=True):
+            median, variance = _ahead(setting, way)
+            evidence.append(way.evidence + np.log(chance) - prior.rarer * TURNS.index(turn))
+            medians.append(median)
+            variances.append(variance)
+            widths.append(1.0 if turn else prior.width)  # learned from curves whose slope does not turn
+    shares, found = _shares(np.array(evidence)), np.array(medians)
+    median = shares @ found
+    variance = (shares * np.array(widths) ** 2) @ (np.array(variances) + (found - median) ** 2)
     now = float(s[len(points.updates) - 1])
-    expected = prior.slope_scale * now**-prior.exponent
-    exponents = np.maximum(prior.exponent + prior.exponent_spread * EXPONENTS, LOWEST_EXPONENT)
-    setting = _Setting(
+    variance = variance * (1 + prior.few_points / len(points.updates)) * (1 + prior.young / now)
+    return Prediction(at, median, np.sqrt(variance + points.noise**2), points.spikes, len(places) - len(at))
+
+
+def _setting(points: LossPoints, s: Array, fallen: Array, prior: Prior) -> _Setting:
+    now = float(s[len(points.updates) - 1])
+    exponents = prior.exponent * np.exp(prior.exponent_spread * EXPONENTS)
+    slope = prior.slope_scale * now**-prior.exponent
+    drops = prior.drop * (exponents / prior.exponent) ** prior.drop_by_exponent
+    nothing = np.zeros(len(exponents))
+    flat = nothing + FLAT
+    return _Setting(
         points,
         _rows(points, s / now, fallen, exponents),
-        np.array([0.0, expected, prior.drop, 0.0]),
-        np.array([FLAT, expected**-2, (prior.drop_spread * prior.drop) ** -2, FLAT]),
+        np.stack([nothing, nothing + slope, drops, nothing], axis=1),
+        np.stack(
+            [flat, nothing + (prior.slope_spread * slope) ** -2, (prior.drop_spread * drops) ** -2, flat],
+            axis=1,
+        ),
         float(points.losses.mean()),
     )
+
+
+def _ways(setting: _Setting, s: Array, fallen: Array, prior: Prior) -> list[_Posterior]:
+    """Return a posterior for each of TURNS; the walk is as large as the slope turns out to be."""
+    now, expected = float(s[setting.count - 1]), float(setting.centre[0, 1])
     first = _posterior(setting, _walk(s, fallen, now, expected, prior))
-    slope = max(first.slope, SMALLEST_SLOPE * expected)  # the walk is as large as the slope turns out to be
+    slope = max(first.slope, SMALLEST_SLOPE * expected)
     walk, turning = _walk(s, fallen, now, slope, prior), _turning(s, now, slope, prior.exponent)
-    ways = [_posterior(setting, walk + turn**2 * turning) for turn in TURNS]
-    median, variance = _mixed(setting, ways, prior.width)
-    variance = variance * (1 + FEW_POINTS / setting.count) * (1 + YOUNG / now)
-    return Prediction(at, median, np.sqrt(variance + points.noise**2), points.spikes)
-
-
-def _mixed(setting: _Setting, ways: Sequence[_Posterior], width: float) -> tuple[Array, Array]:
-    """Median and variance over all turns; the width was calibrated on curves whose slope does not turn."""
-    chance = _shares(np.array([each.evidence - RARER * n for n, each in enumerate(ways)]))
-    ahead = [_ahead(setting, way) for way in ways]
-    medians, variances = np.array([each for each, _ in ahead]), np.array([each for _, each in ahead])
-    widths = np.where(np.array(TURNS) == 0, width, 1.0)[:, None]
-    median: Array = chance @ medians
-    return median, chance @ (widths**2 * variances + (medians - median) ** 2)
+    return [_posterior(setting, walk + turn**2 * turning) for turn in TURNS]
 
 
 def _posterior(setting: _Setting, walk: Array) -> _Posterior:
@@ -182,13 +216,13 @@ def _posterior(setting: _Setting, walk: Array) -> _Posterior:
     inverse = np.linalg.inv(np.linalg.cholesky(scatter)).astype(np.float64)
     likely = float(np.log(np.diag(inverse)).sum())
     rows, losses = inverse @ setting.rows[:, :n], inverse @ setting.losses
-    precision: Array = np.einsum("aij,aik->ajk", rows, rows) + np.diag(weight)
+    precision: Array = np.swapaxes(rows, 1, 2) @ rows + weight[:, :, None] * np.eye(weight.shape[1])
     covariance = np.linalg.inv(precision).astype(np.float64)
     pull: Array = np.einsum("aij,i->aj", rows, losses) + weight * centre
     found: Array = np.einsum("ajk,ak->aj", covariance, pull)
     off: Array = losses - np.einsum("aij,aj->ai", rows, found)
     evidence = -0.5 * ((off**2).sum(1) + ((found - centre) ** 2 * weight).sum(1) + EXPONENTS**2)
-    evidence = evidence - 0.5 * np.linalg.slogdet(precision)[1]
+    evidence = evidence - 0.5 * np.linalg.slogdet(precision)[1] + 0.5 * np.log(weight).sum(1)
     likely += float(np.logaddexp.reduce(evidence))
     return _Posterior(_shares(evidence), found, covariance, walk, inverse, likely)
 
@@ -199,17 +233,17 @@ def _shares(evidence: Array) -> Array:
 
 
 def _ahead(setting: _Setting, posterior: _Posterior) -> tuple[Array, Array]:
-    """Median and variance at the places ahead, over all exponents; the walk goes on from where it stands.
+    """Return median and variance at the places ahead, over all exponents; the walk goes on from its last.
 
-    Of the curve, that is: an evaluation's own noise comes on top.
+    An evaluation's own noise comes on top.
     """
     n, rows, walk, found = setting.count, setting.rows, posterior.walk, posterior.found
     carried = posterior.inverse.T @ (posterior.inverse @ walk[:n, n:])
     rest: Array = setting.losses - np.einsum("aij,aj->ai", rows[:, :n], found)
     medians: Array = setting.level + np.einsum("amj,aj->am", rows[:, n:], found) + rest @ carried
-    change: Array = rows[:, n:] - np.einsum("im,aij->amj", carried, rows[:, :n])
+    change: Array = rows[:, n:] - carried.T @ rows[:, :n]
     own = np.maximum(np.diag(walk)[n:] - (carried * walk[:n, n:]).sum(0), 0.0)
-    of_law: Array = np.einsum("amj,ajk,amk->am", change, posterior.covariance, change)
+    of_law: Array = ((change @ posterior.covariance) * change).sum(2)
     median = posterior.chance @ medians
     return median, posterior.chance @ (of_law + own + (medians - median) ** 2)
 
@@ -227,7 +261,11 @@ def _rows(points: LossPoints, ratio: Array, fallen: Array, exponents: Array) -> 
 def _walk(s: Array, fallen: Array, now: float, slope: float, prior: Prior) -> Array:
     """Covariance of the walk from the first point on, between all places."""
     steps = (prior.wander * slope) ** 2 * np.abs(np.diff(now / s))
-    steps = steps + prior.anneal_wander**2 * np.abs(np.diff(fallen))
+    return walked(steps + prior.anneal_wander**2 * np.abs(np.diff(fallen)))
+
+
+def walked(steps: Array) -> Array:
+    """Return the covariance between all places of a walk whose steps have these variances."""
     so_far = np.concatenate([[0.0], np.cumsum(steps)])
     return np.minimum(so_far[:, None], so_far[None, :])
 

@@ -41,10 +41,11 @@ KEYS = tuple(each.name for each in fields(ForecastSchedule))
 
 
 def plan_of(account: Account, changes: Mapping[str, Setting] | None = None) -> ForecastSchedule | None:
-    """As the run's settings have it, with changes from here on; None where they do not tell a schedule.
+    """Return the schedule of the settings, with changes from here on; None where its shape is not known.
 
     A log may leave out what nanoGPT derives or defaults by rule: min_lr is a tenth of the peak there, and the
-    decay ends with the run; the peak may be seen in logged rates. Whether the rate falls at all must be told.
+    decay ends with the run. Only the shape counts: a peak that is neither reported nor logged is taken as 1,
+    or as ten times min_lr. Whether the rate falls at all must be reported.
     """
     reported = {key: value for key, value in account.settings.items() if key in KEYS}
     reported |= _checked(changes or {})
@@ -52,9 +53,12 @@ def plan_of(account: Account, changes: Mapping[str, Setting] | None = None) -> F
         return _made(reported)
     if logged := _logged_rates(account):
         reported.setdefault("learning_rate", max(rate for _, rate in logged))
-    falls = "lr_decay_iters" in reported or "schedule" in reported or reported.get("decay_lr") is False
-    if "learning_rate" not in reported or "max_iters" not in reported or not falls:
+    falls = reported.keys() & {"lr_decay_iters", "schedule", "wsd_decay_fraction"}
+    if "max_iters" not in reported or not (falls or reported.get("decay_lr") is False):
         return None
+    reported.setdefault("learning_rate", 10 * float(reported.get("min_lr") or 0) or 1.0)
+    if "wsd_decay_fraction" in reported:
+        reported.setdefault("schedule", "wsd")
     reported.setdefault("warmup_iters", 0)
     reported.setdefault("min_lr", float(reported["learning_rate"] or 0) / 10)
     reported.setdefault("lr_decay_iters", reported["max_iters"])

@@ -11,7 +11,7 @@ EARLIEST = 0.15
 """Of the way so far: what came before has a shape of its own."""
 MOST_POINTS = 60
 MOST_TRAIN_POINTS = 30
-FEWEST_POINTS = 3
+FEWEST_POINTS = 2
 ENOUGH_EVALS = 8
 """With fewer, losses of the training batches are used too, at a distance of their own."""
 SMALLEST_NOISE = 5e-4

@@ -8,11 +8,12 @@ import math
 from dataclasses import dataclass
 
 from nanodyno.analysis.account import OF_GPT2, Account
-from nanodyno.analysis.audit import LAW_A, LAW_ALPHA, LAW_B, LAW_BETA, LAW_E
 from nanodyno.analysis.imported import known_shape
 from nanodyno.config import ModelShape
 from nanodyno.costs.parameters import parameters
 
+LAW_E, LAW_A, LAW_ALPHA, LAW_B, LAW_BETA = 1.8172, 482.01, 0.3478, 2085.43, 0.3658
+"""Loss by parameters and tokens: Besiroglu et al. 2024 on the runs of Hoffmann et al., of other data."""
 ANCHOR_PARAMETERS, ANCHOR_TOKENS, ANCHOR_LOSS = 124_475_904, 19_560 * 524_288, 3.2722
 EDU = -0.155
 """FineWeb-Edu against FineWeb: OpenAI's GPT-2 124M scores 0.133 less on it, and third-party runs of 20B and
@@ -31,11 +32,6 @@ class SizeLaw:
     spread: float
     data: str
     """fineweb, fineweb-edu or other."""
-
-    @property
-    def floor(self) -> float:
-        """Two spreads below: what no run of this size, tokenizer and tokens is known to reach."""
-        return self.median - 2 * self.spread
 
 
 def law_loss(size: float, tokens: float) -> float:

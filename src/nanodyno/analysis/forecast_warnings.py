@@ -8,16 +8,13 @@ from typing import Literal
 import numpy as np
 
 from nanodyno.analysis.account import Account
-from nanodyno.analysis.forecast_law import Array
+from nanodyno.analysis.forecast_overfit import RISE, SMALLEST_RISE, epochs_at, minimum_of
 from nanodyno.analysis.forecast_plan import ForecastSchedule
 from nanodyno.analysis.forecast_points import RECENT, Curve, noise_around
 from nanodyno.schedule import learning_rate_at
 
 Sign = Literal["diverging", "plateau", "spikes", "parting", "repeating", "not-finite", "uneven-evaluations"]
 LATEST = 5
-RISE = 4.0
-"""In standard deviations of a val loss: above the best by so much, and rising, is no noise."""
-SMALLEST_RISE = 0.02
 FLAT_SLOPE = 0.01
 """Nats per e-fold of updates: less at a full rate is a plateau."""
 MANY_SPIKES = 0.01
@@ -35,9 +32,7 @@ class Warned:
 
 def warned(account: Account, curve: Curve, plan: ForecastSchedule | None) -> tuple[Warned, ...]:
     """In the order of urgency."""
-    finite = np.isfinite(curve.losses) & (curve.updates > 0)
-    updates, losses = curve.updates[finite], curve.losses[finite]
-    found = [*_not_finite(curve), *_of_val(updates, losses, account, plan), *_spikes(curve)]
+    found = [*_not_finite(curve), *_of_val(account, curve, plan), *_spikes(curve)]
     found += [*_parting(account), *_repeating(account, plan)]
     return tuple(found)
 
@@ -48,15 +43,17 @@ def _not_finite(curve: Curve) -> Iterator[Warned]:
         yield Warned("not-finite", {"count": broken})
 
 
-def _of_val(
-    updates: Array, losses: Array, account: Account, plan: ForecastSchedule | None
-) -> Iterator[Warned]:
+def _of_val(account: Account, curve: Curve, plan: ForecastSchedule | None) -> Iterator[Warned]:
+    finite = np.isfinite(curve.losses) & (curve.updates > 0)
+    updates, losses = curve.updates[finite], curve.losses[finite]
     if len(losses) < LATEST + 1:
         return
     noise = noise_around(updates[-RECENT:], losses[-RECENT:])
     best, last = int(np.argmin(losses)), len(losses) - 1
     rise = float(losses[-1] - losses[best])
     if last - best >= 2 and rise > max(SMALLEST_RISE, RISE * noise):
+        if minimum_of(account, curve) is not None:  # it overfits: that is an answer of its own
+            return
         yield Warned("diverging", {"best": float(losses[best]), "loss": float(losses[-1]), "rise": rise})
         return
     if noise > UNEVEN:
@@ -100,8 +97,6 @@ def _parting(account: Account) -> Iterator[Warned]:
 
 
 def _repeating(account: Account, plan: ForecastSchedule | None) -> Iterator[Warned]:
-    tokens = None if account.data is None else account.data.train_tokens
-    if tokens and plan is not None and account.growth is not None:
-        epochs = account.growth.tokens(plan.max_iters) / tokens
-        if epochs > 1.05:
-            yield Warned("repeating", {"epochs": epochs, "tokens": float(tokens)})
+    epochs = None if plan is None else epochs_at(account, plan.max_iters)
+    if epochs is not None and epochs > 1.05 and account.data is not None:
+        yield Warned("repeating", {"epochs": epochs, "tokens": float(account.data.train_tokens)})

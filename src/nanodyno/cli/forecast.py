@@ -1,6 +1,8 @@
 """`nanodyno forecast`: where a run will end, when, and what it takes to reach a loss."""
 
-from typing import Annotated
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,7 +19,12 @@ from nanodyno.cli.options import (
 from nanodyno.cli.reporting import FormatOption, Html, Open, Out, ReportOptions, deliver
 from nanodyno.errors import NanodynoError
 
+if TYPE_CHECKING:
+    from nanodyno.analysis.account import Account
+
 MOST_HOURS = 1e6
+MOST_SIBLINGS = 50
+"""Of the runs under runs/, the newest are looked at."""
 
 
 def forecast(  # noqa: PLR0913 - one parameter per option
@@ -44,6 +51,10 @@ def forecast(  # noqa: PLR0913 - one parameter per option
             "--set", metavar="KEY=VALUE", help="Another schedule from here on: lr_decay_iters, min_lr, ..."
         ),
     ] = None,
+    siblings: Annotated[
+        bool,
+        typer.Option(help="Sharpen the forecast by finished runs under runs/ of the same recipe."),
+    ] = True,
     html: Html = None,
     opened: Open = False,
     form: FormatOption = None,
@@ -63,7 +74,9 @@ def forecast(  # noqa: PLR0913 - one parameter per option
 
     The curve so far is extrapolated under the rest of the learning-rate schedule.
 
-    A run that has shown too little gets a rough answer from its size, data and tokens, and is told so.
+    Finished runs of the same model, data and schedule sharpen it.
+
+    A run without a curve gets a rough answer from its size, data and tokens, labelled so.
     """
     from nanodyno.analysis.forecast import ForecastQuestion
     from nanodyno.analysis.forecast_findings import forecasts_of
@@ -78,13 +91,29 @@ def forecast(  # noqa: PLR0913 - one parameter per option
     number = None if tokens is None else float(count_of(tokens, "--tokens"))
     note_former_names([f"--{each}" for each in set_ or []])
     question = ForecastQuestion(number, iters, hours, until_loss, parse_set(set_ or []))
-    made = forecasts_of([read_run(find_run(run, RUNS_FOLDER)) for run in runs], question)
+    folders = [find_run(run, RUNS_FOLDER) for run in runs]
+    others = _others(folders) if siblings else []
+    made = forecasts_of([read_run(folder) for folder in folders], question, others)
     if json:
         typer.echo(to_json(forecast_document(made)))
     elif not wanted.takes_stdout:
         console, language = console_for(json), language_of(lang)
         print_page(forecast_page(made, console.width, language), console, language)
     deliver(wanted, lambda language: forecast_report(made, language))
+
+
+def _others(asked: list[Path]) -> list["Account"]:
+    """Return the newest of the other runs; one that cannot be read is none."""
+    from nanodyno.analysis.account import account_of
+    from nanodyno.records.store import read_run, run_folders
+
+    own = {folder.resolve() for folder in asked}
+    newest = [each for each in run_folders(RUNS_FOLDER) if each.resolve() not in own][-MOST_SIBLINGS:]
+    found: list[Account] = []
+    for folder in newest:
+        with suppress(NanodynoError):
+            found.append(account_of(read_run(folder)))
+    return found
 
 
 def _refuse_contradictions(runs: list[str], places: dict[str, object]) -> None:

@@ -115,7 +115,6 @@ _FORMATS: dict[str, NumberFormat] = {
     "highest_celsius": lambda value, language: q.of_unit(language.number(value, "d"), "°C", language),
     "highest_sm_mhz": _megahertz,
     "hours": _in(",.1f"),
-    "law": _in(".3f"),
     "longest_seconds": q.duration,
     "loss": _in(".4f"),
     "losses": _losses,

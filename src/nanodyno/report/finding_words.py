@@ -73,11 +73,6 @@ WORDS: dict[Code, str | Plural] = {
         "{run}: its speed is uncertain. By the log's elapsed time an iteration takes "
         "{elapsed_iteration_seconds}, by the logged iterations {iteration_seconds} ({excess})"
     ),
-    "loss-too-low": message(
-        "{run}: a val loss of {loss} after {tokens} tokens is below what a published law gives "
-        "{parameters} parameters ({law}): val text among the training text, another tokenizer, or other "
-        "data"
-    ),
     "another-schedule": message(
         "{run}: where it was resumed, at iteration {iteration}, its learning rate went from {before} to "
         "{after}. It has another schedule from there on"

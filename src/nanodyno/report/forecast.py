@@ -21,6 +21,7 @@ from nanodyno.report.plot import Labels, PlotSeries, line_plot
 
 ANSWERS: tuple[Code, ...] = (
     "ends-lower", "ends-alike", "measured-lower", "measured-alike", "forecast-end", "forecast-by-size",
+    "forecast-overfitting", "forecast-dead", "forecast-dead-from-start", "forecast-stuck",
     "forecast-ended", "forecast-over", "forecast-changed", "target-reached", "target-reached-perhaps",
     "target-behind", "target-not-reached", "target-missed", "forecast-time", "forecast-time-training-only",
 )  # fmt: skip
@@ -121,12 +122,11 @@ def _document(made: Forecast, account: Account) -> dict[str, Any]:
         "iterations_done": made.iterations_done,
         "iterations": made.iterations,
         "tokens": made.tokens,
-        "final_val_loss": {
-            "value": made.final.median,
-            "low": made.final.low,
-            "high": made.final.high,
-            "n": made.points,
-        },
+        "final_val_loss": None
+        if made.expected is None
+        else {"value": made.final.median, "low": made.final.low, "high": made.final.high, "n": made.points},
+        "lowest": None if made.lowest is None else as_document(made.lowest),
+        "siblings": list(made.siblings),
         "speed": account.speed.document(),
         "is_train_loss": made.of_train,
         "eta_seconds": made.seconds,

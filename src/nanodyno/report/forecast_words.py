@@ -48,10 +48,6 @@ WORDS: dict[Code, str | Plural] = {
         "{run} has not reached {target} in {iterations_done} iterations: its lowest loss was {loss}, at "
         "iteration {iterations}"
     ),
-    "target-beyond-laws": message(
-        "{run}: {target} is below {floor}, which is what the known laws leave possible for a model of this "
-        "size on these tokens: a target of another tokenizer, other data or a larger model"
-    ),
     "forecast-time": message(
         "{run} takes {seconds} more to iteration {iterations}, at {per_iteration} an iteration with its "
         "share of evaluations and saves"
@@ -67,11 +63,27 @@ WORDS: dict[Code, str | Plural] = {
     ),
     "forecast-schedule-unknown": message(
         "{run}: its learning-rate schedule is not known, so the interval reaches from a rate that is held "
-        "to one that falls to nothing; --set lr_decay_iters=..., learning_rate=... and max_iters=... tell it"
+        "to one that falls to nothing; --set lr_decay_iters=... and max_iters=... give its shape"
+    ),
+    "forecast-overfitting": message(
+        "{run} is overfitting: its val loss was lowest, {best}, at iteration {iteration}, and rises to "
+        "{loss} (80%: {low} to {high}) by iteration {iterations}"
+    ),
+    "forecast-siblings": message(
+        "{run}: this forecast rests on finished runs of the same model, data and schedule too: {names}"
+    ),
+    "forecast-dead": message(
+        "{run} has no forecast: its losses are NaN/inf from iteration {iteration} on. The last finite one "
+        "was {best}, at iteration {good_iteration}"
+    ),
+    "forecast-dead-from-start": message("{run} has no forecast: none of its losses is finite"),
+    "forecast-stuck": message(
+        "{run} has no forecast: from iteration {iteration} on its val loss is not below that of an untrained "
+        "model ({untrained})"
     ),
     "forecast-of-train-loss": message("{run} has no evaluations: this is its training loss"),
     "forecast-beyond-schedule": message(
-        "{run}: its learning rate is at its lowest ({min_lr}) from iteration {lr_decay_iters} on; "
+        "{run}: its learning rate is at its lowest ({share} of its peak) from iteration {lr_decay_iters} on; "
         "--set lr_decay_iters={plain_iterations} asks about a schedule that goes all the way"
     ),
     "forecast-far": message(
@@ -104,8 +116,8 @@ WORDS: dict[Code, str | Plural] = {
         "{run}: val loss is {gap} above train loss, and was {smallest}: it begins to learn its data by heart"
     ),
     "warning-repeating": message(
-        "{run} will see its data {epochs} times ({tokens} tokens): beyond about four times the forecast is "
-        "too low"
+        "{run} will see its data {epochs} times ({tokens} tokens): beyond about four times its val loss may "
+        "rise again, and the interval reaches higher for that"
     ),
     "warning-not-finite": Plural(
         "{run}: {n} of its losses is not a number, and was left out",
@@ -207,8 +219,8 @@ _FORMATS: dict[str, Callable[[Any, Language], str]] = {
     "data": kind_of_data,
     "difference": _in("+.3f"),
     "epochs": _in(".1f"),
-    "floor": loss,
     "gap": loss,
+    "good_iteration": q.rate,
     "high": loss,
     "iteration": q.rate,
     "iterations": q.rate,
@@ -219,6 +231,7 @@ _FORMATS: dict[str, Callable[[Any, Language], str]] = {
     "lr_decay_iters": q.rate,
     "min_lr": _in("g"),
     "more": q.percent,
+    "names": lambda value, language: language.listed(tuple(value)),
     "noise": loss,
     "of": q.rate,
     "per_iteration": q.milliseconds,
@@ -229,10 +242,12 @@ _FORMATS: dict[str, Callable[[Any, Language], str]] = {
     "probability": _probability,
     "rise": loss,
     "seconds": q.duration,
+    "share": q.percent,
     "slope": loss,
     "smallest": loss,
     "target": loss,
     "times": _in(".1f"),
     "tokens": q.count,
     "tokens_per_iter": q.count,
+    "untrained": loss,
 }

@@ -54,8 +54,8 @@ class Outlook:
         found = [each for each in findings_of(made, account) if each.code.startswith("warning-")]
         fresh = [each for each in found if each.code not in self._reported]
         self._reported |= {each.code for each in fresh}
-        final = made.final
-        words = short_end(final.median, final.low, final.high) if made.basis == "curve" else ""
+        final = made.expected
+        words = short_end(final.median, final.low, final.high) if final and made.basis == "curve" else ""
         return words, [sentence(each) for each in fresh]
 
     def _now(self) -> Account:

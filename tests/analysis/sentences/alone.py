@@ -180,11 +180,6 @@ ALONE: dict[str, Sentence] = {
         alone(log(evals={10: (5.0, 5.1), 20: (4.9, 5.0)})),
         {"count": 3, "iteration": 20},
     ),
-    "loss-too-low": Sentence(
-        alone(log(evals={500: (3.4, 3.5)})),
-        alone(log(evals={500: (5.3, 5.4)})),
-        {"loss": 3.5, "tokens": 500 * TOKENS, "parameters": PARAMETERS},
-    ),
     # Half the rate after a resume; and the tenfold from one logged iteration to the next of a warm-up.
     "another-schedule": Sentence(
         alone(llmc(dict.fromkeys(range(20), 0.0006), dict.fromkeys(range(10, 30), 0.0003))),

@@ -28,9 +28,10 @@ EVALUATED: dict[str, Any] = {**SECONDS, "slow": {200 * at: 109.34 for at in rang
 GROWING = f"{2000 * TOKENS}:{2 * TOKENS}"
 
 
-def raised(above: dict[int, float], until: int = HALF_WAY) -> dict[int, tuple[float, float]]:
-    """The law's evaluations, some of them higher by so much."""
-    return {at: (train, val + above.get(at, 0.0)) for at, (train, val) in law(until).items()}
+def raised(above: dict[int, float]) -> dict[int, tuple[float, float]]:
+    """The law's evaluations, some of them higher by so much, on train text as well."""
+    found = law(HALF_WAY).items()
+    return {at: (train + above.get(at, 0.0), val + above.get(at, 0.0)) for at, (train, val) in found}
 
 
 def flat(until: int) -> dict[int, tuple[float, float]]:
@@ -46,6 +47,14 @@ def batches(leaps: int) -> dict[int, float]:
 
 def parting(by: float) -> dict[int, tuple[float, float]]:
     return {at: (val - 0.02 - by * at / HALF_WAY, val) for at, (_, val) in law(HALF_WAY).items()}
+
+
+def overfitting(train: float) -> dict[int, tuple[float, float]]:
+    """By the square root of two e-folds after iteration 2,000 val rises by a nat, and train by so much."""
+    found = law(HALF_WAY)
+    late = {at: max(0.0, math.log(at / 2000)) for at in found}
+    low = found[2000]
+    return {at: (low[0] + train * late[at], low[1] + late[at]) if late[at] else found[at] for at in found}
 
 
 def own(train_tokens: int = 10**11, **settings: Any) -> Run:
@@ -150,6 +159,33 @@ ENDS: dict[str, Sentence] = {
         forecast(own(batch_ramp=f"noise:{2 * TOKENS}")), forecast(own(batch_ramp=GROWING))
     ),
 }
+SHAPES: dict[str, Sentence] = {
+    # The val loss rises from its lowest at 2,000 on; the train loss goes on falling, or rises with it.
+    "forecast-overfitting": Sentence(
+        forecast(training(evals=overfitting(-0.4))),
+        forecast(training(evals=overfitting(0.4))),
+        {"iteration": 2000, "best": pytest.approx(at_law(2000), abs=1e-4)},
+    ),
+    "forecast-dead": Sentence(
+        forecast(training(evals=raised(dict.fromkeys(range(3000, 5001, 200), math.nan)))),
+        forecast(training(evals=raised({3000: math.nan}))),
+        {"iteration": 3000, "good_iteration": 2800, "best": pytest.approx(at_law(2800), abs=1e-4)},
+    ),
+    "forecast-dead-from-start": Sentence(
+        forecast(training(evals=dict.fromkeys(law(HALF_WAY), (math.nan, math.nan)))), forecast(TRAINING)
+    ),
+    # Above what it was untrained for three evaluations, and for one.
+    "forecast-stuck": Sentence(
+        forecast(
+            training(evals={0: (10.9, 10.9), 200: (7.0, 7.0), **dict.fromkeys((400, 600, 800), (11.0, 11.0))})
+        ),
+        forecast(training(evals={0: (10.9, 10.9), 200: (7.0, 7.0), 400: (11.0, 11.0), 600: (6.5, 6.5)})),
+        {"iteration": 400, "untrained": 10.9},
+    ),
+    "forecast-siblings": Sentence(
+        forecast(TRAINING, others=(OVER,)), forecast(TRAINING, others=(training(9000),)), {"count": 1}
+    ),
+}
 TARGETS: dict[str, Sentence] = {
     "target-reached": Sentence(
         forecast(TRAINING, until_loss=at_law(8000)),
@@ -172,9 +208,6 @@ TARGETS: dict[str, Sentence] = {
         forecast(TRAINING, until_loss=2.5),
         {"loss": pytest.approx(END, abs=1e-4), "iterations": 10_000},
     ),
-    "target-beyond-laws": Sentence(
-        forecast(TRAINING, until_loss=2.5), forecast(TRAINING, until_loss=END + 0.1), {"target": 2.5}
-    ),
 }
 TWO: dict[str, Sentence] = {
     "ends-lower": Sentence(
@@ -192,4 +225,4 @@ TWO: dict[str, Sentence] = {
     "ends-on-other-data": Sentence(two(TRAINING, training(dataset="openwebtext")), two(TRAINING, TRAINING)),
     "ends-rough": Sentence(two(TRAINING, TRAINING, iterations=8000), two(TRAINING, TRAINING)),
 }
-FORECASTS: dict[str, Sentence] = {**ENDS, **TARGETS, **SIGNS, **TWO}
+FORECASTS: dict[str, Sentence] = {**ENDS, **SHAPES, **TARGETS, **SIGNS, **TWO}

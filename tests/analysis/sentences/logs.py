@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from tests.analysis.losses import cosine, true_loss
 
+from nanodyno.analysis.account import account_of
 from nanodyno.analysis.conclusions import compared_runs
 from nanodyno.analysis.findings import Finding
 from nanodyno.analysis.forecast import ForecastQuestion
@@ -44,12 +45,15 @@ class Asked:
 
     runs: tuple[Log | Run, ...]
     question: Mapping[str, Any] | None = None
+    others: tuple[Log | Run, ...] = ()
+    """Other runs of the user."""
 
     def findings(self, folder: Path) -> tuple[Finding, ...]:
         runs = self.imported(folder)
         if self.question is None:
             return compared_runs(runs)[1]
-        return forecasts_of(runs, ForecastQuestion(**self.question)).findings
+        others = [account_of(self._run(each, folder / f"other{at}")) for at, each in enumerate(self.others)]
+        return forecasts_of(runs, ForecastQuestion(**self.question), others).findings
 
     def imported(self, folder: Path) -> list[Run]:
         return [self._run(each, folder / str(number)) for number, each in enumerate(self.runs)]
@@ -81,8 +85,8 @@ def pair(one: Log | Run, other: Log | Run) -> Asked:
     return Asked((one, other))
 
 
-def forecast(*runs: Log | Run, **question: Any) -> Asked:
-    return Asked(runs, question)
+def forecast(*runs: Log | Run, others: tuple[Log | Run, ...] = (), **question: Any) -> Asked:
+    return Asked(runs, question, others)
 
 
 def nanogpt(

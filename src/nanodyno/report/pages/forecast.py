@@ -19,7 +19,8 @@ def forecast_report(made: Forecasts, language: Language) -> Page:
     names = tuple(each.name for each in made.forecasts)
     tables = [numbers_table(each.numbers) for each in answering(made.findings)]
     behind = Folded(language.say("The numbers behind it"), tuple(each for each in tables if each is not None))
-    tiles = (_tiles(made.forecasts[0], language),) if len(names) == 1 else ()
+    one = len(names) == 1 and made.forecasts[0].expected is not None
+    tiles = (_tiles(made.forecasts[0], language),) if one else ()
     pictures = tuple(
         _picture(each, account, language) for each, account in zip(made.forecasts, made.accounts, strict=True)
     )

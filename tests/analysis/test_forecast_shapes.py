@@ -1,0 +1,195 @@
+"""Runs that overfit, runs that are dead, runs with finished siblings, schedules without a rate."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.analysis.losses import cosine, true_loss, with_losses
+from tests.analysis.test_forecast_warnings import data
+
+from nanodyno.analysis.account import Account, AccountEval, AccountStep
+from nanodyno.analysis.findings import Finding
+from nanodyno.analysis.forecast import Forecast, ForecastQuestion, forecast
+from nanodyno.analysis.forecast_findings import ends_of, findings_of, lower_of
+from nanodyno.analysis.forecast_law import Array
+from nanodyno.analysis.forecast_plan import curve_of, plan_of
+from nanodyno.analysis.forecast_siblings import siblings_of
+
+MEASURED = (
+    (50, 3.32, 3.25), (100, 2.898, 2.69), (200, 2.747, 2.42), (300, 2.615, 2.15), (400, 2.552, 1.89),
+    (450, 2.497, 1.74), (500, 2.508, 1.61), (600, 2.523, 1.41), (700, 2.521, 1.23), (800, 2.629, 1.09),
+    (900, 2.676, 0.96), (1000, 2.792, 0.84), (1100, 2.96, 0.73), (1200, 3.11, 0.62), (1300, 3.253, 0.53),
+    (1400, 3.394, 0.46), (1500, 3.473, 0.40), (1600, 3.596, 0.36), (1700, 3.662, 0.33), (1800, 3.738, 0.30),
+    (1900, 3.821, 0.29), (2000, 3.888, 0.27),
+)  # fmt: skip
+"""Iteration, val and train loss of a training of our own: 30 kB of text, 68 epochs (LOG.md)."""
+
+
+def overfit(until: int, train: bool = True) -> Account:
+    evals = tuple(AccountEval(at, val, own if train else None) for at, val, own in MEASURED if at <= until)
+    return replace(with_losses(2000, max_iters=2000), evals=evals, data_vocab_size=256)
+
+
+OVERFIT = overfit(1000)
+SOUND = with_losses(5000)
+DEAD = replace(SOUND, evals=(*SOUND.evals[:10], *(AccountEval(at, math.nan) for at in (2200, 2400))))
+STUCK = replace(
+    SOUND,
+    evals=(AccountEval(0, 10.9), AccountEval(200, 7.0), *(AccountEval(at, 11.0) for at in (400, 600, 800))),
+)
+
+
+def asked(account: Account) -> Forecast:
+    return forecast(account, ForecastQuestion(), None)
+
+
+def found(account: Account) -> dict[str, Finding]:
+    return {each.code: each for each in findings_of(asked(account), account)}
+
+
+@pytest.mark.parametrize("until", [900, 1000, 1200, 1500])
+def test_overfitting_has_its_minimum_and_an_end_that_the_interval_covers(until: int) -> None:
+    made = asked(overfit(until))
+    assert made.basis == "overfitting"
+    assert made.lowest is not None
+    assert (made.lowest.iterations, made.lowest.loss) == (450, 2.497)
+    assert made.final.low < 3.888 < made.final.high
+    numbers = found(overfit(until))["forecast-overfitting"].numbers
+    assert (numbers["iteration"], numbers["best"]) == (450, 2.497)
+    assert "warning-diverging" not in found(overfit(until))
+
+
+def test_a_val_loss_that_rises_with_the_train_loss_is_divergence_and_not_overfitting() -> None:
+    rising = overfit(1000)
+    both = replace(
+        rising, evals=tuple(replace(each, train_loss=each.val_loss - 0.1) for each in rising.evals)
+    )
+    assert asked(both).basis != "overfitting"
+    assert "warning-diverging" in found(both)
+    assert asked(overfit(1000, train=False)).basis != "overfitting"
+    batches = tuple(AccountStep(at, own) for at, _, own in MEASURED if at <= 1000)
+    assert asked(replace(overfit(1000, train=False), steps=batches)).basis == "overfitting"
+
+
+def test_data_that_will_be_repeated_raise_the_upper_end_alone() -> None:
+    """5.24 billion tokens of 100 million are 52.4 epochs, and 26.2 were seen: 0.5 nats of one doubling."""
+    fresh, often = asked(SOUND), asked(replace(SOUND, data=data(100_000_000)))
+    assert often.final.high - fresh.final.high == pytest.approx(0.5 * math.log(2))
+    assert (often.final.low, often.final.median) == (fresh.final.low, fresh.final.median)
+    few = asked(replace(SOUND, data=data(2_000_000_000)))
+    assert few.final == fresh.final  # 2.6 epochs
+
+
+def test_a_dead_run_has_no_forecast_but_its_last_good_loss() -> None:
+    made = asked(DEAD)
+    assert (made.basis, made.expected, made.band) == ("dead", None, None)
+    numbers = found(DEAD)["forecast-dead"].numbers
+    assert (numbers["iteration"], numbers["good_iteration"]) == (2200, 2000)
+    assert numbers["best"] == SOUND.evals[9].val_loss
+    assert not {"forecast-end", "forecast-over", "forecast-ended", "forecast-time"} & found(DEAD).keys()
+    whole = replace(DEAD, evals=(*DEAD.evals, AccountEval(10_000, math.nan)))
+    assert asked(whole).expected is None
+    assert lower_of(made, asked(SOUND)) == ()
+    assert ends_of([DEAD, SOUND]) == ()
+
+
+def test_batches_tell_of_a_death_between_evaluations_and_of_a_recovery() -> None:
+    """As a nanoGPT log that is NaN from iteration 110 on, whose last evaluation was at 0."""
+    steps = tuple(AccountStep(at, 2.495 if at < 110 else math.nan) for at in range(0, 300, 10))
+    log = replace(SOUND, evals=(AccountEval(0, 4.3),), steps=steps)
+    numbers = found(log)["forecast-dead"].numbers
+    assert (numbers["iteration"], numbers["good_iteration"], numbers["best"]) == (110, 100, 2.495)
+    padded = replace(SOUND, steps=tuple(AccountStep(at, math.nan) for at in range(0, 4000, 10)))
+    assert asked(padded).basis == "curve"
+
+
+def test_a_run_above_its_untrained_loss_is_dead_and_a_slow_start_is_not() -> None:
+    numbers = found(STUCK)["forecast-stuck"].numbers
+    assert (numbers["iteration"], numbers["untrained"]) == (400, 10.9)
+    assert asked(replace(STUCK, evals=STUCK.evals[:-1])).dead is None
+    assert asked(replace(STUCK, evals=STUCK.evals[1:])).dead is not None  # ln 50,257 is 10.82
+
+
+def test_a_schedule_is_known_by_its_shape_without_a_rate() -> None:
+    shape = {"max_iters": 10_000, "lr_decay_iters": 10_000, "warmup_iters": 100, "block_size": 1024}
+    log = replace(SOUND, settings=shape, foreign=True)
+    plan = plan_of(log)
+    assert plan is not None
+    assert (plan.learning_rate, plan.min_lr, plan.schedule) == (1.0, 0.1, "cosine")
+    made, known = asked(log), asked(SOUND)
+    assert made.basis == "curve"
+    assert made.final.median == pytest.approx(known.final.median)
+    assert made.final.high == pytest.approx(known.final.high)
+    tenth = plan_of(replace(log, settings=shape | {"min_lr": 6e-5}))
+    assert tenth is not None
+    assert tenth.learning_rate == pytest.approx(6e-4)
+    wsd = plan_of(replace(log, settings={"max_iters": 10_000, "wsd_decay_fraction": 0.4}))
+    assert wsd is not None
+    assert wsd.schedule == "wsd"
+
+
+def test_an_end_that_is_given_is_known() -> None:
+    log = replace(SOUND, settings={"block_size": 1024}, foreign=True)
+    made = forecast(log, ForecastQuestion(changes={"max_iters": 10_000}), None)
+    assert (made.basis, made.iterations) == ("curve-without-schedule", 10_000)
+
+
+def odd(at: Array) -> Array:
+    """A recipe whose decay brings three times what the prior expects."""
+    late = np.clip((at - 6000) / 4000, 0, 1)
+    return true_loss(cosine(10_000), at) - 0.3 * late**2
+
+
+def seed(name: str, until: int, shift: float = 0.0, **settings: float) -> Account:
+    return with_losses(
+        until,
+        name=name,
+        loss=lambda at: odd(at) + shift,
+        settings={"beta2": 0.95, "weight_decay": 0.1} | settings,
+    )
+
+
+def seeds() -> Forecast:
+    run = seed("run", 5000)
+    others = [seed("one", 10_000, 0.01), seed("two", 10_000, -0.02)]
+    return forecast(run, ForecastQuestion(), None, siblings=siblings_of(run, others))
+
+
+def test_finished_siblings_tell_what_no_prior_does() -> None:
+    end = float(odd(np.array([10_000.0]))[0])
+    alone, beside = asked(seed("run", 5000)), seeds()
+    assert beside.basis == "siblings"
+    assert beside.siblings == ("one", "two")
+    assert abs(alone.final.median - end) > 0.1
+    assert abs(beside.final.median - end) < 0.01
+    assert beside.final.low < end < beside.final.high
+
+
+def test_siblings_are_finished_runs_of_the_same_recipe() -> None:
+    run = seed("run", 5000)
+    names = [
+        each.name
+        for each in siblings_of(
+            run,
+            [
+                seed("seed", 10_000, seed=2),
+                seed("rate", 10_000, learning_rate=3e-4, min_lr=3e-5),
+                seed("run", 10_000),
+                seed("unfinished", 9000),
+                replace(seed("other data", 10_000), settings={**run.settings, **{"dataset": "code"}}),
+                replace(seed("larger", 10_000), settings={**run.settings, **{"n_embd": 1024}}),
+                replace(seed("held", 10_000), settings={**run.settings, **{"schedule": "constant"}}),
+                replace(
+                    seed("two changes", 10_000),
+                    settings={**run.settings, **{"beta2": 0.9, "weight_decay": 0.3}},
+                ),
+                replace(seed("dead", 10_000), evals=DEAD.evals),
+            ],
+        )
+    ]
+    assert names == ["seed", "rate"]
+
+
+def test_a_curve_is_one_of_updates_and_losses() -> None:
+    assert len(curve_of(OVERFIT).updates) == len(OVERFIT.evals)
