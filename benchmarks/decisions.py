@@ -13,7 +13,8 @@ import math
 import random
 from pathlib import Path
 
-from nanodyno.analysis.account import Account, AccountEval, AccountStep, account_of
+from nanodyno.analysis.account import Account, AccountEval, AccountStep
+from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.compare import compare
 from nanodyno.config import ModelShape
 from nanodyno.hardware.gpus import gpu_named

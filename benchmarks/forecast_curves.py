@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from nanodyno.analysis.account import Account, account_of
+from nanodyno.analysis.account import Account
+from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.forecast_law import Array, Schedule
 from nanodyno.analysis.forecast_plan import curve_of, logged_schedule, plan_of, schedule_of
 from nanodyno.analysis.forecast_points import Curve

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from nanodyno.analysis.account import account_of
+from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.attribution import AssumedSetting
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.sizing import SizeChoice, choose_size, fitted_batch

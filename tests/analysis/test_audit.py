@@ -10,7 +10,7 @@ from tests.analysis.sentences.alone import FLOPS, PRINTED, bytes_run, llmc
 from tests.analysis.sentences.logs import Log, alone, log, pair
 from tests.conftest import build_record, build_run
 
-from nanodyno.analysis.account import account_of
+from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.audit import matmul_share, with_found_shape
 from nanodyno.analysis.changes import changes_between
 from nanodyno.analysis.findings import Finding

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nanodyno.analysis.account import account_of
+from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.changes import Changes, changes_between
 from nanodyno.analysis.conclusions import compared_runs
 from nanodyno.records.store import Run

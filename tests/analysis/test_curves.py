@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from tests.analysis.accounts import account
 
-from nanodyno.analysis.account import AccountEval, account_of
+from nanodyno.analysis.account import AccountEval
+from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.curves import last_of_stretches, loss_on, losses_at_equal, noise_of
 
 

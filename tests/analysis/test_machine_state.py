@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nanodyno.analysis.account import account_of
+from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.machine_state import MachineState, machine_findings, machine_state
 from nanodyno.records.store import Run
 from nanodyno.records.types import StepRecord, TelemetryRecord

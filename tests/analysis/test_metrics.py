@@ -3,7 +3,7 @@ from collections import deque
 
 import pytest
 
-from nanodyno.analysis.account import account_of
+from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.metrics import (
     Reference,
     Speed,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.analysis.test_probes import CONFIG, build_measured, build_setup
 
-from nanodyno.analysis.account import account_of
+from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.attribution import Known
 from nanodyno.analysis.budget import Budget
 from nanodyno.analysis.conclusions import compared_runs

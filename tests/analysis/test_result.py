@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nanodyno.analysis.account import account_of
+from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.compare import compare
 from nanodyno.analysis.conclusions import compared_runs
 from nanodyno.analysis.growth import BatchGrowth

@@ -8,7 +8,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from nanodyno.analysis.account import GPT2_VOCABULARY, Account, account_of
+from nanodyno.analysis.account import GPT2_VOCABULARY, Account
+from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.audit import audit, with_found_shape
 from nanodyno.analysis.changes import Changes, SettingChange
 from nanodyno.analysis.compare import RunComparison, compare, loss_metric, named_apart

@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from nanodyno.analysis.account import Account, account_of
+from nanodyno.analysis.account import Account
+from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.audit import audit, with_found_shape
 from nanodyno.analysis.curves import are_of_other_text
 from nanodyno.analysis.findings import Code, Finding, Number, Severity

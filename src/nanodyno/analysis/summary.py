@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nanodyno.analysis.account import Account, account_of
+from nanodyno.analysis.account import Account
+from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.imported import tokens_up_to
 from nanodyno.analysis.machine_state import MachineState

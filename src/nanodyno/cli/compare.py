@@ -1,6 +1,5 @@
 """`nanodyno compare`: what changed between runs, what it did, who is ahead, and what cannot be concluded."""
 
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +10,6 @@ from nanodyno.cli.reporting import FormatOption, Html, Open, Out, ReportOptions,
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from nanodyno.analysis.attribution import Attribution
@@ -31,7 +29,6 @@ METRICS_OF: "dict[str, tuple[AttributionMetric, ...]]" = {
     "val_loss": ("val_loss",),
 }
 """What the measurements of an attribution tell."""
-MOST_HISTORY = 60
 Markdown = Annotated[bool, typer.Option("--markdown", help="The same as --format markdown.")]
 
 
@@ -50,7 +47,7 @@ def compare(  # noqa: PLR0913 - one parameter per option
     nanodyno compare train2 train1 --html report.html --open
     """
     from nanodyno.analysis.conclusions import compared_runs
-    from nanodyno.records.store import read_run
+    from nanodyno.records.store import other_runs, read_run
     from nanodyno.report.attribute import measured_apart
     from nanodyno.report.attribute_document import attribution_document
     from nanodyno.report.compare import comparison_document, comparison_page
@@ -64,7 +61,9 @@ def compare(  # noqa: PLR0913 - one parameter per option
     groups = [_folders(each) for each in runs]
     found = [read_run(folder) for group in groups for folder in group]
     sizes = [len(group) for group in groups] if len(found) > len(groups) else []
-    comparison, concluded = compared_runs(found, history([run.folder for run in found]), sizes)
+    comparison, concluded = compared_runs(
+        found, other_runs(RUNS_FOLDER, [run.folder for run in found]), sizes
+    )
     apart = attributions(found)
     findings = [each for each in concluded if each.code != "next-measure-apart" or not apart]
     if json:
@@ -87,17 +86,6 @@ def _folders(names: str) -> "list[Path]":
         if "," not in names:
             raise
     return [find_run(name, RUNS_FOLDER) for name in names.split(",") if name]
-
-
-def history(compared: "list[Path]") -> "Iterator[Run]":
-    """Other runs under runs/, the newest: they show how far runs of one config lie apart."""
-    from nanodyno.records.store import read_run, run_folders
-
-    left_out = {folder.resolve() for folder in compared}
-    others = [folder for folder in run_folders(RUNS_FOLDER) if folder.resolve() not in left_out]
-    for folder in others[-MOST_HISTORY:]:
-        with suppress(NanodynoError):  # a damaged run shows nothing
-            yield read_run(folder)
 
 
 def attributions(runs: "list[Run]") -> "list[Attribution]":

@@ -1,8 +1,6 @@
 """`nanodyno forecast`: where a run will end, when, and what it takes to reach a loss."""
 
-from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -19,12 +17,7 @@ from nanodyno.cli.options import (
 from nanodyno.cli.reporting import FormatOption, Html, Open, Out, ReportOptions, deliver
 from nanodyno.errors import NanodynoError
 
-if TYPE_CHECKING:
-    from nanodyno.analysis.account import Account
-
 MOST_HOURS = 1e6
-MOST_SIBLINGS = 50
-"""Of the runs under runs/, the newest are looked at."""
 
 
 def forecast(  # noqa: PLR0913 - one parameter per option
@@ -78,10 +71,11 @@ def forecast(  # noqa: PLR0913 - one parameter per option
 
     A run without a curve gets a rough answer from its size, data and tokens, labelled so.
     """
+    from nanodyno.analysis.account_reading import account_of
     from nanodyno.analysis.forecast import ForecastQuestion
     from nanodyno.analysis.forecast_findings import forecasts_of
     from nanodyno.recipes import parse_set
-    from nanodyno.records.store import find_run, read_run
+    from nanodyno.records.store import find_run, other_runs, read_run
     from nanodyno.report.document import to_json
     from nanodyno.report.forecast import forecast_document, forecast_page
     from nanodyno.report.pages.forecast import forecast_report
@@ -92,7 +86,7 @@ def forecast(  # noqa: PLR0913 - one parameter per option
     note_former_names([f"--{each}" for each in set_ or []])
     question = ForecastQuestion(number, iters, hours, until_loss, parse_set(set_ or []))
     folders = [find_run(run, RUNS_FOLDER) for run in runs]
-    others = _others(folders) if siblings else []
+    others = [account_of(each) for each in other_runs(RUNS_FOLDER, folders)] if siblings else []
     made = forecasts_of([read_run(folder) for folder in folders], question, others)
     if json:
         typer.echo(to_json(forecast_document(made)))
@@ -100,20 +94,6 @@ def forecast(  # noqa: PLR0913 - one parameter per option
         console, language = console_for(json), language_of(lang)
         print_page(forecast_page(made, console.width, language), console, language)
     deliver(wanted, lambda language: forecast_report(made, language))
-
-
-def _others(asked: list[Path]) -> list["Account"]:
-    """Return the newest of the other runs; one that cannot be read is none."""
-    from nanodyno.analysis.account import account_of
-    from nanodyno.records.store import read_run, run_folders
-
-    own = {folder.resolve() for folder in asked}
-    newest = [each for each in run_folders(RUNS_FOLDER) if each.resolve() not in own][-MOST_SIBLINGS:]
-    found: list[Account] = []
-    for folder in newest:
-        with suppress(NanodynoError):
-            found.append(account_of(read_run(folder)))
-    return found
 
 
 def _refuse_contradictions(runs: list[str], places: dict[str, object]) -> None:

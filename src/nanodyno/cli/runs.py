@@ -96,7 +96,7 @@ def _document(folders: "Sequence[Path]") -> tuple[str, ...]:
 
 
 def _leaderboard(folders: "Sequence[Path]", json: bool) -> tuple[str, ...]:
-    from nanodyno.analysis.account import account_of
+    from nanodyno.analysis.account_reading import account_of
     from nanodyno.analysis.audit import with_found_shape
     from nanodyno.analysis.leaderboard import leaderboard, standing_of
     from nanodyno.records.store import read_run

@@ -8,7 +8,8 @@ import difflib
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -46,6 +47,8 @@ HISTORY_FILE = "history.jsonl"
 TELEMETRY_FILE = "telemetry.jsonl"
 """Runs of before it was recorded have none."""
 CHECKPOINTS_FOLDER = "checkpoints"
+MOST_OTHERS = 60
+"""Of the other runs under a folder, so many of the newest are read beside the one that is asked about."""
 
 Line = TypeVar("Line")
 Step = TypeVar("Step", bound=BaseModel)
@@ -214,6 +217,15 @@ def run_folders(root: Path) -> list[Path]:
     if not root.is_dir():
         return []
     return sorted((path.parent for path in root.glob(f"*/{RUN_FILE}")), key=_start)
+
+
+def other_runs(root: Path, than: Collection[Path]) -> Iterator[Run]:
+    """The newest of the other runs under a folder, oldest first; one that cannot be read is left out."""
+    known = {folder.resolve() for folder in than}
+    others = [folder for folder in run_folders(root) if folder.resolve() not in known]
+    for folder in others[-MOST_OTHERS:]:
+        with suppress(NanodynoError):
+            yield read_run(folder)
 
 
 def _start(folder: Path) -> tuple[float, int, str]:

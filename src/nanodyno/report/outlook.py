@@ -3,7 +3,8 @@
 from contextlib import suppress
 from dataclasses import replace
 
-from nanodyno.analysis.account import Account, AccountEval, AccountStep, account_of
+from nanodyno.analysis.account import Account, AccountEval, AccountStep
+from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.forecast import ForecastQuestion, forecast
 from nanodyno.analysis.forecast_findings import findings_of
 from nanodyno.errors import NanodynoError

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from tests.analysis.losses import cosine, true_loss
 
-from nanodyno.analysis.account import account_of
+from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.conclusions import compared_runs
 from nanodyno.analysis.findings import Finding
 from nanodyno.analysis.forecast import ForecastQuestion

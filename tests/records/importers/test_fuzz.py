@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from nanodyno.analysis.account import account_of
+from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.conclusions import compared_runs
 from nanodyno.analysis.leaderboard import leaderboard, standing_of
 from nanodyno.analysis.result import result_of

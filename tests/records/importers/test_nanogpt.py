@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nanodyno.analysis.account import account_of
+from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.leaderboard import standing_of
 from nanodyno.analysis.summary import summarise

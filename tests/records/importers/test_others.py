@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nanodyno.analysis.account import account_of
+from nanodyno.analysis.account_reading import account_of
 from nanodyno.errors import NanodynoError
 
 TABLE = """+-----------------------+----------------------------------------------------+

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nanodyno.analysis.account import account_of
+from nanodyno.analysis.account_reading import account_of
 
 WRITTEN = Path(__file__).with_name("events.out.tfevents.1")
 """By torch.utils.tensorboard: losses 10 - i/10 every 10 steps and 5 s, NaN last as a tensor, val every 20."""

@@ -1,6 +1,6 @@
 """One run as a page to open: how it stands, its curve, where its time went, its facts."""
 
-from nanodyno.analysis.account import account_of
+from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.summary import Summary
 from nanodyno.records.store import Run
