@@ -73,7 +73,7 @@ def test_a_val_loss_that_rises_with_the_train_loss_is_divergence_and_not_overfit
 
 
 def test_data_that_will_be_repeated_raise_the_upper_end_alone() -> None:
-    """5.24 billion tokens of 100 million are 52.4 epochs: 0.8 nats an e-fold beyond four, and half is ahead."""
+    """5.24 billion tokens of 100 million are 52.4 epochs: 0.8 nats an e-fold beyond four, half ahead."""
     fresh, often = asked(SOUND), asked(replace(SOUND, data=data(100_000_000)))
     assert often.final.high - fresh.final.high == pytest.approx(0.8 * 0.5 * math.log(52.4288 / 4))
     assert (often.final.low, often.final.median) == (fresh.final.low, fresh.final.median)

@@ -149,3 +149,15 @@ def test_losses_of_different_text_are_not_held_against_each_other(nanodyno: Nano
     page = flat(nanodyno("forecast", "a", "b").output)
     assert "a and b are of different text or tokenizers" in page
     assert "probability" not in page
+
+
+def test_a_finished_run_of_the_same_recipe_sharpens_and_is_named(imported: Nanodyno, tmp_path: Path) -> None:
+    shape = ("--set=dataset=fineweb", "--set=n_layer=12", "--set=n_embd=768")
+    for name, until in (("now", 5000), ("before", 10_000)):
+        file = str(log(tmp_path / f"{name}.log", until))
+        assert imported("import", file, *TOLD, *shape).exit_code == 0
+    document = json.loads(imported("forecast", "now", "--json").output)
+    assert document["siblings"] == ["before"]
+    assert document["basis"] == "siblings"
+    alone = json.loads(imported("forecast", "now", "--no-siblings", "--json").output)
+    assert (alone["siblings"], alone["basis"]) == ([], "curve")

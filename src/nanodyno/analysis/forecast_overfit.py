@@ -22,8 +22,8 @@ FEWEST_OF_RISE = 4
 HARMLESS_EPOCHS = 4.0
 """Repeated so often, data bring nearly what fresh data do (Muennighoff et al. 2023)."""
 PER_FOLD = 0.8
-"""Nats by which a val loss may end higher for each e-fold of epochs beyond the harmless ones, if all of the run
-is ahead: three trainings of our own ended 0.5 to 1.6 above their curve so far (LOG.md)."""
+"""Nats by which a val loss may end higher for each e-fold of epochs beyond the harmless ones, if all of the
+run is ahead: three trainings of our own ended 0.5 to 1.6 above their curve so far (LOG.md)."""
 DEAD_LOSSES = 2
 """So many losses at the end of a log that are NaN/inf, or one evaluation, mean that the run is dead."""
 STUCK_EVALS = 3
