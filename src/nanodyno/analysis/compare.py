@@ -11,9 +11,9 @@ from nanodyno.analysis.decisions import (
     LEVEL,
     Call,
     Decision,
-    Group,
-    Pair,
+    GroupPair,
     Replicates,
+    RunGroup,
     decide_loss,
     decide_speed,
     groups_of,
@@ -58,11 +58,11 @@ class RunComparison:
         return next((each for each in self.decisions if each.metric == metric and run in each.runs), None)
 
 
-Decide = Callable[[Group, Group], Decision | None]
+Decide = Callable[[RunGroup, RunGroup], Decision | None]
 
 
 def compare(
-    accounts: Sequence[Account], history: Sequence[Account] = (), groups: Sequence[Group] | None = None
+    accounts: Sequence[Account], history: Sequence[Account] = (), groups: Sequence[RunGroup] | None = None
 ) -> RunComparison:
     """Each group of replicates against the first; `history` are other runs, for the noise between runs alone.
 
@@ -99,15 +99,15 @@ def _decider(metric: ComparedMetric, losses: Sequence[LossesAt], known: Replicat
     def read(account: Account) -> LossAt | None:
         return None if at is None else loss_on(account, at.axis, at.at)
 
-    def decide(runs: Group, against: Group) -> Decision | None:
+    def decide(runs: RunGroup, against: RunGroup) -> Decision | None:
         if metric.better is None:
             return None
         if metric.name == "peak_allocated_bytes":
             return _decide_memory(runs, against)
         if at is None:
-            pair = Pair(runs, against, known.speed_noise(runs[0], against[0]), level)
+            pair = GroupPair(runs, against, known.speed_noise(runs[0], against[0]), level)
             return decide_speed(metric.name, lambda each: _per_second(metric.name, each), pair)
-        pair = Pair(runs, against, known.loss_noise(read, runs[0], against[0]), level)
+        pair = GroupPair(runs, against, known.loss_noise(read, runs[0], against[0]), level)
         losses_there = at.losses
         return decide_loss(metric.name, lambda each: losses_there.get(each.name), (at.axis, at.at), pair)
 
@@ -120,7 +120,7 @@ def _per_second(metric: str, account: Account) -> Interval | None:
     return figure.inverse() if figure is not None and metric == "iteration_seconds" else figure
 
 
-def _decide_memory(runs: Group, against: Group) -> Decision | None:
+def _decide_memory(runs: RunGroup, against: RunGroup) -> Decision | None:
     """A peak is the same in every run of a config."""
     peaks = [[each.peak_allocated_bytes for each in group] for group in (runs, against)]
     one, other = (max((peak for peak in group if peak), default=None) for group in peaks)
@@ -136,7 +136,7 @@ def _decide_memory(runs: Group, against: Group) -> Decision | None:
     )
 
 
-def _settled(metric: ComparedMetric, groups: Sequence[Group], decide: Decide) -> Decision | None:
+def _settled(metric: ComparedMetric, groups: Sequence[RunGroup], decide: Decide) -> Decision | None:
     """Whether the best group is better than every other one."""
     sign = -1 if metric.better == "higher" else 1
     means = [

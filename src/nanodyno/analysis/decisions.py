@@ -99,11 +99,11 @@ class Decision:
         }
 
 
-Group = tuple[Account, ...]
+RunGroup = tuple[Account, ...]
 """Runs of one config: they differ by the seed at most."""
 
 
-def groups_of(accounts: Sequence[Account]) -> tuple[Group, ...]:
+def groups_of(accounts: Sequence[Account]) -> tuple[RunGroup, ...]:
     """The runs with replicates put together; each alone where all are replicates of one another."""
     groups: list[list[Account]] = []
     for account in accounts:
@@ -146,7 +146,7 @@ class Replicates:
     Runs that were put into one group are; of others it must be recorded.
     """
 
-    def __init__(self, accounts: Iterable[Account], groups: Iterable[Group] = ()) -> None:
+    def __init__(self, accounts: Iterable[Account], groups: Iterable[RunGroup] = ()) -> None:
         self._accounts = tuple(accounts)
         self._groups = [{id(each) for each in group} for group in groups]
         self._known: dict[tuple[int, int, Quantity], bool] = {}
@@ -245,11 +245,11 @@ def is_busy(account: Account) -> bool:
 
 
 @dataclass(frozen=True)
-class Pair:
+class GroupPair:
     """Two groups of replicates to be judged, and how far single runs lie apart."""
 
-    runs: Group
-    against: Group
+    runs: RunGroup
+    against: RunGroup
     noise: RunNoise
     level: float = LEVEL
 
@@ -282,7 +282,9 @@ class Pair:
         return ("better" if gain > 0 else "worse"), None
 
 
-def decide_speed(metric: str, values: Callable[[Account], Interval | None], pair: Pair) -> Decision | None:
+def decide_speed(
+    metric: str, values: Callable[[Account], Interval | None], pair: GroupPair
+) -> Decision | None:
     """By a figure that is the higher the better; None where it is not known of all of them."""
     found = [[values(each) for each in group] for group in (pair.runs, pair.against)]
     known = [[value for value in group if value is not None] for group in found]
@@ -299,7 +301,7 @@ def decide_speed(metric: str, values: Callable[[Account], Interval | None], pair
     return pair.decision(metric, effect, *pair.call(gain, half, "speed"))
 
 
-def _why_no_speed(accounts: Group, values: Sequence[Interval]) -> NotComparable | None:
+def _why_no_speed(accounts: RunGroup, values: Sequence[Interval]) -> NotComparable | None:
     if any(value.low is None for value in values):
         return "too-few-iterations"
     return "machine-busy" if any(map(is_busy, accounts)) else None
@@ -320,7 +322,7 @@ def _log_sd(value: Interval) -> float:
 
 
 def decide_loss(
-    metric: str, losses: Callable[[Account], LossAt | None], place: tuple[CurveAxis, float], pair: Pair
+    metric: str, losses: Callable[[Account], LossAt | None], place: tuple[CurveAxis, float], pair: GroupPair
 ) -> Decision | None:
     """By val losses at one place, the lower the better; None where not all of them have one there."""
     found = [[losses(each) for each in group] for group in (pair.runs, pair.against)]
@@ -340,7 +342,7 @@ def decide_loss(
     return pair.decision(metric, pair.interval(difference, half), *pair.call(-difference, half, "loss"))
 
 
-def _why_no_loss(place: tuple[CurveAxis, float], pair: Pair) -> NotComparable | None:
+def _why_no_loss(place: tuple[CurveAxis, float], pair: GroupPair) -> NotComparable | None:
     one, other = pair.runs[0], pair.against[0]
     kinds = {each.kind for each in changes_between(other, one).changed}
     if "data" in kinds or are_of_other_text(one, other):

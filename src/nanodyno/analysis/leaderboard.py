@@ -15,7 +15,7 @@ from nanodyno.analysis.curves import LossAt, last_of_stretches, loss_on
 from nanodyno.analysis.decisions import (
     LEVEL,
     Decision,
-    Pair,
+    GroupPair,
     Replicates,
     at_one_stage,
     decide_loss,
@@ -245,7 +245,7 @@ def _board_of_losses(
         return loss_interval(each.account, losses[each.run], noise)
 
     def decide(one: Account, other: Account, level: float) -> Decision | None:
-        pair = Pair((one,), (other,), known.loss_noise(read_there, one, other), level)
+        pair = GroupPair((one,), (other,), known.loss_noise(read_there, one, other), level)
         return decide_loss(LOSS, lambda each: losses[each.name], ("tokens", at), pair)
 
     ordered = sorted(there, key=lambda each: losses[each.run].loss)
@@ -279,7 +279,7 @@ def _by_speed(
             groups.setdefault(each.device if metric == SPEED else None, []).append((each, value))
 
     def decide(one: Account, other: Account, level: float) -> Decision | None:
-        pair = Pair((one,), (other,), known.speed_noise(one, other), level)
+        pair = GroupPair((one,), (other,), known.speed_noise(one, other), level)
         return decide_speed(metric, lambda each: getattr(each.speed, metric), pair)
 
     for device, members in groups.items():
