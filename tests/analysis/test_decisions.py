@@ -242,5 +242,5 @@ def test_a_curve_without_noise_of_its_own_is_judged_by_the_tokens_of_an_evaluati
     found = decided([one, other], LOSS)
     assert found.effect is not None
     assert found.effect.high is not None
-    half = 1.959964 * math.sqrt(2 * (default_seed_sd(one) ** 2 + (8.0 / 200) ** 2))
+    half = 2.085963 * math.sqrt(2 * (default_seed_sd(one) ** 2 + (8.0 / 200) ** 2))
     assert found.effect.high == pytest.approx(half, rel=1e-4)

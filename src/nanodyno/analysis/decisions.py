@@ -35,6 +35,8 @@ DEFAULT_SPEED_SD = {"gpu": 0.02, "cpu": 0.10, None: 0.05}
 to 0.5% apart, consumer GPUs move with temperature and clock by 1 to 3%, and CPUs with what else runs
 (LOG.md)."""
 SMALLEST_SPEED_SD = 0.002
+DEFAULT_DEGREES = 20
+"""Of freedom that a default counts as: it is no more certain than an estimate from so many runs."""
 SEED_SD_OF_1M, SEED_EXPONENT = 0.02, 0.35
 SEED_SD_RANGE = 0.002, 0.05
 """Between seeds, in nats: 0.02 for 1M parameters, falling with their power of 0.35 (LOG.md: 0.01 to 0.03 for
@@ -58,7 +60,7 @@ class RunNoise:
 
     def half_width(self, variance: float, level: float) -> float:
         """Half of the confidence interval of an estimate that has this variance."""
-        return t_quantile(self.degrees or 1_000_000, level) * math.sqrt(variance)
+        return t_quantile(self.degrees or DEFAULT_DEGREES, level) * math.sqrt(variance)
 
     def document(self) -> dict[str, object]:
         return {

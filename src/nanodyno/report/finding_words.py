@@ -339,7 +339,7 @@ def _gpus_by_rate(numbers: Numbers, shown: Shown, language: Language) -> str:
                 **shown,
             )
         )
-    return language.paragraph(sentences)
+    return language.together(sentences)
 
 
 def _share_of_gpu(numbers: Numbers, shown: Shown, language: Language) -> str:
