@@ -72,7 +72,7 @@ def _rates(
         if (found := metric.values.get(account.name)) is not None
     )
     description = language.say(
-        "Medians over iterations that hold training alone; the mark is their 95% interval."
+        "Means over iterations of training alone. The error bar is the 95% CI of the run's own speed."
     )
     absent = [each.name for each in comparison.accounts if each.name not in metric.values]
     if absent:
