@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nanodyno.analysis.account import Account
+from nanodyno.analysis.account import Account, AccountEval
 from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.imported import tokens_up_to
@@ -25,7 +25,7 @@ from nanodyno.analysis.state import RunState, run_state
 from nanodyno.costs.parameters import ParameterCount, parameters
 from nanodyno.hardware.ceilings import Ceilings
 from nanodyno.noise import NoiseScale
-from nanodyno.records.imported import AnyEval, AnyStep, ImportedRecord
+from nanodyno.records.imported import AnyStep, ImportedRecord
 from nanodyno.records.store import Run
 from nanodyno.records.types import SaveRecord, Skipped
 
@@ -133,8 +133,8 @@ def summarise(run: Run, ceilings: Ceilings | None = None) -> Summary:
         peak_reserved_bytes=account.peak_reserved_bytes,
         peak_host_bytes=account.peak_host_bytes,
         last_train_loss=_last_train_loss(run.steps),
-        best_val=_best_val(run.evals),
-        last_val=_val_loss(run.evals[-1]) if run.evals else None,
+        best_val=_best_val(account.evals),
+        last_val=_val_loss(account.evals[-1]) if account.evals else None,
         training_seconds=times.training if times else None,
         evaluation_seconds=times.evaluation if times else None,
         saves=len(saves),
@@ -171,10 +171,10 @@ def _last_train_loss(steps: Sequence[AnyStep]) -> float | None:
     return statistics.fmean(losses) if losses else None
 
 
-def _best_val(evals: Sequence[AnyEval]) -> ValLoss | None:
+def _best_val(evals: Sequence[AccountEval]) -> ValLoss | None:
     numbers = [entry for entry in evals if not math.isnan(entry.val_loss)]
     return _val_loss(min(numbers, key=lambda entry: entry.val_loss)) if numbers else None
 
 
-def _val_loss(entry: AnyEval) -> ValLoss:
+def _val_loss(entry: AccountEval) -> ValLoss:
     return ValLoss(entry.iteration, entry.val_loss, perplexity(entry.val_loss))
