@@ -54,12 +54,17 @@ def test_the_end_is_near_what_the_law_says(started: Started, evaluation: Builder
     assert float(words.split()[3]) == pytest.approx(true, abs=0.03)
 
 
-def test_a_warning_is_given_once(started: Started, evaluation: Builder) -> None:
+@pytest.mark.parametrize(("train_rises", "words"), [(True, "may be diverging"), (False, "is overfitting")])
+def test_a_warning_is_given_once(
+    started: Started, evaluation: Builder, train_rises: bool, words: str
+) -> None:
     outlook = Outlook(started)
-    warnings = [
-        words for each in evals(evaluation, 6000, spoiled_from=3000) for words in outlook.add_eval(each)[1]
-    ]
-    assert sum("may be diverging" in words for words in warnings) == 1
+    reported = evals(evaluation, 6000, spoiled_from=3000)
+    if train_rises:
+        reported = [each.model_copy(update={"train_loss": each.val_loss}) for each in reported]
+    said = [outlook.add_eval(each) for each in reported]
+    assert sum(words in warning for _, warnings in said for warning in warnings) == 1
+    assert bool(said[-1][0]) == train_rises  # a run that overfits is not said to end on its curve
 
 
 def test_a_resumed_run_goes_on_from_its_records(tmp_path: Path, record: Builder, evaluation: Builder) -> None:

@@ -19,6 +19,9 @@ MOST_STEPS, RECENT_STEPS = 6000, 1000
 EARLIEST, LATEST = 0.1, 0.98
 """Of the run: before, little is known; after, there is nothing left to foretell."""
 
+NO_END = ("forecast-overfitting", "forecast-dead", "forecast-dead-from-start", "forecast-stuck")
+"""Said once in place of where it ends."""
+
 
 class Outlook:
     """Keeps losses and rates; a resumed run's are read from its folder once."""
@@ -52,7 +55,11 @@ class Outlook:
             made = forecast(account, ForecastQuestion(), None)
         except NanodynoError:
             return "", []
-        found = [each for each in findings_of(made, account) if each.code.startswith("warning-")]
+        found = [
+            each
+            for each in findings_of(made, account)
+            if each.code.startswith("warning-") or each.code in NO_END
+        ]
         fresh = [each for each in found if each.code not in self._reported]
         self._reported |= {each.code for each in fresh}
         final = made.expected
