@@ -15,6 +15,7 @@ from nanodyno.analysis.compare import compare
 from nanodyno.analysis.conclusions import conclusions
 from nanodyno.analysis.decisions import DEFAULT_SPEED_SD, Decision, default_seed_sd, groups_of
 from nanodyno.analysis.leaderboard import leaderboard, standing_of
+from nanodyno.analysis.machine_state import MachineState
 from nanodyno.hardware.gpus import gpu_named
 from nanodyno.records.types import DataRecord
 from nanodyno.report.compare import comparison_document, comparison_page
@@ -237,10 +238,28 @@ def test_three_runs_each_find_a_tenth_of_speed_and_three_hundredths_of_a_nat() -
 
 def test_a_curve_without_noise_of_its_own_is_judged_by_the_tokens_of_an_evaluation() -> None:
     few = {"eval_tokens": 40_000}
-    one = account("a", settings=few, evals=curve(6.0)[-2:])
+    one = account("a", settings=few | {"variant": "a"}, evals=curve(6.0)[-2:])
     other = account("b", settings=few | {"variant": "b"}, evals=curve(6.0)[-2:])
     found = decided([one, other], LOSS)
     assert found.effect is not None
     assert found.effect.high is not None
     half = 2.085963 * math.sqrt(2 * (default_seed_sd(one) ** 2 + (8.0 / 200) ** 2))
     assert found.effect.high == pytest.approx(half, rel=1e-4)
+
+
+def test_two_runs_of_one_config_are_called_different_only_at_99_percent() -> None:
+    """2% between runs on a GPU is 2.83% of a ratio: 1.96 times that is 5.5%, 2.58 times is 7.3%."""
+
+    def called(seconds: float, other: str) -> tuple[str, float | None]:
+        found = decided([run("a", "a"), run("b", other, seconds)], SPEED)
+        assert found.effect is not None
+        return found.call, found.effect.level
+
+    assert called(1.065, "a") == ("no-significant-difference", 0.99)
+    assert called(1.065, "b") == ("worse", 0.95)
+    assert called(1.09, "a") == ("not-comparable", 0.99)
+
+
+def test_a_busy_machine_is_the_reason_though_few_iterations_are_left() -> None:
+    busy = run("b", "b", steps=steps(1.0, count=5), machine_state=MachineState(is_busy=True))
+    assert decided([run("a", "a"), busy], SPEED).reason == "machine-busy"

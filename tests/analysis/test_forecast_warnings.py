@@ -51,6 +51,7 @@ CASES: dict[Sign, Account] = {
     "not-finite": replace(SOUND, evals=(*SOUND.evals, AccountEval(5200, float("nan")))),
     "uneven-evaluations": replace(
         SOUND,
+        foreign=True,
         evals=tuple(
             replace(each, val_loss=each.val_loss + 0.3 * np.sin(number**2))
             for number, each in enumerate(SOUND.evals)
@@ -69,6 +70,7 @@ def test_each_sign_is_seen_where_it_is(sign: Sign) -> None:
 
 
 def test_a_sound_run_is_warned_of_nothing() -> None:
+    assert signs(replace(CASES["uneven-evaluations"], foreign=False)) == set(), "we evaluate on fixed batches"
     assert signs(SOUND) == set()
     assert signs(replace(SOUND, steps=batches(1), data=data(10_000_000_000))) == set()
     assert signs(parted(0.05)) == set()

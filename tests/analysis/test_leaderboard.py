@@ -24,6 +24,8 @@ from nanodyno.records.types import DataRecord
 H200 = gpu_named("H200")
 PERPLEXITIES = tuple(AccountEval(at, 22.3, 3.1) for at in range(100, 700, 100))
 
+DEAD = tuple(AccountEval(at, 11.0) for at in range(100, 1001, 100))
+
 
 def data(fingerprint: str = "0", tokenizer: str | None = "gpt2", vocab_size: int = 50257) -> DataRecord:
     return DataRecord(
@@ -126,8 +128,9 @@ def test_a_log_that_names_the_text_joins_the_run_of_that_name_unless_there_are_t
 def test_a_log_that_does_not_tell_its_tokens_has_no_place_by_loss() -> None:
     found = ranked(BEFORE, AFTER)
     assert reasons(found, LOSS) == {"train2": "text-unknown", "train1": "text-unknown"}
-    assert places(found, SPEED) == {"train2": 1, "train1": 2}
-    assert reasons(found, SHARE) == {"train2": "gpu-unknown", "train1": "gpu-unknown"}
+    assert (
+        reasons(found, SPEED) == reasons(found, SHARE) == {"train2": "gpu-unknown", "train1": "gpu-unknown"}
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,7 +147,9 @@ def test_a_log_that_does_not_tell_its_tokens_has_no_place_by_loss() -> None:
         ({"steps": ()}, SPEED, "times-unknown"),
         ({"steps": steps(1.0, count=5)}, SPEED, "too-few-iterations"),
         ({"gpu": gpu_named("RTX 4070")}, SPEED, "only-one-of-its-device"),
+        ({"gpu": None}, SPEED, "gpu-unknown"),
         ({"gpu": None}, SHARE, "gpu-unknown"),
+        ({"evals": DEAD, "settings": SHORT}, LOSS, "dead"),
         ({"shape": None}, SHARE, "model-unknown"),
         ({"steps": steps(0.1)}, SHARE, "rate-impossible"),
     ],
@@ -171,6 +176,14 @@ def test_speeds_that_another_start_of_one_config_may_have_share_a_rank() -> None
 def test_seeds_of_one_recipe_share_a_rank_though_one_lies_far_off() -> None:
     seeds = [ours(f"s{n}", 5.5 + 0.3 * n, settings={"variant": "one", "seed": n}) for n in range(2)]
     assert set(places(ranked(*seeds), LOSS).values()) == {1}
+
+
+def test_seeds_of_one_recipe_share_a_rank_though_another_lies_between() -> None:
+    far = [ours(f"s{n}", 5.5 + 0.9 * n, settings={"variant": "one", "seed": n}) for n in range(2)]
+    found = ranked(*far, ours("between", 5.6))
+    assert places(found, LOSS) == {"between": 1, "s0": 2, "s1": 2}, "the mean of both is worse"
+    apart = ranked(*[replace(each, settings=each.settings | {"variant": each.name}) for each in far])
+    assert places(apart, LOSS) == {"s0": 1, "s1": 2}, "two configs"
 
 
 def test_a_run_without_a_rank_stands_where_its_value_belongs() -> None:

@@ -33,7 +33,7 @@ CONSUMER_TRAINING = 0.81
 """The same of whole trainings on GeForce GPUs (an RTX 3060), in 15 public measurements."""
 LEAP = 1.25
 """Times the learning rate that its own course leads to."""
-NAMED, EXCLUDED = 6, 16
+NAMED = 6
 """GPUs that are listed of those that can, and of those that cannot, have done it."""
 GEFORCE = re.compile(r"RTX \d{4}( Ti| SUPER)*")
 CONSUMER = re.compile(rf"{GEFORCE.pattern}|(GTX|TITAN)\b.*")
@@ -227,7 +227,7 @@ def _gpus_by_rate(account: Account, reached: float) -> Finding:
     able = [{"gpu": name, "share": share} for name, share in shares if share <= CONSUMER_TRAINING]
     return _finding(
         account, "gpus-by-rate", "fact",
-        achieved_flops_per_second=reached, excluded=excluded[::-1][:EXCLUDED], excluded_count=len(excluded),
+        achieved_flops_per_second=reached, excluded=excluded[::-1], excluded_count=len(excluded),
         able=able[:NAMED], most=CONSUMER_MATMULS, trained=CONSUMER_TRAINING,
     )  # fmt: skip
 

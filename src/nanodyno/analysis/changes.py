@@ -1,5 +1,6 @@
 """What differs between two runs' settings, and which differences follow from others."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -111,4 +112,6 @@ def _rows(account: Account) -> int | None:
 
 
 def _same(one: Setting, other: Setting) -> bool:
+    if isinstance(one, float) and isinstance(other, float) and math.isclose(one, other, rel_tol=1e-9):
+        return True  # learning_rate/10 and the number that someone wrote
     return one == other or repr(one) == repr(other)  # as NaN is to NaN

@@ -40,7 +40,7 @@ def compared_runs(
     ends = list(itertools.accumulate(sizes))
     groups = [tuple(accounts[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
     comparison = compare(accounts, known, groups)
-    return comparison, (*conclusions(comparison), *ends_of(comparison.accounts))
+    return comparison, (*conclusions(comparison), *ends_of(comparison.accounts, known))
 
 
 def conclusions(comparison: RunComparison) -> tuple[Finding, ...]:
@@ -138,8 +138,9 @@ def _of_batch(one: Account, other: Account, changes: Changes) -> Iterator[Findin
     if before != after:
         yield _of((one, other), "effective-batch-changed", "fact", tokens_before=before, tokens_after=after)
         return
-    split = {each.key: each for each in changes.changed if each.key in SPLIT_KEYS}
-    yield _of((one, other), "same-effective-batch", "fact", tokens_per_iter=before, split_changed=bool(split))
+    keys = {each.key for each in changes.changed}
+    split = not keys.isdisjoint(SPLIT_KEYS) and "block_size" not in keys
+    yield _of((one, other), "same-effective-batch", "fact", tokens_per_iter=before, split_changed=split)
     if split:
         yield _of(
             (one, other), "steps-unchanged", "fact", tokens_per_iter=before, steps_per_billion=1e9 / before
@@ -158,7 +159,8 @@ def _of_speed(one: Account, other: Account, comparison: RunComparison) -> Iterat
     numbers: dict[str, Number] = {
         "throughput_ratio": decision.effect.value,
         "tokens_per_second": _means("tokens_per_second", decision, comparison),
-        **_certainty(decision, "ratio"),
+        **_certainty(decision, "ratio", "run_noise"),
+        "on_cpu": {one.device_kind, other.device_kind} == {"cpu"},
     }
     if decision.reason is not None:
         yield _of_decision(decision, SPEED_REASONS[decision.reason], "caution", numbers)
@@ -202,13 +204,14 @@ def _means(metric: str, decision: Decision, comparison: RunComparison) -> list[N
     return [statistics.geometric_mean([values[name].value for name in group]) for group in groups]
 
 
-def _certainty(decision: Decision, effect_name: str) -> dict[str, Number]:
-    """The 95% interval of the effect, and the noise between runs that is in it."""
+def _certainty(decision: Decision, effect_name: str, noise_name: str) -> dict[str, Number]:
+    """The interval of the effect, and the noise between runs that is in it."""
     effect, noise = decision.effect, decision.noise
     return {
         f"{effect_name}_low": None if effect is None else effect.low,
         f"{effect_name}_high": None if effect is None else effect.high,
-        "run_noise": None if noise is None else noise.sd,
+        "level": None if effect is None else effect.level,
+        noise_name: None if noise is None else noise.sd,
         "degrees_of_freedom": None if noise is None else noise.degrees,
     }
 
@@ -303,7 +306,7 @@ def _difference(found: LossesAt, decision: Decision) -> dict[str, Number]:
         "at": found.at,
         "losses": [statistics.fmean(found.losses[name].loss for name in group) for group in groups],
         "difference": None if decision.effect is None else decision.effect.value,
-        **_certainty(decision, "difference"),
+        **_certainty(decision, "difference", "seed_noise"),
     }
 
 

@@ -8,7 +8,7 @@ of them, else by the defaults below.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from nanodyno.analysis.account import Account
@@ -27,6 +27,8 @@ NotComparable = Literal[
 ]
 Quantity = Literal["speed", "loss"]
 LEVEL = 0.95
+LEVEL_OF_ONE_CONFIG = 0.99
+"""For two single runs of one config: that they differ would be odd, so it takes more to show it."""
 NORMAL_95 = 1.96
 ENOUGH_DEGREES = 3
 """Degrees of freedom from which repeated runs replace a default: four runs of a config, or three of two."""
@@ -261,6 +263,17 @@ class GroupPair:
         names = [tuple(each.name for each in group) for group in (self.runs, self.against)]
         return Decision(metric, names[0], names[1], call, effect, self.noise, reason)
 
+    def at_level_for(self, what: Quantity) -> "GroupPair":
+        return (
+            replace(self, level=max(self.level, LEVEL_OF_ONE_CONFIG))
+            if self._is_of_one_config(what)
+            else self
+        )
+
+    def _is_of_one_config(self, what: Quantity) -> bool:
+        single = len(self.runs) == len(self.against) == 1
+        return single and differ_in_nothing(self.runs[0], self.against[0], what)
+
     def not_comparable(self, metric: str, effect: float, reason: NotComparable) -> Decision:
         return self.decision(metric, self.interval(effect, None), "not-comparable", reason)
 
@@ -278,8 +291,7 @@ class GroupPair:
         """
         if abs(gain) <= half:
             return "no-significant-difference", None
-        single = len(self.runs) == len(self.against) == 1
-        if single and differ_in_nothing(self.runs[0], self.against[0], what):
+        if self._is_of_one_config(what):
             return "not-comparable", "unrecorded-difference"
         return ("better" if gain > 0 else "worse"), None
 
@@ -297,6 +309,7 @@ def decide_speed(
     reason = _why_no_speed((*pair.runs, *pair.against), [value for group in known for value in group])
     if reason is not None:
         return pair.not_comparable(metric, math.exp(gain), reason)
+    pair = pair.at_level_for("speed")
     variance = math.fsum(_speed_variance(group, pair.noise) for group in known)
     half = pair.noise.half_width(variance, pair.level)
     effect = exponential(pair.interval(gain, half))
@@ -304,9 +317,9 @@ def decide_speed(
 
 
 def _why_no_speed(accounts: RunGroup, values: Sequence[Interval]) -> NotComparable | None:
-    if any(value.low is None for value in values):
-        return "too-few-iterations"
-    return "machine-busy" if any(map(is_busy, accounts)) else None
+    if any(map(is_busy, accounts)):
+        return "machine-busy"
+    return "too-few-iterations" if any(value.low is None for value in values) else None
 
 
 def _speed_variance(values: Sequence[Interval], noise: RunNoise) -> float:
@@ -336,6 +349,7 @@ def decide_loss(
     reason = _why_no_loss(place, pair)
     if reason is not None:
         return pair.not_comparable(metric, difference, reason)
+    pair = pair.at_level_for("loss")
     variance = 0.0
     for group, accounts in zip(known, (pair.runs, pair.against), strict=True):
         each = [_loss_variance(*of, pair.noise) for of in zip(accounts, group, strict=True)]

@@ -276,14 +276,18 @@ def _on_other_data(one: Account, other: Account) -> bool:
     return are_of_other_text(one, other) or (None not in names and names[0] != names[1])
 
 
-def ends_of(accounts: Sequence[Account]) -> tuple[Finding, ...]:
-    """For a comparison of two runs that are not both at their end; nothing where one cannot be foretold."""
+def ends_of(accounts: Sequence[Account], others: Sequence[Account] = ()) -> tuple[Finding, ...]:
+    """For a comparison of two runs that are not both at their end; nothing where one cannot be foretold.
+
+    Finished siblings are looked for among these two and the others.
+    """
     if len(accounts) != 2:
         return ()
     made: list[Forecast] = []
     for account in accounts:
         try:
-            made.append(forecast(account, ForecastQuestion(), pace_of(account)))
+            siblings = siblings_of(account, [*accounts, *others])
+            made.append(forecast(account, ForecastQuestion(), pace_of(account), siblings=siblings))
         except NanodynoError:
             return ()
     settled = [each.basis in ("curve", "siblings", "ended") for each in made]

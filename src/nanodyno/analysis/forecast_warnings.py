@@ -56,7 +56,7 @@ def _of_val(account: Account, curve: Curve, plan: ForecastSchedule | None) -> It
             return
         yield Warned("diverging", {"best": float(losses[best]), "loss": float(losses[-1]), "rise": rise})
         return
-    if noise > UNEVEN:
+    if noise > UNEVEN and account.foreign:  # ours are all of the same tokens
         yield Warned("uneven-evaluations", {"noise": noise})
     slope = -float(np.polyfit(np.log(updates[-LATEST:]), losses[-LATEST:], 1)[0])
     reach = math.log(updates[-1] / updates[-LATEST])

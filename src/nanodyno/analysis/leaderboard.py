@@ -4,7 +4,8 @@ A run is ranked among those that it can be compared with, else the reason why no
 shown to be worse than the first of a rank share it, by the decisions that `compare` makes.
 """
 
-from collections.abc import Callable, Iterator, Sequence, Set
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -17,12 +18,16 @@ from nanodyno.analysis.decisions import (
     Decision,
     GroupPair,
     Replicates,
+    RunGroup,
     at_one_stage,
     decide_loss,
     decide_speed,
+    groups_of,
     is_busy,
     loss_interval,
 )
+from nanodyno.analysis.forecast_overfit import death_of
+from nanodyno.analysis.forecast_plan import curve_of
 from nanodyno.analysis.statistics import Interval
 from nanodyno.costs.parameters import parameters
 
@@ -36,6 +41,7 @@ UnrankedReason = Literal[
     "only-one-of-its-text",
     "not-evaluated-there",
     "perplexity-as-loss",
+    "dead",
     "other-schedule",
     "times-unknown",
     "too-few-iterations",
@@ -66,6 +72,8 @@ class LeaderboardRun:
     account: Account
     flaws: frozenset[str]
     """Codes of an audit's findings."""
+    is_dead: bool = False
+    """Its latest losses are no number, or those of an untrained model."""
 
     @property
     def run(self) -> str:
@@ -137,7 +145,8 @@ class Leaderboard:
 
 
 def standing_of(account: Account) -> LeaderboardRun:
-    return LeaderboardRun(account.without_steps(), frozenset(finding.code for finding in audit(account)))
+    flaws = frozenset(finding.code for finding in audit(account))
+    return LeaderboardRun(account.without_steps(), flaws, death_of(account, curve_of(account)) is not None)
 
 
 def text_of(account: Account) -> EvalText | None:
@@ -202,6 +211,7 @@ def _no_loss(standing: LeaderboardRun) -> UnrankedReason | None:
     return _first(
         (standing.furthest == 0, "no-evaluation"),
         ("perplexity-as-loss" in standing.flaws, "perplexity-as-loss"),
+        (standing.is_dead, "dead"),
         (standing.account.tokens_per_iter is None, "tokens-unknown"),
         ("tokens-contradict" in standing.flaws, "tokens-contradict"),
         (standing.text is None, "text-unknown"),
@@ -244,8 +254,8 @@ def _board_of_losses(
         noise = known.loss_noise(read_there, each.account, each.account)
         return loss_interval(each.account, losses[each.run], noise)
 
-    def decide(one: Account, other: Account, level: float) -> Decision | None:
-        pair = GroupPair((one,), (other,), known.loss_noise(read_there, one, other), level)
+    def decide(runs: RunGroup, against: RunGroup, level: float) -> Decision | None:
+        pair = GroupPair(runs, against, known.loss_noise(read_there, runs[0], against[0]), level)
         return decide_loss(LOSS, lambda each: losses[each.name], ("tokens", at), pair)
 
     ordered = sorted(there, key=lambda each: losses[each.run].loss)
@@ -278,8 +288,8 @@ def _by_speed(
         else:
             groups.setdefault(each.device if metric == SPEED else None, []).append((each, value))
 
-    def decide(one: Account, other: Account, level: float) -> Decision | None:
-        pair = GroupPair((one,), (other,), known.speed_noise(one, other), level)
+    def decide(runs: RunGroup, against: RunGroup, level: float) -> Decision | None:
+        pair = GroupPair(runs, against, known.speed_noise(runs[0], against[0]), level)
         return decide_speed(metric, lambda each: getattr(each.speed, metric), pair)
 
     for device, members in groups.items():
@@ -310,35 +320,57 @@ def _no_speed(standing: LeaderboardRun, metric: LeaderboardMetric) -> UnrankedRe
         ("tokens-contradict" in standing.flaws, "tokens-contradict"),
         (speed is None, "times-unknown"),
         (of_share and account.device_kind == "cpu", "on-cpu"),
-        (of_share and account.gpu is None, "gpu-unknown"),
+        (account.gpu is None if of_share else standing.device is None, "gpu-unknown"),
         (of_share and account.speed.mfu is None, "model-unknown"),
         (
             of_share and not standing.flaws.isdisjoint(("rate-impossible", "more-than-one-gpu")),
             "rate-impossible",
         ),
-        (speed is not None and speed.low is None, "too-few-iterations"),
         (is_busy(account), "machine-busy"),
+        (speed is not None and speed.low is None, "too-few-iterations"),
     )
 
 
 def _entries(
     ordered: Sequence[tuple[LeaderboardRun, Interval]],
     out: Set[str],
-    decide: Callable[[Account, Account, float], Decision | None],
+    decide: Callable[[RunGroup, RunGroup, float], Decision | None],
 ) -> tuple[Entry, ...]:
-    """Best first. The best of many is partly luck, so that each of k decisions gets a k-th of the error."""
-    ranked = [each.account for each, _ in ordered if each.run not in out]
-    level = 1 - (1 - LEVEL) / max(1, len(ranked) - 1)
-    ranks: dict[str, int] = {}
-    first, rank = ranked[0] if ranked else None, 1
-    for position, account in enumerate(ranked, start=1):
-        decision = None if first is None or account is first else decide(account, first, level)
-        if decision is not None and decision.call == "worse":
-            rank, first = position, account
-        ranks[account.name] = rank
-    return tuple(
+    """Best first, from runs in the order of their values; runs of one config have one rank, by their mean."""
+    values = {each.run: value.value for each, value in ordered}
+    groups = groups_of([each.account for each, _ in ordered if each.run not in out])
+    ranks = _ranks(groups, values, is_falling=ordered[0][1].value > ordered[-1][1].value, decide=decide)
+    entries = [
         Entry(each.run, ranks.get(each.run), value, each.parameters, each.device) for each, value in ordered
-    )
+    ]
+    ranked = sorted((each for each in entries if each.rank), key=lambda each: each.rank or 0)
+    for entry in (each for each in entries if each.rank is None):
+        worse = {each.run for each in entries[entries.index(entry) :]}
+        place = next((at for at, each in enumerate(ranked) if each.run in worse), len(ranked))
+        ranked.insert(place, entry)
+    return tuple(ranked)
+
+
+def _ranks(
+    groups: Sequence[RunGroup],
+    values: Mapping[str, float],
+    is_falling: bool,
+    decide: Callable[[RunGroup, RunGroup, float], Decision | None],
+) -> dict[str, int]:
+    """The best of many is partly luck, so that each of k decisions gets a k-th of the error."""
+
+    def mean(group: RunGroup) -> float:
+        return statistics.fmean(values[each.name] for each in group)
+
+    level = 1 - (1 - LEVEL) / max(1, len(groups) - 1)
+    ranks: dict[str, int] = {}
+    rank, first = 1, None
+    for group in sorted(groups, key=mean, reverse=is_falling):
+        decision = None if first is None else decide(group, first, level)
+        if first is None or (decision is not None and decision.call == "worse"):
+            rank, first = len(ranks) + 1, group
+        ranks |= dict.fromkeys((each.name for each in group), rank)
+    return ranks
 
 
 def _held_back(standings: Sequence[LeaderboardRun], boards: Sequence[Board]) -> Iterator[str]:

@@ -31,6 +31,7 @@ ANSWERS = (
         "losses-at-other-stages", "losses-of-different-models", "losses-apart", "losses-within-noise",
         "no-common-loss",
     ),
+    ("not-a-number",),
 )  # fmt: skip
 """The first of each row that was found makes a sentence of the answer."""
 MOVES: dict[Kind, tuple[str, str]] = {
@@ -154,14 +155,16 @@ def _changes_table(changes: Changes, language: Language) -> Table:
         message("can move"),
         message("leaves alone"),
     )
+    batch_changed = any(each.kind == "batch" for each in changes.changed)
     rows = [
         (
             each.key,
             _setting(each.before, language),
             _setting(each.after, language),
-            *map(language.say, MOVES[each.kind]),
+            *map(language.say, (moved, "-" if each.kind == "split" and batch_changed else kept)),
         )
         for each in changes.changed
+        for moved, kept in [MOVES[each.kind]]
     ]
     return Table(tuple(map(language.say, titles)), tuple(rows))
 

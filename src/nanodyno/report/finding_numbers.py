@@ -19,6 +19,12 @@ def shown_numbers(numbers: Mapping[str, Any], language: Language) -> dict[str, s
     for name in PAIRED:
         if isinstance(every.get(name), list):
             every[f"{name}_0"], every[f"{name}_1"] = every.pop(name)
+    if "degrees_of_freedom" in every:
+        every["noise_source"] = (
+            language.say("a default")
+            if every["degrees_of_freedom"] is None
+            else language.say("from repeated runs")
+        )
     for name in ("throughput", "rate"):
         if f"{name}_ratio" in every:
             every |= {f"{name}_change": every[f"{name}_ratio"], f"{name}_times": every[f"{name}_ratio"]}
@@ -75,8 +81,12 @@ def _able(gpus: Sequence[Mapping[str, Any]], language: Language) -> str:
     return language.joined([f"{each['gpu']} {q.share(each['share'], '.0f', language)}" for each in gpus])
 
 
+EXCLUDED_SHOWN = 16
+
+
 def _excluded(gpus: Sequence[str], language: Language) -> str:
-    return language.joined(list(gpus))
+    more = ["…"] if len(gpus) > EXCLUDED_SHOWN else []
+    return language.joined([*gpus[:EXCLUDED_SHOWN], *more])
 
 
 def _share(value: float, language: Language) -> str:
@@ -115,6 +125,7 @@ _FORMATS: dict[str, NumberFormat] = {
     "highest_celsius": lambda value, language: q.of_unit(language.number(value, "d"), "°C", language),
     "highest_sm_mhz": _megahertz,
     "hours": _in(",.1f"),
+    "level": lambda value, language: q.share(value, ".3g", language),
     "longest_seconds": q.duration,
     "loss": _in(".4f"),
     "losses": _losses,
@@ -135,7 +146,9 @@ _FORMATS: dict[str, NumberFormat] = {
     "rate_times": _in(".2f"),
     "ratio_high": _in(".2f"),
     "ratio_low": _in(".2f"),
+    "run_noise": q.percent,
     "seconds": q.duration,
+    "seed_noise": _in(".4f"),
     "share": _share,
     "sm_mhz": _megahertz,
     "steps_per_billion": q.rate,

@@ -111,13 +111,11 @@ WORDS: dict[Code, str | Plural] = {
     ),
     "speed-within-noise": message(
         "no significant difference in speed: {tokens_per_second_1} tokens per second for {other}, "
-        "{tokens_per_second_0} for {run} (ratio {throughput_times}, 95% CI {ratio_low} to {ratio_high})"
+        "{tokens_per_second_0} for {run} (ratio {throughput_times}, {level} CI {ratio_low} to {ratio_high}; "
+        "noise between runs {run_noise}, {noise_source})"
     ),
     "speed-of-few-iterations": message(
-        "the speeds of {run} and {other} do not compare: one of them rests on too few iterations"
-    ),
-    "speed-on-busy-machine": message(
-        "the speeds of {run} and {other} do not compare: the machine was busy, or its GPU was throttled"
+        "the speeds of {run} and {other} do not compare: one of them rests on too few undisturbed iterations"
     ),
     "speed-unrecorded-difference": message(
         "{other} ran at {throughput_times} times the speed of {run} ({tokens_per_second_1} against "
@@ -151,15 +149,16 @@ WORDS: dict[Code, str | Plural] = {
     ),
     "losses-unrecorded-difference": message(
         "the val losses, {losses} at {at}, differ by {difference}, though no recorded setting that moves the "
-        "loss differs: that is more than seeds do, so something that is not recorded differs"
+        "loss differs: that is more than seeds do ({seed_noise}, {noise_source}), so something that is not "
+        "recorded differs"
     ),
     "losses-within-noise": message(
-        "no significant difference in val loss: {losses} at {at} (difference {difference}, 95% CI "
-        "{difference_low} to {difference_high}, seed noise included)"
+        "no significant difference in val loss: {losses} at {at} (difference {difference}, {level} CI "
+        "{difference_low} to {difference_high}; seed noise {seed_noise}, {noise_source})"
     ),
     "losses-apart": message(
-        "the val losses, {losses} at {at}, differ by {difference} (95% CI {difference_low} to "
-        "{difference_high}, seed noise included)"
+        "the val losses, {losses} at {at}, differ by {difference} ({level} CI {difference_low} to "
+        "{difference_high}; seed noise {seed_noise}, {noise_source})"
     ),
     "next-measure-apart": message(
         "to learn which change did what, measure every combination on your card: nanodyno attribute {run} "
@@ -291,6 +290,15 @@ def _confounded(numbers: Numbers, shown: Shown, language: Language) -> str:
     return language.clauses(clauses)
 
 
+def _speed_on_busy_machine(numbers: Numbers, shown: Shown, language: Language) -> str:
+    if numbers["on_cpu"]:
+        return language.say("the speeds of {run} and {other} do not compare: the machine was busy", **shown)
+    return language.say(
+        "the speeds of {run} and {other} do not compare: the machine was busy, or its GPU was throttled",
+        **shown,
+    )
+
+
 def _machine_busy(numbers: Numbers, shown: Shown, language: Language) -> str:
     """By whoever took more of the CPU."""
     if (numbers["stolen_cpu_share"] or 0.0) > (numbers["others_cpu_share"] or 0.0):
@@ -379,6 +387,7 @@ COMPOSED: dict[Code, Callable[[Numbers, Shown, Language], str]] = {
     "confounded": _confounded,
     "gpus-by-rate": _gpus_by_rate,
     "machine-busy": _machine_busy,
+    "speed-on-busy-machine": _speed_on_busy_machine,
     "gpu-throttled": _gpu_throttled,
     "share-of-gpu": _share_of_gpu,
     "mfu-of-another-peak": _another_peak,

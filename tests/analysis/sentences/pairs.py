@@ -61,12 +61,12 @@ PAIRS: dict[str, Sentence] = {
     "speed-within-noise": Sentence(
         pair(log(), log(seconds=9.34 / 1.05, compile=False)),
         pair(log(), log(seconds=9.34 / 1.2, compile=False)),
-        {"run_noise": 0.05, "degrees_of_freedom": None},
+        {"run_noise": 0.05, "degrees_of_freedom": None, "level": 0.95},
     ),
     "speed-of-few-iterations": Sentence(
         pair(log(), log(losses=dict.fromkeys(range(4), 6.0))), pair(log(), log()), {}
     ),
-    "speed-on-busy-machine": Sentence(pair(CALM, BUSY), pair(CALM, CALM)),
+    "speed-on-busy-machine": Sentence(pair(CALM, BUSY), pair(CALM, CALM), {"on_cpu": True}),
     "speed-unrecorded-difference": Sentence(
         pair(log(), log(seconds=3.91)),
         pair(log(), log(seconds=3.91, compile=False)),
