@@ -41,6 +41,20 @@ def test_a_run_against_itself_shows_no_difference(trained: Nanodyno) -> None:
     assert document["winners"] == {}
 
 
+@pytest.mark.parametrize(
+    ("names", "problem"),
+    [(("a", "a,b|<b>"), "named twice"), (("a,b|<b>", "c"), "they differ in learning_rate")],
+)
+def test_runs_of_two_configs_or_one_run_twice_are_no_repeated_runs(
+    trained: Nanodyno, tiny: list[str], names: tuple[str, str], problem: str
+) -> None:
+    assert trained(*tiny, "--name=c", "--learning_rate=0.01", "--seed=2").exit_code == 0
+    result = trained("compare", *names)
+    assert result.exit_code == 2
+    assert problem in " ".join(result.output.split())
+    assert trained("compare", "a,c", "b|<b>").exit_code == 0
+
+
 def test_one_run_is_no_comparison(nanodyno: Nanodyno) -> None:
     result = nanodyno("compare", "a")
     assert result.exit_code == 2

@@ -14,7 +14,7 @@ from nanodyno.analysis.audit import audit, with_found_shape
 from nanodyno.analysis.changes import Changes, SettingChange
 from nanodyno.analysis.compare import RunComparison, compare, loss_metric, named_apart
 from nanodyno.analysis.curves import LossesAt
-from nanodyno.analysis.decisions import Decision, NotComparable
+from nanodyno.analysis.decisions import Decision, NotComparable, check_groups
 from nanodyno.analysis.findings import Code, Finding, Number, Severity
 from nanodyno.analysis.forecast_findings import ends_of
 from nanodyno.analysis.machine_state import machine_findings
@@ -39,6 +39,7 @@ def compared_runs(
     known = [account_of(run).without_steps() for run in history]
     ends = list(itertools.accumulate(sizes))
     groups = [tuple(accounts[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
+    check_groups(groups)
     comparison = compare(accounts, known, groups)
     return comparison, (*conclusions(comparison), *ends_of(comparison.accounts, known))
 

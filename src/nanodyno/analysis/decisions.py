@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from nanodyno.analysis.account import Account
-from nanodyno.analysis.changes import changes_between
+from nanodyno.analysis.changes import SettingChange, changes_between
 from nanodyno.analysis.curves import CurveAxis, LossAt, are_of_other_text, per_iteration
 from nanodyno.analysis.forecast_plan import ForecastSchedule, plan_of
 from nanodyno.analysis.forecast_size import parameters_of
@@ -121,6 +121,20 @@ def groups_of(accounts: Sequence[Account]) -> tuple[RunGroup, ...]:
     return tuple(map(tuple, groups))
 
 
+def check_groups(groups: Sequence[RunGroup]) -> None:
+    """Refuse groups that a user put together of runs that are not of one config."""
+    for first, *others in groups:
+        for other in others:
+            moving = (each for what in ("speed", "loss") for each in _moving(first, other, what))
+            keys = sorted({each.key for each in moving})
+            if keys:
+                raise NanodynoError(
+                    f"{first.name} and {other.name} are not repeated runs of one config: they differ in "
+                    f"{', '.join(keys)}",
+                    "put commas between runs that differ by their seed at most",
+                )
+
+
 def are_replicates(one: Account, other: Account) -> bool:
     """Whether all that could move the speed or the loss is recorded of both and equal, but for the seed."""
     return all(
@@ -140,8 +154,13 @@ def differ_in_nothing(one: Account, other: Account, what: Quantity) -> bool:
         return False
     if not one.settings.keys() & other.settings.keys():
         return False
-    moving = changes_between(one, other).that_move(what)
-    return all(each.key == "seed" or each.kind == "reading" for each in moving)
+    return not _moving(one, other, what)
+
+
+def _moving(one: Account, other: Account, what: Quantity) -> list[SettingChange]:
+    """The changes that could move this, the seed aside."""
+    changed = changes_between(one, other).that_move(what)
+    return [each for each in changed if each.key != "seed" and each.kind != "reading"]
 
 
 class Replicates:

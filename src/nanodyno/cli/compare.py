@@ -59,8 +59,12 @@ def compare(  # noqa: PLR0913 - one parameter per option
     if len(runs) < 2:
         raise NanodynoError("a comparison takes two runs at least", "nanodyno runs lists those there are")
     groups = [_folders(each) for each in runs]
-    found = [read_run(folder) for group in groups for folder in group]
-    sizes = [len(group) for group in groups] if len(found) > len(groups) else []
+    folders = [folder for group in groups for folder in group]
+    sizes = [len(group) for group in groups] if len(folders) > len(groups) else []
+    twice = next((each for each in folders if sizes and folders.count(each) > 1), None)
+    if twice:
+        raise NanodynoError(f"{twice.name} is named twice", "each of the repeated runs is named once")
+    found = [read_run(folder) for folder in folders]
     comparison, concluded = compared_runs(
         found, other_runs(RUNS_FOLDER, [run.folder for run in found]), sizes
     )
