@@ -182,7 +182,7 @@ def test_seeds_of_one_recipe_share_a_rank_though_another_lies_between() -> None:
     far = [ours(f"s{n}", 5.5 + 0.9 * n, settings={"variant": "one", "seed": n}) for n in range(2)]
     found = ranked(*far, ours("between", 5.6))
     assert places(found, LOSS) == {"between": 1, "s0": 2, "s1": 2}, "the mean of both is worse"
-    apart = ranked(*[replace(each, settings=each.settings | {"variant": each.name}) for each in far])
+    apart = ranked(*[replace(each, settings={**each.settings, "variant": each.name}) for each in far])
     assert places(apart, LOSS) == {"s0": 1, "s1": 2}, "two configs"
 
 
