@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,8 @@ from nanodyno.analysis.leaderboard import leaderboard, standing_of
 from nanodyno.analysis.machine_state import MachineState
 from nanodyno.hardware.gpus import gpu_named
 from nanodyno.records.types import DataRecord
-from nanodyno.report.compare import comparison_document, comparison_page
+from nanodyno.report.compare import comparison_document, comparison_page, named_words
+from nanodyno.report.language import ENGLISH
 from nanodyno.report.page import Table
 
 SPEED, LOSS = "tokens_per_second", "val_loss_at_equal_tokens"
@@ -198,7 +200,9 @@ def test_prose_table_document_and_leaderboard_have_one_decision(
         assert (cells[title] in ("one", "other")) == (better is not None)
         assert better is None or cells[title] == better
         found = ranks[metric]
-        assert (found["one"] != found["other"]) == (better is not None or None in found.values())
+        assert (found["one"] != found["other"]) == (better is not None or None in found.values()) or (
+            decision.call == "not-comparable" and set(found.values()) == {None}
+        )
         assert better is None or found[better] == 1
     calls = [comparison.decision(metric, "other") for metric in (SPEED, LOSS)]
     assert ("speed-within-noise" in codes) == (calls[0] and calls[0].call == "no-significant-difference")
@@ -263,3 +267,110 @@ def test_two_runs_of_one_config_are_called_different_only_at_99_percent() -> Non
 def test_a_busy_machine_is_the_reason_though_few_iterations_are_left() -> None:
     busy = run("b", "b", steps=steps(1.0, count=5), machine_state=MachineState(is_busy=True))
     assert decided([run("a", "a"), busy], SPEED).reason == "machine-busy"
+
+
+def test_runs_of_one_seed_say_nothing_of_other_seeds() -> None:
+    """Three of each: by three seeds the spread is theirs; by one seed, and by none, it is the default."""
+    spread = [4.0, 4.01, 4.02]
+    seeds: list[list[int | None]] = [[0, 1, 2], [0, 0, 0], [None] * 3]
+    degrees = []
+    for used in seeds:
+        runs = [
+            run(f"{config}{at}", config, loss=loss, settings={"seed": seed} if seed is not None else {})
+            for config in "ab"
+            for at, (loss, seed) in enumerate(zip(spread, used, strict=True))
+        ]
+        noise = decided(runs, LOSS).noise
+        assert noise is not None
+        degrees.append(noise.degrees)
+    assert degrees == [4, None, None]
+
+
+def test_of_one_seed_many_losses_are_as_sure_as_one() -> None:
+    def width(count: int) -> float:
+        runs = [
+            run(f"{config}{at}", config, 1 + at / 1e3, settings={"seed": 1})
+            for config in "ab"
+            for at in range(count)
+        ]
+        effect = decided(runs, LOSS).effect
+        assert effect is not None
+        assert effect.high is not None
+        return effect.high - effect.value
+
+    assert width(3) == pytest.approx(width(1))
+
+
+def test_a_run_that_is_named_three_times_is_one_run() -> None:
+    a, b = run("a", "a"), run("b", "b", 0.9)
+    copies = [replace(a, name=f"a ({number})") for number in (2, 3)]
+    assert [len(group) for group in groups_of([a, *copies, b])] == [1, 1]
+    assert decided([a, *copies, b], SPEED).effect == decided([a, b], SPEED).effect
+
+
+def test_a_learning_rate_of_0_has_no_stage() -> None:
+    still = {**SCHEDULE, "max_iters": 1000, "lr_decay_iters": 1000, "learning_rate": 0.0}
+    assert decided([run("a", "a", settings=still), run("b", "b", settings=still)], LOSS).reason is None
+
+
+def test_a_replicate_without_an_evaluation_counts_for_the_speed_alone() -> None:
+    ones, others = repeated("a", [1.0] * 3, [4.0] * 3), repeated("b", [1.0] * 3, [3.9] * 3)
+    others[2] = replace(others[2], evals=())
+    speed, loss = (decided([*ones, *others], metric) for metric in (SPEED, LOSS))
+    assert (speed.runs, loss.runs) == (("b0", "b1", "b2"), ("b0", "b1"))
+    assert loss.call == "better"
+
+
+STEEP = tuple(AccountEval(at, 10 - math.log(at)) for at in range(100, 1001, 100))
+
+
+def test_at_equal_time_a_faster_run_is_ahead_though_only_the_speed_was_changed() -> None:
+    """`compile` cannot move a loss per token; twice the speed is twice the training in the same time."""
+    slow, fast = (
+        account(name, seconds, settings={"compile": compiled}, evals=STEEP, gpu=H200, data=DATA)
+        for name, seconds, compiled in (("a", 1.0, False), ("b", 0.5, True))
+    )
+    found = compare([slow, fast])
+    calls = {each.metric: (each.call, each.reason) for each in found.decisions}
+    assert calls["val_loss_at_equal_seconds"] == ("better", None)
+    assert calls[LOSS] == ("no-significant-difference", None)
+
+
+def test_a_speed_that_is_better_by_chance_is_not_better_at_equal_time() -> None:
+    """3% of speed are within two runs' 2% each, and so is what they train more in the same time."""
+    slow, fast = (
+        account(name, seconds, settings={"variant": name}, evals=STEEP, gpu=H200, data=DATA)
+        for name, seconds in (("a", 1.0), ("b", 0.97))
+    )
+    at_time = decided([slow, fast], "val_loss_at_equal_seconds")
+    assert (at_time.call, at_time.effect and at_time.effect.value) == (
+        "no-significant-difference",
+        pytest.approx(math.log(0.97), rel=0.02),
+    )
+
+
+def test_more_than_a_gpu_can_do_is_no_better_use_of_it() -> None:
+    sound, false = run("a", "a", 6.0), run("b", "b", 0.2)
+    assert decided([sound, false], "mfu").reason == "rate-impossible"
+    assert decided([sound, run("b", "b", 5.0)], "mfu").reason is None
+
+
+@pytest.mark.parametrize(
+    ("dataset", "same"), [("/data/edu", True), ("C:\\data\\edu\\", True), ("edu2", False)]
+)
+def test_where_a_dataset_lies_says_nothing_of_what_it_is(dataset: str, same: bool) -> None:
+    one, other = (
+        account(name, settings={"dataset": at, "variant": name}, gpu=H200)
+        for name, at in (("a", "edu"), ("b", dataset))
+    )
+    assert (decided([one, other], LOSS).reason is None) == same
+
+
+def test_a_sentence_about_two_of_several_runs_names_both_though_one_is_called_a() -> None:
+    (finding,) = [
+        each
+        for each in conclusions(compare([run("a", "a"), run("b", "b", settings={"learning_rate": 1e-3})]))
+        if each.code in ("one-known-change", "confounded")
+    ]
+    alone, among = (named_words(finding, several, ENGLISH) for several in (False, True))
+    assert among == f"a and b: {alone}"

@@ -173,9 +173,16 @@ def test_speeds_that_another_start_of_one_config_may_have_share_a_rank() -> None
     assert places(found, SPEED) == {"a": 1, "b": 1, "c": 3}
 
 
-def test_seeds_of_one_recipe_share_a_rank_though_one_lies_far_off() -> None:
-    seeds = [ours(f"s{n}", 5.5 + 0.3 * n, settings={"variant": "one", "seed": n}) for n in range(2)]
-    assert set(places(ranked(*seeds), LOSS).values()) == {1}
+def test_seeds_of_one_recipe_that_lie_far_apart_have_no_rank() -> None:
+    near, far = (
+        [ours(f"s{n}", 5.5 + gap * n, settings={"variant": "one", "seed": n}) for n in range(2)]
+        for gap in (0.01, 0.3)
+    )
+    assert set(places(ranked(*near), LOSS).values()) == {1}
+    found = ranked(*far)
+    assert set(places(found, LOSS).values()) == {None}
+    reasons = {each.run: each.reason for each in found.unranked if each.metric == LOSS}
+    assert reasons == {"s1": "unrecorded-difference", "s0": "only-one"}
 
 
 def test_seeds_of_one_recipe_share_a_rank_though_another_lies_between() -> None:

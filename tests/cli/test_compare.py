@@ -61,6 +61,12 @@ def test_one_run_is_no_comparison(nanodyno: Nanodyno) -> None:
     assert "two runs at least" in result.output
 
 
+def test_a_comma_alone_names_no_run(nanodyno: Nanodyno) -> None:
+    result = nanodyno("compare", ",", " , ")
+    assert result.exit_code == 2
+    assert "names no run" in result.output
+
+
 def test_a_run_that_is_not_there_is_named(nanodyno: Nanodyno) -> None:
     assert nanodyno("import", str(CASE / "train1.log")).exit_code == 0
     result = nanodyno("compare", "train1", "nobody")

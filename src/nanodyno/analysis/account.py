@@ -196,15 +196,18 @@ class Account:
 
     @property
     def disturbed_iterations(self) -> int:
-        """Iterations of the latest stretch that the speed leaves out as disturbance."""
+        """Iterations of the latest stretch that the speed leaves out, where they took more than 3% of it."""
+        seconds = self.speed.iteration_seconds
         steady = self._steady[max(self._steady)] if self._steady else []
+        if seconds is None or abs(_excess_of_all(steady, seconds.value)) <= ELAPSED_AGREES:
+            return 0
         return sum(
             disturbances([step.iteration for step in steady], [step.seconds or 0.0 for step in steady])
         )
 
     def _elapsed_excess(self, steady: Sequence[AccountStep], seconds: float) -> float | None:
         """By the sum of the iterations, and by the log's own clock where it reports one."""
-        excess = math.fsum(step.seconds or 0.0 for step in steady) / len(steady) / seconds - 1
+        excess = _excess_of_all(steady, seconds)
         if abs(excess) > ELAPSED_AGREES:
             return excess
         elapsed, iterations, error = self._by_clock({step.iteration for step in steady})
@@ -412,6 +415,11 @@ def resolution(seconds: Sequence[float]) -> float:
         if all(abs(each - round(each, digits)) < 1e-9 for each in seconds):
             return 10.0**-digits
     return 0.0
+
+
+def _excess_of_all(steady: Sequence[AccountStep], seconds: float) -> float:
+    """Of the mean over all iterations, disturbed ones too, over this time."""
+    return math.fsum(step.seconds or 0.0 for step in steady) / len(steady) / seconds - 1
 
 
 def _by_differences(pair: Sequence[AccountStep]) -> bool:

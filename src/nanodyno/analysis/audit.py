@@ -218,6 +218,10 @@ def matmul_share(gpu: Gpu, dtype: str) -> float:
     return FLOAT32_MATMULS if dtype == "float32" else OTHER_MATMULS
 
 
+IMPOSSIBLE = "rate-impossible", "more-than-one-gpu"
+"""Findings of an MFU that the named GPU cannot have reached."""
+
+
 def _gpus_by_rate(account: Account, reached: float) -> Finding:
     """GeForce GPUs that cannot do this alone, the fastest first, and the slowest whose trainings reach it."""
     peaks = _geforce_peaks(account.dtype)

@@ -63,6 +63,7 @@ def changes_between(before: Account, after: Account) -> Changes:
         one["vocab_size"], other["vocab_size"] = rows
     both = [key for key in one if key in other]
     changed = [SettingChange(key, one[key], other[key]) for key in both if not _same(one[key], other[key])]
+    changed = [each for each in changed if each.key != "dataset" or not _same_name(each)]
     if before.data and after.data and before.data.fingerprint == after.data.fingerprint:
         changed = [each for each in changed if each.kind != "data"]  # by another path
     changed = [_reported_apart(each, changed, derived) for each in changed if each.kind != "record"]
@@ -70,6 +71,15 @@ def changes_between(before: Account, after: Account) -> Changes:
     unknown = [key for key in TELLING if not is_itself and (key not in one or key not in other)]
     changed.sort(key=lambda each: order_of(each.key, each.kind))
     return Changes(tuple(changed), tuple(unknown))
+
+
+def dataset_name(dataset: str) -> str:
+    """The last part of a path: where a dataset lies says nothing of what it is."""
+    return dataset.replace("\\", "/").rstrip("/").rpartition("/")[2]
+
+
+def _same_name(change: SettingChange) -> bool:
+    return dataset_name(str(change.before)) == dataset_name(str(change.after))
 
 
 def _reported_apart(

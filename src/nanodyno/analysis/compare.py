@@ -1,10 +1,12 @@
 """Runs side by side: derived facts, losses at equal tokens, time and work, and who is better on what."""
 
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from nanodyno.analysis.account import Account
+from nanodyno.analysis.audit import IMPOSSIBLE, audit
 from nanodyno.analysis.changes import Changes, changes_between
 from nanodyno.analysis.curves import AXES, LossAt, LossesAt, loss_on, losses_at_equal
 from nanodyno.analysis.decisions import (
@@ -12,6 +14,7 @@ from nanodyno.analysis.decisions import (
     Call,
     Decision,
     GroupPair,
+    NotComparable,
     Replicates,
     RunGroup,
     decide_loss,
@@ -32,6 +35,12 @@ class ComparedMetric:
     better: Better
     """None where neither is: a larger model is no better one."""
     values: dict[str, Interval]
+
+    def mean(self, names: Sequence[str]) -> float:
+        """Over repeated runs: of losses the mean, of all else the geometric one, as the decisions take it."""
+        found = [self.values[name].value for name in names]
+        of_losses = self.name.startswith("val_loss") or min(found) <= 0
+        return statistics.fmean(found) if of_losses else statistics.geometric_mean(found)
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,9 @@ class RunComparison:
 
     def decision(self, metric: str, run: str) -> Decision | None:
         """Of this run's group against the first one; None in that one, or where a figure is missing."""
-        return next((each for each in self.decisions if each.metric == metric and run in each.runs), None)
+        group = next((each for each in self.groups if run in each), (run,))
+        own = (each for each in self.decisions if each.metric == metric)
+        return next((each for each in own if not set(group).isdisjoint(each.runs)), None)
 
 
 Decide = Callable[[RunGroup, RunGroup], Decision | None]
@@ -68,8 +79,9 @@ def compare(
 
     Without groups, runs of one config are put together.
     """
+    are_by_user = bool(groups)
     groups = groups or groups_of(accounts)
-    known = Replicates([*accounts, *history], groups)
+    known = Replicates([*accounts, *history], groups, are_by_user)
     losses = tuple(found for axis in AXES if (found := losses_at_equal(accounts, axis)) is not None)
     level = 1 - (1 - LEVEL) / max(1, len(groups) - 1)
     metrics = [*_facts(accounts), *(_of_losses(each, accounts, known) for each in losses)]
@@ -104,14 +116,34 @@ def _decider(metric: ComparedMetric, losses: Sequence[LossesAt], known: Replicat
             return None
         if metric.name == "peak_allocated_bytes":
             return _decide_memory(runs, against)
+        speed_noise = known.speed_noise(runs[0], against[0])
         if at is None:
-            pair = GroupPair(runs, against, known.speed_noise(runs[0], against[0]), level)
-            return decide_speed(metric.name, lambda each: _per_second(metric.name, each), pair)
-        pair = GroupPair(runs, against, known.loss_noise(read, runs[0], against[0]), level)
-        losses_there = at.losses
-        return decide_loss(metric.name, lambda each: losses_there.get(each.name), (at.axis, at.at), pair)
+            pair = GroupPair(runs, against, speed_noise, level)
+            found = decide_speed(metric.name, lambda each: _per_second(metric.name, each), pair)
+        else:
+            noise, losses_there = known.loss_noise(read, runs[0], against[0]), at.losses
+            pair = GroupPair(runs, against, noise, level, speed_noise.sd if at.axis == "seconds" else 0.0)
+            found = decide_loss(metric.name, lambda each: losses_there.get(each.name), (at.axis, at.at), pair)
+        reason = _contradiction(metric.name, (*runs, *against))
+        if found is None or found.effect is None or found.reason is not None or reason is None:
+            return found
+        return pair.not_comparable(metric.name, found.effect.value, reason)
 
     return decide
+
+
+OF_TOKENS = (
+    "tokens_per_second", "achieved_flops_per_second", "mfu",
+    "val_loss_at_equal_tokens", "val_loss_at_equal_flops",
+)  # fmt: skip
+
+
+def _contradiction(metric: str, accounts: Sequence[Account]) -> NotComparable | None:
+    """Why a figure of one of them cannot be so, by its audit."""
+    codes = {finding.code for each in accounts for finding in audit(each)}
+    if metric in OF_TOKENS and "tokens-contradict" in codes:
+        return "tokens-contradict"
+    return "rate-impossible" if metric == "mfu" and not codes.isdisjoint(IMPOSSIBLE) else None
 
 
 def _per_second(metric: str, account: Account) -> Interval | None:
@@ -140,15 +172,15 @@ def _settled(metric: ComparedMetric, groups: Sequence[RunGroup], decide: Decide)
     """Whether the best group is better than every other one."""
     sign = -1 if metric.better == "higher" else 1
     means = [
-        (sign * sum(values) / len(values), group)
+        (sign * metric.mean(names), group)
         for group in groups
-        if (values := [metric.values[each.name].value for each in group if each.name in metric.values])
+        if (names := [each.name for each in group if each.name in metric.values])
     ]
     if metric.better is None or len(means) < 2:
         return None
     best, *others = (group for _, group in sorted(means, key=lambda each: each[0]))
-    found = [each for other in others if (each := decide(best, other)) is not None]
-    return next((each for each in found if each.call != "better"), found[0] if found else None)
+    found = [decide(best, other) for other in others]
+    return next((each for each in found if each is None or each.call != "better"), found[0])
 
 
 def named_apart(accounts: Sequence[Account]) -> list[Account]:

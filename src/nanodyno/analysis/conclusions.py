@@ -13,7 +13,7 @@ from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.audit import audit, with_found_shape
 from nanodyno.analysis.changes import Changes, SettingChange
 from nanodyno.analysis.compare import RunComparison, compare, loss_metric, named_apart
-from nanodyno.analysis.curves import LossesAt
+from nanodyno.analysis.curves import CurveAxis, LossesAt, losses_at_equal
 from nanodyno.analysis.decisions import Decision, NotComparable, check_groups
 from nanodyno.analysis.findings import Code, Finding, Number, Severity
 from nanodyno.analysis.forecast_findings import ends_of
@@ -188,21 +188,23 @@ def _of_speed(one: Account, other: Account, comparison: RunComparison) -> Iterat
 
 SPEED_REASONS: dict[NotComparable, Code] = {
     "too-few-iterations": "speed-of-few-iterations",
+    "speed-uncertain": "speed-uncertain",
+    "tokens-contradict": "speed-of-contradicting-tokens",
     "machine-busy": "speed-on-busy-machine",
     "unrecorded-difference": "speed-unrecorded-difference",
 }
 LOSS_REASONS: dict[NotComparable, Code] = {
     "other-data": "losses-on-other-data",
     "other-schedule": "losses-at-other-stages",
+    "tokens-contradict": "losses-of-contradicting-tokens",
     "unrecorded-difference": "losses-unrecorded-difference",
 }
 
 
 def _means(metric: str, decision: Decision, comparison: RunComparison) -> list[Number]:
-    """Of the reference and of the other, as a ratio of which the decision's effect is one: geometric."""
-    values = next(each.values for each in comparison.metrics if each.name == metric)
-    groups = (decision.against, decision.runs)
-    return [statistics.geometric_mean([values[name].value for name in group]) for group in groups]
+    """Of the reference and of the other."""
+    found = next(each for each in comparison.metrics if each.name == metric)
+    return [found.mean(decision.against), found.mean(decision.runs)]
 
 
 def _certainty(decision: Decision, effect_name: str, noise_name: str) -> dict[str, Number]:
@@ -220,7 +222,7 @@ def _certainty(decision: Decision, effect_name: str, noise_name: str) -> dict[st
 def _of_decision(
     decision: Decision, code: Code, severity: Severity, numbers: Mapping[str, Number]
 ) -> Finding:
-    """About the first run of each group; `count` are the runs of each."""
+    """About the first run of each group; `counts` are the runs of each."""
     several = len(decision.runs) + len(decision.against) > 2
     counts: dict[str, Number] = {"counts": [len(decision.against), len(decision.runs)]} if several else {}
     return Finding(code, severity, (decision.against[0], decision.runs[0]), {**numbers, **counts})
@@ -240,6 +242,8 @@ def _of_changes(one: Account, other: Account, changes: Changes, share_a_figure: 
         )  # fmt: skip
     elif changed and changes.unknown:
         yield _of((one, other), "one-known-change", "caution", changed=changed, count=len(changes.unknown))
+    elif len(changed) > 1 and speed and loss and speed != loss:
+        yield _of((one, other), "one-change-each", "fact", speed=speed, loss_keys=loss)
     elif changed:
         yield _of((one, other), "one-change", "fact", changed=changed)
     if changes.unknown:
@@ -265,10 +269,11 @@ def _of_losses(
     one: Account, other: Account, changes: Changes, comparison: RunComparison
 ) -> Iterator[Finding]:
     """In the words of the decision at equal tokens, or where those are not known at equal iterations."""
+    axes: tuple[CurveAxis, ...] = ("tokens", "iterations")
     found = next(
         (
             (losses, decision)
-            for axis in ("tokens", "iterations")
+            for axis in axes
             for losses in comparison.losses
             if losses.axis == axis
             if (decision := comparison.decision(loss_metric(losses), other.name)) is not None
@@ -276,7 +281,10 @@ def _of_losses(
         None,
     )
     if found is None:
-        yield _of((one, other), "no-common-loss", "caution")
+        if any(losses_at_equal((one, other), axis) for axis in axes):
+            yield _of((one, other), "next-compare-alone", "next")
+        else:
+            yield _of((one, other), "no-common-loss", "caution")
         return
     losses, decision = found
     numbers = _difference(losses, decision)

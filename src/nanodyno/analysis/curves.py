@@ -25,6 +25,8 @@ class LossAt:
 
     loss: float
     noise: float | None
+    slope: float = 0.0
+    """Nats per unit of the logarithm of the place, by the evaluations around it."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,10 @@ def losses_at_equal(accounts: Sequence[Account], axis: CurveAxis) -> LossesAt | 
     last = min(curve[-1][0] * pace for _, curve, pace in moved)
     places = [x * pace for _, curve, pace in moved for x, _ in curve if x and first <= x * pace <= last]
     for at in sorted(places, reverse=True):
-        values = {account.name: _value(curve, at / pace) for account, curve, pace in moved}
         losses = {
-            account.name: LossAt(value, noise_of(account.evals))
-            for account, _, _ in moved
-            if (value := values[account.name]) is not None
+            account.name: loss
+            for account, curve, pace in moved
+            if (loss := _loss(account, curve, at / pace)) is not None
         }
         if len(losses) == len(moved):
             return LossesAt(axis, at, losses)
@@ -91,8 +92,12 @@ def loss_on(account: Account, axis: CurveAxis, at: float) -> LossAt | None:
     """At a place of this axis; None where the run has no loss that can be read there."""
     pace = None if account.tells_perplexity else per_iteration(account, axis)
     curve = _curve_on(account, axis, pace) if pace else []
-    value = _value(curve, at / pace) if curve and pace else None
-    return None if value is None else LossAt(value, noise_of(account.evals))
+    return _loss(account, curve, at / pace) if curve and pace else None
+
+
+def _loss(account: Account, curve: Sequence[tuple[float, float]], at: float) -> LossAt | None:
+    value = _value(curve, at)
+    return None if value is None else LossAt(value, noise_of(account.evals), _slope(curve, at))
 
 
 def last_of_stretches(evals: Sequence[AccountEval]) -> list[float]:
@@ -148,6 +153,14 @@ def _value(curve: Sequence[tuple[float, float]], at: float) -> float | None:
             share = (_place(at) - _place(x0)) / (_place(x1) - _place(x0))
             return y0 + share * (y1 - y0)
     return None
+
+
+def _slope(curve: Sequence[tuple[float, float]], at: float) -> float:
+    """Between the two evaluations around the place; none where only the untrained model lies before it."""
+    for (x0, y0), (x1, y1) in itertools.pairwise(curve):
+        if x0 > 0 and at <= x1 * (1 + 1e-9):
+            return (y1 - y0) / math.log(x1 / x0)
+    return 0.0
 
 
 def _place(x: float) -> float:

@@ -23,7 +23,14 @@ from nanodyno.schedule import learning_rate_at
 
 Call = Literal["better", "worse", "no-significant-difference", "not-comparable"]
 NotComparable = Literal[
-    "other-data", "other-schedule", "too-few-iterations", "machine-busy", "unrecorded-difference"
+    "other-data",
+    "other-schedule",
+    "too-few-iterations",
+    "speed-uncertain",
+    "machine-busy",
+    "tokens-contradict",
+    "rate-impossible",
+    "unrecorded-difference",
 ]
 Quantity = Literal["speed", "loss"]
 LEVEL = 0.95
@@ -98,7 +105,7 @@ class Decision:
             "against": list(self.against),
             "call": self.call,
             "reason": self.reason,
-            "effect": None if self.effect is None else self.effect.document(),
+            "effect": None if self.effect is None else {**self.effect.document(), "level": self.effect.level},
             "noise": None if self.noise is None else self.noise.document(),
         }
 
@@ -108,13 +115,16 @@ RunGroup = tuple[Account, ...]
 
 
 def groups_of(accounts: Sequence[Account]) -> tuple[RunGroup, ...]:
-    """The runs with replicates put together; each alone where all are replicates of one another."""
+    """The runs with replicates put together; each alone where all are replicates of one another.
+
+    A run that is named twice is one run.
+    """
     groups: list[list[Account]] = []
     for account in accounts:
         home = next((group for group in groups if are_replicates(group[0], account)), None)
         if home is None:
             groups.append([account])
-        else:
+        elif not any(replace(account, name=each.name) == each for each in home):
             home.append(account)
     if len(groups) < 2:
         return tuple((account,) for account in accounts)
@@ -166,11 +176,15 @@ def _moving(one: Account, other: Account, what: Quantity) -> list[SettingChange]
 class Replicates:
     """Runs of which it is known which are of one config: for the noise between runs.
 
-    Runs that were put into one group are; of others it must be recorded.
+    Runs that were put into one group are; of others it must be recorded. Groups that the user made have a
+    seed for each run, also where it is not recorded.
     """
 
-    def __init__(self, accounts: Iterable[Account], groups: Iterable[RunGroup] = ()) -> None:
+    def __init__(
+        self, accounts: Iterable[Account], groups: Iterable[RunGroup] = (), are_by_user: bool = False
+    ) -> None:
         self._accounts = tuple(accounts)
+        self._are_by_user = are_by_user
         self._groups = [{id(each) for each in group} for group in groups]
         self._known: dict[tuple[int, int, Quantity], bool] = {}
 
@@ -190,7 +204,8 @@ class Replicates:
         """Between runs of one config: by all replicates on the devices of these two, else a default."""
         devices = {_device(one), _device(other)}
         here = [each for each in self._accounts if _device(each) in devices and not is_busy(each)]
-        values = [(each, math.log(rate.value)) for each in here if (rate := each.speed.tokens_per_second)]
+        rates = [(each, each.speed.tokens_per_second) for each in here]
+        values = [(each, math.log(rate.value)) for each, rate in rates if rate and rate.low is not None]
         found = self._pooled(values, "speed")
         if found is not None:
             return RunNoise(max(found.sd, SMALLEST_SPEED_SD), found.degrees)
@@ -209,16 +224,24 @@ class Replicates:
             if self._alike(one, each, "loss") or self._alike(other, each, "loss")
         ]
         read = [(each, loss.loss) for each in own if (loss := losses(each)) is not None]
-        return self._pooled(read, "loss") or RunNoise(max(default_seed_sd(one), default_seed_sd(other)))
+        found = self._pooled(read, "loss")
+        if found is not None:
+            return RunNoise(max(found.sd, SEED_SD_RANGE[0]), found.degrees)
+        return RunNoise(max(default_seed_sd(one), default_seed_sd(other)))
 
     def _pooled(self, values: Sequence[tuple[Account, float]], what: Quantity) -> RunNoise | None:
-        """Within groups of replicates; the same record under two names counts once."""
+        """Within groups of replicates; the same record under two names counts once.
+
+        Losses of one seed tell nothing of others.
+        """
         groups: list[list[tuple[Account, float]]] = []
         for account, value in values:
             home = next((group for group in groups if self._alike(group[0][0], account, what)), None)
             if home is None:
                 groups.append([(account, value)])
-            elif not any(value == other and account.evals == known.evals for known, other in home):
+            elif not any(value == other and account.evals == known.evals for known, other in home) and (
+                what == "speed" or self._has_own_seed(account, [known for known, _ in home])
+            ):
                 home.append((account, value))
         degrees = sum(len(group) - 1 for group in groups)
         if degrees < ENOUGH_DEGREES:
@@ -228,6 +251,12 @@ class Replicates:
             mean = math.fsum(value for _, value in group) / len(group)
             squares += math.fsum((value - mean) ** 2 for _, value in group)
         return RunNoise(math.sqrt(squares / degrees), degrees)
+
+    def _has_own_seed(self, account: Account, others: Sequence[Account]) -> bool:
+        seeds = [each.settings.get("seed") for each in (account, *others)]
+        if None in seeds:
+            return self._are_by_user and any(id(account) in group for group in self._groups)
+        return seeds[0] not in seeds[1:]
 
 
 def _device(account: Account) -> tuple[object, ...]:
@@ -256,9 +285,11 @@ def loss_interval(account: Account, loss: LossAt, noise: RunNoise) -> Interval:
     return Interval(loss.loss, loss.loss - half, loss.loss + half, LEVEL, 1)
 
 
-def _loss_variance(account: Account, loss: LossAt, noise: RunNoise) -> float:
-    """Of one run's loss; replicates already scatter by what an evaluation's noise does."""
-    return noise.sd**2 + (evaluation_sd(account, loss) ** 2 if noise.degrees is None else 0.0)
+def _loss_variance(account: Account, loss: LossAt, noise: RunNoise, speed_sd: float = 0.0) -> float:
+    """Of one run's loss; replicates already scatter by what the noise of an evaluation and of speed does."""
+    if noise.degrees is not None:
+        return noise.sd**2
+    return noise.sd**2 + evaluation_sd(account, loss) ** 2 + (loss.slope * speed_sd) ** 2
 
 
 def is_busy(account: Account) -> bool:
@@ -275,6 +306,8 @@ class GroupPair:
     against: RunGroup
     noise: RunNoise
     level: float = LEVEL
+    speed_sd: float = 0.0
+    """Between runs, relative, for losses at equal time: a run that is faster by chance has trained more."""
 
     def decision(
         self, metric: str, effect: Interval, call: Call, reason: NotComparable | None = None
@@ -282,16 +315,20 @@ class GroupPair:
         names = [tuple(each.name for each in group) for group in (self.runs, self.against)]
         return Decision(metric, names[0], names[1], call, effect, self.noise, reason)
 
-    def at_level_for(self, what: Quantity) -> "GroupPair":
-        return (
-            replace(self, level=max(self.level, LEVEL_OF_ONE_CONFIG))
-            if self._is_of_one_config(what)
-            else self
-        )
+    def at_level_for(self, *moved_by: Quantity) -> "GroupPair":
+        one_config = self._is_of_one_config(moved_by)
+        return replace(self, level=max(self.level, LEVEL_OF_ONE_CONFIG)) if one_config else self
 
-    def _is_of_one_config(self, what: Quantity) -> bool:
+    def _is_of_one_config(self, moved_by: Sequence[Quantity]) -> bool:
         single = len(self.runs) == len(self.against) == 1
-        return single and differ_in_nothing(self.runs[0], self.against[0], what)
+        return single and all(differ_in_nothing(self.runs[0], self.against[0], what) for what in moved_by)
+
+    def with_values(self, values: Callable[[Account], object]) -> "GroupPair":
+        """With the runs alone of which there is a value."""
+        kept = [
+            tuple(each for each in group if values(each) is not None) for group in (self.runs, self.against)
+        ]
+        return replace(self, runs=kept[0], against=kept[1])
 
     def not_comparable(self, metric: str, effect: float, reason: NotComparable) -> Decision:
         return self.decision(metric, self.interval(effect, None), "not-comparable", reason)
@@ -302,7 +339,7 @@ class GroupPair:
             return Interval(effect, None, None, self.level, count)
         return Interval(effect, effect - half, effect + half, self.level, count)
 
-    def call(self, gain: float, half: float, what: Quantity) -> tuple[Call, NotComparable | None]:
+    def call(self, gain: float, half: float, *moved_by: Quantity) -> tuple[Call, NotComparable | None]:
         """By a gain, which is the better the larger, and half of its interval.
 
         One run of a config cannot be better than another one of it: then something differs that is not
@@ -310,7 +347,7 @@ class GroupPair:
         """
         if abs(gain) <= half:
             return "no-significant-difference", None
-        if self._is_of_one_config(what):
+        if self._is_of_one_config(moved_by):
             return "not-comparable", "unrecorded-difference"
         return ("better" if gain > 0 else "worse"), None
 
@@ -318,10 +355,10 @@ class GroupPair:
 def decide_speed(
     metric: str, values: Callable[[Account], Interval | None], pair: GroupPair
 ) -> Decision | None:
-    """By a figure that is the higher the better; None where it is not known of all of them."""
-    found = [[values(each) for each in group] for group in (pair.runs, pair.against)]
-    known = [[value for value in group if value is not None] for group in found]
-    if known != found:
+    """By a figure that is the higher the better, of the runs that have it; None where one side has none."""
+    pair = pair.with_values(values)
+    known = [[value for each in group if (value := values(each))] for group in (pair.runs, pair.against)]
+    if not all(known):
         return None
     means = [math.fsum(math.log(value.value) for value in group) / len(group) for group in known]
     gain = means[0] - means[1]
@@ -338,7 +375,10 @@ def decide_speed(
 def _why_no_speed(accounts: RunGroup, values: Sequence[Interval]) -> NotComparable | None:
     if any(map(is_busy, accounts)):
         return "machine-busy"
-    return "too-few-iterations" if any(value.low is None for value in values) else None
+    if all(value.low is not None for value in values):
+        return None
+    unlike_clock = any(each.elapsed_excess is not None for each in accounts)
+    return "speed-uncertain" if unlike_clock else "too-few-iterations"
 
 
 def _speed_variance(values: Sequence[Interval], noise: RunNoise) -> float:
@@ -358,23 +398,34 @@ def _log_sd(value: Interval) -> float:
 def decide_loss(
     metric: str, losses: Callable[[Account], LossAt | None], place: tuple[CurveAxis, float], pair: GroupPair
 ) -> Decision | None:
-    """By val losses at one place, the lower the better; None where not all of them have one there."""
-    found = [[losses(each) for each in group] for group in (pair.runs, pair.against)]
-    known = [[loss for loss in group if loss is not None] for group in found]
-    if known != found:
+    """By val losses at one place, the lower the better, of the runs that have one there; None without any."""
+    pair = pair.with_values(losses)
+    known = [[loss for each in group if (loss := losses(each))] for group in (pair.runs, pair.against)]
+    if not all(known):
         return None
     means = [math.fsum(loss.loss for loss in group) / len(group) for group in known]
     difference = means[0] - means[1]
     reason = _why_no_loss(place, pair)
     if reason is not None:
         return pair.not_comparable(metric, difference, reason)
-    pair = pair.at_level_for("loss")
+    moved_by: tuple[Quantity, ...] = ("speed", "loss") if place[0] == "seconds" else ("loss",)
+    pair = pair.at_level_for(*moved_by)
     variance = 0.0
     for group, accounts in zip(known, (pair.runs, pair.against), strict=True):
-        each = [_loss_variance(*of, pair.noise) for of in zip(accounts, group, strict=True)]
-        variance += math.fsum(each) / len(group) ** 2
+        each = [_loss_variance(*of, pair.noise, pair.speed_sd) for of in zip(accounts, group, strict=True)]
+        variance += math.fsum(each) / len(group) / _independent(accounts, pair.noise)
     half = pair.noise.half_width(variance, pair.level)
-    return pair.decision(metric, pair.interval(difference, half), *pair.call(-difference, half, "loss"))
+    return pair.decision(metric, pair.interval(difference, half), *pair.call(-difference, half, *moved_by))
+
+
+def _independent(accounts: RunGroup, noise: RunNoise) -> int:
+    """How many losses are draws of their own: runs of one seed are one, and so are those of unknown seeds.
+
+    Of these, too, each is one where the noise is by runs that were put together as such.
+    """
+    seeds = [each.settings.get("seed") for each in accounts]
+    unknown = seeds.count(None)
+    return (unknown if noise.degrees is not None else min(unknown, 1)) + len({*seeds} - {None})
 
 
 def _why_no_loss(place: tuple[CurveAxis, float], pair: GroupPair) -> NotComparable | None:
@@ -411,9 +462,10 @@ def _plan(account: Account) -> ForecastSchedule | None:
     if "max_iters" not in account.settings:
         return None
     try:
-        return plan_of(account)
+        plan = plan_of(account)
     except NanodynoError:  # settings of a log that no schedule can have
         return None
+    return plan if plan is not None and plan.learning_rate > 0 else None
 
 
 def _share(plan: ForecastSchedule, iteration: float) -> float:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from nanodyno.analysis.account import OF_GPT2, Account
-from nanodyno.analysis.audit import audit
+from nanodyno.analysis.audit import IMPOSSIBLE, audit
+from nanodyno.analysis.changes import dataset_name
 from nanodyno.analysis.compare import names_apart
 from nanodyno.analysis.curves import LossAt, last_of_stretches, loss_on
 from nanodyno.analysis.decisions import (
@@ -32,7 +33,7 @@ from nanodyno.analysis.statistics import Interval
 from nanodyno.costs.parameters import parameters
 
 LeaderboardMetric = Literal["val_loss_at_equal_tokens", "tokens_per_second", "mfu"]
-LOSS, SPEED, SHARE = METRICS = ("val_loss_at_equal_tokens", "tokens_per_second", "mfu")
+LOSS, SPEED, SHARE = ("val_loss_at_equal_tokens", "tokens_per_second", "mfu")
 UnrankedReason = Literal[
     "no-evaluation",
     "tokens-unknown",
@@ -45,7 +46,10 @@ UnrankedReason = Literal[
     "other-schedule",
     "times-unknown",
     "too-few-iterations",
+    "speed-uncertain",
     "machine-busy",
+    "other-data",
+    "unrecorded-difference",
     "model-unknown",
     "gpu-unknown",
     "on-cpu",
@@ -158,7 +162,7 @@ def text_of(account: Account) -> EvalText | None:
     tokens = tokenizer if isinstance(tokenizer, str) else None if size is None else _tokens(size)
     if not isinstance(dataset, str) or tokens is None:
         return None
-    return EvalText(dataset.replace("\\", "/").rstrip("/").rpartition("/")[2], tokens)
+    return EvalText(dataset_name(dataset), tokens)
 
 
 def _tokens(vocab_size: int) -> str:
@@ -259,8 +263,9 @@ def _board_of_losses(
         return decide_loss(LOSS, lambda each: losses[each.name], ("tokens", at), pair)
 
     ordered = sorted(there, key=lambda each: losses[each.run].loss)
-    entries = _entries([(each, interval(each)) for each in ordered], early, decide)
+    entries, unlike = _entries([(each, interval(each)) for each in ordered], early, decide)
     yield Board(LOSS, entries, text, at)
+    yield from (Unranked(name, LOSS, reason) for name, reason in unlike.items())
 
 
 def _largest_stage(accounts: Sequence[Account], at: float) -> set[str]:
@@ -302,7 +307,9 @@ def _by_speed(
         }
         yield from (Unranked(name, metric, reason) for name, reason in out.items())
         ordered = sorted(members, key=lambda member: -member[1].value)
-        yield Board(metric, _entries(ordered, set(out), decide), device=device)
+        entries, unlike = _entries(ordered, set(out), decide)
+        yield Board(metric, entries, device=device)
+        yield from (Unranked(name, metric, reason) for name, reason in unlike.items())
 
 
 UNKNOWN: tuple[UnrankedReason, ...] = (
@@ -310,6 +317,10 @@ UNKNOWN: tuple[UnrankedReason, ...] = (
     "rate-impossible",
 )  # fmt: skip
 """Reasons for which there is no figure to show, or a false one."""
+
+
+UNCERTAIN = "speed-without-disturbances", "speed-not-elapsed"
+"""Findings of a speed that does not agree with the time that the run took."""
 
 
 def _no_speed(standing: LeaderboardRun, metric: LeaderboardMetric) -> UnrankedReason | None:
@@ -323,10 +334,11 @@ def _no_speed(standing: LeaderboardRun, metric: LeaderboardMetric) -> UnrankedRe
         (account.gpu is None if of_share else standing.device is None, "gpu-unknown"),
         (of_share and account.speed.mfu is None, "model-unknown"),
         (
-            of_share and not standing.flaws.isdisjoint(("rate-impossible", "more-than-one-gpu")),
+            of_share and not standing.flaws.isdisjoint(IMPOSSIBLE),
             "rate-impossible",
         ),
         (is_busy(account), "machine-busy"),
+        (not standing.flaws.isdisjoint(UNCERTAIN), "speed-uncertain"),
         (speed is not None and speed.low is None, "too-few-iterations"),
     )
 
@@ -335,11 +347,15 @@ def _entries(
     ordered: Sequence[tuple[LeaderboardRun, Interval]],
     out: Set[str],
     decide: Callable[[RunGroup, RunGroup, float], Decision | None],
-) -> tuple[Entry, ...]:
-    """Best first, from runs in the order of their values; runs of one config have one rank, by their mean."""
+) -> tuple[tuple[Entry, ...], dict[str, UnrankedReason]]:
+    """Best first, from runs in the order of their values; runs of one config have one rank, by their mean.
+
+    Also which of them cannot be compared with those that they would be ranked with, and why.
+    """
     values = {each.run: value.value for each, value in ordered}
     groups = groups_of([each.account for each, _ in ordered if each.run not in out])
-    ranks = _ranks(groups, values, is_falling=ordered[0][1].value > ordered[-1][1].value, decide=decide)
+    falling = ordered[0][1].value > ordered[-1][1].value
+    ranks, unlike = _ranks(groups, values, is_falling=falling, decide=decide)
     entries = [
         Entry(each.run, ranks.get(each.run), value, each.parameters, each.device) for each, value in ordered
     ]
@@ -348,7 +364,7 @@ def _entries(
         worse = {each.run for each in entries[entries.index(entry) :]}
         place = next((at for at, each in enumerate(ranked) if each.run in worse), len(ranked))
         ranked.insert(place, entry)
-    return tuple(ranked)
+    return tuple(ranked), unlike
 
 
 def _ranks(
@@ -356,21 +372,32 @@ def _ranks(
     values: Mapping[str, float],
     is_falling: bool,
     decide: Callable[[RunGroup, RunGroup, float], Decision | None],
-) -> dict[str, int]:
-    """The best of many is partly luck, so that each of k decisions gets a k-th of the error."""
+) -> tuple[dict[str, int], dict[str, UnrankedReason]]:
+    """The best of many is partly luck, so that each of k decisions gets a k-th of the error.
+
+    A group that is not comparable with the first of a rank has none, nor has one that is left alone by that.
+    """
 
     def mean(group: RunGroup) -> float:
         return statistics.fmean(values[each.name] for each in group)
 
     level = 1 - (1 - LEVEL) / max(1, len(groups) - 1)
     ranks: dict[str, int] = {}
+    unlike: dict[str, UnrankedReason] = {}
     rank, first = 1, None
     for group in sorted(groups, key=mean, reverse=is_falling):
         decision = None if first is None else decide(group, first, level)
+        names = [each.name for each in group]
+        if decision is not None and decision.reason is not None:
+            unlike |= dict.fromkeys(names, decision.reason)
+            continue
         if first is None or (decision is not None and decision.call == "worse"):
             rank, first = len(ranks) + 1, group
-        ranks |= dict.fromkeys((each.name for each in group), rank)
-    return ranks
+        ranks |= dict.fromkeys(names, rank)
+    if unlike and first is not None and len(ranks) == len(first):
+        unlike |= dict.fromkeys(ranks, "only-one")
+        ranks = {}
+    return ranks, unlike
 
 
 def _held_back(standings: Sequence[LeaderboardRun], boards: Sequence[Board]) -> Iterator[str]:

@@ -89,7 +89,10 @@ def _folders(names: str) -> "list[Path]":
     except NanodynoError:
         if "," not in names:
             raise
-    return [find_run(name, RUNS_FOLDER) for name in names.split(",") if name]
+    found = [find_run(name, RUNS_FOLDER) for name in names.split(",") if name.strip()]
+    if not found:
+        raise NanodynoError(f"{names!r} names no run", "nanodyno runs lists those there are")
+    return found
 
 
 def attributions(runs: "list[Run]") -> "list[Attribution]":

@@ -1,7 +1,7 @@
 """A comparison on one page: the answer first, then changes, figures, why, and what cannot be said."""
 
-import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from nanodyno.analysis.changes import Changes
 from nanodyno.analysis.compare import ComparedMetric, RunComparison, loss_metric
@@ -23,12 +23,13 @@ ANSWERS = (
     (
         "throughput-fell-rate-rose", "throughput-rose-rate-fell", "throughput-changed",
         "speed-within-noise", "speed-unrecorded-difference", "speed-on-busy-machine",
-        "speed-of-few-iterations", "nothing-in-common",
+        "speed-of-few-iterations", "speed-uncertain", "speed-of-contradicting-tokens", "nothing-in-common",
     ),
-    ("confounded", "one-change", "one-known-change", "no-change"),
+    ("confounded", "one-change", "one-change-each", "one-known-change", "no-change"),
     (
         "losses-unrecorded-difference", "no-evidence-for-learning-rate", "losses-on-other-data",
-        "losses-at-other-stages", "losses-of-different-models", "losses-apart", "losses-within-noise",
+        "losses-at-other-stages", "losses-of-contradicting-tokens",
+        "losses-of-different-models", "losses-apart", "losses-within-noise",
         "no-common-loss",
     ),
     ("not-a-number",),
@@ -135,9 +136,16 @@ def answering(findings: Sequence[Finding]) -> list[Finding]:
 def named_words(finding: Finding, several: bool, language: Language) -> str:
     """Of several runs, with those two that it is about."""
     text = words(finding, language)
-    if several and len(finding.runs) == 2 and not all(name in text for name in finding.runs):
+    if several and len(finding.runs) == 2 and not _names_both(finding, language):
         return language.say("{names}: {sentence}", names=language.listed(finding.runs), sentence=text)
     return text
+
+
+def _names_both(finding: Finding, language: Language) -> bool:
+    """With names that no sentence has by chance: a run may be called "a"."""
+    names = "\ue000", "\ue001"
+    text = words(replace(finding, runs=names), language)
+    return all(name in text for name in names)
 
 
 def _sentence(finding: Finding, several: bool, language: Language) -> str:
@@ -194,7 +202,10 @@ NOT_COMPARABLE: dict[NotComparable, str] = {
     "other-data": message("not comparable: other data"),
     "other-schedule": message("not comparable: another stage of the schedule"),
     "too-few-iterations": message("not comparable: too few iterations"),
+    "speed-uncertain": message("not comparable: a speed does not fit the elapsed time"),
     "machine-busy": message("not comparable: the machine was busy"),
+    "tokens-contradict": message("not comparable: contradicting tokens per iteration"),
+    "rate-impossible": message("not comparable: more than the GPU can do"),
     "unrecorded-difference": message("not comparable: something unrecorded differs"),
 }
 
@@ -212,10 +223,10 @@ def _decision(decision: Decision | None, language: Language) -> str:
 
 def _cell(metric: ComparedMetric, group: Sequence[str], language: Language) -> str:
     """The mean over repeated runs."""
-    values = [metric.values[name].value for name in group if name in metric.values]
-    if not values:
+    names = [name for name in group if name in metric.values]
+    if not names:
         return "-"
-    mean = statistics.fmean(values)
+    mean = metric.mean(names)
     if metric.name.startswith("val_loss"):
         return language.number(mean, ".4f")
     return _SHOWN[metric.name](mean, language)

@@ -117,6 +117,13 @@ WORDS: dict[Code, str | Plural] = {
     "speed-of-few-iterations": message(
         "the speeds of {run} and {other} do not compare: one of them rests on too few undisturbed iterations"
     ),
+    "speed-uncertain": message(
+        "the speeds of {run} and {other} do not compare: one of them does not fit the time that the run took"
+    ),
+    "speed-of-contradicting-tokens": message(
+        "the speeds of {run} and {other} do not compare: the tokens per iteration of one contradict its "
+        "settings"
+    ),
     "speed-unrecorded-difference": message(
         "{other} ran at {throughput_times} times the speed of {run} ({tokens_per_second_1} against "
         "{tokens_per_second_0} tokens per second), though no recorded setting that moves the speed differs: "
@@ -127,6 +134,10 @@ WORDS: dict[Code, str | Plural] = {
     "one-change": message(
         "one thing changed ({changed}), so a difference between the runs is its, or chance: two runs of "
         "the same settings differ too"
+    ),
+    "one-change-each": message(
+        "of what changed, only {speed} can move the speed and only {loss_keys} the loss per token: a "
+        "difference in either is its, or chance"
     ),
     "one-known-change": message(
         "of what both tell only {changed} differs, and {count} settings that matter are not told by both: no "
@@ -144,13 +155,17 @@ WORDS: dict[Code, str | Plural] = {
         "val losses, {losses} at {at}, belong to different models"
     ),
     "losses-at-other-stages": message(
-        "the val losses, {losses} at {at}, do not compare: there the learning rate of one had come down "
-        "further than that of the other"
+        "the val losses, {losses} at {at}, do not compare: there the learning rates are at different stages "
+        "of their schedules"
+    ),
+    "losses-of-contradicting-tokens": message(
+        "the val losses, {losses} at {at}, do not compare: the tokens per iteration of one contradict its "
+        "settings"
     ),
     "losses-unrecorded-difference": message(
-        "the val losses, {losses} at {at}, differ by {difference}, though no recorded setting that moves the "
-        "loss differs: that is more than seeds do ({seed_noise}, {noise_source}), so something that is not "
-        "recorded differs"
+        "the val losses, {losses} at {at}, differ by {difference}, though no recorded setting but the seed "
+        "could move them: that is more than seeds do ({seed_noise}, {noise_source}), so something that is "
+        "not recorded differs"
     ),
     "losses-within-noise": message(
         "no significant difference in val loss: {losses} at {at} (difference {difference}, {level} CI "
@@ -168,6 +183,9 @@ WORDS: dict[Code, str | Plural] = {
     "next-evaluate-more": message(
         "evaluate more often (eval_interval), so that losses meet at equal tokens and their noise can be "
         "judged"
+    ),
+    "next-compare-alone": message(
+        "not all of these runs were evaluated at equal tokens; these two were: nanodyno compare {run} {other}"
     ),
 }
 """Those that are one sentence whatever their numbers; the others are below."""

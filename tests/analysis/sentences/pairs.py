@@ -43,6 +43,8 @@ NOISY = curve(6.0, 0.1), curve(6.01, 0.1)
 APART = curve(6.0, 0.01), curve(5.8, 0.01)
 FEW = {500: (5.0, 5.0)}, {500: (4.9, 4.9)}
 
+EARLY, LATE = {100: (5.0, 5.0)}, {500: (4.0, 4.0)}
+
 PAIRS: dict[str, Sentence] = {
     "same-effective-batch": Sentence(
         pair(log(), log(**SPLIT)),
@@ -65,6 +67,11 @@ PAIRS: dict[str, Sentence] = {
     ),
     "speed-of-few-iterations": Sentence(
         pair(log(), log(losses=dict.fromkeys(range(4), 6.0))), pair(log(), log()), {}
+    ),
+    "speed-uncertain": Sentence(pair(log(), log(slow={20: 600.0})), pair(log(), log()), {}),
+    "speed-of-contradicting-tokens": Sentence(
+        pair(log(), log(head="tokens per iteration will be: 491,520")),
+        pair(log(), log(head=f"tokens per iteration will be: {TOKENS:,}")),
     ),
     "speed-on-busy-machine": Sentence(pair(CALM, BUSY), pair(CALM, CALM), {"on_cpu": True}),
     "speed-unrecorded-difference": Sentence(
@@ -108,6 +115,12 @@ PAIRS: dict[str, Sentence] = {
         pair(log(), log(learning_rate=1e-3, n_layer=6)),
         {"changed": ["batch_size", "gradient_accumulation_steps"]},
     ),
+    # A rate moves the loss alone and compile the speed alone; a width moves both.
+    "one-change-each": Sentence(
+        pair(log(), log(compile=False, learning_rate=1e-3)),
+        pair(log(), log(compile=False, n_embd=384)),
+        {"speed": ["compile"], "loss_keys": ["learning_rate"]},
+    ),
     "one-known-change": Sentence(
         pair(log(dtype=None), log(dtype=None, learning_rate=1e-3)),
         pair(log(), log(learning_rate=1e-3)),
@@ -139,6 +152,11 @@ PAIRS: dict[str, Sentence] = {
         losses(*APART, **ends(1000), changed=ends(1050)),
         {"difference": pytest.approx(-0.2)},
     ),
+    "losses-of-contradicting-tokens": Sentence(
+        losses(*APART, changed={"head": "tokens per iteration will be: 491,520", **RATE}),
+        losses(*APART, changed=RATE),
+        {"difference": pytest.approx(-0.2)},
+    ),
     "losses-unrecorded-difference": Sentence(
         losses(*APART), losses(*APART, changed={"learning_rate": 1e-3}), {"difference": pytest.approx(-0.2)}
     ),
@@ -154,5 +172,10 @@ PAIRS: dict[str, Sentence] = {
         {"apart": ["n_embd=384", "batch_size=16"]},
     ),
     "next-name-the-gpu": Sentence(pair(log(), log("RTX 4070")), pair(log("RTX 4070"), log(device="cpu"))),
+    # Of three, two were evaluated after 100 iterations and two after 500.
+    "next-compare-alone": Sentence(
+        Asked(tuple(log(evals=evals) for evals in (EARLY | LATE, EARLY, LATE))),
+        Asked(tuple(log(evals=evals) for evals in (EARLY, EARLY, EARLY))),
+    ),
     "next-evaluate-more": Sentence(losses({100: (5.0, 5.0)}, {500: (4.0, 4.0)}), losses(*APART)),
 }
