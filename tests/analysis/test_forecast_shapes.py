@@ -13,7 +13,9 @@ from nanodyno.analysis.findings import Finding
 from nanodyno.analysis.forecast import Forecast, ForecastQuestion, forecast
 from nanodyno.analysis.forecast_findings import ends_of, findings_of, lower_of
 from nanodyno.analysis.forecast_law import Array
+from nanodyno.analysis.forecast_overfit import SeenLoss, risen
 from nanodyno.analysis.forecast_plan import curve_of, plan_of
+from nanodyno.analysis.forecast_points import Curve
 from nanodyno.analysis.forecast_siblings import siblings_of
 
 MEASURED = (
@@ -70,6 +72,60 @@ def test_a_val_loss_that_rises_with_the_train_loss_is_divergence_and_not_overfit
     assert asked(overfit(1000, train=False)).basis != "overfitting"
     batches = tuple(AccountStep(at, own) for at, _, own in MEASURED if at <= 1000)
     assert asked(replace(overfit(1000, train=False), steps=batches)).basis == "overfitting"
+
+
+def fast(name: str, until: int, rate: float) -> Account:
+    """A small set of data learned by heart: the loss falls by e every `rate` iterations."""
+    return with_losses(
+        until,
+        every=25,
+        max_iters=1000,
+        name=name,
+        loss=lambda at: 4.2 * np.exp(-at / rate) + 0.001,
+        settings={"warmup_iters": 10},
+    )
+
+
+def is_above_zero(made: Forecast) -> bool:
+    band = made.band
+    assert band is not None
+    whole = bool(np.all((band.low >= 0) & (band.low <= band.median) & (band.median <= band.high)))
+    return whole and bool(np.all(band.median > 0)) and made.final.low < made.final.median < made.final.high
+
+
+@pytest.mark.parametrize("rate", [40, 80, 120, 160])
+@pytest.mark.parametrize("until", [200, 300, 500, 900])
+def test_a_loss_that_falls_towards_0_is_forecast_above_it_and_within_its_interval(
+    until: int, rate: float
+) -> None:
+    made = asked(fast("run", until, rate))
+    assert is_above_zero(made)
+    assert np.all(np.diff(made.band.median if made.band else []) <= 0)
+    unknown = replace(fast("run", until, rate), settings={"max_iters": 1000}, foreign=True)
+    assert asked(unknown).basis == "curve-without-schedule"
+    assert is_above_zero(asked(unknown))
+
+
+def test_a_fall_to_0_ends_between_0_and_the_latest_loss() -> None:
+    """A straight line that is at 0.3 halfway would end at -3.6."""
+    straight = with_losses(
+        500, every=25, max_iters=1000, loss=lambda at: 4.2 - 3.9 * at / 500, settings={"warmup_iters": 10}
+    )
+    made = asked(straight)
+    assert is_above_zero(made)
+    assert 0 == made.final.low < made.final.median < 0.3 < made.final.high < 0.6
+
+
+def test_beside_siblings_and_after_a_leap_a_forecast_is_above_0_too() -> None:
+    run, other = fast("run", 300, 400), fast("other", 1000, 400)
+    lower = replace(run, evals=tuple(replace(each, val_loss=each.val_loss - 1.9) for each in run.evals))
+    made = forecast(lower, ForecastQuestion(), None, siblings=siblings_of(lower, [other]))
+    assert made.basis == "siblings"
+    assert is_above_zero(made)
+    best = SeenLoss(300.0, 0.05)
+    leap = Curve(np.arange(300.0, 1300.0, 200.0), np.array([0.05, 10.0, 0.1, 0.1, 0.1]))
+    after = risen(leap, best, np.array([2000.0]))
+    assert 0 <= after.low[0] < after.median[0] < after.high[0]
 
 
 def test_data_that_will_be_repeated_raise_the_upper_end_alone() -> None:

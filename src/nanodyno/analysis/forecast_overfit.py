@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nanodyno.analysis.account import Account
-from nanodyno.analysis.forecast_fit import Prediction
+from nanodyno.analysis.forecast_fit import Prediction, above_zero
 from nanodyno.analysis.forecast_law import Array
 from nanodyno.analysis.forecast_points import RECENT, Curve, noise_around
 
@@ -132,7 +132,8 @@ def risen(curve: Curve, best: SeenLoss, at: Array) -> Prediction:
     level = float(losses[-count:].mean()) + rate * float(apart[-1])
     rise = max(rate, 0.0) * (at - updates[-1])
     noise = noise_around(updates[-RECENT:], losses[-RECENT:])
-    return Prediction(at, level + rise, np.hypot(RISE_SPREAD * rise, noise), 0)
+    made = Prediction(at, level + rise, np.hypot(RISE_SPREAD * rise, noise), 0)
+    return above_zero(made, losses, noise)
 
 
 def risk_of_repeating(account: Account, iterations: int) -> float:
