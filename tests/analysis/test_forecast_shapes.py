@@ -167,6 +167,31 @@ def test_a_run_above_its_untrained_loss_is_dead_and_a_slow_start_is_not() -> Non
     assert asked(replace(STUCK, evals=STUCK.evals[1:])).dead is not None  # ln 50,257 is 10.82
 
 
+FINE_TUNED = (3.0, 3.02, 3.05, 3.1, 3.15, 3.22, 3.3, 3.39, 3.5)
+
+
+def fine_tuned(train_slope: float, vocabulary: int | None) -> Account:
+    """Val losses that rise from the first update on; the train loss changes by so much at each evaluation."""
+    evals = tuple(AccountEval(50 * at, val, 2.9 + train_slope * at) for at, val in enumerate(FINE_TUNED))
+    run = with_losses(400, max_iters=1000, settings={"warmup_iters": 10})
+    return replace(run, evals=evals, data_vocab_size=vocabulary)
+
+
+def test_the_first_loss_of_a_fine_tuning_is_not_that_of_an_untrained_model() -> None:
+    diverging = fine_tuned(0.05, 50_257)
+    assert asked(diverging).dead is None
+    assert "warning-diverging" in found(diverging)
+    assert asked(fine_tuned(0.05, None)).dead is None  # nor where the vocabulary is not known
+    assert asked(fine_tuned(0.05, 20)).dead is not None  # ln 20 is 3.00
+
+
+@pytest.mark.parametrize("vocabulary", [20, 50_257])
+def test_a_val_loss_above_the_first_one_while_the_train_loss_falls_is_overfitting(vocabulary: int) -> None:
+    made = asked(fine_tuned(-0.1, vocabulary))
+    assert (made.basis, made.dead) == ("overfitting", None)
+    assert made.final.median > 3.5
+
+
 def test_a_schedule_is_known_by_its_shape_without_a_rate() -> None:
     shape = {"max_iters": 10_000, "lr_decay_iters": 10_000, "warmup_iters": 100, "block_size": 1024}
     log = replace(SOUND, settings=shape, foreign=True)
