@@ -13,7 +13,9 @@ from nanodyno.analysis.findings import Finding
 from nanodyno.analysis.forecast import Forecast, ForecastQuestion, forecast
 from nanodyno.analysis.forecast_findings import ends_of, findings_of, lower_of
 from nanodyno.analysis.forecast_law import Array
+from nanodyno.analysis.forecast_overfit import SeenLoss, risen
 from nanodyno.analysis.forecast_plan import curve_of, plan_of
+from nanodyno.analysis.forecast_points import Curve
 from nanodyno.analysis.forecast_siblings import siblings_of
 
 MEASURED = (
@@ -72,6 +74,60 @@ def test_a_val_loss_that_rises_with_the_train_loss_is_divergence_and_not_overfit
     assert asked(replace(overfit(1000, train=False), steps=batches)).basis == "overfitting"
 
 
+def fast(name: str, until: int, rate: float) -> Account:
+    """A small set of data learned by heart: the loss falls by e every `rate` iterations."""
+    return with_losses(
+        until,
+        every=25,
+        max_iters=1000,
+        name=name,
+        loss=lambda at: 4.2 * np.exp(-at / rate) + 0.001,
+        settings={"warmup_iters": 10},
+    )
+
+
+def is_above_zero(made: Forecast) -> bool:
+    band = made.band
+    assert band is not None
+    whole = bool(np.all((band.low >= 0) & (band.low <= band.median) & (band.median <= band.high)))
+    return whole and bool(np.all(band.median > 0)) and made.final.low < made.final.median < made.final.high
+
+
+@pytest.mark.parametrize("rate", [40, 80, 120, 160])
+@pytest.mark.parametrize("until", [200, 300, 500, 900])
+def test_a_loss_that_falls_towards_0_is_forecast_above_it_and_within_its_interval(
+    until: int, rate: float
+) -> None:
+    made = asked(fast("run", until, rate))
+    assert is_above_zero(made)
+    assert np.all(np.diff(made.band.median if made.band else []) <= 0)
+    unknown = replace(fast("run", until, rate), settings={"max_iters": 1000}, foreign=True)
+    assert asked(unknown).basis == "curve-without-schedule"
+    assert is_above_zero(asked(unknown))
+
+
+def test_a_fall_to_0_ends_between_0_and_the_latest_loss() -> None:
+    """A straight line that is at 0.3 halfway would end at -3.6."""
+    straight = with_losses(
+        500, every=25, max_iters=1000, loss=lambda at: 4.2 - 3.9 * at / 500, settings={"warmup_iters": 10}
+    )
+    made = asked(straight)
+    assert is_above_zero(made)
+    assert 0 == made.final.low < made.final.median < 0.3 < made.final.high < 0.6
+
+
+def test_beside_siblings_and_after_a_leap_a_forecast_is_above_0_too() -> None:
+    run, other = fast("run", 300, 400), fast("other", 1000, 400)
+    lower = replace(run, evals=tuple(replace(each, val_loss=each.val_loss - 1.9) for each in run.evals))
+    made = forecast(lower, ForecastQuestion(), None, siblings=siblings_of(lower, [other]))
+    assert made.basis == "siblings"
+    assert is_above_zero(made)
+    best = SeenLoss(300.0, 0.05)
+    leap = Curve(np.arange(300.0, 1300.0, 200.0), np.array([0.05, 10.0, 0.1, 0.1, 0.1]))
+    after = risen(leap, best, np.array([2000.0]))
+    assert 0 <= after.low[0] < after.median[0] < after.high[0]
+
+
 def test_data_that_will_be_repeated_raise_the_upper_end_alone() -> None:
     """5.24 billion tokens of 100 million are 52.4 epochs: 0.8 nats an e-fold beyond four, half ahead."""
     fresh, often = asked(SOUND), asked(replace(SOUND, data=data(100_000_000)))
@@ -109,6 +165,31 @@ def test_a_run_above_its_untrained_loss_is_dead_and_a_slow_start_is_not() -> Non
     assert (numbers["iteration"], numbers["untrained"]) == (400, 10.9)
     assert asked(replace(STUCK, evals=STUCK.evals[:-1])).dead is None
     assert asked(replace(STUCK, evals=STUCK.evals[1:])).dead is not None  # ln 50,257 is 10.82
+
+
+FINE_TUNED = (3.0, 3.02, 3.05, 3.1, 3.15, 3.22, 3.3, 3.39, 3.5)
+
+
+def fine_tuned(train_slope: float, vocabulary: int | None) -> Account:
+    """Val losses that rise from the first update on; the train loss changes by so much at each evaluation."""
+    evals = tuple(AccountEval(50 * at, val, 2.9 + train_slope * at) for at, val in enumerate(FINE_TUNED))
+    run = with_losses(400, max_iters=1000, settings={"warmup_iters": 10})
+    return replace(run, evals=evals, data_vocab_size=vocabulary)
+
+
+def test_the_first_loss_of_a_fine_tuning_is_not_that_of_an_untrained_model() -> None:
+    diverging = fine_tuned(0.05, 50_257)
+    assert asked(diverging).dead is None
+    assert "warning-diverging" in found(diverging)
+    assert asked(fine_tuned(0.05, None)).dead is None  # nor where the vocabulary is not known
+    assert asked(fine_tuned(0.05, 20)).dead is not None  # ln 20 is 3.00
+
+
+@pytest.mark.parametrize("vocabulary", [20, 50_257])
+def test_a_val_loss_above_the_first_one_while_the_train_loss_falls_is_overfitting(vocabulary: int) -> None:
+    made = asked(fine_tuned(-0.1, vocabulary))
+    assert (made.basis, made.dead) == ("overfitting", None)
+    assert made.final.median > 3.5
 
 
 def test_a_schedule_is_known_by_its_shape_without_a_rate() -> None:

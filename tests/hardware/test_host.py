@@ -22,7 +22,16 @@ def test_a_container_without_a_limit_has_what_the_system_has(tmp_path: Path) -> 
     assert available_memory(limit) > 2**20
 
 
-@pytest.mark.parametrize(("text", "cores"), [("150000 100000\n", 1.5), ("max 100000\n", None)])
+@pytest.mark.parametrize(
+    ("text", "cores"),
+    [
+        ("150000 100000\n", 1.5),
+        ("max 100000\n", None),
+        ("0 0\n", None),
+        ("100000 0\n", None),
+        ("0 100000\n", None),
+    ],
+)
 def test_a_container_may_have_a_part_of_the_cores(tmp_path: Path, text: str, cores: float | None) -> None:
     (tmp_path / "cpu.max").write_text(text)
     assert cpu_quota(tmp_path) == cores

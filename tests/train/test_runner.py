@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
@@ -67,6 +68,19 @@ def test_a_run_samples_its_machine_up_to_its_end(job: Callable[..., TrainingJob]
     samples = read_run(job().folder).telemetry
     assert samples[-1].iteration == 8
     assert all(each.seconds > 0 and each.own_core_seconds is not None for each in samples)
+
+
+def test_a_run_trains_on_where_its_machine_cannot_be_read(
+    job: Callable[..., TrainingJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", "/proc")
+
+    monkeypatch.setattr(psutil, "Process", refuse)
+    monkeypatch.setattr(psutil, "swap_memory", refuse)
+    made = job()
+    assert run_training(made, ignore) == "finished"
+    assert not read_run(made.folder).telemetry
 
 
 def test_a_run_that_nobody_goes_on_with_writes_records_alone(job: Callable[..., TrainingJob]) -> None:

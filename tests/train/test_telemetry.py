@@ -1,7 +1,7 @@
 """The sampler with a machine and a clock that are made up."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -85,7 +85,7 @@ def test_samples_are_close_in_the_first_minute_and_a_last_one_reaches_to_the_end
             ended.set()
         return len(waits) == 5
 
-    with TelemetrySampler(read, lambda: len(waits), wait) as sampler:
+    with TelemetrySampler(lambda: read, lambda: len(waits), wait) as sampler:
         ended.wait()
         found = list(sampler.stop())
     assert waits == [*[FIRST_SECONDS] * 3, *[LATER_SECONDS] * 2]
@@ -95,13 +95,34 @@ def test_samples_are_close_in_the_first_minute_and_a_last_one_reaches_to_the_end
     assert list(sampler.take()) == []
 
 
-def test_a_machine_that_can_be_asked_no_more_ends_the_samples_alone() -> None:
+@pytest.mark.parametrize(
+    "error", [OSError("too many open files"), ZeroDivisionError(), RuntimeError("no mem line"), KeyError("x")]
+)
+def test_a_machine_that_can_be_asked_no_more_ends_the_samples_alone(error: Exception) -> None:
     readings: Iterator[HostReading] = iter([host(0.0), host(2.0)])
 
     def read() -> MachineReading:
         for each in readings:
             return each, None
-        raise OSError("too many open files")
+        raise error
 
-    with TelemetrySampler(read, lambda: 0, lambda _: False) as sampler:
+    with TelemetrySampler(lambda: read, lambda: 0, lambda _: False) as sampler:
         assert [each.seconds for each in sampler.stop()] == [2.0]
+
+
+def test_a_machine_that_cannot_be_asked_at_all_has_no_samples() -> None:
+    def reader() -> Callable[[], MachineReading]:
+        raise ImportError("pynvml")
+
+    with TelemetrySampler(reader, lambda: 0) as sampler:
+        assert list(sampler.stop()) == []
+
+
+def test_without_another_thread_there_are_no_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    sampler = TelemetrySampler(lambda: lambda: (host(0.0), None), lambda: 0)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with sampler:
+        assert list(sampler.stop()) == []

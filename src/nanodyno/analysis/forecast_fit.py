@@ -29,6 +29,9 @@ FURTHEST = 4.0
 """How many times as large or small as those learned from a model is taken to be."""
 FLAT = 1e-8
 """The weight of a prior that says nothing."""
+BENT = 0.2
+"""Of the latest loss: the law goes on below it as a hyperbola, because no loss falls below 0. None of the
+curves learned from fell so far."""
 Z80 = 1.2816
 """Half of an 80% interval in standard deviations."""
 
@@ -96,6 +99,18 @@ class Prediction:
     @property
     def high(self) -> Array:
         return self.median + Z80 * self.spread
+
+
+def above_zero(made: Prediction, losses: Array, noise: float) -> Prediction:
+    """Return a forecast that stays above 0: a fall through 0 is bent where it gets near, seen from `losses`.
+
+    By as much as it was bent it is less certain, up to the latest loss.
+    """
+    latest = max(float(losses[-1]), noise)
+    near = BENT * latest
+    median = np.where(made.median < near, near**2 / (2 * near - np.minimum(made.median, near)), made.median)
+    moved = np.minimum(median - made.median, latest)
+    return replace(made, median=median, spread=np.hypot(made.spread, moved / Z80))
 
 
 @cache
@@ -179,7 +194,9 @@ def _predict(points: LossPoints, schedule: Schedule, at: Array, prior: Prior) ->
     variance = (shares * np.array(widths) ** 2) @ (np.array(variances) + (found - median) ** 2)
     now = float(s[len(points.updates) - 1])
     variance = variance * (1 + prior.few_points / len(points.updates)) * (1 + prior.young / now)
-    return Prediction(at, median, np.sqrt(variance + points.noise**2), points.spikes, len(places) - len(at))
+    spread = np.sqrt(variance + points.noise**2)
+    made = Prediction(at, median, spread, points.spikes, len(points.updates))
+    return above_zero(made, points.losses[points.is_train == 0], points.noise)
 
 
 def _setting(points: LossPoints, s: Array, fallen: Array, prior: Prior) -> _Setting:

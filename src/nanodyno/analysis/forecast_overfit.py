@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nanodyno.analysis.account import Account
-from nanodyno.analysis.forecast_fit import Prediction
+from nanodyno.analysis.forecast_fit import Prediction, above_zero
 from nanodyno.analysis.forecast_law import Array
 from nanodyno.analysis.forecast_points import RECENT, Curve, noise_around
 
@@ -27,6 +27,10 @@ run is ahead: three trainings of our own ended 0.5 to 1.6 above their curve so f
 DEAD_LOSSES = 2
 """So many losses at the end of a log that are NaN/inf, or one evaluation, mean that the run is dead."""
 STUCK_EVALS = 3
+NEAR_GUESSING = 0.9
+"""A first loss above this share of ln of the vocabulary is that of an untrained model."""
+NO_PRETRAINED = 5.0
+"""Where the vocabulary is not known: a model that was trained before begins below it."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ def death_of(account: Account, curve: Curve) -> Death | None:
     if broken >= DEAD_LOSSES or (broken and of_evals and account.evals):
         good = SeenLoss(float(places[first - 1]), float(losses[first - 1])) if first else None
         return Death(float(places[first]), good, None)
-    return _stuck(account, curve)
+    return None if minimum_of(account, curve) is not None else _stuck(account, curve)
 
 
 def _stuck(account: Account, curve: Curve) -> Death | None:
@@ -80,11 +84,13 @@ def _stuck(account: Account, curve: Curve) -> Death | None:
 
 
 def _untrained_loss(account: Account) -> float | None:
-    """As evaluated before the first update, else that of guessing evenly."""
+    """As evaluated before the first update of a model that begins untrained, else that of guessing evenly."""
+    guessing = math.log(account.vocabulary) if account.vocabulary else None
     before = [each.val_loss for each in account.evals if each.iteration == 0]
-    if before and math.isfinite(before[0]):
-        return before[0]
-    return math.log(account.vocabulary) if account.vocabulary else None
+    if not before or not math.isfinite(before[0]):
+        return guessing
+    least = NO_PRETRAINED if guessing is None else NEAR_GUESSING * guessing
+    return before[0] if before[0] >= least else guessing
 
 
 def epochs_at(account: Account, iterations: int) -> float | None:
@@ -132,7 +138,8 @@ def risen(curve: Curve, best: SeenLoss, at: Array) -> Prediction:
     level = float(losses[-count:].mean()) + rate * float(apart[-1])
     rise = max(rate, 0.0) * (at - updates[-1])
     noise = noise_around(updates[-RECENT:], losses[-RECENT:])
-    return Prediction(at, level + rise, np.hypot(RISE_SPREAD * rise, noise), 0)
+    made = Prediction(at, level + rise, np.hypot(RISE_SPREAD * rise, noise), 0)
+    return above_zero(made, losses, noise)
 
 
 def risk_of_repeating(account: Account, iterations: int) -> float:

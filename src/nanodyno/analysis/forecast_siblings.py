@@ -17,7 +17,7 @@ import numpy as np
 from nanodyno.analysis.account import Account
 from nanodyno.analysis.changes import changes_between
 from nanodyno.analysis.curves import are_of_other_text
-from nanodyno.analysis.forecast_fit import Prediction, Prior, walked
+from nanodyno.analysis.forecast_fit import Prediction, Prior, above_zero, walked
 from nanodyno.analysis.forecast_law import Array, Schedule, annealed, elapsed
 from nanodyno.analysis.forecast_overfit import death_of, minimum_of
 from nanodyno.analysis.forecast_plan import KEYS, curve_of, even, plan_of, schedule_of
@@ -131,7 +131,8 @@ def predict_beside(
     change = rows[n:] - carried @ rows[:n]
     own = np.maximum(np.diag(walk)[n:] - (carried * walk[n:, :n]).sum(1), 0.0)
     variance = WIDTH**2 * (((change @ covariance) * change).sum(1) + own)
-    return Prediction(at, median, np.sqrt(variance + more * points.noise**2), points.spikes, n)
+    spread = np.sqrt(variance + more * points.noise**2)
+    return above_zero(Prediction(at, median, spread, points.spikes, n), points.losses, points.noise)
 
 
 def _curve_at(sibling: Sibling, shares: Array, prior: Prior) -> Array:

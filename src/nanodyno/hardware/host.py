@@ -22,10 +22,15 @@ def cpu_quota(control_groups: Path = CONTROL_GROUPS) -> float | None:
     """Return how many cores a container may use at once (docker --cpus), or None without such a limit."""
     with suppress(OSError, ValueError):  # version 2; "max" is no limit
         quota, period = (control_groups / "cpu.max").read_text().split()
-        return int(quota) / int(period)
+        return _cores(int(quota), int(period))
     with suppress(OSError, ValueError):  # version 1; -1 is no limit
         quota, period = (
             int((control_groups / "cpu" / f"cpu.cfs_{each}_us").read_text()) for each in ("quota", "period")
         )
-        return quota / period if quota > 0 else None
+        return _cores(quota, period)
     return None
+
+
+def _cores(quota: int, period: int) -> float | None:
+    """A sandbox may report zeros."""
+    return quota / period if quota > 0 and period > 0 else None

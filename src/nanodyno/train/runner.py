@@ -6,6 +6,7 @@ import socket
 import time
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from nanodyno.config import RunConfig, padded_vocab_size
@@ -143,8 +144,8 @@ class _Recording:
             writer.replace_run(began)
             writer.append(_prepared(trainer, began))
             watch(Started(began, self.job.folder, trainer.iteration))
-            read = machine_reader(trainer.device, trainer.processes)
-            with TelemetrySampler(read, lambda: trainer.iteration) as telemetry:
+            reader = partial(machine_reader, trainer.device, trainer.processes)
+            with TelemetrySampler(reader, lambda: trainer.iteration) as telemetry:
                 for event in trainer.events(self.stops):
                     if isinstance(event, SavePoint) and not self.job.keeps:
                         continue

@@ -102,18 +102,19 @@ def _grown(before: float | None, after: float | None) -> float | None:
 
 
 class TelemetrySampler:
-    """Takes samples in a thread from `with` to `stop`. `read` and `wait` are the machine and the clock.
+    """Takes samples in a thread from `with` to `stop`. What fails there ends the samples, never a training.
 
-    `wait` takes seconds and returns whether to stop.
+    `reader` is called in the thread and returns what reads the machine. `wait` is the clock: it takes seconds
+    and returns whether to stop.
     """
 
     def __init__(
         self,
-        read: Callable[[], MachineReading],
+        reader: Callable[[], Callable[[], MachineReading]],
         iteration: Callable[[], int],
         wait: Callable[[float], bool] | None = None,
     ) -> None:
-        self._read = read
+        self._reader = reader
         self._iteration = iteration
         self._stopping = threading.Event()
         self._wait = wait or self._stopping.wait
@@ -129,11 +130,13 @@ class TelemetrySampler:
     def stop(self) -> Iterator[TelemetryRecord]:
         """End the thread, and yield what is left: a last sample reaches up to here."""
         self._stopping.set()
-        self._thread.join(LAST_SAMPLE_SECONDS)
+        if self._thread.is_alive():
+            self._thread.join(LAST_SAMPLE_SECONDS)
         return self.take()
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        with suppress(RuntimeError, MemoryError):  # no more threads
+            self._thread.start()
         return self
 
     def __exit__(
@@ -142,12 +145,13 @@ class TelemetrySampler:
         self._stopping.set()
 
     def _sample(self) -> None:
-        with suppress(OSError):  # of a system that can be asked no more: training goes on without samples
-            before, _ = self._read()
+        with suppress(Exception):  # drivers and systems fail in ways of their own
+            read = self._reader()
+            before, _ = read()
             began, stopping = before.seconds, False
             while not stopping:
                 young = before.seconds - began < FIRST_MINUTE
                 stopping = self._wait(FIRST_SECONDS if young else LATER_SECONDS)
-                after, gpu = self._read()
+                after, gpu = read()
                 self._taken.put(telemetry_record(before, after, gpu, self._iteration(), time.time()))
                 before = after
