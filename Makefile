@@ -5,7 +5,7 @@ BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 
-.PHONY: demo test nightly check bench catalogues clean
+.PHONY: demo test nightly check bench messages clean
 
 demo: $(READY)
 	$(BIN)/nanodyno demo
@@ -26,8 +26,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/help_time.py
 	$(BIN)/python benchmarks/loop_overhead.py
 
-catalogues: $(READY)
-	$(BIN)/python tools/catalogues.py
+messages: $(READY)
+	$(BIN)/python tools/messages.py
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -18,9 +18,9 @@ from nanodyno.analysis.decisions import DEFAULT_SPEED_SD, Decision, default_seed
 from nanodyno.analysis.leaderboard import leaderboard, standing_of
 from nanodyno.analysis.machine_state import MachineState
 from nanodyno.hardware.gpus import gpu_named
+from nanodyno.messages.language import ENGLISH
 from nanodyno.records.types import DataRecord
 from nanodyno.report.compare import comparison_document, comparison_page, named_words
-from nanodyno.report.language import ENGLISH
 from nanodyno.report.page import Table
 
 SPEED, LOSS = "tokens_per_second", "val_loss_at_equal_tokens"

@@ -13,9 +13,9 @@ from nanodyno.config import PLACES, RunConfig
 from nanodyno.data.resolve import vocabulary_of
 from nanodyno.experiments.attribute import Inquiry, attribute
 from nanodyno.inputs import Pair, pair_of_runs, resolve_pair
+from nanodyno.messages.language import LANGUAGES
 from nanodyno.records.importers.joining import ImportRequest, import_run
 from nanodyno.records.store import read_run
-from nanodyno.report.language import LANGUAGES
 
 ROOT = Path(__file__).parents[2]
 CASE = ROOT / "tests" / "case"

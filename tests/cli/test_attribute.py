@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nanodyno.experiments.tune import TuneBench
+from nanodyno.messages.language import LANGUAGES
 from nanodyno.report.attribute_numbers import turn_words
-from nanodyno.report.language import LANGUAGES
 
 Run = Callable[..., Any]
 CASE = Path(__file__).parents[1] / "case"

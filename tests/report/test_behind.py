@@ -1,8 +1,8 @@
 from tests.analysis.accounts import AFTER, account
 
 from nanodyno.analysis.audit import with_found_shape
+from nanodyno.messages.language import ENGLISH
 from nanodyno.report.behind import derivations, numbers_table
-from nanodyno.report.language import ENGLISH
 from nanodyno.report.page import Table
 
 

@@ -12,10 +12,11 @@ from nanodyno.analysis.findings import Finding
 from nanodyno.config import RunConfig
 from nanodyno.hardware.inventory import GpuState, Inventory
 from nanodyno.hardware.telemetry import Holder
+from nanodyno.messages.language import ENGLISH
 from nanodyno.records.checkup import CheckupRecord
 from nanodyno.records.probe import Disturbance
 from nanodyno.report.doctor import doctor_document, doctor_page
-from nanodyno.report.doctor_words import WORDS, finding_words
+from nanodyno.report.doctor_words import finding_words
 from nanodyno.report.document import to_json
 
 Builder = Callable[..., Any]
@@ -139,7 +140,7 @@ def test_an_unknown_gpu_has_neither_a_row_nor_a_column_of_the_datasheet(
 
 def test_without_a_compiler_everything_that_is_compiled_is_named_as_slower() -> None:
     """As the setting says it, and as both engines do it."""
-    _, hint = WORDS["compile-fails"]
+    hint = ENGLISH.say("finding.compile-fails.fix")
     for compiled in ("kernels=autograd", "an optimizer's own step on a GPU"):
         assert compiled in str(RunConfig.model_fields["compile"].description)
         assert compiled in str(hint)

@@ -10,11 +10,11 @@ from rich.console import Console, RenderableType
 from nanodyno.analysis.effective import BatchSizeAdvice
 from nanodyno.analysis.noise_scale import Heading, NoiseScalePoint
 from nanodyno.config.ramp import Ramp
+from nanodyno.messages.language import LANGUAGES
 from nanodyno.noise import NoiseScale
 from nanodyno.report.effective import NoiseScaleSource, effective_page
 from nanodyno.report.html.document import to_html
 from nanodyno.report.jekyll import document
-from nanodyno.report.language import LANGUAGES
 from nanodyno.report.noise import noise_scale_words, unsettled_words
 from nanodyno.report.pages.effective import effective_report
 from nanodyno.report.words import with_ramp

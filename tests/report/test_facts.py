@@ -18,7 +18,11 @@ def rows(run: Run) -> dict[str, str]:
 
 
 def test_a_run_without_happenings_has_no_row_for_them(run: Builder, step: Builder) -> None:
-    assert rows(run([step(0)])).keys() & {"resumed", "out of memory", "skipped", "saves"} == set()
+    assert (
+        rows(run([step(0)])).keys()
+        & {"show.row.resumed", "show.row.out-of-memory", "show.row.skipped", "show.row.saves"}
+        == set()
+    )
 
 
 def test_saves_are_reported_with_their_share_of_the_time(
@@ -26,18 +30,18 @@ def test_saves_are_reported_with_their_share_of_the_time(
 ) -> None:
     # 350 x 4 s of training and 3 x 1.4 s of saving: 4.2 of 1404.2 s.
     history = [start(), *(save(i, save_seconds=1.4) for i in (100, 200, 300))]
-    reported = rows(run([step(i) for i in range(350)], history=history))["saves"]
+    reported = rows(run([step(i) for i in range(350)], history=history))["show.row.saves"]
     assert reported == "3 saves, 1.50 GiB each, 4.2 s in all, 0.30% of the time; newest at 300"
 
 
 def test_a_single_save_is_not_each(run: Builder, step: Builder, save: Builder) -> None:
-    reported = rows(run([step(i) for i in range(4)], history=[save(4, save_seconds=4.0)]))["saves"]
+    reported = rows(run([step(i) for i in range(4)], history=[save(4, save_seconds=4.0)]))["show.row.saves"]
     assert reported == "1 save, 1.50 GiB, 4.0 s in all, 20.0% of the time; newest at 4"
 
 
 def test_splits_are_reported_until_when_they_hold(run: Builder, split: Builder) -> None:
     history = [split(1500), split(1600, batch_size=2, batch_size_before=4)]
-    assert rows(run(history=history))["out of memory"] == (
+    assert rows(run(history=history))["show.row.out-of-memory"] == (
         "at iteration 1,500: micro-batches of 4 until it is resumed (before: 8); "
         "at iteration 1,600: micro-batches of 2 until it is resumed (before: 4)"
     )
@@ -45,14 +49,14 @@ def test_splits_are_reported_until_when_they_hold(run: Builder, split: Builder) 
 
 def test_skipped_updates_are_reported_by_kind(run: Builder, step: Builder) -> None:
     kinds = ["overflow", "norm-spike", "overflow", "not-finite", None]
-    reported = rows(run([step(i, skipped=kind) for i, kind in enumerate(kinds)]))["skipped"]
+    reported = rows(run([step(i, skipped=kind) for i, kind in enumerate(kinds)]))["show.row.skipped"]
     assert reported == (
         "updates left out: 2 (fp16 overflow), 1 (gradient spike), 1 (loss or gradient not a number)"
     )
 
 
 def test_a_run_resumed_often_names_the_latest(run: Builder, record: Builder) -> None:
-    reported = rows(run(record=record(resumed_at=tuple(range(100, 1100, 100)))))["resumed"]
+    reported = rows(run(record=record(resumed_at=tuple(range(100, 1100, 100)))))["show.row.resumed"]
     assert reported == "10 times, at iteration ... 300, 400, 500, 600, 700, 800, 900, 1,000"
 
 
@@ -60,13 +64,13 @@ def test_the_share_of_the_measured_ceiling_stands_beside_that_of_the_datasheet(
     run: Builder, step: Builder, record: Builder, ceilings: Builder
 ) -> None:
     found = run([step(i, step_seconds=1.0) for i in range(20)], record=record(gpu=("NVIDIA H200", 139.8)))
-    reported = dict(fact_rows(found, summarise(found, ceilings())))["work"]
+    reported = dict(fact_rows(found, summarise(found, ceilings())))["common.work"]
     assert (
         "= 42.3% of H200's datasheet peak of 989.0 TFLOP/s (dense), 52.9% of the measured ceiling of"
         in reported
     )
     assert "ceiling of 791.2 TFLOP/s; nanoGPT's MFU" in reported
-    assert "ceiling" not in rows(found)["work"]
+    assert "ceiling" not in rows(found)["common.work"]
 
 
 def test_the_speed_of_two_gpus_is_against_the_peak_of_two(
@@ -75,17 +79,17 @@ def test_the_speed_of_two_gpus_is_against_the_peak_of_two(
     steps = [step(i, step_seconds=4.67, micro_steps=32) for i in range(500, 520)]
     history = [start(), start(500, processes=2)]
     reported = rows(run(steps, record=record(processes=2, resumed_at=(500,)), history=history))
-    assert "= 76.8% of 2 x RTX 4070's datasheet peak of 116.6 TFLOP/s (dense)" in reported["work"]
-    assert reported["machine"].startswith("2 x NVIDIA GeForce RTX 4070, bfloat16")
-    assert reported["speed"].endswith("since iteration 500")
-    assert reported["batch"] == "524,288 tokens/iteration = 8 x 1024 x 32 micro-steps x 2 processes"
+    assert "= 76.8% of 2 x RTX 4070's datasheet peak of 116.6 TFLOP/s (dense)" in reported["common.work"]
+    assert reported["common.machine"].startswith("2 x NVIDIA GeForce RTX 4070, bfloat16")
+    assert reported["common.speed"].endswith("since iteration 500")
+    assert reported["common.batch"] == "524,288 tokens/iteration = 8 x 1024 x 32 micro-steps x 2 processes"
 
 
 def test_the_noise_scale_is_reported_with_its_interval_and_what_serves(run: Builder, step: Builder) -> None:
     # Squares of 1 + 65,536 / tokens: 9 over 8,192, 2 over 65,536; in every second iteration 2.2.
     norms = {"micro_grad_norm": 3.0, "micro_tokens": 8192, "tokens": 65_536}
     steps = [step(i, grad_norm=(2.0 + 0.2 * (i % 2)) ** 0.5, **norms) for i in range(64)]
-    reported = rows(run(steps))["noise scale"]
+    reported = rows(run(steps))["common.noise-scale"]
     assert reported.startswith("57.")
     assert "(95% interval " in reported
     assert "32 measured iterations); 29." in reported
@@ -94,7 +98,7 @@ def test_the_noise_scale_is_reported_with_its_interval_and_what_serves(run: Buil
 
 def test_a_noise_scale_that_has_not_settled_gives_no_advice(run: Builder, step: Builder) -> None:
     norms = {"micro_grad_norm": 3.0, "micro_tokens": 8192, "grad_norm": 2**0.5, "tokens": 65_536}
-    reported = rows(run([step(i, **norms) for i in range(10)]))["noise scale"]
+    reported = rows(run([step(i, **norms) for i in range(10)]))["common.noise-scale"]
     assert "no advice from it: it has not settled, which takes 32 measured iterations" in reported
 
 
@@ -102,15 +106,17 @@ def test_one_micro_step_per_iteration_is_said_to_leave_the_noise_unmeasured(
     run: Builder, step: Builder, record: Builder
 ) -> None:
     alone = record({"n_embd": 768, "batch_size": 8, "gradient_accumulation_steps": 1})
-    reported = rows(run([step(0)], record=alone))["noise scale"]
+    reported = rows(run([step(0)], record=alone))["common.noise-scale"]
     assert reported.startswith("not measured: there is one micro-step per iteration")
-    assert "noise scale" not in rows(run([step(0)]))  # an older run, of 64 micro-steps
+    assert "common.noise-scale" not in rows(run([step(0)]))  # an older run, of 64 micro-steps
 
 
 def test_a_batch_that_grew_is_reported_as_it_is_now(run: Builder, step: Builder, record: Builder) -> None:
     growing = record({"tokens_per_iter": 24_576, "batch_ramp": "noise"})
-    assert rows(run([step(0, tokens=24_576)], record=growing))["batch"].endswith("up to 393,216")
-    assert rows(run([step(0, tokens=49_152)], record=growing))["batch"].endswith("up to 393,216; now 49,152")
+    assert rows(run([step(0, tokens=24_576)], record=growing))["common.batch"].endswith("up to 393,216")
+    assert rows(run([step(0, tokens=49_152)], record=growing))["common.batch"].endswith(
+        "up to 393,216; now 49,152"
+    )
 
 
 def test_the_load_of_the_machine_stands_beside_the_speed(
@@ -119,13 +125,13 @@ def test_the_load_of_the_machine_stands_beside_the_speed(
     of_gpu = {"sm_mhz": 1980, "power_watts": 345.6, "power_limit_watts": 700.0, "temperature_celsius": 71}
     steps, busy = [step(i) for i in range(20)], {"busy_core_seconds": 4.0}
     on_cpu = rows(run(steps, record=record(gpu=None), telemetry=[sample(20, load_average=2.5, **busy)]))
-    assert {"50.0%", "2.5"} <= set(on_cpu["CPU load"].replace(",", " ").split())
-    assert "50.0%" in on_cpu["caution"]
+    assert {"50.0%", "2.5"} <= set(on_cpu["show.row.cpu-load"].replace(",", " ").split())
+    assert "50.0%" in on_cpu["show.row.caution"]
     assert "GPU state" not in on_cpu
     on_gpu = rows(run(steps, telemetry=[sample(20, **of_gpu)]))
-    assert all(number in on_gpu["GPU state"] for number in ("1,980 MHz", "346 W", "700 W", "71 °C"))
+    assert all(number in on_gpu["show.row.gpu-state"] for number in ("1,980 MHz", "346 W", "700 W", "71 °C"))
     assert "caution" not in on_gpu
-    assert rows(run(steps)).keys() & {"CPU load", "GPU state", "caution"} == set()
+    assert rows(run(steps)).keys() & {"show.row.cpu-load", "show.row.gpu-state", "show.row.caution"} == set()
 
 
 def test_json_has_the_state_of_the_machine(run: Builder, step: Builder, sample: Builder) -> None:

@@ -15,10 +15,10 @@ from nanodyno.analysis.findings import Finding
 from nanodyno.analysis.forecast import Forecast, ForecastLoss, ForecastQuestion, forecast
 from nanodyno.analysis.forecast_findings import Forecasts, findings_of, lower_of
 from nanodyno.analysis.forecast_plan import IterationTimes
+from nanodyno.messages.language import ENGLISH
 from nanodyno.report.figures import BandFigure
 from nanodyno.report.forecast import forecast_document, picture, sections
 from nanodyno.report.forecast_words import WORDS, sentence, words
-from nanodyno.report.language import ENGLISH
 from nanodyno.report.page import Page, Tile, Tiles
 from nanodyno.report.pages.forecast import forecast_report
 

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from nanodyno.config import build_config
-from nanodyno.report.language import LANGUAGES
+from nanodyno.messages.language import LANGUAGES
 from nanodyno.report.modern import modern_words
 
 

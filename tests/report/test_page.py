@@ -10,9 +10,9 @@ from rich.console import Console, Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from nanodyno.messages.language import ENGLISH, LANGUAGES
 from nanodyno.report.figures import Bar, Bars
 from nanodyno.report.jekyll import document, documents
-from nanodyno.report.language import ENGLISH, LANGUAGES
 from nanodyno.report.page import (
     BulletList,
     FigureChoice,

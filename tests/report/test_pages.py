@@ -27,13 +27,13 @@ from nanodyno.config.ramp import Ramp
 from nanodyno.costs.plan import PlanRequest, make_plan
 from nanodyno.costs.target import GIB, named_target
 from nanodyno.experiments.tune import tune
+from nanodyno.messages.language import ENGLISH, LANGUAGES, Language
 from nanodyno.recipes import load_settings
 from nanodyno.report.attribute import attribution_page, measured_apart
 from nanodyno.report.compare import MOVES, comparison_page
 from nanodyno.report.doctor import doctor_page
 from nanodyno.report.effective import effective_page
 from nanodyno.report.forecast import sections
-from nanodyno.report.language import ENGLISH, LANGUAGES, Language
 from nanodyno.report.page import to_terminal
 from nanodyno.report.plan import plan_page
 from nanodyno.report.plan_facts import PlanSource
@@ -133,10 +133,10 @@ def test_wide_letters_leave_no_line_wider_than_the_window(pages: Pages, code: st
 def test_what_the_answer_says_can_move_the_speed_the_table_does_not_leave_alone() -> None:
     for key in SETTINGS:
         for values in ((0.0, 1.0), (0.5, 0.6)):  # there or not, and how much
-            moved, left = MOVES[kind_of(key, *values)]
+            moved, left = (ENGLISH.say(id) if id else "" for id in MOVES[kind_of(key, *values)])
             speed, loss = moves_speed(key, *values), moves_loss(key, *values)
             assert not speed or "speed" not in left
             assert speed or "speed" not in moved
             assert not loss or "loss" not in left
             assert loss or "loss" not in moved
-    assert MOVES["batch"][0] == "updates per token, speed, loss"
+    assert MOVES["batch"][0] == "compare.moves.batch"

@@ -11,8 +11,8 @@ from nanodyno.analysis.sizing import choose_size
 from nanodyno.config import build_config
 from nanodyno.costs.plan import Plan, PlanRequest, make_plan
 from nanodyno.costs.target import GIB, Target, named_target
+from nanodyno.messages.language import ENGLISH, LANGUAGES
 from nanodyno.recipes import Settings, load_settings
-from nanodyno.report.language import ENGLISH, LANGUAGES
 from nanodyno.report.pages.plan import plan_report
 from nanodyno.report.plan import candidates_table, plan_page
 from nanodyno.report.plan_bill import bill_words

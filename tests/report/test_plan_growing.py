@@ -4,7 +4,7 @@ from nanodyno.analysis.rates import Begun, Lengths
 from nanodyno.config import build_config
 from nanodyno.costs.plan import Plan, PlanRequest, make_plan
 from nanodyno.costs.target import Target, named_target
-from nanodyno.report.language import ENGLISH
+from nanodyno.messages.language import ENGLISH
 from nanodyno.report.page import Tiles
 from nanodyno.report.pages.plan import plan_report
 from nanodyno.report.plan_facts import PlanSource, fact_rows

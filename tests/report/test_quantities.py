@@ -1,7 +1,7 @@
 import pytest
 
+from nanodyno.messages.language import LANGUAGES
 from nanodyno.report import quantities
-from nanodyno.report.language import LANGUAGES
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nanodyno.analysis.attribution import Attribution
     from nanodyno.experiments.attribute import Inquiry
     from nanodyno.experiments.tune import TuneBench
-    from nanodyno.report.language import Language
+    from nanodyno.messages.language import Language
     from nanodyno.report.page import Page
 
 FEWEST_STEPS = 500

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from nanodyno.analysis.tuning import Tuning
     from nanodyno.config import RunConfig
     from nanodyno.inputs import Request
+    from nanodyno.messages.language import Language
     from nanodyno.records.store import Run
-    from nanodyno.report.language import Language
     from nanodyno.report.page import Page
 
 REPORT = RUNS_FOLDER / "demo.html"
@@ -69,7 +69,7 @@ def demo(  # noqa: PLR0913 - one parameter per option
     wanted = ReportOptions(html, opened, lang=lang, json=json)
     console, language = console_for(json), language_of(lang, json)
     console.print(
-        language.say("Two GPTs on the source code of Python's standard library, one twice as wide."),
+        language.say("demo.header"),
         style="bold",
     )
     requests = _requests(device)
@@ -135,14 +135,12 @@ def _tuned(request: "Request", json: bool, console: "Console", language: "Langua
     from nanodyno.cli.tune import tune_request, tuned
     from nanodyno.report.tune import tune_table, verdict_lines
 
-    first = language.say(
-        "First: which micro-batch is the fastest here? {budget} at most, once.", budget=TUNE_BUDGET
-    )
+    first = language.say("demo.tune.start", budget=TUNE_BUDGET)
     console.print(first)
     try:
         tuning = tuned(tune_request(request, TUNE_BUDGET, held=HELD), json, language)
     except NanodynoError as error:
-        said = language.say("not tuned: {reason}", reason=error.message)
+        said = language.say("demo.tune.skipped", reason=error.message)
         console.print(said, highlight=False, markup=False)
         return None
     if tuning.interrupted:
@@ -169,7 +167,7 @@ def _attributed(
     changes = {"batch_size": before.batch_size // 2, "tokens_per_iter": before.tokens_per_iter}
     after = wide.changed(changes).config
     words = language.say(
-        "Which change does what: the width, or half the micro-batch? {budget} at most.",
+        "demo.attribute.start",
         budget=clock(ATTRIBUTE_SECONDS, language),
     )
     console.print(words, highlight=False)
@@ -239,21 +237,17 @@ def _show(
     console.print()
     console.print(loss_plot(runs, console.width, language))
     console.print()
-    title = language.say("{name} writes", name=better.name)
+    title = language.say("demo.sample.title", name=better.name)
     console.print(Panel(Text(text), title=title, title_align="left"))
     console.print()
     page = comparison_page(*compared_runs(runs), language)[:COMPARED_SECTIONS]
     print_page(to_terminal(page), console, language)
     console.print()
     hints = (
+        language.say("demo.next.compare", names=" ".join(run.name for run in runs)),
+        language.say("demo.next.show-runs", name=better.name),
         language.say(
-            "All of the comparison: `nanodyno compare {names}`.", names=" ".join(run.name for run in runs)
-        ),
-        language.say(
-            "Go on: `nanodyno show {name}`, `nanodyno sample {name}`, `nanodyno runs`.", name=better.name
-        ),
-        language.say(
-            "The runs are under {folder}/; `nanodyno train demo --max_iters=1000` trains longer.",
+            "demo.next.train-longer",
             folder=str(RUNS_FOLDER),
         ),
     )

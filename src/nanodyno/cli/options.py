@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from nanodyno.inputs import Request
-    from nanodyno.report.language import Language
+    from nanodyno.messages.language import Language
 
 RUNS_FOLDER = Path("runs")
 INTERRUPTED = 130
@@ -104,7 +104,7 @@ def console_for(json: bool) -> "Console":
 
 def print_page(page: "RenderableType", console: "Console", language: "Language") -> None:
     """Tables are filled up with blanks, which would make a line of a wide script longer than the window."""
-    from nanodyno.report.language import ENGLISH
+    from nanodyno.messages.language import ENGLISH
 
     if language is ENGLISH:
         console.print(page)
@@ -119,7 +119,7 @@ def language_of(wanted: str | None, json: bool = False) -> "Language":
 
     A document is for programs: its words are English whatever the locale.
     """
-    from nanodyno.report.language import ENGLISH, language_for, not_quite
+    from nanodyno.messages.language import ENGLISH, language_for, not_quite
 
     if json:
         return ENGLISH
@@ -138,16 +138,12 @@ def assumed_note(request: "Request", language: "Language") -> tuple[str, ...]:
     """What is taken for granted of a log."""
     if not request.is_log:
         return ()
-    return (
-        language.say(
-            "what the log of {run} does not tell is as nanodyno has it by default", run=request.name
-        ),
-    )
+    return (language.say("option.log.defaults-assumed", run=request.name),)
 
 
 def _can_be_written(language: "Language") -> bool:
     try:
-        language.say("tokens per second").encode(sys.stdout.encoding or "utf-8")
+        language.say("common.tokens-per-second").encode(sys.stdout.encoding or "utf-8")
     except (UnicodeEncodeError, LookupError):
         return False
     return True

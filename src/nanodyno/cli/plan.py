@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nanodyno.inputs import Request
-    from nanodyno.report.language import Language
+    from nanodyno.messages.language import Language
 
 MOST_HOURS = 1e6
 

@@ -21,9 +21,9 @@ from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
     from nanodyno.analysis.budget import Reading
+    from nanodyno.messages.language import Language
     from nanodyno.probe.repetition import ProbeJob
     from nanodyno.records.probe import ProbeResult
-    from nanodyno.report.language import Language
 
 
 def probe(  # noqa: PLR0913 - one parameter per option

@@ -12,7 +12,7 @@ import typer
 from nanodyno.errors import NanodynoError
 
 if TYPE_CHECKING:
-    from nanodyno.report.language import Language
+    from nanodyno.messages.language import Language
     from nanodyno.report.page import Page
 
 ReportForm = Literal["markdown", "jekyll"]
@@ -75,7 +75,7 @@ def deliver(wanted: ReportOptions, page_in: "Callable[[Language], Page]") -> Non
     """Writes, prints and opens what is wanted; tells where it lies on stderr."""
     if wanted.html is None and wanted.form is None and not wanted.opened:
         return
-    from nanodyno.report.language import language_for
+    from nanodyno.messages.language import language_for
 
     language, made_at = language_for(wanted.lang, os.environ), datetime.now(UTC)
     page = page_in(language)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nanodyno.analysis.tuning import Tuning
     from nanodyno.experiments.tune import TuneBench
     from nanodyno.inputs import Request
-    from nanodyno.report.language import Language
+    from nanodyno.messages.language import Language
     from nanodyno.report.page import Page
 
 DEFAULT_BUDGET = "5m"
@@ -189,7 +189,7 @@ def tuned(
 ) -> "Tuning":
     """Searches with a display, which is in English where no language is given."""
     from nanodyno.experiments.tune import tune as search
-    from nanodyno.report.language import ENGLISH
+    from nanodyno.messages.language import ENGLISH
     from nanodyno.report.tuning import make_tune_display
 
     console = console_for(json or not sys.stdout.isatty())
@@ -267,7 +267,7 @@ def _show(tuning: "Tuning", name: str, how: str, language: "Language") -> None:
     console = console_for(json=False)
     print_page(tune_page(tuning, name, console.width, language), console, language)
     if tuning.chosen is not None:
-        words = language.say("train with it: {command}", command=how)
+        words = language.say("tune.next.train-command", command=how)
         console.print(f"\n{words}", highlight=False, markup=False, soft_wrap=True)
 
 

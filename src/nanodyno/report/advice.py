@@ -7,17 +7,15 @@ from rich.table import Table
 
 from nanodyno.config.attributes import Arithmetic
 from nanodyno.costs.advice import MemoryAdvice
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.report import quantities
-from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.prose import Prose
 
-NOTHING_FITS = message(
-    "no switch is enough for this model on this card: make it smaller (--n_layer, --n_embd)"
-)
+NOTHING_FITS = "plan.advice.nothing-enough"
 ARITHMETIC: dict[Arithmetic, str] = {
-    "exact": message("exact"),
-    "rounding": message("rounding"),
-    "different": message("different"),
+    "exact": "plan.advice.arithmetic-exact",
+    "rounding": "plan.advice.arithmetic-rounding",
+    "different": "plan.advice.arithmetic-different",
 }
 
 
@@ -27,13 +25,13 @@ def advice_table(
     """`host_bytes` are free in the machine that the card is in, where that is known."""
     possible = any(each.fits for each in advice)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(language.say("what would make it fit"), overflow="fold")
-    table.add_column(language.say_in("memory", "saves"), justify="right", no_wrap=True)
-    table.add_column(language.say("time"), justify="right", no_wrap=True)
-    table.add_column(language.say("fits"), no_wrap=True)
-    table.add_column(language.say("arithmetic"), no_wrap=True)
+    table.add_column(language.say("plan.advice.title"), overflow="fold")
+    table.add_column(language.say("plan.advice.memory-saved"), justify="right", no_wrap=True)
+    table.add_column(language.say("common.time"), justify="right", no_wrap=True)
+    table.add_column(language.say("common.fits"), no_wrap=True)
+    table.add_column(language.say("plan.advice.arithmetic"), no_wrap=True)
     for each in advice:
-        fits = message("yes") if each.fits else message("not alone") if possible else message("no")
+        fits = "common.yes" if each.fits else "plan.advice.fits-not-alone" if possible else "common.no"
         table.add_row(
             " ".join(f"--{key}={value}" for key, value in each.settings),
             quantities.gib(each.saved_bytes, language),
@@ -52,9 +50,9 @@ def advice_table(
 def _offload_words(moved: int, host_bytes: int | None, language: Language) -> str:
     size = quantities.gib(moved, language)
     if host_bytes is None:
-        return language.say("offload_moments takes {size} of the host's memory", size=size)
+        return language.say("plan.advice.offload-host-memory", size=size)
     return language.say(
-        "offload_moments takes {size} of the host's memory, of which {free} are free here",
+        "plan.advice.offload-host-memory-free",
         size=size,
         free=quantities.gib(host_bytes, language),
     )

@@ -8,30 +8,30 @@ from rich.text import Text
 from nanodyno.analysis.attribution import Attribution
 from nanodyno.analysis.attribution_findings import attribution_findings
 from nanodyno.analysis.findings import Finding, Severity
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.report import quantities
 from nanodyno.report.attribute_picture import waterfall, waterfall_figure
 from nanodyno.report.attribute_tables import combinations_table, factor_words, judged, parts_table, size_words
 from nanodyno.report.attribute_words import words
 from nanodyno.report.behind import numbers_table
-from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.page import BulletList, PageElement, Section, Table, to_terminal
 from nanodyno.report.prose import Prose
 
 TITLED = {
-    "tokens_per_second": message("tokens per second"),
-    "achieved_flops_per_second": message("rate of work, exact causal"),
-    "val_loss": message("val loss"),
+    "tokens_per_second": "common.tokens-per-second",
+    "achieved_flops_per_second": "common.work-rate-exact",
+    "val_loss": "common.val-loss",
 }
 METRICS = {
-    "tokens_per_second": message("throughput"),
-    "achieved_flops_per_second": message("rate of work"),
-    "val_loss": message("val loss"),
+    "tokens_per_second": "common.throughput",
+    "achieved_flops_per_second": "common.work-rate",
+    "val_loss": "common.val-loss",
 }
 TOLD_BY_TABLES = frozenset({"part", "part-tied", "part-not-shown", "part-once"})
 TITLES: tuple[tuple[str, tuple[Severity, ...]], ...] = (
-    (message("what was found"), ("fact",)),
-    (message("what to keep in mind"), ("wrong", "caution")),
-    (message("what to do next"), ("next",)),
+    ("attribute.section.findings", ("fact",)),
+    ("attribute.section.cautions", ("wrong", "caution")),
+    ("common.section.next", ("next",)),
 )
 
 
@@ -51,17 +51,17 @@ def attribution_page(found: Attribution, width: int, language: Language = ENGLIS
 
 
 def stopped_words(language: Language) -> str:
-    return language.say("stopped: this is what was measured so far, and the same command goes on from here")
+    return language.say("common.stopped-can-continue")
 
 
 def title_words(found: Attribution, language: Language = ENGLISH) -> str:
     device, limit = found.machine.device_name, found.memory_limit_bytes
     if limit is not None:
         size = quantities.gib(limit, language)
-        device = language.say("{device} kept to {size}", device=device, size=size)
+        device = language.say("common.device-memory-limit", device=device, size=size)
     before, after = found.names
     return language.say(
-        "{before} to {after} on {device}: {metric}",
+        "attribute.title",
         before=before,
         after=after,
         device=device,
@@ -97,19 +97,19 @@ def _embedded(found: Attribution, work: Attribution | None, language: Language) 
     work: the same measurements as rates of work, where they differ from those of tokens.
     """
     reported: list[PageElement] = [
-        language.say("Measured apart: {title}.", title=title_words(found, language))
+        language.say("attribute.embedded.measured-apart", title=title_words(found, language))
     ]
     if found.look.effects.parts:
         shown = [found] if work is None else [found, work]
-        interval = language.say("interval")
+        interval = language.say("common.interval")
         heads = [title for each in shown for title in (language.say(METRICS[each.metric]), interval)]
         rows = tuple(_rows(shown, language))
         reported += [
             *(waterfall_figure(each, language) for each in shown),
-            Table((language.say("change"), *heads, ""), rows, figures_from=1),
+            Table((language.say("common.change"), *heads, ""), rows, figures_from=1),
         ]
     findings = [each for each in attribution_findings(found) if each.code not in TOLD_BY_TABLES]
-    return Section(language.say("which change did what"), (*reported, points(findings, language)))
+    return Section(language.say("attribute.parts.title"), (*reported, points(findings, language)))
 
 
 def _rows(shown: Sequence[Attribution], language: Language) -> Iterator[tuple[str, ...]]:
@@ -125,10 +125,7 @@ def _rows(shown: Sequence[Attribution], language: Language) -> Iterator[tuple[st
 def remarks(found: Attribution, language: Language = ENGLISH) -> Iterator[str]:
     if len(found.look.kept) > 1:
         yield language.say_plural(
-            "intervals are over {n} round, at {level} since they may be looked at more than once; those of "
-            "the parts hold together",
-            "intervals are over {n} rounds, at {level} since they may be looked at more than once; those of "
-            "the parts hold together",
+            "attribute.note.interval-rounds",
             len(found.look.kept),
             level=quantities.share(found.look.level, ".3g", language),
         )
@@ -140,10 +137,9 @@ def remarks(found: Attribution, language: Language = ENGLISH) -> Iterator[str]:
 def _spent(found: Attribution, budget_seconds: float, language: Language) -> str:
     spent, budget = (quantities.clock(each, language) for each in (found.spent_seconds, budget_seconds))
     if not found.reused:
-        return language.say("measuring took {spent} of {budget}", spent=spent, budget=budget)
+        return language.say("common.measuring-time", spent=spent, budget=budget)
     return language.say_plural(
-        "measuring took {spent} of {budget}, {n} visit of an earlier command among them",
-        "measuring took {spent} of {budget}, {n} visits of an earlier command among them",
+        "attribute.note.measuring-time-reused",
         found.reused,
         spent=spent,
         budget=budget,

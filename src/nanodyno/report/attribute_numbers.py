@@ -3,14 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.report import quantities as q
-from nanodyno.report.language import ENGLISH, Language
-from nanodyno.report.probes import WAITING
+from nanodyno.report.probes import TITLES
 
 SIZES = frozenset({"size", "low", "high", "one_first", "one_then", "other_first", "other_then", "moved"})
 WIDTHS = frozenset({"widest", "asked"})
-NAMES = {"data": WAITING}
-"""Of parts of the time; others go by their own."""
 PAIRED = ("combinations", "shares", "rates")
 """Of both ends of a step."""
 
@@ -22,7 +20,7 @@ def shown_numbers(numbers: Mapping[str, Any], language: Language) -> dict[str, s
         if name in every:
             every |= {f"{name}_{place}": each for place, each in enumerate(every.pop(name))}
     shown = {
-        name: language.say("not known") if value is None else _shown(name, value, metric, language)
+        name: language.say("common.not-known") if value is None else _shown(name, value, metric, language)
         for name, value in every.items()
     }
     if "size" in numbers:
@@ -50,9 +48,9 @@ def change_words(change: float, metric: Any, language: Language = ENGLISH, signe
 
 def interval_words(low: float | None, high: float | None, metric: Any, language: Language = ENGLISH) -> str:
     if low is None or high is None:
-        return language.say("no interval")
+        return language.say("attribute.interval.none")
     bounds = (change_words(each, metric, language) for each in (low, high))
-    return language.say("{low} to {high}", **dict(zip(("low", "high"), bounds, strict=True)))
+    return language.say("common.range", **dict(zip(("low", "high"), bounds, strict=True)))
 
 
 def value_words(value: float, metric: Any, language: Language = ENGLISH) -> str:
@@ -66,10 +64,10 @@ def value_words(value: float, metric: Any, language: Language = ENGLISH) -> str:
 def metric_words(metric: str, language: Language = ENGLISH) -> str:
     """Within a sentence, where other languages have an article."""
     if metric == "val_loss":
-        return language.say_in("in a sentence", "val loss")
+        return language.say("attribute.metric.val-loss")
     if metric == "achieved_flops_per_second":
-        return language.say_in("in a sentence", "rate of work")
-    return language.say_in("in a sentence", "throughput")
+        return language.say("attribute.metric.work-rate")
+    return language.say("attribute.metric.throughput")
 
 
 def settings_words(settings: Mapping[str, Any], _: Language = ENGLISH) -> str:
@@ -88,7 +86,7 @@ def setting_words(value: Any, language: Language = ENGLISH) -> str:
 def turn_words(key: str, before: Any, after: Any, language: Language = ENGLISH) -> str:
     """n_embd 384 to 768."""
     return language.say(
-        "{key} {before} to {after}",
+        "attribute.value.change",
         key=key,
         before=setting_words(before, language),
         after=setting_words(after, language),
@@ -107,21 +105,21 @@ def _changes(changes: Any, language: Language) -> str:
 def _steps(steps: Sequence[Mapping[str, Any]], metric: Any, language: Language) -> str:
     reported = [
         language.say(
-            "{change} {size} ({interval})",
+            "attribute.value.step",
             change=each["change"],
             size=change_words(each["size"], metric, language),
             interval=interval_words(each["low"], each["high"], metric, language),
         )
         for each in steps
     ]
-    return language.say(", then ").join(reported)
+    return language.say("attribute.value.step-separator").join(reported)
 
 
 def _parts(parts: Sequence[Mapping[str, Any]], language: Language) -> str:
     reported = [
         language.say(
-            "{part} {size}",
-            part=language.say(NAMES.get(each["part"], str(each["part"]))),
+            "attribute.value.time-part",
+            part=language.say(TITLES[each["part"]]),
             size=q.share(each["moved"], "+.1f", language),
         )
         for each in parts
@@ -130,7 +128,9 @@ def _parts(parts: Sequence[Mapping[str, Any]], language: Language) -> str:
 
 
 def _pairs(pairs: Sequence[Sequence[str]], language: Language) -> str:
-    return language.joined([language.say("{one} with {other}", one=one, other=other) for one, other in pairs])
+    return language.joined(
+        [language.say("attribute.value.pair", one=one, other=other) for one, other in pairs]
+    )
 
 
 def _plain(value: Any, language: Language) -> str:

@@ -8,9 +8,9 @@ from rich.text import Text
 
 from nanodyno.analysis.attribution import Attribution
 from nanodyno.analysis.shapley import last_combination
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.report.attribute_numbers import change_words, value_words
 from nanodyno.report.figures import Axis, Total, Waterfall, WaterfallChange
-from nanodyno.report.language import ENGLISH, Language, message
 
 FULL, RISE, FALL = "█", "▓", "░"
 LABEL_WIDTH = 22
@@ -21,9 +21,9 @@ ZOOM = 0.25
 """Where all changes together are a smaller share of the totals, the picture begins near them."""
 
 PICTURED = {
-    "tokens_per_second": message("What each change did to the tokens per second"),
-    "achieved_flops_per_second": message("What each change did to the rate of work"),
-    "val_loss": message("What each change did to the val loss"),
+    "tokens_per_second": "attribute.picture.title-throughput",
+    "achieved_flops_per_second": "attribute.picture.title-work-rate",
+    "val_loss": "attribute.picture.title-val-loss",
 }
 
 
@@ -47,7 +47,7 @@ def waterfall_bars(found: Attribution, language: Language = ENGLISH) -> list[Eff
     bars = [EffectBar(found.names[0], None, found.natural(level))]
     parts = [(factor.name, part) for factor, part in zip(found.design.factors, effects.parts, strict=True)]
     if effects.left_over is not None:
-        parts.append((language.say("three or more together"), effects.left_over))
+        parts.append((language.say("attribute.picture.higher-orders"), effects.left_over))
     for name, part in parts:
         size = part.interval.value
         low, high = part.interval.low, part.interval.high
@@ -69,16 +69,9 @@ def waterfall_figure(found: Attribution, language: Language) -> Waterfall:
         changes.append(
             WaterfallChange(bar.label, bar.end - bar.begin, _figure(bar, found, language), low, high)
         )
-    text = message(
-        "From before to after, a bar for each change, which begins where the one above it ended. Parts of a "
-        "rate multiply, so that the length of a bar depends on those above it; its figure does not. A mark "
-        "is the interval of a part."
-    )
+    text = "attribute.picture.note-rate"
     if not found.on_logs:
-        text = message(
-            "From before to after, a bar for each change, which begins where the one above it ended. A mark "
-            "is the interval of a part."
-        )
+        text = "attribute.picture.note-loss"
     return Waterfall(
         language.say(PICTURED[found.metric]),
         language.say(text),
@@ -110,7 +103,7 @@ def waterfall(found: Attribution, width: int, language: Language = ENGLISH) -> T
         figure = _figure(bar, found, language)
         text.append(" " * max(1, FIGURE_WIDTH - cell_len(figure)) + figure + "\n")
     if low:
-        begins = language.say("bars begin at {value}", value=value_words(low, found.metric, language))
+        begins = language.say("attribute.picture.axis-start", value=value_words(low, found.metric, language))
         text.append(f"{'':{LABEL_WIDTH}}{begins}\n", style="dim")
     text.rstrip()
     return text

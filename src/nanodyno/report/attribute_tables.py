@@ -11,6 +11,7 @@ from nanodyno.analysis.effects import Effect
 from nanodyno.analysis.factors import Factor
 from nanodyno.analysis.shapley import Combination, last_combination
 from nanodyno.analysis.verdict import VerdictCall
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.records.probe import MemoryRecord
 from nanodyno.report import quantities
 from nanodyno.report.attribute_numbers import (
@@ -20,7 +21,6 @@ from nanodyno.report.attribute_numbers import (
     settings_words,
     turn_words,
 )
-from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.tune_words import spread_words
 
 UNKNOWN = "-"
@@ -28,26 +28,26 @@ GAP = 2
 FIGURES = 26
 """What a terminal has for the figures at least, and for the names of both ends."""
 COLUMNS = {
-    message("tok/s"): 0,
-    "±": 1,
-    message("ms/micro-batch"): 5,
-    message("rate of work"): 2,
-    message("idle"): 4,
-    message("memory"): 3,
+    "unit.tok-per-s": 0,
+    "common.plus-minus": 1,
+    "unit.ms-per-micro-batch": 5,
+    "common.work-rate": 2,
+    "common.idle": 4,
+    "common.memory": 3,
 }
 """How much each is asked for, the least first."""
-LOSS_COLUMNS = (message("val loss"), message("seeds"))
+LOSS_COLUMNS = ("common.val-loss", "attribute.table.seeds")
 MISSING: dict[MissingReason, str] = {
-    "too-large": message("does not fit"),
-    "indivisible": message("no config"),
-    "failed": message("failed"),
-    "disturbed": message("disturbed"),
-    "no-time": message("not measured"),
+    "too-large": "common.does-not-fit",
+    "indivisible": "attribute.missing.invalid-config",
+    "failed": "common.failed",
+    "disturbed": "common.disturbed",
+    "no-time": "attribute.missing.no-time",
 }
 CALLS: dict[VerdictCall, str] = {
     "different": "",
-    "tied": message("nothing to speak of"),
-    "no difference shown": message("not shown"),
+    "tied": "attribute.verdict.tied",
+    "no difference shown": "attribute.verdict.not-shown",
 }
 
 
@@ -134,13 +134,13 @@ def _width(cells: Sequence[str]) -> int:
 
 
 def _end(found: Attribution, combination: Combination, language: Language) -> str:
-    ends = {0: message("before"), last_combination(len(found.design.factors)): message("after")}
+    ends = {0: "common.before", last_combination(len(found.design.factors)): "common.after"}
     return language.say(ends[combination]) if combination in ends else ""
 
 
 def _cells(found: Attribution, combination: Combination, known: Known, language: Language) -> dict[str, str]:
     if known.missing is not None:
-        first = LOSS_COLUMNS[0] if found.metric == "val_loss" else "tok/s"
+        first = LOSS_COLUMNS[0] if found.metric == "val_loss" else "unit.tok-per-s"
         return {first: language.say(MISSING[known.missing.reason])}
     return (
         _loss_cells(found, combination, known, language)
@@ -154,8 +154,8 @@ def _loss_cells(
 ) -> dict[str, str]:
     value = found.value(combination)
     return {
-        "val loss": UNKNOWN if value is None else language.number(value, ".4f"),
-        "seeds": language.number(len(known.losses)),
+        "common.val-loss": UNKNOWN if value is None else language.number(value, ".4f"),
+        "attribute.table.seeds": language.number(len(known.losses)),
     }
 
 
@@ -165,12 +165,12 @@ def _speed_cells(known: Known, language: Language) -> dict[str, str]:
     assert measured is not None
     time = summary.time
     return {
-        "tok/s": quantities.rate(summary.tokens_per_second.value, language),
-        "±": spread_words(summary.tokens_per_second, language),
-        "ms/micro-batch": language.number(summary.micro_step_seconds.value * 1000, ",.2f"),
-        "rate of work": quantities.flop_rate(summary.achieved_flops_per_second.value, language),
-        "idle": UNKNOWN if time is None else quantities.share(time.idle, ".0f", language),
-        "memory": _memory(measured.memory, language),
+        "unit.tok-per-s": quantities.rate(summary.tokens_per_second.value, language),
+        "common.plus-minus": spread_words(summary.tokens_per_second, language),
+        "unit.ms-per-micro-batch": language.number(summary.micro_step_seconds.value * 1000, ",.2f"),
+        "common.work-rate": quantities.flop_rate(summary.achieved_flops_per_second.value, language),
+        "common.idle": UNKNOWN if time is None else quantities.share(time.idle, ".0f", language),
+        "common.memory": _memory(measured.memory, language),
     }
 
 
@@ -183,11 +183,17 @@ def parts_table(found: Attribution, language: Language = ENGLISH) -> Table:
     """What each change does if it is made first, if last, and its part of the whole."""
     effects, screened = found.look.effects, found.look.effects.screened
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
-    table.add_column(language.say("change"), overflow="fold")
+    table.add_column(language.say("common.change"), overflow="fold")
     several = len(effects.parts) > 1 and not screened
-    titles = [language.say("made first"), language.say("made last")] if several else []
-    part_title = language.say("average") if screened else language.say("its part")
-    for title in (*titles, part_title, language.say("interval"), ""):
+    titles = (
+        [language.say("attribute.parts.made-first"), language.say("attribute.parts.made-last")]
+        if several
+        else []
+    )
+    part_title = (
+        language.say("attribute.parts.average") if screened else language.say("attribute.parts.own-part")
+    )
+    for title in (*titles, part_title, language.say("common.interval"), ""):
         table.add_column(title, justify="left" if not title else "right", no_wrap=bool(title))
     whole = last_combination(len(effects.parts))
     for number, part in enumerate(effects.parts):
@@ -203,7 +209,7 @@ def parts_table(found: Attribution, language: Language = ENGLISH) -> Table:
             size_words(found, reported, language),
             *judged(found, reported, language),
         ]
-        table.add_row(language.say("all together"), *cells, style="bold")
+        table.add_row(language.say("attribute.parts.total"), *cells, style="bold")
     return table
 
 
@@ -223,7 +229,7 @@ def judged(found: Attribution, effect: Effect, language: Language) -> list[str]:
     """Its interval, and what that says."""
     low, high = effect.interval.low, effect.interval.high
     if low is None or high is None:
-        return [UNKNOWN, language.say("seen once")]
+        return [UNKNOWN, language.say("attribute.verdict.seen-once")]
     bounds = interval_words(found.change(low), found.change(high), found.metric, language)
     call = CALLS[effect.call]
     return [bounds, language.say(call) if call else ""]

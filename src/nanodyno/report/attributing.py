@@ -8,11 +8,11 @@ from rich.console import Console
 
 from nanodyno.analysis.attribution import AttributeEvent, CombinationMeasured, RoundStarted
 from nanodyno.analysis.probes import summarise_probe
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.records.attribution import AttributionLine, TrainedRecord
 from nanodyno.records.probe import Failed, Measured, OutOfMemory, ProbeProgress
 from nanodyno.report.attribute_numbers import settings_words, value_words
 from nanodyno.report.budgeted import BudgetLine
-from nanodyno.report.language import ENGLISH, Language
 from nanodyno.report.progress import say
 
 
@@ -73,8 +73,7 @@ class LiveAttributing(PlainAttributing):
 
 def round_words(round_started: RoundStarted, language: Language) -> str:
     return language.say_plural(
-        "round {number} of {n} corner",
-        "round {number} of {n} corners",
+        "attribute.progress.round",
         round_started.combinations,
         number=str(round_started.round + 1),
     )
@@ -83,7 +82,7 @@ def round_words(round_started: RoundStarted, language: Language) -> str:
 def measured_words(combination_measured: CombinationMeasured, language: Language = ENGLISH) -> str:
     """`round 1, n_embd=384, batch_size=16: 1,068,871 tok/s`."""
     return language.say(
-        "round {number}, {combination}: {words}",
+        "attribute.progress.measured",
         number=str(combination_measured.round + 1),
         combination=settings_words(combination_measured.settings, language),
         words=_reported(combination_measured.line, language),
@@ -94,10 +93,10 @@ def _reported(line: AttributionLine, language: Language) -> str:
     if isinstance(line, TrainedRecord):
         if line.val_loss is None:
             return str(line.words)
-        return language.say("val loss {loss}", loss=language.number(line.val_loss, ".4f"))
+        return language.say("attribute.progress.val-loss", loss=language.number(line.val_loss, ".4f"))
     result = line.result
     if isinstance(result, Measured):
         return value_words(summarise_probe(result).tokens_per_second.value, "tokens_per_second", language)
     if isinstance(result, OutOfMemory):
-        return language.say("does not fit")
-    return result.words if isinstance(result, Failed) else language.say("disturbed")
+        return language.say("common.does-not-fit")
+    return result.words if isinstance(result, Failed) else language.say("common.disturbed")

@@ -5,8 +5,8 @@ from typing import cast
 
 from nanodyno.analysis.account import Account
 from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS
+from nanodyno.messages.language import Language
 from nanodyno.report import quantities as q
-from nanodyno.report.language import Language, message
 from nanodyno.report.page import Folded, Table
 
 
@@ -42,9 +42,9 @@ def derivations(accounts: Sequence[Account], language: Language) -> Folded | Non
     if not rows:
         return None
     heads = tuple(
-        language.say(each) for each in (message("run"), message("figure"), message("how it is worked out"))
+        language.say(each) for each in ("common.run", "page.derivation.figure", "page.derivation.formula")
     )
-    return Folded(language.say("How the rates are worked out"), (Table(heads, rows),))
+    return Folded(language.say("page.derivation.title"), (Table(heads, rows),))
 
 
 def _steps(account: Account, language: Language) -> Iterator[tuple[str, str, str]]:
@@ -56,7 +56,7 @@ def _steps(account: Account, language: Language) -> Iterator[tuple[str, str, str
     took = language.number(seconds.value, ",.4g")
     yield (
         account.name,
-        language.say("tokens per second"),
+        language.say("common.tokens-per-second"),
         f"{language.number(tokens)} / {took} s = {per_second}",
     )
     work, shape, achieved = known.flops_per_token, account.shape, speed.achieved_flops_per_second
@@ -65,10 +65,9 @@ def _steps(account: Account, language: Language) -> Iterator[tuple[str, str, str
     mega = language.number(work / 1e6, ",.1f")
     yield (
         account.name,
-        language.say("work per token, exact causal"),
+        language.say("page.derivation.work-per-token"),
         language.say_plural(
-            "6 x parameters of products + 6 x {n} layer x {width} x ({context} + 1) = {work} MFLOP",
-            "6 x parameters of products + 6 x {n} layers x {width} x ({context} + 1) = {work} MFLOP",
+            "page.derivation.work-per-token-formula",
             shape.n_layer,
             width=str(shape.n_embd),
             context=str(shape.block_size),
@@ -76,17 +75,17 @@ def _steps(account: Account, language: Language) -> Iterator[tuple[str, str, str
         ),
     )
     reached = q.flop_rate(achieved.value, language)
-    yield account.name, language.say("rate of work, exact causal"), f"{per_second} x {mega} MFLOP = {reached}"
+    yield account.name, language.say("common.work-rate-exact"), f"{per_second} x {mega} MFLOP = {reached}"
     if speed.mfu is not None and known.peak_flops_per_second is not None:
         share = q.percent(speed.mfu.value, language)
         peak = q.flop_rate(known.peak_flops_per_second, language)
-        yield account.name, language.say("share of the card's peak"), f"{reached} / {peak} = {share}"
+        yield account.name, language.say("common.share-of-peak"), f"{reached} / {peak} = {share}"
     theirs, mfu = known.nanogpt_flops_per_token, speed.nanogpt_mfu
     if theirs is not None and mfu is not None:
         whole = f"{per_second} x {language.number(theirs / 1e6, ',.1f')} MFLOP"
         peak = q.flop_rate(NANOGPT_PEAK_FLOPS, language)
         yield (
             account.name,
-            language.say("nanoGPT's MFU (A100)"),
+            language.say("common.nanogpt-mfu"),
             f"{whole} / {peak} = {q.percent(mfu.value, language)}",
         )

@@ -6,9 +6,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from nanodyno.messages.language import Language
 from nanodyno.records.probe import ProbeProgress
 from nanodyno.report import quantities
-from nanodyno.report.language import Language
 from nanodyno.report.probing import progress_words
 
 
@@ -34,7 +34,7 @@ class BudgetLine:
     def show(self, progress: ProbeProgress) -> None:
         spent = self._spent_before + self._clock() - self._began
         times = self._language.say(
-            "{spent} of {budget}",
+            "common.spent-of-budget",
             spent=quantities.clock(spent, self._language),
             budget=quantities.clock(self._budget, self._language),
         )

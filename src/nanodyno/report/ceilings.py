@@ -8,8 +8,8 @@ from rich.table import Table
 
 from nanodyno.hardware.ceilings import Ceilings, Timing
 from nanodyno.hardware.gpus import Gpu
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.report import quantities
-from nanodyno.report.language import ENGLISH, Language, message
 
 UNKNOWN = "-"
 
@@ -24,11 +24,7 @@ class CeilingRow:
 
 
 def measured_words(ceilings: Ceilings, remembered: bool, language: Language = ENGLISH) -> str:
-    words = (
-        message("measured ceilings ({when}, torch {torch}, in {seconds}; --again measures anew)")
-        if remembered
-        else message("measured ceilings ({when}, torch {torch}, in {seconds})")
-    )
+    words = "doctor.ceilings.title-remembered" if remembered else "doctor.ceilings.title"
     return language.say(
         words,
         when=language.moment(datetime.fromtimestamp(ceilings.measured_at, UTC)),
@@ -41,8 +37,8 @@ def ceilings_table(ceilings: Ceilings, gpu: Gpu | None, language: Language = ENG
     """The spread is half of the middle half of the times."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("", no_wrap=True)
-    titles = [language.say("median"), language.say("spread")]
-    for title in [*titles, language.say("of datasheet")] if gpu else titles:
+    titles = [language.say("doctor.ceilings.median"), language.say("doctor.ceilings.spread")]
+    for title in [*titles, language.say("doctor.ceilings.share-of-datasheet")] if gpu else titles:
         table.add_column(title, justify="right", no_wrap=True)
     for row in ceiling_rows(ceilings, gpu, language):
         cells = [row.value, UNKNOWN if row.spread is None else quantities.spread(row.spread / 2, language)]
@@ -54,25 +50,25 @@ def ceilings_table(ceilings: Ceilings, gpu: Gpu | None, language: Language = ENG
 def ceiling_rows(ceilings: Ceilings, gpu: Gpu | None, language: Language = ENGLISH) -> Iterator[CeilingRow]:
     for dtype, product in ceilings.large.items():
         peak = gpu.peak_flops_per_second(dtype) if gpu else None
-        title = language.say("products {size} x {size}, {dtype}", size=str(product.m), dtype=dtype)
+        title = language.say("doctor.ceilings.large-matmul", size=str(product.m), dtype=dtype)
         yield _flops_row(title, product.timing, peak, language)
     peak = gpu.peak_flops_per_second(ceilings.gpt_dtype) if gpu else None
     for width, products in ceilings.gpt.items():
         spreads = [each.timing.spread for each in products.values() if each.timing.spread is not None]
         rate = ceilings.gpt_flops(width)
         if rate is not None:
-            title = language.say("a GPT's products, width {width}", width=str(width))
+            title = language.say("doctor.ceilings.gpt-matmuls", width=str(width))
             value = quantities.flop_rate(rate, language)
             yield CeilingRow(title, value, max(spreads, default=None), rate / peak if peak else None)
     if ceilings.copy is not None:
         rate, copy = ceilings.copy.rate, ceilings.copy
         share = rate / gpu.bandwidth_bytes_per_second if gpu else None
         value = quantities.byte_rate(rate, language)
-        yield CeilingRow(language.say("copy, read and written"), value, copy.spread, share)
+        yield CeilingRow(language.say("doctor.ceilings.memory-copy"), value, copy.spread, share)
     if ceilings.host_to_device is not None:
         upload = ceilings.host_to_device
         value = quantities.byte_rate(upload.rate, language)
-        yield CeilingRow(language.say("host to device"), value, upload.spread)
+        yield CeilingRow(language.say("doctor.ceilings.host-to-device"), value, upload.spread)
     yield from _launch_rows(ceilings, language)
 
 
@@ -83,9 +79,9 @@ def _flops_row(title: str, timing: Timing, peak: float | None, language: Languag
 
 def _launch_rows(ceilings: Ceilings, language: Language) -> Iterator[CeilingRow]:
     timings: dict[str, Timing | None] = {
-        message("one launch"): ceilings.launch,
-        message("launching 12 layers, one by one"): ceilings.micro_step.get("eager"),
-        message("launching 12 layers, as a graph"): ceilings.micro_step.get("graph"),
+        "doctor.ceilings.single-launch": ceilings.launch,
+        "doctor.ceilings.layer-launches": ceilings.micro_step.get("eager"),
+        "doctor.ceilings.layer-launches-graph": ceilings.micro_step.get("graph"),
     }
     for title, timing in timings.items():
         if timing is not None:

@@ -8,6 +8,7 @@ from nanodyno.analysis.compare import ComparedMetric, RunComparison, loss_metric
 from nanodyno.analysis.decisions import Decision, NotComparable
 from nanodyno.analysis.findings import Finding, Severity
 from nanodyno.analysis.moves import Kind
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.records.imported import Setting
 from nanodyno.report import quantities as q
 from nanodyno.report.behind import numbers_table
@@ -16,7 +17,6 @@ from nanodyno.report.finding_numbers import place
 from nanodyno.report.finding_words import repeated, words
 from nanodyno.report.forecast_words import ENDS
 from nanodyno.report.forecast_words import sentence as sentence_of_end
-from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.page import BulletList, Section, Table
 
 ANSWERS = (
@@ -36,45 +36,45 @@ ANSWERS = (
 )  # fmt: skip
 """The first of each row that was found makes a sentence of the answer."""
 MOVES: dict[Kind, tuple[str, str]] = {
-    "model": (message("work per token, memory, speed, loss"), "-"),
-    "function": (message("loss"), message("speed, memory")),
+    "model": ("compare.moves.model", ""),
+    "function": ("common.loss", "compare.moves.speed-memory"),
     "split": (
-        message("memory, and how well the card is filled"),
-        message("tokens per update, loss (but for rounding)"),
+        "compare.moves.micro-batch-split",
+        "compare.moves.micro-batch-split-keeps",
     ),
-    "batch": (message("updates per token, speed, loss"), message("work per token")),
-    "optimizer": (message("loss, memory, the time of an update"), message("work per token")),
-    "learning": (message("loss"), message("speed, memory")),
-    "pass": (message("loss, speed, memory"), message("work per token")),
-    "speed": (message("speed, memory"), message("loss (but for rounding)")),
-    "precision": (message("speed, memory, loss a little"), message("work per token")),
-    "data": (message("loss, and what it means"), message("speed, memory")),
-    "length": (message("where it ends; a schedule tied to it"), message("speed, memory")),
-    "reading": (message("the val loss that is read, a little"), message("training, speed, memory")),
-    "record": ("-", message("all of it")),
-    "other": (message("not known"), message("not known")),
+    "batch": ("compare.moves.batch", "compare.moves.work-per-token"),
+    "optimizer": ("compare.moves.optimizer", "compare.moves.work-per-token"),
+    "learning": ("common.loss", "compare.moves.speed-memory"),
+    "pass": ("compare.moves.forward-pass", "compare.moves.work-per-token"),
+    "speed": ("compare.moves.speed-memory", "compare.moves.loss-but-rounding"),
+    "precision": ("compare.moves.precision", "compare.moves.work-per-token"),
+    "data": ("compare.moves.data", "compare.moves.speed-memory"),
+    "length": ("compare.moves.training-length", "compare.moves.speed-memory"),
+    "reading": ("compare.moves.evaluation", "compare.moves.evaluation-keeps"),
+    "record": ("", "compare.moves.everything"),
+    "other": ("common.not-known", "common.not-known"),
 }
 TITLES: dict[str, str] = {
-    "parameters": message("parameters (nanoGPT's count)"),
-    "tokens_per_iter": message("tokens per iteration"),
-    "iteration_seconds": message("time per iteration"),
-    "micro_step_seconds": message("time per micro-batch"),
-    "tokens_per_second": message("tokens per second"),
-    "achieved_flops_per_second": message("rate of work, exact causal"),
-    "nanogpt_flops_per_second": message("rate of work, nanoGPT's formula"),
-    "mfu": message("share of the card's peak"),
-    "nanogpt_mfu": message("nanoGPT's MFU (A100)"),
-    "peak_allocated_bytes": message("peak memory allocated"),
-    "val_loss_at_equal_iterations": message("val loss at equal iterations"),
-    "val_loss_at_equal_tokens": message("val loss at equal tokens"),
-    "val_loss_at_equal_seconds": message("val loss at equal time"),
-    "val_loss_at_equal_flops": message("val loss at equal work"),
+    "parameters": "compare.metric.parameters",
+    "tokens_per_iter": "compare.metric.tokens-per-iteration",
+    "iteration_seconds": "compare.metric.iteration-time",
+    "micro_step_seconds": "compare.metric.micro-batch-time",
+    "tokens_per_second": "common.tokens-per-second",
+    "achieved_flops_per_second": "common.work-rate-exact",
+    "nanogpt_flops_per_second": "compare.metric.work-rate-nanogpt",
+    "mfu": "common.share-of-peak",
+    "nanogpt_mfu": "common.nanogpt-mfu",
+    "peak_allocated_bytes": "compare.metric.peak-memory",
+    "val_loss_at_equal_iterations": "compare.metric.val-loss-equal-iterations",
+    "val_loss_at_equal_tokens": "compare.metric.val-loss-equal-tokens",
+    "val_loss_at_equal_seconds": "compare.metric.val-loss-equal-time",
+    "val_loss_at_equal_flops": "compare.metric.val-loss-equal-work",
 }
 SEVERITIES: tuple[tuple[Severity, str], ...] = (
-    ("wrong", message("what cannot be so")),
-    ("fact", message("what follows")),
-    ("caution", message("what cannot be said")),
-    ("next", message("what to do next")),
+    ("wrong", "compare.section.impossible"),
+    ("fact", "compare.section.facts"),
+    ("caution", "compare.section.limits"),
+    ("next", "common.section.next"),
 )
 _SHOWN: dict[str, Callable[[float, Language], str]] = {
     "parameters": q.count,
@@ -102,19 +102,20 @@ def comparison_page(
     sections = [Section(language.listed(names) if len(names) == 2 else language.joined(names), answer)]
     sections += [
         Section(
-            language.say("what changed")
+            language.say("compare.section.changes")
             if len(names) == 2
-            else language.say("what changed from {first} to {other}", first=names[0], other=group[0]),
+            else language.say("compare.section.changes-of-one", first=names[0], other=group[0]),
             (_changes_table(changes, language),),
         )
         for group in comparison.groups[1:]
         if (changes := comparison.changes[group[0]]).changed
     ]
-    sections.append(Section(language.say("side by side"), (_metrics_table(comparison, language),)))
+    sections.append(Section(language.say("compare.section.metrics"), (_metrics_table(comparison, language),)))
     if ends:
         sections.append(
             Section(
-                language.say("where they will end"), tuple(sentence_of_end(each, language) for each in ends)
+                language.say("compare.section.forecast"),
+                tuple(sentence_of_end(each, language) for each in ends),
             )
         )
     for severity, title in SEVERITIES:
@@ -137,7 +138,7 @@ def named_words(finding: Finding, several: bool, language: Language) -> str:
     """Of several runs, with those two that it is about."""
     text = words(finding, language)
     if several and len(finding.runs) == 2 and not _names_both(finding, language):
-        return language.say("{names}: {sentence}", names=language.listed(finding.runs), sentence=text)
+        return language.say("compare.finding.of-runs", names=language.listed(finding.runs), sentence=text)
     return text
 
 
@@ -152,16 +153,16 @@ def _sentence(finding: Finding, several: bool, language: Language) -> str:
     """Capitalised, but for the name of a run, which is as its user wrote it."""
     text = named_words(finding, several, language)
     sentence = text if text.startswith(finding.runs) else text[0].upper() + text[1:]
-    return language.say("{sentence}.", sentence=sentence)
+    return language.say("list.sentence-end", sentence=sentence)
 
 
 def _changes_table(changes: Changes, language: Language) -> Table:
     titles = (
-        message("setting"),
-        message("before"),
-        message("after"),
-        message("can move"),
-        message("leaves alone"),
+        "compare.table.setting",
+        "common.before",
+        "common.after",
+        "compare.table.can-move",
+        "compare.table.leaves-alone",
     )
     batch_changed = any(each.kind == "batch" for each in changes.changed)
     rows = [
@@ -169,7 +170,10 @@ def _changes_table(changes: Changes, language: Language) -> Table:
             each.key,
             _setting(each.before, language),
             _setting(each.after, language),
-            *map(language.say, (moved, "-" if each.kind == "split" and batch_changed else kept)),
+            *(
+                language.say(id) if id else "-"
+                for id in (moved, "" if each.kind == "split" and batch_changed else kept)
+            ),
         )
         for each in changes.changed
         for moved, kept in [MOVES[each.kind]]
@@ -192,21 +196,23 @@ def _metrics_table(comparison: RunComparison, language: Language) -> Table:
         at = next((each for each in comparison.losses if metric.name == loss_metric(each)), None)
         title = language.say(TITLES[metric.name])
         if at is not None:
-            title = language.say("{title} ({place})", title=title, place=place(at.axis, at.at, language))
+            title = language.say(
+                "compare.table.metric-at-place", title=title, place=place(at.axis, at.at, language)
+            )
         cells = [_cell(metric, group, language) for group in comparison.groups]
         rows.append((title, *cells, _decision(comparison.settling.get(metric.name), language)))
-    return Table(("", *names, language.say("better")), tuple(rows), figures_from=1)
+    return Table(("", *names, language.say("compare.table.better")), tuple(rows), figures_from=1)
 
 
 NOT_COMPARABLE: dict[NotComparable, str] = {
-    "other-data": message("not comparable: other data"),
-    "other-schedule": message("not comparable: another stage of the schedule"),
-    "too-few-iterations": message("not comparable: too few iterations"),
-    "speed-uncertain": message("not comparable: a speed does not fit the elapsed time"),
-    "machine-busy": message("not comparable: the machine was busy"),
-    "tokens-contradict": message("not comparable: contradicting tokens per iteration"),
-    "rate-impossible": message("not comparable: more than the GPU can do"),
-    "unrecorded-difference": message("not comparable: something unrecorded differs"),
+    "other-data": "compare.not-comparable.other-data",
+    "other-schedule": "compare.not-comparable.other-schedule",
+    "too-few-iterations": "compare.not-comparable.too-few-iterations",
+    "speed-uncertain": "compare.not-comparable.speed-uncertain",
+    "machine-busy": "compare.not-comparable.machine-busy",
+    "tokens-contradict": "compare.not-comparable.tokens-contradict",
+    "rate-impossible": "compare.not-comparable.rate-impossible",
+    "unrecorded-difference": "compare.not-comparable.unrecorded-difference",
 }
 
 
@@ -218,7 +224,7 @@ def _decision(decision: Decision | None, language: Language) -> str:
         return language.say(NOT_COMPARABLE[decision.reason])
     if decision.call == "better":
         return repeated(decision.runs[0], len(decision.runs), language)
-    return language.say("no significant difference")
+    return language.say("compare.table.no-difference")
 
 
 def _cell(metric: ComparedMetric, group: Sequence[str], language: Language) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from nanodyno.hardware.telemetry import Holder
+from nanodyno.messages.language import ENGLISH, Language, Plural
 from nanodyno.records.probe import (
     Disturbance,
     DisturbanceCode,
@@ -13,45 +14,42 @@ from nanodyno.records.probe import (
     Throttled,
 )
 from nanodyno.report import quantities
-from nanodyno.report.language import ENGLISH, Language, Plural, message
 
 WORDS: dict[DisturbanceCode, str | Plural] = {
-    "thermal": message("the card throttled for heat in {share} of the readings, at {celsius} degrees"),
-    "power-brake": message("the power supply braked the card in {share} of the readings"),
-    "power-limit": message("the card was at its power limit in {share} of the readings, as in a long run"),
-    "clock-drop": message("the card's clock went from {from_mhz} down to {to_mhz} MHz"),
-    "busy-neighbour": message("another process computed on the card, up to {share} of it: {who} ({process})"),
-    "neighbour": message("another process holds memory on the card: {who} ({process})"),
-    "paging": message("memory was moved to the host or to disk and back"),
-    "cpu-contention": message("others had the processor for {share} of the time"),
+    "thermal": "probe.disturbance.thermal",
+    "power-brake": "probe.disturbance.power-brake",
+    "power-limit": "probe.disturbance.power-limit",
+    "clock-drop": "probe.disturbance.clock-drop",
+    "busy-neighbour": "probe.disturbance.busy-neighbour",
+    "neighbour": "probe.disturbance.neighbour",
+    "paging": "probe.disturbance.paging",
+    "cpu-contention": "probe.disturbance.cpu-contention",
     "unsteady": Plural(
-        "times had not become steady after {n} iteration",
-        "times had not become steady after {n} iterations",
+        "probe.disturbance.unsteady",
         by="iterations",
     ),
     "bursts": Plural(
-        "{n} iteration, and it was far from the rest",
-        "too many of the {n} iterations were far from the rest",
+        "probe.disturbance.bursts",
         by="iterations",
     ),
 }
 USUAL: frozenset[DisturbanceCode] = frozenset({"power-limit", "clock-drop", "neighbour"})
 """Of a card that does all it can, or shows a desktop: nothing that a second attempt would be without."""
 STAGES: dict[ProbeStage, str] = {
-    "starting": message("starting"),
-    "building": message("building"),
-    "compiling": message("compiling"),
-    "warming up": message("warming up"),
-    "measuring": message("measuring"),
-    "profiling": message("profiling"),
-    "waiting": message("waiting"),
+    "starting": "probe.stage.starting",
+    "building": "probe.stage.building",
+    "compiling": "probe.stage.compiling",
+    "warming up": "probe.stage.warming-up",
+    "measuring": "probe.stage.measuring",
+    "profiling": "probe.stage.profiling",
+    "waiting": "probe.stage.waiting",
 }
 FAILED = {
-    "hung": message("hung while {stage}: {words}"),
-    "died": message("died while {stage}: {words}"),
-    "error": message("failed while {stage}: {words}"),
-    "interrupted": message("stopped while {stage}: {words}"),
-    "refused": message("refused while {stage}: {words}"),
+    "hung": "probe.failed.hung",
+    "died": "probe.failed.died",
+    "error": "probe.failed.error",
+    "interrupted": "probe.failed.interrupted",
+    "refused": "probe.failed.refused",
 }
 
 
@@ -62,7 +60,7 @@ def disturbance_words(disturbance: Disturbance, language: Language = ENGLISH) ->
         for name, value in numbers.items()
     }
     counts = {name: round(value) for name, value in numbers.items()}
-    who = disturbance.who or language.say("not named")
+    who = disturbance.who or language.say("probe.disturbance.process-unnamed")
     return language.tell(WORDS[disturbance.code], {**shown, "who": who}, counts)
 
 
@@ -74,10 +72,9 @@ def causes_words(disturbances: Iterable[Disturbance], language: Language) -> str
 def redone_words(redone: Sequence[RepetitionRecord], language: Language = ENGLISH) -> str:
     why = causes_words((each for repetition in redone for each in repetition.disturbances), language)
     return language.say_plural(
-        "measured again once, not counted: {why}",
-        "measured again {n} times, not counted: {why}",
+        "probe.repeated.times",
         len(redone),
-        why=why or language.say("the config beside it was disturbed"),
+        why=why or language.say("probe.repeated.other-config-disturbed"),
     )
 
 
@@ -87,15 +84,18 @@ def result_words(result: OutOfMemory | Throttled | Failed, language: Language = 
             return _out_of_memory(result, language)
         case Throttled():
             return language.say_plural(
-                "disturbed in all of {n} attempt, so no rate is claimed: {why}",
-                "disturbed in all of {n} attempts, so no rate is claimed: {why}",
+                "probe.failed.always-disturbed",
                 len(result.redone),
                 why=causes_words(result.redone[-1].disturbances, language),
             )
         case Failed():
             stage = stage_words(result.stage, language)
             words = language.say(FAILED[result.reason], stage=stage, words=result.words)
-            return language.say("{words} ({hint})", words=words, hint=result.hint) if result.hint else words
+            return (
+                language.say("probe.failed.with-hint", words=words, hint=result.hint)
+                if result.hint
+                else words
+            )
 
 
 def stage_words(stage: ProbeStage, language: Language) -> str:
@@ -105,19 +105,17 @@ def stage_words(stage: ProbeStage, language: Language) -> str:
 def _out_of_memory(result: OutOfMemory, language: Language) -> str:
     """A list of what is known of it; the last word is torch's own."""
     memory = result.memory
-    parts = [language.say("out of memory while {stage}", stage=stage_words(result.stage, language))]
+    parts = [language.say("probe.out-of-memory.stage", stage=stage_words(result.stage, language))]
     known = memory.device_memory_bytes
     gpu = None if known is None else quantities.gib(known, language)
     if memory.peak_allocated_bytes is not None and memory.peak_reserved_bytes is not None:
         allocated = quantities.gib(memory.peak_allocated_bytes, language)
         reserved = quantities.gib(memory.peak_reserved_bytes, language)
         if gpu is None:
-            said = language.say(
-                "with {allocated} allocated and {reserved} reserved", allocated=allocated, reserved=reserved
-            )
+            said = language.say("probe.out-of-memory.allocated", allocated=allocated, reserved=reserved)
         else:
             said = language.say(
-                "with {allocated} allocated and {reserved} reserved of the card's {gpu}",
+                "probe.out-of-memory.allocated-of-gpu",
                 allocated=allocated,
                 reserved=reserved,
                 gpu=gpu,
@@ -125,18 +123,18 @@ def _out_of_memory(result: OutOfMemory, language: Language) -> str:
         parts.append(said)
     elif memory.peak_host_bytes is not None:
         host = quantities.gib(memory.peak_host_bytes, language)
-        parts.append(language.say("with {host} of host memory in use", host=host))
+        parts.append(language.say("probe.out-of-memory.host-memory", host=host))
     words = language.joined(parts)
     if result.holders:
         named = language.joined([holder_words(each, language) for each in result.holders])
-        held = language.say("the card is also held by {holders}", holders=named)
+        held = language.say("probe.out-of-memory.other-holders", holders=named)
         words = language.clauses([words, held])
-    return language.say("{words} ({hint})", words=words, hint=result.words)
+    return language.say("probe.failed.with-hint", words=words, hint=result.words)
 
 
 def holder_words(holder: Holder, language: Language = ENGLISH) -> str:
-    name, process = holder.name or language.say("a process"), str(holder.process)
+    name, process = holder.name or language.say("probe.holder.unnamed"), str(holder.process)
     if holder.bytes is None:
         return f"{name} ({process})"
     size = quantities.gib(holder.bytes, language)
-    return language.say("{name} ({process}) with {size}", name=name, process=process, size=size)
+    return language.say("probe.holder.with-size", name=name, process=process, size=size)

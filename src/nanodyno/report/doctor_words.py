@@ -4,162 +4,126 @@ from collections.abc import Callable
 from typing import Any
 
 from nanodyno.analysis.findings import Code, Finding
+from nanodyno.messages.language import ENGLISH, Language, Plural
 from nanodyno.report import quantities
-from nanodyno.report.language import ENGLISH, Language, Plural, message
 
 WORDS: dict[Code, tuple[str | Plural, str | None]] = {
     "torch-broken": (
-        message("torch does not run: {words}"),
-        message("install it anew: python -m pip install -c constraints.txt -e . (README.md)"),
+        "finding.torch-broken",
+        "finding.torch-broken.fix",
     ),
     "torch-not-for-gpu": (
-        message("this torch has no kernels for {gpu} (compute capability {sm})"),
-        message("install a torch build that has them (2.11 or later), leaving out -c constraints.txt"),
+        "finding.torch-not-for-gpu",
+        "finding.torch-not-for-gpu.fix",
     ),
     "torch-for-cpu": (
         Plural(
-            "NVIDIA's driver lists {n} card, but this torch ({torch}) was built for the CPU",
-            "NVIDIA's driver lists {n} cards, but this torch ({torch}) was built for the CPU",
+            "finding.torch-for-cpu",
             by="gpus",
         ),
-        message("install a CUDA build of torch"),
+        "finding.torch-for-cpu.fix",
     ),
     "gpu-not-seen": (
-        message("NVIDIA's driver ({driver}) lists a card, but torch (CUDA {cuda}) sees none"),
-        message(
-            "a build for CUDA 13 wants driver 580 or later; see also that CUDA_VISIBLE_DEVICES is not empty"
-        ),
+        "finding.gpu-not-seen",
+        "finding.gpu-not-seen.fix",
     ),
     "no-triton": (
-        message("the fused kernels cannot be had: {words}"),
-        message(
-            "python -m pip install triton (on Windows triton-windows); cards before Ampere train without them"
-        ),
+        "finding.no-triton",
+        "finding.no-triton.fix",
     ),
     "no-cudnn-front-end": (
-        message("the fastest attention is not installed"),
-        message("python -m pip install -e '.[gpu]'"),
+        "finding.no-cudnn-front-end",
+        "finding.no-cudnn-front-end.fix",
     ),
     "no-attention": (
-        message("no fast attention runs here: {words}"),
-        message("a newer driver or torch may help; training falls back to the plain one, slower and larger"),
+        "finding.no-attention",
+        "finding.no-attention.fix",
     ),
     "gpu-full": (
-        message("only {bytes} of the card are free"),
-        message("end the programs that hold the rest, listed above"),
+        "finding.gpu-full",
+        "finding.gpu-full.fix",
     ),
     "memory-held": (
-        message("other programs hold {bytes} of the card"),
-        message("end those that are not needed, listed above; a display is better driven by another card"),
+        "finding.memory-held",
+        "finding.memory-held.fix",
     ),
     "hot-gpu": (
-        message("the card throttles for heat at {celsius} degrees"),
-        message("clear its fans and filters, or lower its power limit: sudo nvidia-smi -pl WATTS"),
+        "finding.hot-gpu",
+        "finding.hot-gpu.fix",
     ),
     "compile-fails": (
-        message("torch.compile does not work: {words}"),
-        message(
-            "on a CPU it needs a C++ compiler and Python's headers, on a GPU Triton; without it "
-            "training runs uncompiled, and kernels=autograd is slower for it, as is an optimizer's own step "
-            "on a GPU"
-        ),
+        "finding.compile-fails",
+        "finding.compile-fails.fix",
     ),
     "not-measured": (
-        message("the ceilings could not be measured: {words}"),
-        message("free the card's memory and ask again: nanodyno doctor --again"),
+        "finding.not-measured",
+        "finding.not-measured.fix",
     ),
     "cache-refuses": (
-        message("the ceilings cannot be remembered in {words}"),
-        message(
-            "make that writable, or set XDG_CACHE_HOME to a folder of your own; until then `train` "
-            "and `show` name no share of them"
-        ),
+        "finding.cache-refuses",
+        "finding.cache-refuses.fix",
     ),
     "low-ceiling": (
-        message("large products reach only {share} of the datasheet"),
-        message(
-            "look for a lowered power limit, heat, or another program on the card; then nanodyno "
-            "doctor --again"
-        ),
+        "finding.low-ceiling",
+        "finding.low-ceiling.fix",
     ),
     "disk-refuses": (
-        message("nothing can be written to {folder}: {words}"),
-        message("go to a folder of your own, or give train an --out_dir elsewhere"),
+        "finding.disk-refuses",
+        "finding.disk-refuses.fix",
     ),
     "little-disk": (
-        message("only {bytes} of disk are free"),
-        message("make room: a checkpoint of 124M parameters has 1.4 GiB, and three are kept"),
+        "finding.little-disk",
+        "finding.little-disk.fix",
     ),
     "slow-disk": (
-        message("this disk takes only {rate}"),
-        message("train in a folder on another disk (not a network one), or save less often with --autosave"),
+        "finding.slow-disk",
+        "finding.slow-disk.fix",
     ),
     "little-memory": (
-        message("only {bytes} of the host's memory are free"),
-        message("end other programs: loading and saving a model needs some"),
+        "finding.little-memory",
+        "finding.little-memory.fix",
     ),
     "gpu-pages": (
-        message(
-            "a full card borrows the host's memory here, and training becomes many times slower "
-            "without a word"
-        ),
-        message(
-            "NVIDIA Control Panel, Manage 3D settings, CUDA - Sysmem Fallback Policy: Prefer No "
-            "Sysmem Fallback"
-        ),
+        "finding.gpu-pages",
+        "finding.gpu-pages.fix",
     ),
     "no-gpu": (
-        message("no NVIDIA card is known here ({words}): training runs on the CPU, for trials"),
+        "finding.no-gpu",
         None,
     ),
     "nvml-silent": (
-        message(
-            "NVIDIA's library does not answer ({words}): who holds the card's memory, its heat and "
-            "its power are not known"
-        ),
+        "finding.nvml-silent",
         None,
     ),
     "different-gpus": (
-        message(
-            "torch sees different cards ({gpus}); this page is about {meant}: --device=cuda:N chooses another"
-        ),
+        "finding.different-gpus",
         None,
     ),
     "unknown-gpu": (
-        message(
-            "{gpu} is not in the card table, so no datasheet peak is shown; shares are of what is measured"
-        ),
+        "finding.unknown-gpu",
         None,
     ),
     "no-bfloat16": (
-        message("{gpu} has no bfloat16: training multiplies in float16 with a loss scaler"),
+        "finding.no-bfloat16",
         None,
     ),
     "few-lanes": (
-        message(
-            "the card uses {lanes} of {most} PCI Express lanes: copies from the host are slower, "
-            "which offload_moments feels"
-        ),
+        "finding.few-lanes",
         None,
     ),
     "not-remembered": (
-        message(
-            "the ceilings were disturbed, as told above, and are not remembered: nanodyno doctor "
-            "measures them again when it is asked again"
-        ),
+        "finding.not-remembered",
         None,
     ),
 }
 """By code: what it is and, where something is to be done, what."""
 
-OUR_REASONS = frozenset(
-    {
-        message("no answer"),
-        message("NVIDIA's driver lists none"),
-        message("no reason was given"),
-        message("unknown"),
-    }
-)
+OUR_REASONS = {
+    "no answer": "doctor.reason.no-answer",
+    "NVIDIA's driver lists none": "doctor.reason.driver-lists-none",
+    "no reason was given": "doctor.reason.none-given",
+    "unknown": "common.unknown",
+}
 """Where there is no reason in another program's words."""
 _SHOWN: dict[str, Callable[[Any, Language], str]] = {
     "bytes": lambda value, language: quantities.gib(int(value), language),
@@ -179,4 +143,4 @@ def finding_words(finding: Finding, language: Language = ENGLISH) -> tuple[str, 
 
 
 def _reason(words: str, language: Language) -> str:
-    return language.say(words) if words in OUR_REASONS else words
+    return language.say(OUR_REASONS[words]) if words in OUR_REASONS else words

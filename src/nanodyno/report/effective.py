@@ -10,35 +10,27 @@ from rich.text import Text
 
 from nanodyno.analysis.effective import BatchSizeAdvice, Lack, Verdict
 from nanodyno.analysis.noise_scale import FEWEST_POINTS
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.report import quantities as q
 from nanodyno.report.document import as_document
-from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.noise import decay_words, noise_scale_words, unmeasured_words, unsettled_words
 from nanodyno.report.prose import Prose
 
 Whence = Literal["records", "short-training"]
 HEADS: Mapping[Whence, str] = {
-    "records": message("Gradient noise of {name}, by its records: {seen}"),
-    "short-training": message("Gradient noise of {name}, by a short training: {seen}"),
+    "records": "batch.title.from-records",
+    "short-training": "batch.title.from-short-training",
 }
 VERDICTS: Mapping[Verdict, str] = {
-    "small": message(
-        "{low} to {high} tokens per iteration; {has} is smaller: it takes more updates, and may end no "
-        "better, or worse"
-    ),
-    "within": message("{low} to {high} tokens per iteration; {has} is among them"),
-    "open": message(
-        "{low} to {high} tokens per iteration; {has} lies outside, by less than the interval leaves open"
-    ),
-    "large": message(
-        "{low} to {high} tokens per iteration; {has} is larger: fewer would reach the same loss with fewer "
-        "tokens"
-    ),
+    "small": "batch.advice.too-small",
+    "within": "batch.advice.within",
+    "open": "batch.advice.undecided",
+    "large": "batch.advice.too-large",
 }
 """Of an estimate that has settled."""
 LACKS: Mapping[Lack | None, str] = {
-    "no-iteration": message("not measured: no iteration was done"),
-    "no-sample": message("not measured: no iteration told of it"),
+    "no-iteration": "batch.not-measured.no-iteration",
+    "no-sample": "batch.not-measured.no-sample",
 }
 
 
@@ -69,8 +61,8 @@ def effective_page(
 def title_words(asked: NoiseScaleSource, language: Language) -> str:
     seen = language.joined(
         [
-            language.say_plural("{n} iteration", "{n} iterations", asked.iterations),
-            language.say("{number} tokens", number=q.count(asked.tokens_seen, language)),
+            language.say_plural("common.iteration-count", asked.iterations),
+            language.say("common.token-count", number=q.count(asked.tokens_seen, language)),
         ]
     )
     return language.say(HEADS[asked.whence], name=asked.name, seen=seen)
@@ -80,47 +72,49 @@ def advice_rows(advice: BatchSizeAdvice, language: Language) -> Iterator[tuple[s
     scale = advice.scale
     if scale is None:
         words = language.say(LACKS[advice.lack]) if advice.lack in LACKS else unmeasured_words(language)
-        yield language.say("noise scale"), words
+        yield language.say("common.noise-scale"), words
         return
     words = noise_scale_words(scale, language)
     if advice.decayed_at is not None:
         words = language.clauses([words, decay_words(advice.decayed_at, language)])
-    yield language.say("noise scale"), words
+    yield language.say("common.noise-scale"), words
     if advice.critical_batch_range is None or advice.suggested is None or advice.token_cost_ratio is None:
         why = unsettled_words(scale, language)
-        words = language.say("none: {why}; train it longer, or with a larger --tokens_per_iter", why=why)
-        yield language.say("advice"), words
+        words = language.say("batch.advice.none-yet", why=why)
+        yield language.say("batch.row.advice"), words
         return
     low, high = (q.rate(each, language) for each in advice.critical_batch_range)
     has = language.number(advice.tokens_per_iter, ",")
-    yield language.say("serves now"), language.say(VERDICTS[advice.verdict], low=low, high=high, has=has)
     yield (
-        language.say("in tokens"),
+        language.say("batch.row.range-now"),
+        language.say(VERDICTS[advice.verdict], low=low, high=high, has=has),
+    )
+    yield (
+        language.say("batch.row.token-cost"),
         language.say(
-            "by theory {has} takes {times} times the fewest to a loss",
+            "batch.token-cost",
             has=has,
             times=language.number(advice.token_cost_ratio, ".2f"),
         ),
     )
     wanted = f"--tokens_per_iter={advice.suggested} --batch_size={advice.batch_size}"
     if advice.verdict in ("small", "large"):
-        words = language.say("{settings}, the learning rate by the root of the change", settings=wanted)
-        yield language.say("try"), words
-    yield language.say("heads to"), _heading_words(advice, language)
+        words = language.say("batch.settings-to-try", settings=wanted)
+        yield language.say("batch.row.settings-to-try"), words
+    yield language.say("batch.row.trend"), _heading_words(advice, language)
     if advice.ramp:
         steps = ",".join(f"{since}:{size}" for since, size in advice.ramp)
-        yield language.say("to follow it"), f"{wanted} --batch_ramp={steps}"
+        yield language.say("batch.row.ramp-settings"), f"{wanted} --batch_ramp={steps}"
 
 
 def _heading_words(advice: BatchSizeAdvice, language: Language) -> str:
     heads = advice.heading
     if heads is None:
         if len(advice.points) < FEWEST_POINTS:
-            return language.say("not known: it takes four settled stretches; --batch_ramp=noise follows it")
-        return language.say("nowhere: the run has come to its end")
+            return language.say("batch.trend.not-known")
+        return language.say("batch.trend.run-ended")
     return language.say(
-        "{tokens} tokens ({low} to {high}) at {seen} tokens, as the tokens seen to the power of {exponent} "
-        "(fitted to {points} stretches, not measured)",
+        "batch.trend.expected",
         tokens=q.count(heads.tokens, language),
         low=q.count(heads.low, language),
         high=q.count(heads.high, language),
@@ -132,7 +126,7 @@ def _heading_words(advice: BatchSizeAdvice, language: Language) -> str:
 
 def course_table(advice: BatchSizeAdvice, language: Language) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    titles = message("tokens seen"), message("loss"), message("noise scale"), message("95% interval")
+    titles = "common.tokens-seen", "common.loss", "common.noise-scale", "common.interval-95"
     for title in titles:
         table.add_column(language.say(title), justify="right", no_wrap=True)
     for point in advice.points:
@@ -145,7 +139,7 @@ def course_table(advice: BatchSizeAdvice, language: Language) -> Table:
             q.count(point.tokens_seen, language),
             language.number(point.loss, ".3f"),
             q.count(scale.tokens, language),
-            language.say("{low} to {high}", low=low, high=high),
+            language.say("common.range", low=low, high=high),
         )
     return table
 

@@ -4,12 +4,12 @@ from rich.table import Table
 
 from nanodyno.analysis.machine_state import MachineState, machine_findings
 from nanodyno.analysis.summary import Summary
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.records.imported import ImportedRecord
 from nanodyno.records.store import Run
 from nanodyno.records.types import RunRecord, SplitRecord
 from nanodyno.report import quantities
 from nanodyno.report.finding_words import words as finding_words
-from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.modern import modern_words
 from nanodyno.report.noise import decay_words, noise_scale_words, serving_words, unmeasured_words
 from nanodyno.report.prose import Prose
@@ -46,14 +46,14 @@ def fact_rows(run: Run, summary: Summary, language: Language = ENGLISH) -> FactR
     record = run.record
     assert summary.tokens_seen is not None
     return [
-        (message("run"), language.joined([run.name, str(run.folder)])),
-        (message("state"), state_words(run, summary, language)),
-        (message("model"), _model(run.record, summary, language)),
-        *((message("beyond GPT-2"), words) for words in [modern_words(record.config, language)] if words),
-        (message("batch"), _batch(run, record, language)),
-        (message("data"), _data(record, summary.tokens_seen, language)),
+        ("common.run", language.joined([run.name, str(run.folder)])),
+        ("common.state", state_words(run, summary, language)),
+        ("common.model", _model(run.record, summary, language)),
+        *(("common.beyond-gpt2", words) for words in [modern_words(record.config, language)] if words),
+        ("common.batch", _batch(run, record, language)),
+        ("show.row.data", _data(record, summary.tokens_seen, language)),
         (
-            message("machine"),
+            "common.machine",
             language.joined(
                 [
                     device_words(record, language),
@@ -62,7 +62,7 @@ def fact_rows(run: Run, summary: Summary, language: Language = ENGLISH) -> FactR
                 ]
             ),
         ),
-        (message("progress"), progress_fact(summary, language)),
+        ("show.row.progress", progress_fact(summary, language)),
         *resumed_rows(record.resumed_at_iterations, language),
         *_split(run, language),
         *_skipped(summary, language),
@@ -71,7 +71,7 @@ def fact_rows(run: Run, summary: Summary, language: Language = ENGLISH) -> FactR
         *_noise(run, summary, language),
         *_saves(summary, language),
         *loss_facts(run, summary, language),
-        *((message("note"), note) for note in record.notes),
+        *(("show.row.note", note) for note in record.notes),
     ]
 
 
@@ -79,8 +79,7 @@ def _model(record: RunRecord, summary: Summary, language: Language) -> str:
     shape, sizes = record.config.model_shape(record.vocab_size), summary.parameters
     assert sizes is not None
     return language.say(
-        "{size} parameters ({nanogpt} by nanoGPT's count): {layers}, {heads}, context {context}, "
-        "vocabulary {vocabulary}",
+        "show.model.size",
         size=quantities.count(sizes.total, language),
         nanogpt=quantities.count(sizes.nanogpt, language),
         layers=quantities.layers(shape.n_layer, shape.n_embd, language),
@@ -92,7 +91,7 @@ def _model(record: RunRecord, summary: Summary, language: Language) -> str:
 
 def _data(record: RunRecord, tokens_seen: int, language: Language) -> str:
     return language.say(
-        "{dataset}, {tokens} train tokens, {epochs} epochs seen",
+        "show.data.seen",
         dataset=record.data.dataset,
         tokens=quantities.count(record.data.train_tokens, language),
         epochs=quantities.epochs(tokens_seen / max(1, record.data.train_tokens), language),
@@ -104,7 +103,7 @@ def _batch(run: Run, record: RunRecord, language: Language) -> str:
     words, now = batch_words(record, language), run.steps[-1].tokens if run.steps else None
     if record.config.batch_ramp is None or now in (None, record.config.tokens_per_iter):
         return words
-    return language.clauses([words, language.say("now {number}", number=language.number(now, ","))])
+    return language.clauses([words, language.say("show.batch.now", number=language.number(now, ","))])
 
 
 def _split(run: Run, language: Language) -> FactRows:
@@ -112,14 +111,14 @@ def _split(run: Run, language: Language) -> FactRows:
     splits = [entry for entry in run.history if isinstance(entry, SplitRecord)][-MOST_NAMED:]
     words = [
         language.say(
-            "at iteration {iteration}: micro-batches of {size} until it is resumed (before: {before})",
+            "show.out-of-memory.split",
             iteration=language.number(split.iteration, ","),
             size=str(split.batch_size),
             before=str(split.batch_size_before),
         )
         for split in splits
     ]
-    return [(message("out of memory"), language.clauses(words))] if splits else []
+    return [("show.row.out-of-memory", language.clauses(words))] if splits else []
 
 
 def _skipped(summary: Summary, language: Language) -> FactRows:
@@ -129,33 +128,33 @@ def _skipped(summary: Summary, language: Language) -> FactRows:
     kinds = [
         f"{language.number(number, ',')} ({language.say(SKIPPED[kind])})" for kind, number in skipped.items()
     ]
-    words = language.say("updates left out: {kinds}", kinds=language.joined(kinds))
-    return [(message("skipped"), words)]
+    words = language.say("show.skipped.updates", kinds=language.joined(kinds))
+    return [("show.row.skipped", words)]
 
 
 def _speed(summary: Summary, language: Language) -> FactRows:
     speed = summary.speed
     if speed.tokens_per_second is None or speed.achieved_flops_per_second is None:
-        words = language.say("not known yet: it takes a few iterations after the first ones")
-        return [(message("speed"), words)]
+        words = language.say("show.speed.not-known-yet")
+        return [("common.speed", words)]
     rate = interval_words(speed.tokens_per_second, 1, TOKENS_A_SECOND, language)
     if summary.speed_from:
         since = language.number(summary.speed_from, ",")
-        rate = language.say("{rate} since iteration {iteration}", rate=rate, iteration=since)
+        rate = language.say("show.speed.since-iteration", rate=rate, iteration=since)
     times = language.say(
-        "training {training}, evaluation {evaluation}",
+        "show.time.training-and-evaluation",
         training=quantities.duration(summary.training_seconds, language),
         evaluation=quantities.duration(summary.evaluation_seconds, language),
     )
     rows = [
-        (message("speed"), rate),
-        (message("time"), language.clauses([iteration_time(speed, language), times])),
-        (message("work"), work_words(speed, language)),
-        (message("memory"), _memory(summary, language)),
+        ("common.speed", rate),
+        ("common.time", language.clauses([iteration_time(speed, language), times])),
+        ("common.work", work_words(speed, language)),
+        ("common.memory", _memory(summary, language)),
     ]
     if summary.data_wait_share is not None and summary.data_wait_share >= 0.01:
         share = quantities.percent(summary.data_wait_share, language)
-        rows.append((message("data wait"), language.say("{share} of the time", share=share)))
+        rows.append(("show.row.data-wait", language.say("show.data-wait.share", share=share)))
     return rows
 
 
@@ -167,19 +166,19 @@ def _machine_state(summary: Summary, language: Language) -> FactRows:
     rows: FactRows = []
     if state.others_cpu_share is not None and state.own_cpu_share is not None and state.cores is not None:
         words = language.say(
-            "{own} used by this training, {others} by other programs (cores: {cores})",
+            "show.cpu-load.shares",
             own=quantities.percent(state.own_cpu_share, language),
             cores=language.number(state.cores, "g"),
             others=quantities.percent(state.others_cpu_share, language),
         )
         if state.load_average is not None:
             load = language.number(state.load_average, ".1f")
-            words = language.joined([words, language.say("load average {load}", load=load)])
-        rows.append((message("CPU load"), words))
+            words = language.joined([words, language.say("show.cpu-load.average", load=load)])
+        rows.append(("show.row.cpu-load", words))
     if gpu := _gpu_state(state, language):
-        rows.append((message("GPU state"), language.joined(gpu)))
+        rows.append(("show.row.gpu-state", language.joined(gpu)))
     rows += [
-        (message("caution"), finding_words(each, language)) for each in machine_findings(summary.name, state)
+        ("show.row.caution", finding_words(each, language)) for each in machine_findings(summary.name, state)
     ]
     return rows
 
@@ -192,14 +191,14 @@ def _gpu_state(state: MachineState, language: Language) -> list[str]:
         watts = quantities.of_unit(language.number(state.power_watts, ",.0f"), "W", language)
         if state.power_limit_watts is not None:
             limit = quantities.of_unit(language.number(state.power_limit_watts, ",.0f"), "W", language)
-            watts = language.say("{watts} of {limit}", watts=watts, limit=limit)
+            watts = language.say("show.gpu-state.power-of-limit", watts=watts, limit=limit)
         parts.append(watts)
     if state.highest_celsius is not None:
         degrees = quantities.of_unit(language.number(state.highest_celsius, "d"), "°C", language)
-        parts.append(language.say("up to {degrees}", degrees=degrees))
+        parts.append(language.say("show.gpu-state.highest-temperature", degrees=degrees))
     if state.power_limit_share:
         share = quantities.percent(state.power_limit_share, language)
-        parts.append(language.say("at its power limit {share} of the time", share=share))
+        parts.append(language.say("show.gpu-state.at-power-limit", share=share))
     return parts
 
 
@@ -210,18 +209,17 @@ def _noise(run: Run, summary: Summary, language: Language) -> FactRows:
         clauses = [noise_scale_words(scale, language), serving_words(scale, language)]
         if summary.noise_until is not None:
             clauses.append(decay_words(summary.noise_until, language))
-        return [(message("noise scale"), language.clauses(clauses))]
+        return [("common.noise-scale", language.clauses(clauses))]
     if config.gradient_accumulation_steps // summary.speed.reference.processes > 1 or not run.steps:
         return []
-    return [(message("noise scale"), unmeasured_words(language))]
+    return [("common.noise-scale", unmeasured_words(language))]
 
 
 def _saves(summary: Summary, language: Language) -> FactRows:
     if summary.saved_bytes is None or summary.saving_share is None:
         return []
     words = language.say_plural(
-        "{n} save, {size}, {seconds} in all, {share} of the time",
-        "{n} saves, {size} each, {seconds} in all, {share} of the time",
+        "show.saves.summary",
         summary.saves,
         size=quantities.gib(summary.saved_bytes, language),
         seconds=quantities.duration(summary.saving_seconds, language),
@@ -229,17 +227,17 @@ def _saves(summary: Summary, language: Language) -> FactRows:
     )
     if summary.state.saved_iteration is not None:
         newest = language.number(summary.state.saved_iteration, ",")
-        words = language.clauses([words, language.say("newest at {iteration}", iteration=newest)])
-    return [(message("saves"), words)]
+        words = language.clauses([words, language.say("show.saves.newest", iteration=newest)])
+    return [("show.row.saves", words)]
 
 
 def _memory(summary: Summary, language: Language) -> str:
     if summary.peak_allocated_bytes is not None and summary.peak_reserved_bytes is not None:
         return language.say(
-            "peak {allocated} ({reserved} reserved)",
+            "show.memory.peak-gpu",
             allocated=quantities.gib(summary.peak_allocated_bytes, language),
             reserved=quantities.gib(summary.peak_reserved_bytes, language),
         )
     if summary.peak_host_bytes is None:
-        return language.say("peak {size}", size="-")
-    return language.say("peak {size} (host)", size=quantities.gib(summary.peak_host_bytes, language))
+        return language.say("show.memory.peak", size="-")
+    return language.say("show.memory.peak-host", size=quantities.gib(summary.peak_host_bytes, language))

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from nanodyno.messages.language import Language
 from nanodyno.report import quantities as q
-from nanodyno.report.language import Language
 
 PAIRED = ("tokens_per_second", "achieved_flops_per_second")
 """Of both runs, where a finding is about two."""
@@ -21,15 +21,15 @@ def shown_numbers(numbers: Mapping[str, Any], language: Language) -> dict[str, s
             every[f"{name}_0"], every[f"{name}_1"] = every.pop(name)
     if "degrees_of_freedom" in every:
         every["noise_source"] = (
-            language.say("a default")
+            language.say("finding.noise-source.default")
             if every["degrees_of_freedom"] is None
-            else language.say("from repeated runs")
+            else language.say("finding.noise-source.repeated-runs")
         )
     for name in ("throughput", "rate"):
         if f"{name}_ratio" in every:
             every |= {f"{name}_change": every[f"{name}_ratio"], f"{name}_times": every[f"{name}_ratio"]}
     return {
-        name: language.say("not known") if value is None else _format(name)(value, language)
+        name: language.say("common.not-known") if value is None else _format(name)(value, language)
         for name, value in every.items()
     }
 
@@ -41,9 +41,9 @@ def _format(name: str) -> NumberFormat:
 def place(axis: str, at: float, language: Language) -> str:
     """A place on an axis of training."""
     if axis == "iterations":
-        return language.say("iteration {number}", number=language.number(at, ",.0f"))
+        return language.say("finding.number.iteration", number=language.number(at, ",.0f"))
     if axis == "tokens":
-        return language.say("{number} tokens", number=q.count(at, language))
+        return language.say("common.token-count", number=q.count(at, language))
     if axis == "seconds":
         return q.duration(at, language)
     return q.of_unit(language.number(at, ".3g"), "FLOP", language)
@@ -51,7 +51,7 @@ def place(axis: str, at: float, language: Language) -> str:
 
 def _plain(value: Any, language: Language) -> str:
     if isinstance(value, bool):
-        return language.say("yes") if value else language.say("no")
+        return language.say("common.yes") if value else language.say("common.no")
     if isinstance(value, int):
         return language.number(value, ",")
     if isinstance(value, float):
@@ -66,15 +66,14 @@ def _in(how: str) -> NumberFormat:
 def _fits(fits: Sequence[Mapping[str, Any]], language: Language) -> str:
     shapes = [
         language.say_plural(
-            "{n} layer of {width}, {size} parameters",
-            "{n} layers of {width}, {size} parameters",
+            "finding.number.model-shape",
             fit["n_layer"],
             width=str(fit["n_embd"]),
             size=q.count(fit["parameters"], language),
         )
         for fit in fits
     ]
-    return language.say("; or ").join(shapes)
+    return language.say("finding.number.alternative").join(shapes)
 
 
 def _able(gpus: Sequence[Mapping[str, Any]], language: Language) -> str:

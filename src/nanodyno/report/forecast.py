@@ -11,11 +11,11 @@ from nanodyno.analysis.conclusions import SAME_SIZE, public_curves
 from nanodyno.analysis.findings import Code, Finding
 from nanodyno.analysis.forecast import Forecast
 from nanodyno.analysis.forecast_findings import Forecasts
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.report.behind import numbers_table
 from nanodyno.report.document import as_document
 from nanodyno.report.figures import Point, finite
 from nanodyno.report.forecast_words import sentence, words
-from nanodyno.report.language import ENGLISH, Language
 from nanodyno.report.page import BulletList, Section, to_terminal
 from nanodyno.report.plot import Labels, PlotSeries, line_plot
 
@@ -44,7 +44,7 @@ def sections(findings: Sequence[Finding], language: Language = ENGLISH) -> list[
     if rest:
         behind = tuple(numbers_table(each.numbers) for each in rest)
         cautions = BulletList(tuple(words(each, language) for each in rest), behind)
-        made.append(Section(language.say("what to bear in mind"), (cautions,)))
+        made.append(Section(language.say("forecast.section.cautions"), (cautions,)))
     return made
 
 
@@ -59,24 +59,33 @@ def picture(
     series: list[PlotSeries] = []
     for each, account in zip(made, accounts, strict=True):
         name = "" if len(made) == 1 else each.name
-        series.append(_series(_named(name, language.say("so far"), language), losses_so_far(each, account)))
+        series.append(
+            _series(
+                _named(name, language.say("forecast.picture.measured"), language),
+                losses_so_far(each, account),
+            )
+        )
         band = each.band
         if band is not None:
             ahead = list(band.updates)
             series.append(
-                PlotSeries(_named(name, language.say("expected"), language), ahead, list(band.median))
+                PlotSeries(
+                    _named(name, language.say("forecast.picture.expected"), language),
+                    ahead,
+                    list(band.median),
+                )
             )
             if len(made) == 1:
-                series.append(PlotSeries(language.say("low (80%)"), ahead, list(band.low)))
-                series.append(PlotSeries(language.say("high (80%)"), ahead, list(band.high)))
+                series.append(PlotSeries(language.say("forecast.picture.low"), ahead, list(band.low)))
+                series.append(PlotSeries(language.say("forecast.picture.high"), ahead, list(band.high)))
     if len(made) == 1:
         series += [_series(name, points) for name, points in public_beside(made[0], accounts[0]).items()]
-    labels = Labels(language.say("iterations"), language.say("loss"), language)
+    labels = Labels(language.say("common.iterations"), language.say("common.loss"), language)
     return line_plot(series, width, PLOT_HEIGHT, labels)
 
 
 def _named(run: str, what: str, language: Language) -> str:
-    return language.say("{run}: {what}", run=run, what=what) if run else what
+    return language.say("forecast.picture.series-of-run", run=run, what=what) if run else what
 
 
 def _series(label: str, points: Sequence[Point]) -> PlotSeries:

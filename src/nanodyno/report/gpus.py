@@ -7,21 +7,17 @@ from rich.table import Table
 from rich.text import Text
 
 from nanodyno.hardware.gpus import GIGA, TERA, Gpu
-from nanodyno.report.language import ENGLISH, Language, message
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.report.prose import Prose
 
 UNKNOWN = "-"
-LEFT_OUT = message(
-    "TFLOP/s are of tensor cores by the datasheet, dense with sums in fp32, in bfloat16 (float16 on cards "
-    "that have none). Laptop parts are left out, since their makers choose the clocks: --memory-limit 8GB in "
-    "place of --gpu tells whether a config fits one."
-)
+LEFT_OUT = "plan.gpus.note"
 
 
 def gpus_table(gpus: Sequence[Gpu], language: Language = ENGLISH) -> RenderableType:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("--gpu", no_wrap=True)
-    for title in (message("GB"), "TFLOP/s", message("GB/s"), "W"):
+    for title in ("GB", "TFLOP/s", "GB/s", "W"):
         table.add_column(language.say(title), justify="right", no_wrap=True)
     for gpu in gpus:
         table.add_row(

@@ -7,9 +7,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
+from nanodyno.messages.language import Language
 from nanodyno.report.figures import Figure
 from nanodyno.report.html.drawing import svg_file
-from nanodyno.report.language import Language
 from nanodyno.report.page import Page, to_markdown
 
 TextFormat = Literal["markdown", "jekyll"]

@@ -2,7 +2,7 @@
 
 from nanodyno.config import RunConfig
 from nanodyno.config.optimizers import OPTIMIZERS
-from nanodyno.report.language import ENGLISH, Language
+from nanodyno.messages.language import ENGLISH, Language
 
 EMBEDDING_INIT = RunConfig.model_fields["embedding_init"].default
 
@@ -21,31 +21,29 @@ def _of_the_block(config: RunConfig, language: Language) -> list[str]:
     tables, shared = config.value_embeddings, config.n_kv_head
     words = ["RoPE"] if config.positions == "rope" else []
     words += ["RMSNorm"] if config.norm == "rms" else []
-    words += [language.say("ReLU squared")] if config.activation == "relu2" else []
+    words += [language.say("model.relu-squared")] if config.activation == "relu2" else []
     words += ["QK-norm"] if config.qk_norm else []
     if shared is not None and shared != config.n_head:
-        words.append(
-            language.say_plural("{n} head of keys and values", "{n} heads of keys and values", shared)
-        )
+        words.append(language.say_plural("model.kv-heads", shared))
     if window is not None:
         words.append(
             language.say(
-                "a window of {window} ({pattern})",
+                "model.window",
                 window=language.number(window, ","),
                 pattern=config.window_pattern,
             )
         )
-    words += [language.say("value embeddings ({number})", number=str(tables))] if tables else []
-    words += [language.say("an untied head")] if config.untied_head else []
-    words += [language.say("logits capped at {cap}", cap=language.number(cap, "g"))] if cap else []
+    words += [language.say("model.value-embeddings", number=str(tables))] if tables else []
+    words += [language.say("model.untied-head")] if config.untied_head else []
+    words += [language.say("model.logit-softcap", cap=language.number(cap, "g"))] if cap else []
     return words
 
 
 def _of_the_start(config: RunConfig, language: Language) -> list[str]:
-    words = [language.say("zero-initialised projections")] if config.zero_init else []
+    words = [language.say("model.zero-init")] if config.zero_init else []
     if config.embedding_init != EMBEDDING_INIT:
         deviation = language.number(config.embedding_init, "g")
-        words.append(language.say("embedding from {deviation}", deviation=deviation))
+        words.append(language.say("model.embedding-init", deviation=deviation))
     return words
 
 
@@ -58,7 +56,7 @@ def _of_the_update(config: RunConfig, language: Language, has_rate: bool) -> lis
             words.append(entry.label)
         else:
             rate = language.number(peak, ".2e")
-            words.append(language.say("{optimizer} at {rate}", optimizer=entry.label, rate=rate))
+            words.append(language.say("model.optimizer-rate", optimizer=entry.label, rate=rate))
     if config.embedding_lr is not None and (config.untied_head or config.value_embeddings):
-        words.append(language.say("embeddings at {rate}", rate=language.number(config.embedding_lr, ".2e")))
-    return [*words, *([language.say("cautious decay")] if config.cautious_decay else [])]
+        words.append(language.say("model.embedding-rate", rate=language.number(config.embedding_lr, ".2e")))
+    return [*words, *([language.say("model.cautious-decay")] if config.cautious_decay else [])]

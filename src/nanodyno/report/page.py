@@ -11,8 +11,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.report.figures import Figure
-from nanodyno.report.language import ENGLISH, Language
 from nanodyno.report.prose import Prose
 
 WIDEST_NAME = 28

@@ -9,9 +9,9 @@ from rich.text import Text
 from nanodyno.analysis.rates import Begun
 from nanodyno.costs.calibration import REFERENCE
 from nanodyno.costs.plan import CHINCHILLA_TOKENS_PER_PARAMETER, MicroBatchPlan, Plan
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.report import quantities
 from nanodyno.report.advice import advice_table
-from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.plan_bill import range_test_hours
 from nanodyno.report.plan_facts import PlanSource, fact_rows
 from nanodyno.report.prose import Prose
@@ -38,13 +38,13 @@ def plan_page(plan: Plan, source: PlanSource, width: int, language: Language = E
 def title(plan: Plan, source: PlanSource, language: Language) -> str:
     config = source.title(language)
     if plan.target.name is None:
-        return language.say("{title}, no card: predicted memory only", title=config)
+        return language.say("plan.title.no-gpu", title=config)
     if plan.verified:
-        words = message("{title} on {gpu}: a prediction, calibrated on this kind of card")
+        words = "plan.title.calibrated"
     elif plan.basis == "ceilings":
-        words = message("{title} on {gpu}: a prediction, by this card's own ceilings")
+        words = "plan.title.by-ceilings"
     else:
-        words = message("{title} on {gpu}: a prediction, unverified")
+        words = "plan.title.unverified"
     return language.say(words, title=config, gpu=plan.target.name)
 
 
@@ -53,7 +53,7 @@ def _facts(plan: Plan, source: PlanSource, language: Language) -> Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     colours = {None: "", True: "green", False: "red"}
-    fits = language.say("fits")
+    fits = language.say("common.fits")
     for title, words in fact_rows(plan, source, language):
         table.add_row(title, Prose(words, style=colours[plan.asked.fits] if title == fits else ""))
     return table
@@ -61,13 +61,19 @@ def _facts(plan: Plan, source: PlanSource, language: Language) -> Table:
 
 def candidates_table(plan: Plan, language: Language = ENGLISH) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    figures = (message("batch x steps"), message("memory"), None, message("tok/s"), message("of peak"))
+    figures = (
+        "plan.table.batch-and-steps",
+        "common.memory",
+        None,
+        "unit.tok-per-s",
+        "common.share-of-peak-short",
+    )
     for title in figures:
         if title is None:
-            table.add_column(language.say("fits"), no_wrap=True)
+            table.add_column(language.say("common.fits"), no_wrap=True)
         else:
             table.add_column(language.say(title), justify="right", no_wrap=True)
-    table.add_column(language.say("recompute"), no_wrap=True)
+    table.add_column(language.say("plan.table.recompute"), no_wrap=True)
     for each in plan.candidates:
         setup, time, share = each.setup, each.time, each.mfu
         asked = setup.batch_size == plan.asked.setup.batch_size
@@ -87,63 +93,50 @@ def _fits_cell(each: MicroBatchPlan, room: int | None, language: Language) -> st
     if each.fits is None or room is None:
         return UNKNOWN
     if not each.fits:
-        return language.say("no")
-    return language.say("yes") if each.memory.total <= room else language.say("tight")
+        return language.say("common.no")
+    return (
+        language.say("common.yes") if each.memory.total <= room else language.say("plan.table.fits-tightly")
+    )
 
 
 def remarks(plan: Plan, language: Language) -> list[str]:
     remarks = _remarks_on_rates(plan, language)
     if plan.target.gpu is None and plan.advice:
-        remarks.append(
-            language.say("what a switch costs in time is predicted for an {reference}", reference=REFERENCE)
-        )
+        remarks.append(language.say("plan.note.switch-time-reference", reference=REFERENCE))
     if not plan.asked.setup.was_measured:
-        remarks.append(
-            language.say(
-                "unverified: by torch's autograd, what is not plain GPT-2 with AdamW was measured on no card"
-            )
-        )
+        remarks.append(language.say("plan.note.not-plain-unmeasured"))
     elif not plan.asked.setup.is_plain:
         remarks.append(
             language.say(
-                "what is not plain GPT-2 with AdamW was measured on an {reference} alone, at width 768 and "
-                "with its parts together",
+                "plan.note.not-plain-measured",
                 reference=REFERENCE,
             )
         )
     if plan.asked.setup.fp8:
-        remarks.append(
-            language.say("fp8 is there from Ada and Hopper on; training refuses it on an older card")
-        )
+        remarks.append(language.say("plan.note.fp8-support"))
     return remarks
 
 
 def _remarks_on_rates(plan: Plan, language: Language) -> list[str]:
     name, gpu, dtype = plan.target.name, plan.target.gpu, plan.asked.setup.dtype
     if name is None:
-        return [language.say("no card is meant: a recent one is assumed; --gpu NAME predicts the speed too")]
+        return [language.say("plan.note.no-gpu-assumed")]
     if plan.basis == "ceilings":
         return [
             language.say(
-                "rates of an {reference} as it trains, scaled by what `nanodyno doctor` measured on this "
-                "card; `nanodyno probe` measures a config itself",
+                "plan.speed.by-ceilings",
                 reference=REFERENCE,
             )
         ]
     if gpu is None:
-        return [language.say("{gpu} is not in the table of cards: `nanodyno doctor` measures it", gpu=name)]
+        return [language.say("plan.speed.gpu-not-in-table", gpu=name)]
     if plan.verified or (gpu.name == REFERENCE and dtype == "bfloat16"):
         return []
     if gpu.name == REFERENCE:
-        return [
-            language.say(
-                "unverified: {gpu} was measured in bfloat16, and this is {dtype}", gpu=name, dtype=dtype
-            )
-        ]
+        return [language.say("plan.speed.other-dtype", gpu=name, dtype=dtype)]
     return [
         language.say(
-            "unverified: rates of an {reference}, scaled by {gpu}'s datasheet peak and bandwidth; where "
-            "such a card is, `nanodyno doctor` measures it",
+            "plan.speed.unverified",
             reference=REFERENCE,
             gpu=name,
         )

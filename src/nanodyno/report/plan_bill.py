@@ -2,38 +2,38 @@
 
 from nanodyno.analysis.rates import Begun
 from nanodyno.costs.plan import Bill, Plan
+from nanodyno.messages.language import Language
 from nanodyno.report import quantities
-from nanodyno.report.language import Language
 
 
 def bill_words(bill: Bill, plan: Plan, language: Language) -> str:
     if bill.hours is None:
-        return language.say("how long depends on the card")
+        return language.say("plan.bill.no-duration")
     parts = [_time_words(bill.hours, language)]
     if bill.kwh is not None and plan.target.gpu is not None:
         parts.append(
             language.say(
-                "{kwh} kWh (an estimate: {watts} W throughout)",
+                "plan.bill.energy",
                 kwh=quantities.about(bill.kwh, language=language),
                 watts=language.number(plan.target.gpu.tdp_watts, ".0f"),
             )
         )
     if bill.energy_cost is not None:
         amount = quantities.about(bill.energy_cost, language=language)
-        parts.append(language.say("{amount} for energy", amount=amount))
+        parts.append(language.say("plan.bill.energy-cost", amount=amount))
     if bill.rent is not None:
         amount = quantities.about(bill.rent, language=language)
-        parts.append(language.say("{amount} for rent", amount=amount))
-    parts += [language.say("if it fitted")] if plan.asked.fits is False else []
+        parts.append(language.say("plan.bill.rent", amount=amount))
+    parts += [language.say("plan.if-it-fitted")] if plan.asked.fits is False else []
     return language.joined(parts)
 
 
 def _time_words(hours: float, language: Language) -> str:
     duration = quantities.duration(hours * 3600, language)
     if hours < 1:
-        return language.say("about {duration}", duration=duration)
+        return language.say("plan.bill.duration", duration=duration)
     return language.say(
-        "about {hours} hours ({duration})",
+        "plan.bill.hours",
         hours=quantities.about(hours, language=language),
         duration=duration,
     )
@@ -44,8 +44,7 @@ def growth_words(plan: Plan, language: Language) -> str | None:
     if grown is None:
         return None
     words = language.say(
-        "this is at {first} tokens per iteration throughout; if the noise soon makes it {most}, up to "
-        "{tokens} tokens",
+        "plan.bill.growing-batch",
         first=language.number(plan.asked.setup.tokens_per_iter, ","),
         most=language.number(grown.tokens_per_iter, ","),
         tokens=quantities.count(grown.tokens, language),
@@ -60,8 +59,7 @@ def range_test_hours(test: Begun, plan: Plan) -> float | None:
 
 def range_test_words(test: Begun, plan: Plan, language: Language) -> str:
     words = language.say_plural(
-        "learning_rate=auto trains {n} iteration or more before the run",
-        "learning_rate=auto trains {n} iterations or more before the run",
+        "plan.bill.range-test",
         test.work,
     )
     hours = range_test_hours(test, plan)
@@ -72,11 +70,11 @@ def iterations_words(plan: Plan, warmup_iters: int, language: Language) -> str:
     number = plan.bill.max_iters
     parts = [f"--max_iters={number}"]
     if plan.bill.hours is not None:
-        parts.append(language.say("evaluations and saves come on top of the time"))
+        parts.append(language.say("plan.iterations.without-evaluations"))
     if warmup_iters >= number:
         parts.append(
             language.say(
-                "a warm-up of {number} is too long for it: lower --warmup_iters",
+                "plan.iterations.warmup-too-long",
                 number=language.number(warmup_iters, ","),
             )
         )

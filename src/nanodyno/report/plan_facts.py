@@ -10,8 +10,8 @@ from nanodyno.config.ramp import Ramp
 from nanodyno.costs.plan import CHINCHILLA_TOKENS_PER_PARAMETER, MicroBatchPlan, Plan
 from nanodyno.costs.setup import Setup
 from nanodyno.costs.target import SHOWN_SHARE
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.report import quantities
-from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.modern import modern_words
 from nanodyno.report.plan_bill import bill_words, growth_words, iterations_words, range_test_words
 from nanodyno.report.sizing import chosen_words, expected_words
@@ -44,50 +44,52 @@ class PlanSource:
         changes = ", ".join(f"{key}={value}" for key, value in self.changed.items() if key != "device")
         if not changes:
             return self.name
-        return language.say("{config} with {changes}", config=self.name, changes=changes)
+        return language.say("plan.title.changed-config", config=self.name, changes=changes)
 
 
 def fact_rows(plan: Plan, source: PlanSource, language: Language = ENGLISH) -> PlanRows:
     setup = plan.asked.setup
     if source.choice is not None:
-        yield language.say("chosen"), chosen_words(source.choice, language)
-    yield language.say("model"), _model_words(plan, language)
+        yield language.say("plan.row.chosen"), chosen_words(source.choice, language)
+    yield language.say("common.model"), _model_words(plan, language)
     config, has_rate = source.config, source.range_test is None
     if config is not None and (beyond := modern_words(config, language, has_rate)):
-        yield language.say("beyond GPT-2"), beyond
+        yield language.say("common.beyond-gpt2"), beyond
     batch = _batch_words(setup, language)
-    yield language.say("batch"), batch if source.ramp is None else with_ramp(batch, source.ramp, language)
+    yield (
+        language.say("common.batch"),
+        batch if source.ramp is None else with_ramp(batch, source.ramp, language),
+    )
     if source.choice is not None and config is not None and has_rate:
-        yield language.say("learning rate"), _rate_words(config, language)
-    yield language.say("way"), _way_words(setup, plan.offloaded_bytes, language)
-    yield language.say("fits"), fits_words(plan, language)
+        yield language.say("plan.row.learning-rate"), _rate_words(config, language)
+    yield language.say("plan.row.switches"), _way_words(setup, plan.offloaded_bytes, language)
+    yield language.say("common.fits"), fits_words(plan, language)
     if plan.target.memory_bytes is not None:
-        yield language.say("limit"), _limit_words(plan, language)
+        yield language.say("plan.row.limit"), _limit_words(plan, language)
     if plan.asked.time is not None:
-        yield language.say("speed"), _speed_words(plan.asked, plan, source.ramp, language)
+        yield language.say("common.speed"), _speed_words(plan.asked, plan, source.ramp, language)
     if source.choice is None and (best := _better(plan, language)):
-        yield language.say("fastest"), best
+        yield language.say("plan.row.fastest"), best
     yield from _training_rows(plan, source, language)
 
 
 def _training_rows(plan: Plan, source: PlanSource, language: Language) -> PlanRows:
     """What it takes to train it, and what comes of that."""
     tokens = quantities.count(plan.bill.tokens, language)
-    yield language.say("{number} tokens", number=tokens), bill_words(plan.bill, plan, language)
+    yield language.say("common.token-count", number=tokens), bill_words(plan.bill, plan, language)
     if grown := growth_words(plan, language):
         yield "", grown
     yield "", _balance_words(plan, language)
-    yield language.say("iterations"), iterations_words(plan, source.warmup_iters, language)
+    yield language.say("common.iterations"), iterations_words(plan, source.warmup_iters, language)
     if source.range_test is not None:
-        yield language.say("range test"), range_test_words(source.range_test, plan, language)
+        yield language.say("plan.row.range-test"), range_test_words(source.range_test, plan, language)
     if source.choice is not None:
-        yield language.say("expected loss"), expected_words(source.choice, language)
+        yield language.say("plan.row.expected-loss"), expected_words(source.choice, language)
 
 
 def _model_words(plan: Plan, language: Language) -> str:
     words = language.say(
-        "{size} parameters; per token {exact} MFLOP exactly (vocabulary {vocabulary}), {nanogpt} by "
-        "nanoGPT's formula ({padded})",
+        "plan.model.size",
         size=quantities.count(plan.params.total, language),
         exact=language.number(plan.flops_exact / 1e6, ",.1f"),
         vocabulary=language.number(plan.data_vocab_size, ","),
@@ -97,16 +99,13 @@ def _model_words(plan: Plan, language: Language) -> str:
     if not (tables := plan.params.value_embeddings):
         return words
     size = quantities.count(tables, language)
-    return language.clauses([words, language.say("{size} of the parameters are value embeddings", size=size)])
+    return language.clauses([words, language.say("plan.model.value-embeddings", size=size)])
 
 
 def _balance_words(plan: Plan, language: Language) -> str:
-    words = message("{number} tokens per parameter; Chinchilla's balance is about {balance}")
+    words = "plan.balance.tokens-per-parameter"
     if plan.params.value_embeddings:
-        words = message(
-            "{number} tokens per parameter, of {size} without value embeddings; Chinchilla's balance is "
-            "about {balance}"
-        )
+        words = "plan.balance.without-value-embeddings"
     return language.say(
         words,
         number=language.number(plan.tokens_per_parameter, ",.1f"),
@@ -117,8 +116,7 @@ def _balance_words(plan: Plan, language: Language) -> str:
 
 def _batch_words(setup: Setup, language: Language) -> str:
     return language.say_plural(
-        "{batch} x {block} tokens x {n} micro-step = {tokens} tokens per iteration",
-        "{batch} x {block} tokens x {n} micro-steps = {tokens} tokens per iteration",
+        "plan.batch.product",
         setup.micro_steps,
         batch=str(setup.batch_size),
         block=str(setup.shape.block_size),
@@ -130,50 +128,46 @@ def _rate_words(config: RunConfig, language: Language) -> str:
     rate = language.number(config.learning_rate, ".2e")
     if config.batch_ramp is None:
         return rate
-    return language.say("{rate} at first, growing with the root of the batch", rate=rate)
+    return language.say("plan.learning-rate.growing", rate=rate)
 
 
 def _way_words(setup: Setup, offloaded_bytes: int, language: Language) -> str:
     if setup.kernels == "autograd":
-        compiled = language.say("compiled") if setup.compiled else "eager"
+        compiled = language.say("kernel.compiled") if setup.compiled else "eager"
         rows = [] if setup.loss_chunk_size is None else [_rows_words(setup.loss_chunk_size, language)]
         return language.joined(["autograd", compiled, setup.dtype, *rows])
     switches = [
-        language.say("fused kernels"),
+        language.say("kernel.fused"),
         setup.dtype,
-        language.say("recompute {level}", level=setup.recompute),
+        language.say("kernel.recompute", level=setup.recompute),
         _rows_words(setup.rows, language),
     ]
     switches += ["fp8"] if setup.fp8 else []
-    switches += [language.say("bfloat16 residual stream")] if setup.residual_dtype == "bfloat16" else []
-    switches += [language.say("bfloat16 moments")] if setup.moments_dtype == "bfloat16" else []
+    switches += [language.say("kernel.bf16-residual")] if setup.residual_dtype == "bfloat16" else []
+    switches += [language.say("kernel.bf16-moments")] if setup.moments_dtype == "bfloat16" else []
     if setup.offload_moments:
         size = quantities.gib(offloaded_bytes, language)
-        switches.append(language.say("moments in {size} of the host's memory", size=size))
-    switches += [] if setup.cuda_graph else [language.say("no CUDA graph")]
+        switches.append(language.say("kernel.offloaded-moments-size", size=size))
+    switches += [] if setup.cuda_graph else [language.say("kernel.no-cuda-graph")]
     return language.joined(switches)
 
 
 def _rows_words(rows: int, language: Language) -> str:
-    return language.say_plural("{n} row of logits at once", "{n} rows of logits at once", rows)
+    return language.say_plural("kernel.logit-rows", rows)
 
 
 def fits_words(plan: Plan, language: Language) -> str:
     total, limit, room = plan.asked.memory.total, plan.target.memory_bytes, plan.target.room_bytes
     needs = quantities.gib(total, language)
     if limit is None or room is None:
-        return language.say(
-            "needs {size}; a card (--gpu) or a --memory-limit tells whether it fits", size=needs
-        )
+        return language.say("plan.fits.unknown", size=needs)
     left = limit - total
     if total <= room:
-        words = message("yes: {size} of {limit}, {left} to spare")
+        words = "plan.fits.yes"
     elif left >= 0:
-        words = message(
-            "tightly: {size} of {limit}, {left} to spare, which a display or the allocator's gaps may take"
-        )
+        words = "plan.fits.tightly"
     else:
-        words = message("no: {size} of {limit}, {left} too much")
+        words = "plan.fits.no"
     size, spare = quantities.gib(limit, language), quantities.gib(abs(left), language)
     return language.say(words, size=needs, limit=size, left=spare)
 
@@ -185,19 +179,17 @@ def _limit_words(plan: Plan, language: Language) -> str:
     limit = quantities.gib(target.memory_bytes, language)
     if target.limited:
         return language.say(
-            "{limit} by --memory-limit: all that training takes, CUDA's context included (a card sold with "
-            "12 GB shows about {shown})",
+            "plan.limit.by-option",
             limit=limit,
             shown=quantities.of_unit(language.number(11.6, ".1f"), "GiB", language),
         )
     if target.gpu is None or target.host_bytes is not None:
         return language.say(
-            "{limit} by its driver, CUDA's context included; what other programs hold is not taken off",
+            "plan.limit.by-driver",
             limit=limit,
         )
     return language.say(
-        "{limit} is what a program sees of {gigabytes} GB ({share}), CUDA's context included; a display "
-        "takes some of it",
+        "plan.limit.by-datasheet",
         limit=limit,
         gigabytes=str(target.gpu.memory_gb),
         share=quantities.share(SHOWN_SHARE, ".0f", language),
@@ -208,7 +200,7 @@ def _speed_words(asked: MicroBatchPlan, plan: Plan, ramp: Ramp | None, language:
     assert asked.time is not None
     parts = [
         language.say(
-            "about {rate} tok/s, {milliseconds} ms per iteration",
+            "plan.speed.expected",
             rate=quantities.about(asked.time.tokens_per_second, language=language),
             milliseconds=quantities.about(asked.time.seconds * 1000, language=language),
         )
@@ -217,22 +209,22 @@ def _speed_words(asked: MicroBatchPlan, plan: Plan, ramp: Ramp | None, language:
     if asked.mfu is not None and gpu is not None:
         peak = quantities.flop_rate(gpu.peak_flops_per_second(asked.setup.dtype) or 0, language)
         share = quantities.about_percent(asked.mfu, language)
-        parts.append(language.say("{share} of the datasheet's {peak}", share=share, peak=peak))
-    parts += [language.say("bound by launching")] if asked.time.launch_bound else []
-    parts += [language.say("if it fitted")] if asked.fits is False else []
+        parts.append(language.say("plan.speed.share-of-peak", share=share, peak=peak))
+    parts += [language.say("plan.speed.launch-bound")] if asked.time.launch_bound else []
+    parts += [language.say("plan.if-it-fitted")] if asked.fits is False else []
     clauses = [language.joined(parts)]
     if ramp is not None and ramp.grows:
         clauses.append(first_size_words(ramp, language))
         rate = plan.bill.tokens_per_second
         if ramp.steps and rate is not None:  # a larger batch is faster: its updates are rarer
             mean = quantities.about(rate, language=language)
-            clauses.append(language.say("over the whole run about {rate} tok/s", rate=mean))
+            clauses.append(language.say("plan.speed.whole-run", rate=mean))
     return language.clauses(clauses)
 
 
 def first_size_words(ramp: Ramp, language: Language) -> str:
     first = language.number(ramp.first, ",")
-    return language.say("at {number} tokens per iteration, the first size", number=first)
+    return language.say("plan.speed.at-first-size", number=first)
 
 
 def _better(plan: Plan, language: Language) -> str | None:
@@ -251,8 +243,7 @@ def _better(plan: Plan, language: Language) -> str | None:
     if plan.asked.fits and gain < WORTH_TELLING:
         return None
     return language.say_plural(
-        "of those that fit: --batch_size={size} with {n} micro-step, about {rate} tok/s",
-        "of those that fit: --batch_size={size} with {n} micro-steps, about {rate} tok/s",
+        "plan.fastest.micro-batch",
         plan.asked.setup.batch_size * plan.asked.setup.micro_steps // size,
         size=str(size),
         rate=quantities.about(rates[size], language=language),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from nanodyno.report.language import ENGLISH, Language
+from nanodyno.messages.language import ENGLISH, Language
 
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 BRAILLE = 0x2800
@@ -40,7 +40,7 @@ def line_plot(series: Sequence[PlotSeries], width: int, height: int, labels: Lab
     """
     drawn = [entry for entry in series if entry.x]
     if not drawn:
-        return Text(labels.language.say("(nothing to plot yet)"), style="dim")
+        return Text(labels.language.say("losses.plot.empty"), style="dim")
     columns = max(10, width - AXIS_WIDTH - 1)
     x_low, x_high = _range([x for entry in drawn for x in entry.x])
     y_low, y_high = _range([y for entry in drawn for y in entry.y])

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from nanodyno.analysis.probes import ProbeSummary
+from nanodyno.messages.language import Language
 from nanodyno.records.probe import Measured, ProbeResult
 from nanodyno.report import quantities
 from nanodyno.report.disturbances import USUAL, disturbance_words, redone_words, result_words
-from nanodyno.report.language import Language
 
 LAUNCH_BOUND = 0.25
 
@@ -23,9 +23,9 @@ def probe_notes(result: ProbeResult, summary: ProbeSummary | None, language: Lan
     if result.redone:
         yield redone_words(result.redone, language)
     if result.breakdown_fault is not None:
-        yield language.say("no breakdown: {reason}", reason=result.breakdown_fault)
+        yield language.say("probe.note.no-breakdown", reason=result.breakdown_fault)
     if result.stopped is not None:
-        yield language.say("ended before its time: {reason}", reason=result.stopped)
+        yield language.say("probe.note.ended-early", reason=result.stopped)
 
 
 def _reported(result: Measured, language: Language) -> Iterator[str]:
@@ -39,27 +39,25 @@ def _reported(result: Measured, language: Language) -> Iterator[str]:
         )
         if repetitions > 1:
             cause = language.say_plural(
-                "{cause} (the last of {times} of {n} visit)",
-                "{cause} (the last of {times} of {n} visits)",
+                "probe.note.cause-count",
                 repetitions,
                 cause=cause,
                 times=language.number(times, ","),
             )
         if code in USUAL:
-            yield language.say("noted: {cause}", cause=cause)
+            yield language.say("probe.note.harmless", cause=cause)
         else:
-            yield language.say("disturbed, and counted: {cause}", cause=cause)
+            yield language.say("probe.note.disturbed-counted", cause=cause)
 
 
 def _how_sure(summary: ProbeSummary, language: Language) -> Iterator[str]:
     if summary.processes > 1:
         return
-    known = language.say("not known")
+    known = language.say("common.not-known")
     if summary.own_precision is not None:
         known = f"±{quantities.percent(summary.own_precision, language)}"
     yield language.say_plural(
-        "one process of {n} iteration, its own mean {known}; how processes differ takes more --processes",
-        "one process of {n} iterations, its own mean {known}; how processes differ takes more --processes",
+        "probe.note.single-process",
         summary.iterations,
         known=known,
     )
@@ -72,14 +70,12 @@ def _why(result: Measured, summary: ProbeSummary, language: Language) -> Iterato
     if time is not None and on_gpu and time.idle >= LAUNCH_BOUND:
         often = time.launches_per_micro_step or time.kernels_per_micro_step
         yield language.say_plural(
-            "launch-bound: the card idles {idle} of a micro-step, which has {n} launch",
-            "launch-bound: the card idles {idle} of a micro-step, which has {n} launches",
+            "probe.note.launch-bound",
             round(often),
             idle=quantities.share(time.idle, ".0f", language),
         )
     if memory.alloc_retries:
         yield language.say_plural(
-            "the allocator had to start over {n} time: memory is all but full",
-            "the allocator had to start over {n} times: memory is all but full",
+            "probe.note.allocator-retries",
             memory.alloc_retries,
         )

@@ -1,7 +1,7 @@
 """Probes as a table with intervals, bars of where the time went, and sentences for what is no number."""
 
 from collections.abc import Mapping, Sequence
-from typing import get_args
+from typing import Literal
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -11,26 +11,24 @@ from nanodyno.analysis.budget import Reading
 from nanodyno.analysis.probes import ProbeSummary, TimeShares, summarise_probe
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.verdict import SpeedComparison
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.records.probe import BreakdownPart, Measured, MemoryRecord, ProbeResult
 from nanodyno.report import quantities
 from nanodyno.report.document import as_document
-from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.probe_notes import probe_notes
 from nanodyno.report.prose import Prose
 
-PARTS: tuple[BreakdownPart, ...] = get_args(BreakdownPart)
-WAITING, IDLE = message("waiting for data"), message("idle")
-TITLES = (
-    message("matmul"),
-    message("attention"),
-    message("loss"),
-    message("element-wise"),
-    message("optimizer"),
-    message("copies"),
-    WAITING,
-    IDLE,
-)
-"""Parts go by their names."""
+TITLES: dict[BreakdownPart | Literal["data", "idle"], str] = {
+    "matmul": "probe.part.matmul",
+    "attention": "common.attention",
+    "loss": "common.loss",
+    "element-wise": "probe.part.element-wise",
+    "optimizer": "common.optimizer",
+    "copies": "probe.part.copies",
+    "data": "common.waiting-for-data",
+    "idle": "common.idle",
+}
+"""Of the parts of an iteration's time."""
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red", "white", "bright_black")
 TITLE_WIDTH = 17
 PERCENT_WIDTH = 7
@@ -60,14 +58,14 @@ def probes_page(
     if shares:
         pieces += [Text(), bars(shares, width, language)]
     notes = [
-        Prose(language.say("{name}: {note}", name=name, note=words))
+        Prose(language.say("probe.note.of-config", name=name, note=words))
         for name, result in results.items()
         for words in probe_notes(result, summaries.get(name), language)
     ]
     notes += [
         Prose(
             language.say(
-                "{name}: process {number} was unlike the others, so its round was set aside",
+                "probe.note.round-left-out",
                 name=odd.config,
                 number=language.number(odd.round + 1, ","),
             )
@@ -87,17 +85,17 @@ def rates_table(
     on_gpu = any(summary.speed.mfu is not None for summary in summaries.values())
     table = Table(box=None, pad_edge=False, header_style="bold")
     name_width = min(max(map(len, summaries)), LONGEST_NAME)
-    table.add_column(language.say("config"), overflow="fold", min_width=name_width)
-    share_title = message("of peak") if on_gpu else message("of matmul")
+    table.add_column(language.say("probe.table.config"), overflow="fold", min_width=name_width)
+    share_title = "common.share-of-peak-short" if on_gpu else "common.share-of-matmul-short"
     titles = [
-        message("tok/s"),
-        message("95% interval"),
-        message("ms/micro-batch"),
+        "unit.tok-per-s",
+        "common.interval-95",
+        "unit.ms-per-micro-batch",
         share_title,
-        message("peak mem"),
+        "common.peak-memory-short",
     ]
     wide = width >= ALL_COLUMNS_WIDTH + name_width
-    titles += [message("ms/iter"), message("work"), message("processes")] if wide else []
+    titles += ["unit.ms-per-iter", "common.work", "probe.table.processes"] if wide else []
     for title in titles:
         table.add_column(language.say(title), justify="right", no_wrap=True)
     for name, summary in summaries.items():
@@ -121,10 +119,10 @@ def comparison_table(comparisons: Sequence[SpeedComparison], language: Language 
     """Speed against the reference: time per token turned round, so that more is faster."""
     level = language.number(100 * comparisons[0].ratio.level, ".3g")
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(language.say("config"), overflow="fold")
-    against = language.say("tok/s against {name}", name=comparisons[0].reference)
+    table.add_column(language.say("probe.table.config"), overflow="fold")
+    against = language.say("probe.comparison.speed-against", name=comparisons[0].reference)
     table.add_column(against, justify="right")
-    table.add_column(language.say("{level}% interval", level=level), justify="right", no_wrap=True)
+    table.add_column(language.say("common.interval-of-level", level=level), justify="right", no_wrap=True)
     table.add_column("")
     for each in comparisons:
         ratio = each.ratio
@@ -139,10 +137,14 @@ def comparison_table(comparisons: Sequence[SpeedComparison], language: Language 
 def call_words(comparison: SpeedComparison, language: Language = ENGLISH) -> str:
     if comparison.call == "tied":
         margin = quantities.percent(comparison.margin, language)
-        return language.say("tied within {margin}", margin=margin)
+        return language.say("probe.comparison.tied", margin=margin)
     if comparison.call == "different":
-        return language.say("faster") if comparison.ratio.value < 1 else language.say("slower")
-    return language.say("no difference shown")
+        return (
+            language.say("probe.comparison.faster")
+            if comparison.ratio.value < 1
+            else language.say("probe.comparison.slower")
+        )
+    return language.say("probe.comparison.no-difference")
 
 
 def bars(shares: Mapping[str, TimeShares], width: int, language: Language = ENGLISH) -> Table:
@@ -150,10 +152,10 @@ def bars(shares: Mapping[str, TimeShares], width: int, language: Language = ENGL
     room = (min(width, 120) - TITLE_WIDTH) // len(shares) - PERCENT_WIDTH - 3
     longest = max(share for each in shares.values() for _, share in share_rows(each))
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(language.say("where the time went"), no_wrap=True)
+    table.add_column(language.say("common.where-time-went"), no_wrap=True)
     for name in shares:
         table.add_column(name if len(shares) > 1 else "", overflow="fold")
-    for number, title in enumerate(TITLES):
+    for number, title in enumerate(TITLES.values()):
         found = [dict(share_rows(each))[title] for each in shares.values()]
         drawn = (
             _bar(share, share / longest if longest else 0, min(room, MOST_BAR), (COLOURS[number], language))
@@ -164,8 +166,8 @@ def bars(shares: Mapping[str, TimeShares], width: int, language: Language = ENGL
 
 
 def share_rows(shares: TimeShares) -> list[tuple[str, float]]:
-    parts = [(str(part), shares.parts.get(part, 0.0)) for part in PARTS]
-    return [*parts, (WAITING, shares.data), (IDLE, shares.idle)]
+    known = {**shares.parts, "data": shares.data, "idle": shares.idle}
+    return [(title, known.get(part, 0.0)) for part, title in TITLES.items()]
 
 
 def _bar(share: float, length: float, room: int, pen: tuple[str, Language]) -> Text:
@@ -186,7 +188,7 @@ def _where(result: Measured, language: Language) -> str:
     if machine.device_type == "cpu":
         device = language.joined([device, quantities.threads(machine.cpu_threads, language)])
     words = language.say(
-        "on {device}, {dtype}, torch {torch}",
+        "probe.where.device",
         device=device,
         dtype=setup.arithmetic.dtype,
         torch=setup.versions.torch,
@@ -194,7 +196,7 @@ def _where(result: Measured, language: Language) -> str:
     if setup.matmul_flops_per_second is None:
         return words
     rate = quantities.flop_rate(setup.matmul_flops_per_second, language)
-    ceiling = language.say("matmul here: {rate} at {size} x {size}", rate=rate, size=str(setup.matmul_size))
+    ceiling = language.say("probe.where.matmul", rate=rate, size=str(setup.matmul_size))
     return language.clauses([words, ceiling])
 
 
@@ -215,7 +217,7 @@ def _bounds(interval: Interval, language: Language) -> str:
 
 
 def _range_words(low: str, high: str, language: Language) -> str:
-    return language.say("{low} to {high}", low=low, high=high)
+    return language.say("common.range", low=low, high=high)
 
 
 def _peak_memory(memory: MemoryRecord, language: Language) -> str:

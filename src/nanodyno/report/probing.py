@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.records.probe import ProbeProgress
 from nanodyno.report import quantities
 from nanodyno.report.disturbances import causes_words, stage_words
-from nanodyno.report.language import ENGLISH, Language
 from nanodyno.report.progress import say
 
 
@@ -109,29 +109,26 @@ def pace_words(pace: RoundEta, language: Language) -> str:
     elapsed, left = quantities.clock(pace.elapsed(), language), pace.left()
     if left is None:
         return elapsed
-    return language.say(
-        "{elapsed}, up to about {left} to go", elapsed=elapsed, left=quantities.clock(left, language)
-    )
+    return language.say("probe.progress.time-left", elapsed=elapsed, left=quantities.clock(left, language))
 
 
 def progress_words(progress: ProbeProgress, rounds: int, language: Language = ENGLISH) -> str:
     name = progress.name
     if rounds > 1:
         name = language.say(
-            "{name}, process {number} of at most {most}",
+            "probe.progress.process",
             name=name,
             number=str(progress.round + 1),
             most=str(rounds),
         )
     if progress.redone_for:
         why = causes_words(progress.redone_for, language)
-        return language.say("{name}: once more, since {why}", name=name, why=why)
-    stage = language.say("{name}: {stage}", name=name, stage=stage_words(progress.stage, language))
+        return language.say("probe.progress.repeated", name=name, why=why)
+    stage = language.say("probe.progress.stage", name=name, stage=stage_words(progress.stage, language))
     if not progress.samples or progress.seconds is None:
         return stage
     last = language.say_plural(
-        "{n} iterations, the last {time}",
-        "{n} iterations, the last {time}",
+        "probe.progress.iterations",
         progress.samples,
         time=quantities.milliseconds(progress.seconds, language),
     )

@@ -2,27 +2,27 @@
 
 import math
 
-from nanodyno.report.language import ENGLISH, Language, message
+from nanodyno.messages.language import ENGLISH, Language
 
 GIB = 2**30
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 BYTE_RATES = (
-    (1e15, message("PB/s")),
-    (1e12, message("TB/s")),
-    (1e9, message("GB/s")),
-    (1e6, message("MB/s")),
-    (1e3, message("kB/s")),
+    (1e15, "PB/s"),
+    (1e12, "TB/s"),
+    (1e9, "GB/s"),
+    (1e6, "MB/s"),
+    (1e3, "kB/s"),
 )
 DURATIONS = (
-    (86400, 3600, message("{big} d {small} h")),
-    (3600, 60, message("{big} h {small} min")),
-    (60, 1, message("{big} min {small} s")),
+    (86400, 3600, "unit.days-and-hours"),
+    (3600, 60, "unit.hours-and-minutes"),
+    (60, 1, "unit.minutes-and-seconds"),
 )
 
 
 def of_unit(number: str, unit: str, language: Language = ENGLISH) -> str:
     """36.4 TFLOP/s: a number, formatted, and a unit, which may be another one there."""
-    return language.say("{number} {unit}", number=number, unit=language.say(unit))
+    return language.say("unit.number-with-unit", number=number, unit=language.unit(unit))
 
 
 def count(value: float, language: Language = ENGLISH) -> str:
@@ -46,22 +46,22 @@ def byte_rate(value: float, language: Language = ENGLISH) -> str:
     for size, unit in BYTE_RATES:
         if value >= size * 0.9995:
             return of_unit(language.marks(_three_digits(value / size)), unit, language)
-    return of_unit(language.number(value, ".0f"), message("B/s"), language)
+    return of_unit(language.number(value, ".0f"), "B/s", language)
 
 
 def gib(value: int, language: Language = ENGLISH) -> str:
     """11.98 GiB; small runs keep two digits."""
     size = value / GIB
     if size >= 0.1:
-        return of_unit(language.number(size, ".2f"), message("GiB"), language)
+        return of_unit(language.number(size, ".2f"), "GiB", language)
     if 0 < size * 1024 < 1:
-        return of_unit(language.number(value / 1024, ".0f"), message("KiB"), language)
-    return of_unit(language.number(size * 1024, ".0f"), message("MiB"), language)
+        return of_unit(language.number(value / 1024, ".0f"), "KiB", language)
+    return of_unit(language.number(size * 1024, ".0f"), "MiB", language)
 
 
 def share(value: float, how: str = ".1f", language: Language = ENGLISH) -> str:
     """A fraction in percent, with as many decimals as `how` says: 12.3%, +0.4%."""
-    return language.say("{number}%", number=language.number(value * 100, how))
+    return language.say("unit.percent", number=language.number(value * 100, how))
 
 
 def percent(value: float, language: Language = ENGLISH) -> str:
@@ -69,7 +69,7 @@ def percent(value: float, language: Language = ENGLISH) -> str:
     figures = value * 100
     if figures == 0 or figures >= 1:
         return share(value, ".1f", language)
-    return language.say("{number}%", number=language.marks(_two_digits(figures)))
+    return language.say("unit.percent", number=language.marks(_two_digits(figures)))
 
 
 def spread(value: float, language: Language = ENGLISH) -> str:
@@ -87,9 +87,9 @@ def duration(seconds: float | None, language: Language = ENGLISH) -> str:
     if seconds is None or not math.isfinite(seconds):
         return "?"
     if seconds < 1:
-        return of_unit(language.number(seconds * 1000, ".0f"), message("ms"), language)
+        return of_unit(language.number(seconds * 1000, ".0f"), "ms", language)
     if seconds < 59.95:
-        return of_unit(language.number(seconds, ".1f"), message("s"), language)
+        return of_unit(language.number(seconds, ".1f"), "s", language)
     for size, small_size, words in DURATIONS:
         rounded = round(seconds / small_size) * small_size
         if rounded >= size:
@@ -121,7 +121,7 @@ def short_time(seconds: float, language: Language = ENGLISH) -> str:
     """2.42 us; 14.2 ms."""
     if seconds >= 1e-3:
         return milliseconds(seconds, language)
-    return of_unit(language.marks(_three_digits(seconds * 1e6)), message("us"), language)
+    return of_unit(language.marks(_three_digits(seconds * 1e6)), "us", language)
 
 
 def rate(value: float, language: Language = ENGLISH) -> str:
@@ -140,19 +140,19 @@ def about(value: float, digits: int = 3, language: Language = ENGLISH) -> str:
 
 def about_percent(value: float, language: Language = ENGLISH) -> str:
     """A predicted fraction: 59%, 5.3%."""
-    return language.say("{number}%", number=about(value * 100, 2, language))
+    return language.say("unit.percent", number=about(value * 100, 2, language))
 
 
 def threads(number: int, language: Language = ENGLISH) -> str:
-    return language.say_plural("{n} thread", "{n} threads", number)
+    return language.say_plural("common.thread-count", number)
 
 
 def layers(number: int, width: int, language: Language = ENGLISH) -> str:
-    return language.say_plural("{n} layer of {width}", "{n} layers of {width}", number, width=str(width))
+    return language.say_plural("model.layer-count", number, width=str(width))
 
 
 def heads(number: int, language: Language = ENGLISH) -> str:
-    return language.say_plural("{n} head", "{n} heads", number)
+    return language.say_plural("model.head-count", number)
 
 
 def _two_digits(value: float) -> str:

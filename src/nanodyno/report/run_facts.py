@@ -5,18 +5,18 @@ from collections.abc import Iterator, Sequence
 from nanodyno.analysis.metrics import Speed
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.summary import LAST_STEPS, Summary
+from nanodyno.messages.language import Language
 from nanodyno.records.imported import ImportedRecord
 from nanodyno.records.store import Run
 from nanodyno.report import quantities
-from nanodyno.report.language import Language, message
 from nanodyno.report.state import state_words
 from nanodyno.report.words import times
 
 MOST_NAMED = 8
 """Of a list of iterations: a run that was resumed a hundred times is told by the latest."""
-UNKNOWN = message("not known")
-TOKENS_A_SECOND = message("tokens/s")
-MILLISECONDS_AN_ITERATION = message("ms/iteration")
+UNKNOWN = "common.not-known"
+TOKENS_A_SECOND = "tokens/s"
+MILLISECONDS_AN_ITERATION = "ms/iteration"
 
 FactRows = list[tuple[str, str]]
 """A title, which is a message yet to be said, and words."""
@@ -29,31 +29,33 @@ def imported_rows(run: Run, record: ImportedRecord, summary: Summary, language: 
     settings = ", ".join(f"{key}={value}" for key, value in record.settings.items())
     batch = unknown
     if tokens is not None:
-        batch = language.say("{tokens} tokens/iteration", tokens=language.number(tokens, ","))
+        batch = language.say("show.batch.tokens-per-iteration", tokens=language.number(tokens, ","))
     return [
-        (message("run"), language.joined([run.name, str(run.folder)])),
-        (message("state"), state_words(run, summary, language)),
-        (message("model"), _size(summary, language)),
-        (message("settings"), settings or unknown),
-        (message("batch"), batch),
-        (message("machine"), unknown if device is None else times(summary.speed.reference.processes, device)),
-        (message("progress"), progress_fact(summary, language)),
+        ("common.run", language.joined([run.name, str(run.folder)])),
+        ("common.state", state_words(run, summary, language)),
+        ("common.model", _size(summary, language)),
+        ("show.row.settings", settings or unknown),
+        ("common.batch", batch),
+        ("common.machine", unknown if device is None else times(summary.speed.reference.processes, device)),
+        ("show.row.progress", progress_fact(summary, language)),
         *resumed_rows(record.resumed_at_iterations, language),
         *_logged_speed(record, summary, language),
         *loss_facts(run, summary, language),
-        *((message("note"), note) for note in record.notes),
+        *(("show.row.note", note) for note in record.notes),
     ]
 
 
 def progress_fact(summary: Summary, language: Language) -> str:
     done, planned = language.number(summary.iterations_done, ","), summary.iterations_planned
     if planned is None:
-        parts = [language.say("{done} iterations", done=done)]
+        parts = [language.say("show.progress.done", done=done)]
     else:
         of = language.number(planned, ",")
-        parts = [language.say("{done} of {planned} iterations", done=done, planned=of)]
+        parts = [language.say("show.progress.done-of-planned", done=done, planned=of)]
     if summary.tokens_seen is not None:
-        parts.append(language.say("{number} tokens", number=quantities.count(summary.tokens_seen, language)))
+        parts.append(
+            language.say("common.token-count", number=quantities.count(summary.tokens_seen, language))
+        )
     return language.joined(parts)
 
 
@@ -61,29 +63,25 @@ def _size(summary: Summary, language: Language) -> str:
     reported = summary.counted_parameters
     if summary.parameters is not None:
         return language.say(
-            "{size} parameters ({nanogpt} by nanoGPT's count), by its settings",
+            "show.model.size-by-settings",
             size=quantities.count(summary.parameters.total, language),
             nanogpt=quantities.count(summary.parameters.nanogpt, language),
         )
     if reported is None:
         return language.say(UNKNOWN)
-    return language.say("{size} parameters by the log's own count", size=quantities.count(reported, language))
+    return language.say("show.model.size-by-log", size=quantities.count(reported, language))
 
 
 def _logged_speed(record: ImportedRecord, summary: Summary, language: Language) -> FactRows:
     seconds, speed = summary.speed.iteration_seconds, summary.speed.tokens_per_second
     if seconds is None:
-        words = (
-            message("not known: too few times to tell")
-            if record.origin.timed_iterations
-            else message("not known: the log tells no times")
-        )
-        return [(message("speed"), language.say(words))]
-    rows = [(message("time"), iteration_time(summary.speed, language))]
+        words = "show.speed.too-few-times" if record.origin.timed_iterations else "show.speed.no-times"
+        return [("common.speed", language.say(words))]
+    rows = [("common.time", iteration_time(summary.speed, language))]
     if speed is not None:
-        rows.insert(0, (message("speed"), interval_words(speed, 1, TOKENS_A_SECOND, language)))
+        rows.insert(0, ("common.speed", interval_words(speed, 1, TOKENS_A_SECOND, language)))
     if summary.speed.achieved_flops_per_second is not None:
-        rows.append((message("work"), work_words(summary.speed, language)))
+        rows.append(("common.work", work_words(summary.speed, language)))
     return rows
 
 
@@ -92,7 +90,7 @@ def iteration_time(speed: Speed, language: Language) -> str:
     parts = [interval_words(speed.iteration_seconds, 1000, MILLISECONDS_AN_ITERATION, language)]
     if speed.micro_step_seconds is not None:
         time = quantities.milliseconds(speed.micro_step_seconds.value, language)
-        parts.append(language.say("{time}/micro-batch", time=time))
+        parts.append(language.say("show.time.per-micro-batch", time=time))
     return language.joined(parts)
 
 
@@ -102,12 +100,11 @@ def resumed_rows(iterations: Sequence[int], language: Language) -> FactRows:
     left_out = "... " if len(iterations) > MOST_NAMED else ""
     latest = language.joined([language.number(each, ",") for each in iterations[-MOST_NAMED:]])
     words = language.say_plural(
-        "at iteration {iterations}",
-        "{n} times, at iteration {iterations}",
+        "show.resumed.iterations",
         len(iterations),
         iterations=left_out + latest,
     )
-    return [(message("resumed"), words)]
+    return [("show.row.resumed", words)]
 
 
 def work_words(speed: Speed, language: Language) -> str:
@@ -115,7 +112,7 @@ def work_words(speed: Speed, language: Language) -> str:
     assert reached is not None
     assert flops is not None
     words = language.say(
-        "{rate} (exact causal FLOPs, {work} MFLOP/token)",
+        "show.work.rate",
         rate=quantities.flop_rate(reached.value, language),
         work=language.number(flops / 1e6, ",.1f"),
     )
@@ -124,7 +121,7 @@ def work_words(speed: Speed, language: Language) -> str:
     if speed.nanogpt_mfu is None:
         return words
     share = quantities.percent(speed.nanogpt_mfu.value, language)
-    return language.clauses([words, language.say("nanoGPT's MFU (A100): {share}", share=share)])
+    return language.clauses([words, language.say("show.work.nanogpt-mfu", share=share)])
 
 
 def _shares(speed: Speed, language: Language) -> Iterator[str]:
@@ -132,14 +129,14 @@ def _shares(speed: Speed, language: Language) -> Iterator[str]:
     known = speed.reference
     if speed.mfu is not None and known.gpu_name and known.peak_flops_per_second is not None:
         yield language.say(
-            "{share} of {gpu}'s datasheet peak of {peak} (dense)",
+            "show.work.share-of-peak",
             share=quantities.percent(speed.mfu.value, language),
             gpu=times(known.processes, known.gpu_name),
             peak=quantities.flop_rate(known.peak_flops_per_second, language),
         )
     if speed.ceiling_fraction is not None and known.ceiling_flops_per_second is not None:
         yield language.say(
-            "{share} of the measured ceiling of {ceiling}",
+            "show.work.share-of-ceiling",
             share=quantities.percent(speed.ceiling_fraction.value, language),
             ceiling=quantities.flop_rate(known.ceiling_flops_per_second, language),
         )
@@ -149,16 +146,15 @@ def loss_facts(run: Run, summary: Summary, language: Language) -> FactRows:
     rows: FactRows = []
     if summary.last_train_loss is not None:
         words = language.say_plural(
-            "{loss} (of the only iteration)",
-            "{loss} (mean of the last {n} iterations)",
+            "show.loss.train-mean",
             sum(step.loss is not None for step in run.steps[-LAST_STEPS:]),
             loss=language.number(summary.last_train_loss, ".4f"),
         )
-        rows.append((message("train loss"), words))
+        rows.append(("common.train-loss", words))
     if summary.last_val is not None:
-        rows.append((message("val loss"), _val_loss(run, summary, language)))
+        rows.append(("common.val-loss", _val_loss(run, summary, language)))
     if summary.eta_seconds:
-        rows.append((message("to go"), quantities.duration(summary.eta_seconds, language)))
+        rows.append(("show.row.time-left", quantities.duration(summary.eta_seconds, language)))
     return rows
 
 
@@ -167,19 +163,19 @@ def _val_loss(run: Run, summary: Summary, language: Language) -> str:
     assert last is not None
     parts = [
         language.say(
-            "{loss} at {iteration} (perplexity {perplexity})",
+            "show.loss.val-at",
             loss=language.number(last.loss, ".4f"),
             iteration=language.number(last.iteration, "d"),
             perplexity=language.number(last.perplexity, ",.1f"),
         )
     ]
     if (tokens := run.evals[-1].val_tokens) is not None:
-        parts.append(language.say("evaluated on {tokens} tokens", tokens=language.number(tokens, ",")))
+        parts.append(language.say("show.loss.val-tokens", tokens=language.number(tokens, ",")))
     words = language.joined(parts)
     if best is None or best.iteration == last.iteration:
         return words
     better = language.say(
-        "best {loss} at {iteration}",
+        "show.loss.best",
         loss=language.number(best.loss, ".4f"),
         iteration=language.number(best.iteration, "d"),
     )
@@ -192,11 +188,10 @@ def interval_words(interval: Interval, scale: float, unit: str, language: Langua
     how = f",.{digits}f"
     value = quantities.of_unit(language.number(interval.value * scale, how), unit, language)
     if interval.low is None or interval.high is None:
-        return language.say_plural("{value} (mean of {n})", "{value} (mean of {n})", interval.n, value=value)
+        return language.say_plural("show.speed.mean", interval.n, value=value)
     low, high = (language.number(bound * scale, how) for bound in (interval.low, interval.high))
     return language.say_plural(
-        "{value} (mean of {n}, {level} interval {low} to {high})",
-        "{value} (mean of {n}, {level} interval {low} to {high})",
+        "show.speed.mean-with-interval",
         interval.n,
         value=value,
         level=quantities.share(interval.level, ".0f", language),

@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from nanodyno.analysis.summary import Summary
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.records.store import Run
 from nanodyno.report import quantities
 from nanodyno.report.facts import facts_table
-from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.plot import Labels, PlotSeries, line_plot
 from nanodyno.report.state import STYLES, state_cell
 
@@ -83,13 +83,13 @@ def loss_plot(runs: Sequence[Run], width: int, language: Language = ENGLISH) -> 
     width = min(width, PLOT_MAX_WIDTH)
     if len(runs) == 1:
         series = [
-            _train_series(runs[0], language.say("train loss")),
-            _val_series(runs[0], language.say("val loss")),
+            _train_series(runs[0], language.say("common.train-loss")),
+            _val_series(runs[0], language.say("common.val-loss")),
         ]
     else:
         series = [_val_series(run, run.name, skip_untrained=True) for run in runs]
-    y_label = language.say("loss") if len(runs) == 1 else language.say("val loss")
-    labels = Labels(language.say("iterations"), y_label, language)
+    y_label = language.say("common.loss") if len(runs) == 1 else language.say("common.val-loss")
+    labels = Labels(language.say("common.iterations"), y_label, language)
     return line_plot(series, width, PLOT_HEIGHT, labels)
 
 
@@ -164,24 +164,26 @@ def _val_cell(_: Run, summary: Summary, language: Language) -> str:
 
 
 COLUMNS = (
-    Column(message("run"), lambda run, _summary, _language: run.name, justify="left"),
+    Column("common.run", lambda run, _summary, _language: run.name, justify="left"),
     Column(
-        message("state"),
+        "common.state",
         lambda _, summary, language: state_cell(summary, language),
         justify="left",
         style=lambda summary: STYLES[summary.state.kind],
     ),
-    Column(message("ETA"), _eta_cell, rank=1, wanted=lambda summary: summary.state.kind == "running"),
-    Column(message("params"), _size_cell),
-    Column(message("tokens"), _tokens_cell, rank=2),
-    Column(message("val loss"), _val_cell),
-    Column(message("tok/s"), _speed_cell),
-    Column(message("ms/iter"), _iteration_cell, rank=5),
-    Column(message("% of peak"), _share_cell, rank=4, wanted=lambda summary: summary.speed.mfu is not None),
-    Column(message("peak mem"), _peak_cell, rank=3),
-    Column(message("time"), _time_cell, rank=6),
+    Column("runs.table.eta", _eta_cell, rank=1, wanted=lambda summary: summary.state.kind == "running"),
+    Column("runs.table.parameters", _size_cell),
+    Column("common.tokens", _tokens_cell, rank=2),
+    Column("common.val-loss", _val_cell),
+    Column("unit.tok-per-s", _speed_cell),
+    Column("unit.ms-per-iter", _iteration_cell, rank=5),
     Column(
-        message("started (UTC)"),
+        "runs.table.share-of-peak", _share_cell, rank=4, wanted=lambda summary: summary.speed.mfu is not None
+    ),
+    Column("common.peak-memory-short", _peak_cell, rank=3),
+    Column("common.time", _time_cell, rank=6),
+    Column(
+        "runs.table.started",
         lambda run, _summary, _language: f"{run.record.started_at:%Y-%m-%d %H:%M}",
         7,
         "left",

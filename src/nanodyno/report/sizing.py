@@ -9,9 +9,9 @@ from rich.table import Table
 from nanodyno.analysis.forecast import by_size
 from nanodyno.analysis.forecast_size import SizeLaw
 from nanodyno.analysis.sizing import SizeChoice
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.report import quantities
 from nanodyno.report.forecast_words import kind_of_data
-from nanodyno.report.language import ENGLISH, Language, message
 
 OF_THE_RECIPES = "edu"
 """The dataset that recipes for hours name: FineWeb-Edu, which has to be prepared."""
@@ -24,26 +24,25 @@ SEEN_OFTEN = 4
 def chosen_words(choice: SizeChoice, language: Language = ENGLISH) -> str:
     config, best = choice.chosen.config, choice.best.config
     words = language.say(
-        "{layers} for {duration}: of the sizes that fit, the lowest expected loss",
+        "size.chosen.words",
         layers=quantities.layers(config.n_layer, config.n_embd, language),
         duration=quantities.duration(choice.hours * 3600, language),
     )
     if choice.best is choice.chosen:
         return words
     layers = quantities.layers(best.n_layer, best.n_embd, language)
-    return language.clauses([words, language.say("with more memory it would be {layers}", layers=layers)])
+    return language.clauses([words, language.say("size.chosen.with-more-memory", layers=layers)])
 
 
 def expected_words(choice: SizeChoice, language: Language = ENGLISH) -> str:
     if not choice.known_tokenizer:
-        return language.say("not known: the law is of GPT-2's tokenizer, and losses in others lie elsewhere")
+        return language.say("size.loss.other-tokenizer")
     law = choice.expected
     if law is None:
-        return language.say("not known: of so few tokens the law says nothing")
+        return language.say("size.loss.too-few-tokens")
     loss = by_size(law)
     words = language.say(
-        "about {loss} (80%: {low} to {high}) by parameters and tokens alone, as plain GPT-2 would reach it "
-        "on data of the kind: {data}; what is beyond GPT-2 is not counted",
+        "size.loss.expected",
         loss=language.number(loss.median, ".2f"),
         low=language.number(loss.low, ".2f"),
         high=language.number(loss.high, ".2f"),
@@ -51,13 +50,13 @@ def expected_words(choice: SizeChoice, language: Language = ENGLISH) -> str:
     )
     if choice.in_proportion:
         return words
-    shape = language.say("the law knows no shape: a shallow model of as many parameters looks as good to it")
+    shape = language.say("size.loss.shape-not-counted")
     return language.clauses([words, shape])
 
 
 def sizes_title(choice: SizeChoice, language: Language = ENGLISH) -> str:
     return language.say(
-        "sizes that were weighed, for {duration} each",
+        "size.table.title",
         duration=quantities.duration(choice.hours * 3600, language),
     )
 
@@ -66,16 +65,16 @@ def sizes_table(choice: SizeChoice, language: Language = ENGLISH) -> Table:
     """Losses are expected ones. The chosen size is bold."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     titles = (
-        message("layers x width"),
-        message("parameters"),
-        message("tokens"),
-        message("micro-batch"),
-        message("memory"),
-        message("loss"),
+        "size.table.layers-and-width",
+        "size.table.parameters",
+        "common.tokens",
+        "common.micro-batch",
+        "common.memory",
+        "common.loss",
     )
     for title in titles:
         table.add_column(language.say(title), justify="right")
-    table.add_column(language.say("fits"))
+    table.add_column(language.say("common.fits"))
     for each in choice.shown:
         table.add_row(
             f"{each.config.n_layer} x {each.config.n_embd}",
@@ -84,7 +83,7 @@ def sizes_table(choice: SizeChoice, language: Language = ENGLISH) -> Table:
             str(each.config.batch_size),
             quantities.gib(each.memory_bytes, language),
             language.number(each.law.median, ".2f") if choice.known_tokenizer else "-",
-            language.say("yes") if each.fits else language.say("no"),
+            language.say("common.yes") if each.fits else language.say("common.no"),
             style="bold" if each is choice.chosen else "" if each.fits else "dim",
         )
     for column in table.columns:  # in a narrow window titles fold, and figures stay whole
@@ -94,7 +93,7 @@ def sizes_table(choice: SizeChoice, language: Language = ENGLISH) -> Table:
 
 def refused_note(why: str, language: Language = ENGLISH) -> str:
     """Of a dataset that is here and that training would not take."""
-    return language.say("training would refuse the dataset: {words}", words=why)
+    return language.say("size.data.refused", words=why)
 
 
 def data_notes(
@@ -109,13 +108,13 @@ def data_notes(
     `estimated` train tokens are those of the embedded corpus before it is prepared."""
     if vocabulary is not None:
         yield language.say(
-            "dataset {dataset} is not here: a vocabulary of {number} is assumed",
+            "size.data.vocabulary-assumed",
             dataset=dataset,
             number=language.number(vocabulary, ","),
         )
         if planned_tokens and dataset == OF_THE_RECIPES:
             yield language.say(
-                "to make it, with {size} GB of disk: {command}",
+                "size.data.how-to-prepare",
                 **_prepared(dataset, planned_tokens, language),
             )
     if not train_tokens or not planned_tokens or planned_tokens <= SEEN_OFTEN * train_tokens:
@@ -123,15 +122,13 @@ def data_notes(
     tokens, often = quantities.count(train_tokens, language), planned_tokens / train_tokens
     if estimated:
         yield language.say(
-            "the embedded corpus has about {tokens} train tokens and would be seen about {epochs} times: "
-            "beyond about four times the expected loss is too low",
+            "size.data.embedded-repeated",
             tokens=tokens,
             epochs=quantities.about(often, language=language),
         )
         return
     yield language.say(
-        "dataset {dataset} has {tokens} train tokens and would be seen {epochs} times: beyond about four "
-        "times the expected loss is too low",
+        "size.data.repeated",
         dataset=dataset,
         tokens=tokens,
         epochs=quantities.epochs(often, language),

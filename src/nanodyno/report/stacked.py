@@ -9,21 +9,21 @@ from rich.text import Text
 
 from nanodyno.costs.memory import Memory
 from nanodyno.costs.plan import MicroBatchPlan
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.report import quantities
-from nanodyno.report.language import ENGLISH, Language, message
 
 PARTS = (
-    ("weights", "w", "cyan", message("weights")),
-    ("grads", "g", "blue", message("grads")),
-    ("optimizer", "o", "magenta", message("optimizer")),
-    ("casts", "c", "white", message("casts")),
-    ("activations", "a", "green", message("activations")),
-    ("logits_and_loss", "l", "yellow", message("logits and loss")),
-    ("largest_temporary", "t", "red", message("largest temporary")),
-    ("context", "x", "bright_black", message("context")),
-    ("fragmentation", "f", "bright_blue", message("fragmentation")),
+    ("weights", "w", "cyan", "common.memory-part.weights"),
+    ("grads", "g", "blue", "common.memory-part.gradients"),
+    ("optimizer", "o", "magenta", "common.optimizer"),
+    ("casts", "c", "white", "common.memory-part.casts"),
+    ("activations", "a", "green", "common.memory-part.activations"),
+    ("logits_and_loss", "l", "yellow", "common.memory-part.logits-and-loss"),
+    ("largest_temporary", "t", "red", "plan.memory-part.largest-temporary"),
+    ("context", "x", "bright_black", "common.memory-part.cuda-context"),
+    ("fragmentation", "f", "bright_blue", "common.memory-part.fragmentation"),
 )
-SMALL = ("+", "bright_white", message("smaller parts"))
+SMALL = ("+", "bright_white", "plan.bars.small-parts")
 """Those that are less than a cell."""
 LABEL_WIDTH = 5
 AMOUNT_WIDTH = 11
@@ -59,12 +59,10 @@ def memory_bars(
         )
         for each, label, cells, amount in zip(candidates, labels, bars, amounts, strict=True)
     ]
-    title = language.say("memory over micro-batch")
+    title = language.say("plan.bars.title")
     if limit_bytes is not None:
         limit = quantities.gib(limit_bytes, language)
-        title = language.say(
-            "memory over micro-batch; {line} is the limit of {limit}", line=LINE, limit=limit
-        )
+        title = language.say("plan.bars.title-with-limit", line=LINE, limit=limit)
     has_small = any(SMALL[:2] in bar for bar in bars)
     return Group(Text(title, style="bold"), *rows, _legend(has_small, language))
 

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 
 from nanodyno.analysis.state import RunState, StateKind
 from nanodyno.analysis.summary import Summary
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.records.imported import ImportedRecord
 from nanodyno.records.store import Run
 from nanodyno.records.types import StopReason
 from nanodyno.report import quantities
-from nanodyno.report.language import ENGLISH, Language, message
 
 STYLES: Mapping[StateKind, str] = {
     "running": "cyan",
@@ -23,32 +23,32 @@ STYLES: Mapping[StateKind, str] = {
     "imported": "",
 }
 GO_ON: Mapping[StopReason | None, str] = {
-    None: message("`{command}` goes on from iteration {iteration}"),
-    "diverged": message("`{command}` with a lower --learning_rate goes on from iteration {iteration}"),
-    "no-space": message("`{command}`, once there is room, goes on from iteration {iteration}"),
-    "no-memory": message("`{command}` with a smaller --batch_size goes on from iteration {iteration}"),
+    None: "state.resume.same-command",
+    "diverged": "state.resume.after-divergence",
+    "no-space": "state.resume.after-full-disk",
+    "no-memory": "state.resume.after-out-of-memory",
 }
 BEGIN_ANEW: Mapping[StopReason | None, str] = {
-    None: message("`{command}` begins anew, as nothing was saved yet"),
-    "diverged": message("`{command}` with a lower --learning_rate begins anew, as nothing was saved yet"),
-    "no-space": message("`{command}`, once there is room, begins anew, as nothing was saved yet"),
-    "no-memory": message("`{command}` with a smaller --batch_size begins anew, as nothing was saved yet"),
+    None: "state.restart.same-command",
+    "diverged": "state.restart.after-divergence",
+    "no-space": "state.restart.after-full-disk",
+    "no-memory": "state.restart.after-out-of-memory",
 }
 """By why it stopped: without a remedy the same would happen again."""
 STOPPED: Mapping[StopReason, str] = {
-    "interrupted": message("stopped by Ctrl-C at iteration {iteration} of {planned}, {when}: {go_on}"),
-    "terminated": message("stopped by SIGTERM at iteration {iteration} of {planned}, {when}: {go_on}"),
-    "max-hours": message("stopped by --max-hours at iteration {iteration} of {planned}, {when}: {go_on}"),
-    "stop-at": message("stopped by --stop-at at iteration {iteration} of {planned}, {when}: {go_on}"),
+    "interrupted": "state.stopped.by-ctrl-c",
+    "terminated": "state.stopped.by-sigterm",
+    "max-hours": "state.stopped.by-max-hours",
+    "stop-at": "state.stopped.by-stop-at",
 }
 CELLS: Mapping[StateKind, str] = {
-    "running": message("running"),
-    "done": message("done"),
-    "stopped": message("stopped"),
-    "failed": message("failed"),
-    "died": message("died"),
-    "not begun": message("not begun"),
-    "imported": message("imported"),
+    "running": "state.cell.running",
+    "done": "state.cell.done",
+    "stopped": "state.cell.stopped",
+    "failed": "common.failed",
+    "died": "state.cell.died",
+    "not begun": "state.cell.not-begun",
+    "imported": "state.cell.imported",
 }
 
 
@@ -71,7 +71,7 @@ def state_words(run: Run, summary: Summary, language: Language = ENGLISH) -> str
         return _imported(run, language)
     when = moment(run.stop.wall_time, language) if run.stop else ""
     if state.kind == "done":
-        return language.say("done, {when}", when=when) if when else language.say("done")
+        return language.say("state.done.at", when=when) if when else language.say("state.cell.done")
     values = {
         "iteration": language.number(state.iteration, ","),
         "planned": language.number(summary.iterations_planned or 0, ","),
@@ -84,37 +84,31 @@ def state_words(run: Run, summary: Summary, language: Language = ENGLISH) -> str
 
 def _ended(state: RunState, planned: bool) -> str:
     if state.kind == "not begun":
-        return message("not begun: {go_on}")
+        return "state.not-begun"
     if not planned:
         return _ended_without_training(state)
     if state.kind == "died":
-        return message(
-            "died at iteration {iteration} of {planned} (killed, or the machine went down): {go_on}"
-        )
+        return "state.died.at-iteration"
     if state.kind == "stopped" and state.reason is not None:
         return STOPPED[state.reason]
     if state.words:
-        return message("failed at iteration {iteration} of {planned}, {when}: {why}; {go_on}")
-    return message("failed at iteration {iteration} of {planned}, {when}; {go_on}")
+        return "state.failed.at-iteration-why"
+    return "state.failed.at-iteration"
 
 
 def _ended_without_training(state: RunState) -> str:
     """Of a run that only evaluates."""
     if state.kind == "died":
-        return message("died (killed, or the machine went down): {go_on}")
+        return "state.died.evaluation-only"
     if state.kind == "stopped":
-        return message("stopped, {when}: {go_on}")
-    return message("failed, {when}: {why}; {go_on}") if state.words else message("failed, {when}; {go_on}")
+        return "state.stopped.evaluation-only"
+    return "state.failed.evaluation-only-why" if state.words else "state.failed.evaluation-only"
 
 
 def _imported(run: Run, language: Language) -> str:
     assert isinstance(run.record, ImportedRecord)
     origin = run.record.origin
-    said = (
-        message("imported: a result of {program} ({files}), {when}")
-        if origin.files[0].kind == "result"
-        else message("imported: a log of {program} ({files}), {when}")
-    )
+    said = "state.imported.result-file" if origin.files[0].kind == "result" else "state.imported.log-file"
     return language.say(
         said,
         program=origin.program,
@@ -130,15 +124,8 @@ def moment(wall_time: float, language: Language = ENGLISH) -> str:
 def _running(run: Run, language: Language) -> str:
     start = run.last_start
     if start is None:
-        return language.say("running: it is just being started")
-    words = (
-        message(
-            "running: process {process} (the first of {processes}) on {host} since {when}; "
-            "`kill {process}` saves and stops it"
-        )
-        if start.processes > 1
-        else message("running: process {process} on {host} since {when}; `kill {process}` saves and stops it")
-    )
+        return language.say("state.running.starting")
+    words = "state.running.several-processes" if start.processes > 1 else "state.running.one-process"
     return language.say(
         words,
         process=str(start.process),

@@ -10,8 +10,8 @@ from rich.text import Text
 from nanodyno.analysis.candidates import Candidate
 from nanodyno.analysis.tune_findings import tune_findings
 from nanodyno.analysis.tuning import TuneRow, Tuning, against_chosen, curve_of, rows_of
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.report import quantities
-from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.probes import call_words
 from nanodyno.report.prose import Prose
 from nanodyno.report.tune_notes import disturbance_document, disturbed, untried
@@ -30,17 +30,15 @@ WIDE = 100
 LEAST_SWITCHES = 15
 MARK = "*"
 CHOSEN = {
-    (False, True): message("chosen: {name}: {rate}, {memory}"),
-    (False, False): message("chosen: {name}: {rate}, {memory}; by the search alone, not measured afresh"),
-    (True, True): message("the best so far: {name}: {rate}, {memory}"),
-    (True, False): message(
-        "the best so far: {name}: {rate}, {memory}; by the search alone, not measured afresh"
-    ),
+    (False, True): "tune.chosen.measured",
+    (False, False): "tune.chosen.search-only",
+    (True, True): "tune.best-so-far.measured",
+    (True, False): "tune.best-so-far.search-only",
 }
 """By whether the search was interrupted, and whether it came to the final."""
-OTHER_ARITHMETIC = message("other arithmetic ({switches}): what that does to the loss was not measured")
-NONE = message("no candidate could be measured, so none is chosen")
-NONE_ROOMY = message("no candidate leaves enough memory for a whole run, so none is chosen")
+OTHER_ARITHMETIC = "tune.chosen.other-arithmetic"
+NONE = "tune.chosen.none-measured"
+NONE_ROOMY = "tune.chosen.none-fits-run"
 
 
 def tune_page(tuning: Tuning, name: str, width: int, language: Language = ENGLISH) -> RenderableType:
@@ -58,14 +56,14 @@ def tune_page(tuning: Tuning, name: str, width: int, language: Language = ENGLIS
     found = [finding_words(each, language) for each in tune_findings(tuning)]
     if found:
         indented = (Padding(words, (0, 0, 0, 2), expand=False) for words in map(Prose, found))
-        pieces += [Text(), Text(language.say("why"), style="bold"), *indented]
+        pieces += [Text(), Text(language.say("tune.section.reasons"), style="bold"), *indented]
     reported = remarks(tuning, rows, language)
     return Group(*pieces, *([Text()] if reported else []), *(Prose(each, style="dim") for each in reported))
 
 
 def remarks(tuning: Tuning, rows: Sequence[TuneRow], language: Language) -> list[str]:
     predicted = any(row.summary is None and row.candidate.memory is not None for row in rows)
-    mark = [language.say("~ is predicted, not measured")] if predicted else []
+    mark = [language.say("tune.note.predicted")] if predicted else []
     return [*mark, *_margin(tuning, language), *tuning.notes]
 
 
@@ -76,9 +74,9 @@ def title_words(tuning: Tuning, name: str, language: Language = ENGLISH) -> str:
         device = language.joined([device, quantities.threads(machine.cpu_threads, language)])
     if limit is not None:
         size = quantities.gib(limit, language)
-        device = language.say("{device} kept to {size}", device=device, size=size)
+        device = language.say("common.device-memory-limit", device=device, size=size)
     return language.say(
-        "{name} on {device}, {dtype}: {tokens} tokens per iteration",
+        "tune.title",
         name=name,
         device=device,
         dtype=tuning.ground.dtype,
@@ -94,12 +92,12 @@ def tune_table(
     narrow = width < WIDE
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0 if narrow else 1))
     table.add_column("", no_wrap=True)
-    table.add_column(language.say("micro-batch"), justify="right", no_wrap=True)
-    table.add_column(language.say("switches"), min_width=LEAST_SWITCHES)
-    share = message("of peak") if on_gpu else message("of matmul")
-    for title in (message("memory"), message("ms/iter"), message("tok/s"), "±", share):
+    table.add_column(language.say("common.micro-batch"), justify="right", no_wrap=True)
+    table.add_column(language.say("tune.table.switches"), min_width=LEAST_SWITCHES)
+    share = "common.share-of-peak-short" if on_gpu else "common.share-of-matmul-short"
+    for title in ("common.memory", "unit.ms-per-iter", "unit.tok-per-s", "common.plus-minus", share):
         table.add_column(language.say(title), justify="right", no_wrap=True)
-    table.add_column(language.say("fits"), no_wrap=True)
+    table.add_column(language.say("common.fits"), no_wrap=True)
     for row in rows:
         style = "bold" if row.name == chosen else "dim" if row.reason else ""
         table.add_row(MARK if row.name == chosen else "", *_cells(row, on_gpu, language), style=style)
@@ -136,7 +134,7 @@ def verdict_lines(
     by_name = {row.name: row for row in rows}
     if tuning.interrupted:
         yield (
-            language.say("stopped: this is what was measured so far, and the same command goes on from here"),
+            language.say("common.stopped-can-continue"),
             "yellow",
         )
     pick = tuning.pick
@@ -161,7 +159,7 @@ def verdict_lines(
     for each in against_chosen(tuning):
         change = quantities.share(1 / each.ratio.value - 1, "+.1f", language)
         call = call_words(each, language)
-        said = language.say("{config}: {change}, {verdict}", config=each.config, change=change, verdict=call)
+        said = language.say("tune.chosen.against-candidate", config=each.config, change=change, verdict=call)
         yield f"  {said}", ""
 
 
@@ -170,9 +168,9 @@ def _gain_words(asked: TuneRow, chosen: TuneRow, language: Language) -> str | No
         return None
     gain = chosen.tokens_per_second.value / asked.tokens_per_second.value - 1
     words = (
-        message("{change} against {name}, as it was asked for")
+        "tune.chosen.against-asked"
         if asked.is_final and chosen.is_final
-        else message("{change} against {name}, as it was asked for (a first look)")
+        else "tune.chosen.against-asked-first-look"
     )
     return language.say(words, change=quantities.share(gain, "+.1f", language), name=asked.name)
 
@@ -186,8 +184,7 @@ def _margin(tuning: Tuning, language: Language) -> Iterator[str]:
     ground = tuning.ground
     if ground.usable_bytes is not None:
         yield language.say(
-            "fits: the measured peak that the allocator holds, what an evaluation adds, {context} of "
-            "context and {margin} left free, in {usable}",
+            "tune.note.memory-margin",
             context=quantities.gib(ground.context_bytes, language),
             margin=quantities.gib(ground.margin_bytes, language),
             usable=quantities.gib(ground.usable_bytes, language),
@@ -196,11 +193,10 @@ def _margin(tuning: Tuning, language: Language) -> Iterator[str]:
         quantities.clock(each, language) for each in (tuning.spent_seconds, tuning.budget_seconds)
     )
     if not tuning.reused:
-        yield language.say("measuring took {spent} of {budget}", spent=spent, budget=budget)
+        yield language.say("common.measuring-time", spent=spent, budget=budget)
         return
     yield language.say_plural(
-        "measuring took {spent} of {budget}, {n} probe of an earlier search among them",
-        "measuring took {spent} of {budget}, {n} probes of an earlier search among them",
+        "tune.note.measuring-time-reused",
         tuning.reused,
         spent=spent,
         budget=budget,

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from nanodyno.analysis.tuning import TuneRow, Tuning
+from nanodyno.messages.language import Language
 from nanodyno.records.probe import Disturbance, DisturbanceCode, Measured, OutOfMemory
 from nanodyno.report import quantities
 from nanodyno.report.disturbances import USUAL, disturbance_words, result_words
-from nanodyno.report.language import Language
 from nanodyno.report.tune_words import REASONS
 
 
@@ -19,13 +19,13 @@ def untried(tuning: Tuning, rows: Sequence[TuneRow], language: Language) -> Iter
         if row.reason is not None and (row.summary is None or row.name in tuning.lost):
             by_words.setdefault(_why(tuning, row, language), []).append(row.name)
     for words, names in by_words.items():
-        yield language.say("{names}: {reason}", names=language.joined(names), reason=words)
+        yield language.say("tune.note.reason-of-candidates", names=language.joined(names), reason=words)
 
 
 def _why(tuning: Tuning, row: TuneRow, language: Language) -> str:
     if row.candidate.hopeless and row.candidate.memory is not None:
         needs = quantities.gib(row.candidate.memory.total, language)
-        return language.say("does not fit: about {needs} by prediction", needs=needs)
+        return language.say("tune.note.too-large-predicted", needs=needs)
     ended = tuning.lost.get(row.name, row.result)
     is_plain = isinstance(ended, OutOfMemory) and row.summary is None
     if ended is not None and not isinstance(ended, Measured) and not is_plain:
@@ -42,10 +42,8 @@ def disturbed(rows: Sequence[TuneRow], language: Language) -> Iterator[str]:
     for found in by_code.values():
         names = list(dict.fromkeys(name for name, _ in found))
         _, worst = max(found, key=lambda pair: max(pair[1].numbers.values(), default=0.0))
-        cause = language.say(
-            "disturbed, and counted; at worst: {cause}", cause=disturbance_words(worst, language)
-        )
-        yield language.say("{names}: {reason}", names=language.joined(names), reason=cause)
+        cause = language.say("tune.note.disturbed-counted", cause=disturbance_words(worst, language))
+        yield language.say("tune.note.reason-of-candidates", names=language.joined(names), reason=cause)
 
 
 def disturbance_document(row: TuneRow) -> list[str]:

@@ -7,8 +7,8 @@ from rich.cells import set_cell_size
 from rich.text import Text
 
 from nanodyno.analysis.tuning import TuneRow
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.report import quantities
-from nanodyno.report.language import ENGLISH, Language
 
 LABEL_WIDTH = 6
 RATE_WIDTH = 11
@@ -30,9 +30,9 @@ def tune_picture(
     low, high = _range(curve)
     most = max((row.peak_bytes or 0 for row in curve), default=0)
     text = Text()
-    title = language.say("tok/s by micro-batch; ├─┤ measured afresh")
+    title = language.say("tune.plot.title")
     text.append(set_cell_size(title, LABEL_WIDTH + room + RATE_WIDTH + 4), style="bold")
-    text.append(language.say("memory") + "\n", style="bold")
+    text.append(language.say("common.memory") + "\n", style="bold")
     pen = _Pen(_Scale(low, high, room), most, language)
     for row in curve:
         _draw(text, row, row.name == chosen, pen)

@@ -9,125 +9,93 @@ from nanodyno.analysis.candidates import Candidate
 from nanodyno.analysis.findings import Code, Finding
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.tuning import TuneRow
+from nanodyno.messages.language import ENGLISH, Language, Plural
 from nanodyno.report import quantities
-from nanodyno.report.language import ENGLISH, Language, Plural, message
 
 UNKNOWN = "-"
 FITS: dict[SkipReason | None, str] = {
-    None: message("yes"),
-    "too-large": message("no"),
-    "tight": message("tightly"),
-    "failed": message("failed"),
-    "disturbed": message("disturbed"),
+    None: "common.yes",
+    "too-large": "common.no",
+    "tight": "tune.fits.tightly",
+    "failed": "common.failed",
+    "disturbed": "common.disturbed",
 }
 REASONS: dict[SkipReason, str] = {
-    "too-large": message("does not fit"),
-    "larger": message("not tried: a smaller micro-batch with these switches does not fit"),
-    "tight": message("measured, and too tight for a whole run"),
-    "failed": message("failed"),
-    "disturbed": message("disturbed at every attempt, so no rate is claimed"),
-    "no-time": message("not measured: no time was left"),
-    "beyond": message("not tried: a micro-batch nearer to the best is far slower already"),
-    "flat": message("not tried: smaller micro-batches are as fast already"),
-    "predicted-slow": message("not tried: predicted to be slower by far"),
-    "not-needed": message("not tried: its micro-batch is not among the good ones"),
+    "too-large": "common.does-not-fit",
+    "larger": "tune.reason.larger",
+    "tight": "tune.reason.tight",
+    "failed": "common.failed",
+    "disturbed": "tune.reason.disturbed",
+    "no-time": "tune.reason.no-time",
+    "beyond": "tune.reason.beyond",
+    "flat": "tune.reason.flat",
+    "predicted-slow": "tune.reason.predicted-slow",
+    "not-needed": "tune.reason.not-needed",
 }
 WORDS: dict[Code, str | Plural] = {
-    "launch-bound": message("launch-bound up to {size}: there the GPU idles {idle} of the time"),
-    "dispatch-bound": message(
-        "bound by Python and dispatching up to {size}: there they take {idle} of the time"
-    ),
-    "unfilled": message(
-        "up to a micro-batch of {size}, kernels are too short to fill the GPU: at {size}, {share} of the "
-        "time goes to their beginnings and ends (predicted, not measured)"
-    ),
-    "busy": message("at {size} the GPU idles {idle} of the time: launches do not hold it up"),
-    "rises": message("rises with the micro-batch: {to} is {gain} faster than {from}"),
-    "flat": message("flat from {from} to {to}: within {within} of the fastest"),
-    "falls": message("falls again: {to} is {loss} slower than {from}"),
-    "does-not-fit": message(
-        "{name} does not fit: about {needs} by prediction, of which {part} take {part_size}"
-    ),
-    "made-to-fit": message(
-        "{size} fits with {switches}; without, it would need about {needs} and leave too little: "
-        "{part} take {part_size}"
-    ),
-    "tight": message(
-        "{name} fits, but leaves {left} where {margin} are to be left for a desktop and a whole run"
-    ),
-    "switch": message("{setting} at {size}: {change} in speed, {saved} in memory (a first look)"),
-    "switch-afresh": message("{setting} at {size}: {change} in speed, {saved} in memory"),
-    "smaller-for-free": message(
-        "{fastest}, {slower} faster as measured, counts as tied and takes {saved} more"
-    ),
-    "no-fresh": message(
-        "no time was left to measure the best afresh: these figures are of the search itself, and "
-        "the winner's may be lucky; give more --budget, the same command goes on"
-    ),
+    "launch-bound": "finding.launch-bound",
+    "dispatch-bound": "finding.dispatch-bound",
+    "unfilled": "finding.unfilled",
+    "busy": "finding.busy",
+    "rises": "finding.rises",
+    "flat": "finding.flat",
+    "falls": "finding.falls",
+    "does-not-fit": "finding.does-not-fit",
+    "made-to-fit": "finding.made-to-fit",
+    "tight": "finding.tight",
+    "switch": "finding.switch",
+    "switch-afresh": "finding.switch-afresh",
+    "smaller-for-free": "finding.smaller-for-free",
+    "no-fresh": "finding.no-fresh",
     "not-all-tried": Plural(
-        "not tried for lack of time: {n} more, the first of them {first}; a longer --budget goes on from "
-        "here",
-        "not tried for lack of time: {n} more, the first of them {first}; a longer --budget goes on from "
-        "here",
+        "finding.not-all-tried",
         by="number",
     ),
     "few-divisors": Plural(
-        "{n} sequence an iteration has no divisors in between: with --tokens_per_iter={tokens} there is "
-        "more to choose from",
-        "{n} sequences an iteration have no divisors in between: with --tokens_per_iter={tokens} there is "
-        "more to choose from",
+        "finding.few-divisors",
         by="sequences",
     ),
     "nothing-fits": Plural(
-        "even {name} ran out of memory, as all {n} that were tried: a smaller model (--n_layer, --n_embd), a "
-        "shorter --block_size or a larger --memory-limit would help",
-        "even {name} ran out of memory, as all {n} that were tried: a smaller model (--n_layer, --n_embd), a "
-        "shorter --block_size or a larger --memory-limit would help",
+        "finding.nothing-fits",
         by="number",
     ),
-    "nothing-roomy": message(
-        "{name} takes least of what was measured, {needs} of {usable}, and {margin} are to be left free: a "
-        "smaller model (--n_layer, --n_embd), a shorter --block_size or a larger --memory-limit would help"
-    ),
+    "nothing-roomy": "finding.nothing-roomy",
     "nothing-measured": Plural(
-        "none of {n} candidate could be measured",
-        "none of {n} candidates could be measured",
+        "finding.nothing-measured",
         by="candidates",
     ),
 }
-NOT_FITTING = message(
-    "{name} does not fit: about {needs} by prediction, of which {part} take {part_size}; {usable} are usable"
-)
+NOT_FITTING = "finding.does-not-fit.with-usable"
 ALONG_MICRO_BATCHES: frozenset[Code] = frozenset({"rises", "flat", "falls"})
-WITH_SWITCHES = message("with {switches}: {finding}")
+WITH_SWITCHES = "tune.finding.with-switches"
 SWITCHES = {
-    "recompute=light": message("recompute light"),
-    "recompute=mlp": message("recompute mlp"),
-    "recompute=full": message("recompute full"),
-    "recompute=none": message("keep all"),
-    "cuda_graph=False": message("no graph"),
-    "cuda_graph=True": message("graph"),
-    "offload_moments=True": message("offload"),
-    "offload_moments=False": message("no offload"),
-    "kernels=autograd": "autograd",
-    "kernels=fused": message("fused"),
-    "compile=True": message("compiled"),
-    "compile=False": "eager",
-    "residual_dtype=bfloat16": message("bf16 stream"),
-    "moments_dtype=bfloat16": message("bf16 moments"),
-    "fp8=True": "fp8",
-    "loss_chunk_size=None": message("all rows"),
+    "recompute=light": "tune.switch.recompute-light",
+    "recompute=mlp": "tune.switch.recompute-mlp",
+    "recompute=full": "tune.switch.recompute-full",
+    "recompute=none": "tune.switch.recompute-none",
+    "cuda_graph=False": "tune.switch.no-cuda-graph",
+    "cuda_graph=True": "tune.switch.cuda-graph",
+    "offload_moments=True": "tune.switch.offload",
+    "offload_moments=False": "tune.switch.no-offload",
+    "kernels=autograd": "tune.switch.autograd",
+    "kernels=fused": "tune.switch.fused-kernels",
+    "compile=True": "kernel.compiled",
+    "compile=False": "tune.switch.eager",
+    "residual_dtype=bfloat16": "tune.switch.bf16-residual",
+    "moments_dtype=bfloat16": "tune.switch.bf16-moments",
+    "fp8=True": "tune.switch.fp8",
+    "loss_chunk_size=None": "tune.switch.all-logit-rows",
 }
 PARTS = {
-    "weights": message("weights"),
-    "grads": message("grads"),
-    "optimizer": message("moments"),
-    "casts": message("casts"),
-    "activations": message("activations"),
-    "logits_and_loss": message("logits and loss"),
-    "largest_temporary": message("temporaries"),
-    "context": message("context"),
-    "fragmentation": message("fragmentation"),
+    "weights": "common.memory-part.weights",
+    "grads": "common.memory-part.gradients",
+    "optimizer": "tune.memory-part.moments",
+    "casts": "common.memory-part.casts",
+    "activations": "common.memory-part.activations",
+    "logits_and_loss": "common.memory-part.logits-and-loss",
+    "largest_temporary": "tune.memory-part.temporaries",
+    "context": "common.memory-part.cuda-context",
+    "fragmentation": "common.memory-part.fragmentation",
 }
 
 WIDEST = 0.5
@@ -212,7 +180,8 @@ def _switch(key: str, value: str, language: Language) -> str:
 def fits_words(row: TuneRow, language: Language = ENGLISH) -> str:
     if row.reason is None and row.summary is None:  # a search that was stopped did not come to it
         return UNKNOWN
-    return language.say(FITS.get(row.reason, UNKNOWN))
+    known = FITS.get(row.reason)
+    return UNKNOWN if known is None else language.say(known)
 
 
 def rate_words(row: TuneRow, language: Language = ENGLISH) -> str:
@@ -221,11 +190,7 @@ def rate_words(row: TuneRow, language: Language = ENGLISH) -> str:
     if rate is None or seconds is None:
         return UNKNOWN
     spread = spread_words(rate, language)
-    words = (
-        message("{rate} tok/s, {milliseconds} per iteration")
-        if spread == UNKNOWN
-        else message("{rate} tok/s ({spread}), {milliseconds} per iteration")
-    )
+    words = "tune.rate.single" if spread == UNKNOWN else "tune.rate.with-spread"
     return language.say(
         words,
         rate=quantities.rate(rate.value, language),

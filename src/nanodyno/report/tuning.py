@@ -9,16 +9,16 @@ from rich.console import Console
 from nanodyno.analysis.asking import SearchStage
 from nanodyno.analysis.probes import summarise_probe
 from nanodyno.analysis.tuning import AskStarted, Heard, TuneEvent
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.records.probe import Failed, Measured, OutOfMemory, ProbeProgress, ProbeResult
 from nanodyno.report import quantities
 from nanodyno.report.budgeted import BudgetLine
-from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.progress import say
 
 STAGES: dict[SearchStage, str] = {
-    "screening": message("a first look"),
-    "halving": message("a second look"),
-    "final": message("measured afresh"),
+    "screening": "tune.stage.first-look",
+    "halving": "tune.stage.second-look",
+    "final": "tune.stage.final",
 }
 
 
@@ -79,24 +79,24 @@ class LiveTuning(PlainTuning):
 def asked_words(asked: AskStarted, language: Language) -> str:
     ask = asked.ask
     if ask.stage == "final":
-        return language.say("measured afresh, round {number}", number=str(ask.round + 1))
+        return language.say("tune.progress.final-round", number=str(ask.round + 1))
     stage = language.say(STAGES[ask.stage])
-    return language.say("{stage} at up to {number}", stage=stage, number=str(asked.search_candidates))
+    return language.say("tune.progress.search-stage", stage=stage, number=str(asked.search_candidates))
 
 
 def heard_words(heard: Heard, language: Language) -> str:
     """`16 x 32: 607,553 tok/s, 8.93 GiB (a first look)`."""
     words = _result_words(heard.result, language)
     stage = language.say(STAGES[heard.stage])
-    return language.say("{name}: {words} ({stage})", name=heard.candidate.name, words=words, stage=stage)
+    return language.say("tune.progress.measured", name=heard.candidate.name, words=words, stage=stage)
 
 
 def _result_words(result: ProbeResult, language: Language) -> str:
     if isinstance(result, Measured):
         rate = summarise_probe(result).tokens_per_second.value
         peak = result.memory.peak_allocated_bytes or result.memory.peak_host_bytes
-        speed = quantities.of_unit(quantities.rate(rate, language), message("tok/s"), language)
+        speed = quantities.of_unit(quantities.rate(rate, language), "tok/s", language)
         return language.joined([speed] if peak is None else [speed, quantities.gib(peak, language)])
     if isinstance(result, OutOfMemory):
-        return language.say("does not fit")
-    return result.words if isinstance(result, Failed) else language.say("disturbed")
+        return language.say("common.does-not-fit")
+    return result.words if isinstance(result, Failed) else language.say("common.disturbed")

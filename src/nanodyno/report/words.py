@@ -8,6 +8,7 @@ from nanodyno.config import RunConfig
 from nanodyno.config.ramp import Ramp
 from nanodyno.costs.parameters import parameters
 from nanodyno.hardware.ceilings import Ceilings
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.noise import NoiseScale
 from nanodyno.records.events import Started
 from nanodyno.records.types import (
@@ -22,15 +23,14 @@ from nanodyno.records.types import (
     StopRecord,
 )
 from nanodyno.report import quantities
-from nanodyno.report.language import ENGLISH, Language, message
 from nanodyno.report.meter import Meter, Progress
 from nanodyno.report.modern import modern_words
 
 SKIPPED: Mapping[Skipped, str] = {
-    "overflow": message("fp16 overflow"),
-    "not-finite": message("loss or gradient not a number"),
-    "loss-spike": message("loss spike"),
-    "norm-spike": message("gradient spike"),
+    "overflow": "show.skipped.overflow",
+    "not-finite": "show.skipped.not-finite",
+    "loss-spike": "show.skipped.loss-spike",
+    "norm-spike": "show.skipped.gradient-spike",
 }
 STOPPED: Mapping[StopReason, str] = {
     "interrupted": "by Ctrl-C",
@@ -72,40 +72,42 @@ def arithmetic_words(arithmetic: ArithmeticRecord, config: RunConfig, language: 
     took = None if seconds is None else quantities.duration(seconds, language)
     attention = []
     if arithmetic.attention:
-        attention = [language.say("{kind} attention", kind=arithmetic.attention)]
+        attention = [language.say("kernel.attention", kind=arithmetic.attention)]
     other = _other_arithmetic(config, language)
     if arithmetic.kernels == "autograd":
         compiled = _compiled(arithmetic.compiled, took, language)
         return language.joined([arithmetic.dtype, *other, *attention, compiled])
     plain = not arithmetic.triton and took is not None
-    kernels = language.say("fused kernels in plain torch") if plain else language.say("fused kernels")
+    kernels = language.say("kernel.fused-without-triton") if plain else language.say("kernel.fused")
     parts = [arithmetic.dtype, *other, kernels, *attention]
-    parts += [language.say("measured products")] if arithmetic.gemm_algorithm == "measured" else []
+    parts += [language.say("kernel.measured-matmuls")] if arithmetic.gemm_algorithm == "measured" else []
     if arithmetic.recompute != "none":
-        parts.append(language.say("recompute {level}", level=arithmetic.recompute))
-    parts += [language.say("one CUDA graph")] if arithmetic.cuda_graph else []
-    parts += [language.say("moments in host memory")] if config.offload_moments else []
-    parts += [language.say("prepared in {seconds}", seconds=took)] if took is not None else []
+        parts.append(language.say("kernel.recompute", level=arithmetic.recompute))
+    parts += [language.say("kernel.cuda-graph")] if arithmetic.cuda_graph else []
+    parts += [language.say("kernel.offloaded-moments")] if config.offload_moments else []
+    parts += [language.say("kernel.prepared-in", seconds=took)] if took is not None else []
     return language.joined(parts)
 
 
 def _compiled(compiled: bool, took: str | None, language: Language) -> str:
     if not compiled:
-        return language.say("not compiled")
-    return language.say("compiled") if took is None else language.say("compiled in {seconds}", seconds=took)
+        return language.say("kernel.not-compiled")
+    return (
+        language.say("kernel.compiled") if took is None else language.say("kernel.compiled-in", seconds=took)
+    )
 
 
 def _other_arithmetic(config: RunConfig, language: Language) -> list[str]:
     """The switches of the class *different* that were on."""
     switches = {
-        message("fp8 products"): config.fp8,
-        message("bfloat16 residual stream"): config.residual_dtype != "float32",
-        message("bfloat16 moments"): config.moments_dtype != "float32",
+        "kernel.fp8-matmuls": config.fp8,
+        "kernel.bf16-residual": config.residual_dtype != "float32",
+        "kernel.bf16-moments": config.moments_dtype != "float32",
     }
     words = [language.say(words) for words, on in switches.items() if on]
     if not words:
         return []
-    return [language.say("other arithmetic than the default's: {switches}", switches=language.joined(words))]
+    return [language.say("kernel.other-arithmetic", switches=language.joined(words))]
 
 
 def device_words(record: RunRecord, language: Language = ENGLISH) -> str:
@@ -115,9 +117,7 @@ def device_words(record: RunRecord, language: Language = ENGLISH) -> str:
         return times(processes, machine.device_name)
     threads = quantities.threads(machine.cpu_threads, language)
     if processes > 1:
-        threads = language.say_plural(
-            "{n} process of {threads}", "{n} processes of {threads}", processes, threads=threads
-        )
+        threads = language.say_plural("common.processes-with-threads", processes, threads=threads)
     return language.joined([machine.device_name, threads])
 
 
@@ -128,17 +128,14 @@ def times(processes: int, name: str) -> str:
 def batch_words(record: RunRecord, language: Language = ENGLISH) -> str:
     config, processes = record.config, record.arithmetic.processes
     words = language.say_plural(
-        "{tokens} tokens/iteration = {batch} x {block} x {n} micro-steps",
-        "{tokens} tokens/iteration = {batch} x {block} x {n} micro-steps",
+        "batch.product.of-one-process",
         config.gradient_accumulation_steps // processes,
         tokens=language.number(config.tokens_per_iter, ","),
         batch=str(config.batch_size),
         block=str(config.block_size),
     )
     if processes > 1:
-        words = language.say_plural(
-            "{product} x {n} process", "{product} x {n} processes", processes, product=words
-        )
+        words = language.say_plural("batch.product.of-processes", processes, product=words)
     return with_ramp(words, config.ramp, language)
 
 
@@ -146,18 +143,18 @@ def with_ramp(batch: str, ramp: Ramp, language: Language = ENGLISH) -> str:
     """How large the batch is, and how it grows."""
     if ramp.most is not None:
         most = language.number(ramp.most, ",")
-        return language.say("{batch}, doubling with the measured noise up to {most}", batch=batch, most=most)
+        return language.say("batch.ramp.by-noise", batch=batch, most=most)
     if not ramp.steps:
         return batch
     steps = [
         language.say(
-            "{size} from {since} tokens on",
+            "batch.ramp.step",
             size=language.number(size, ","),
             since=quantities.count(since, language),
         )
         for since, size in ramp.steps
     ]
-    return language.say("{batch}, growing to {steps}", batch=batch, steps=language.joined(steps))
+    return language.say("batch.ramp.growing", batch=batch, steps=language.joined(steps))
 
 
 def evaluation_words(record: RunRecord) -> str:
@@ -192,7 +189,7 @@ def step_parts(step: StepRecord, progress: Progress, meter: Meter) -> list[str]:
         *speed_words(now),
         *noise_words(progress.noise),
         *memory_words(step),
-        *([f"update not applied ({SKIPPED[step.skipped]})"] if step.skipped else []),
+        *([f"update not applied ({ENGLISH.say(SKIPPED[step.skipped])})"] if step.skipped else []),
         f"ETA {quantities.clock(progress.eta_seconds)}",
     ]
 
@@ -247,7 +244,7 @@ def skip_words(step: StepRecord) -> str | None:
     if step.skipped is None or step.skipped == "overflow":
         return None
     norm = "" if step.grad_norm is None else f", gradient norm {step.grad_norm:.4g}"
-    why = SKIPPED[step.skipped]
+    why = ENGLISH.say(SKIPPED[step.skipped])
     return f"update not applied in iteration {step.iteration + 1} ({why}): loss {step.loss:.4f}{norm}"
 
 

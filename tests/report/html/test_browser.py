@@ -16,8 +16,8 @@ from tests.report.html.test_drawing import EVERY
 from nanodyno.analysis.account import AccountStep
 from nanodyno.analysis.compare import compare
 from nanodyno.analysis.conclusions import conclusions
+from nanodyno.messages.language import LANGUAGES
 from nanodyno.report.html.document import to_html
-from nanodyno.report.language import LANGUAGES
 from nanodyno.report.page import Page, Section
 from nanodyno.report.pages.attribute import attribution_report
 from nanodyno.report.pages.compare import comparison_report

@@ -12,10 +12,10 @@ from nanodyno.analysis.account import Account, AccountStep
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.compare import compare
 from nanodyno.analysis.conclusions import conclusions
+from nanodyno.messages.language import ENGLISH, LANGUAGES, Language
 from nanodyno.report.figures import Bar, Bars
 from nanodyno.report.html.document import to_html
 from nanodyno.report.html.palette import DARK, LIGHT
-from nanodyno.report.language import ENGLISH, LANGUAGES, Language
 from nanodyno.report.page import BulletList, FigureChoice, Folded, Page, Section, Table, Tile, Tiles, Verbatim
 from nanodyno.report.pages.compare import comparison_report
 

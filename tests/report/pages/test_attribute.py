@@ -11,9 +11,9 @@ from tests.report.html.static import Checked
 from nanodyno.analysis.attribution import Attribution
 from nanodyno.analysis.compare import compare
 from nanodyno.analysis.conclusions import conclusions
+from nanodyno.messages.language import ENGLISH, LANGUAGES, Language
 from nanodyno.report.figures import Waterfall
 from nanodyno.report.html.document import to_html
-from nanodyno.report.language import ENGLISH, LANGUAGES, Language
 from nanodyno.report.page import Page, Table
 from nanodyno.report.pages.attribute import attribution_report
 from nanodyno.report.pages.compare import comparison_report

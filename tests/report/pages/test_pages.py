@@ -19,11 +19,11 @@ from nanodyno.config import build_config
 from nanodyno.costs.plan import PlanRequest, make_plan
 from nanodyno.costs.target import Target, named_target
 from nanodyno.experiments.tune import tune
+from nanodyno.messages.language import ENGLISH, LANGUAGES
 from nanodyno.recipes import load_settings
 from nanodyno.records.store import Run
 from nanodyno.report.figures import Bars, Figure, Intervals, Lines, Stacks
 from nanodyno.report.html.document import to_html
-from nanodyno.report.language import ENGLISH, LANGUAGES
 from nanodyno.report.page import BulletList, FigureChoice, Folded, Page, Table, Tiles
 from nanodyno.report.pages.compare import comparison_report
 from nanodyno.report.pages.demo import demo_report
@@ -152,7 +152,7 @@ def test_the_titles_of_a_runs_facts_are_in_the_language_of_its_page(
     page = run_report(found, summarise(found), language)
     (facts,) = [part for section in page.sections for part in section.parts if isinstance(part, Table)]
     reported = [row[0] for row in facts.rows]
-    assert language.say("progress") in reported
+    assert language.say("show.row.progress") in reported
     assert not {"run", "state", "progress", "data"} & set(reported)
 
 

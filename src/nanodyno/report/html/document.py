@@ -9,11 +9,11 @@ from itertools import count
 from string import Template
 
 from nanodyno import __version__
+from nanodyno.messages.language import Language
 from nanodyno.report.figures import Figure
 from nanodyno.report.html.drawing import SLIM, WIDE, svg
 from nanodyno.report.html.palette import DARK, LIGHT, variables
 from nanodyno.report.html.svg import shown
-from nanodyno.report.language import Language
 from nanodyno.report.page import (
     BulletList,
     FigureChoice,
@@ -54,13 +54,9 @@ def to_html(page: Page, language: Language, made_at: datetime) -> str:
         title=shown(f"{page.title} · nanodyno"),
         style=_style(),
         kind=shown(page.kind),
-        dark=shown(language.say("dark")),
+        dark=shown(language.say("page.theme.dark")),
         main="\n".join([writer.answer(first), *(writer.section(each) for each in others)]),
-        made=shown(
-            language.say(
-                "made by nanodyno {version} on {moment}", version=__version__, moment=language.moment(made_at)
-            )
-        ),
+        made=shown(language.say("page.footer", version=__version__, moment=language.moment(made_at))),
         script=_file("page.js"),
     )
 
@@ -149,7 +145,7 @@ class _Writer:
     def _points(self, points: BulletList) -> str:
         behind = points.behind or (None,) * len(points.sentences)
         items: list[str] = []
-        told = self._language.say("The numbers behind it")
+        told = self._language.say("page.numbers-behind")
         for sentence, table in zip(points.sentences, behind, strict=True):
             words = self.words(sentence)
             if table is None:

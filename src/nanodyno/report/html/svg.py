@@ -5,8 +5,8 @@ import unicodedata
 from collections.abc import Sequence
 from html import escape
 
+from nanodyno.messages.language import CLOSE, latin_isolated
 from nanodyno.report.figures import Point
-from nanodyno.report.language import CLOSE, latin_isolated
 
 EM = 12.5
 """The size of letters in pictures, in pixels, as style.css has it."""

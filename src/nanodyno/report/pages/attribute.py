@@ -3,6 +3,7 @@
 from nanodyno.analysis.attribution import Attribution
 from nanodyno.analysis.attribution_findings import attribution_findings
 from nanodyno.analysis.shapley import last_combination
+from nanodyno.messages.language import Language
 from nanodyno.report.attribute import attribution_sections, remarks, stopped_words, title_words
 from nanodyno.report.attribute_numbers import value_words
 from nanodyno.report.attribute_picture import waterfall_figure
@@ -14,7 +15,6 @@ from nanodyno.report.attribute_tables import (
     size_words,
 )
 from nanodyno.report.attribute_words import words
-from nanodyno.report.language import Language
 from nanodyno.report.page import Page, PageElement, Section, Tile, Tiles, from_terminal
 
 ROOMY = 400
@@ -33,15 +33,15 @@ def attribution_report(found: Attribution, language: Language) -> Page:
     sections = [Section(title_words(found, language), (*answer, *_tiles(found, language)))]
     if found.look.effects.parts:
         shown = (waterfall_figure(found, language), *from_terminal(parts_table(found, language)))
-        sections.append(Section(language.say("which change did what"), shown))
+        sections.append(Section(language.say("attribute.parts.title"), shown))
     table = changes_table if len(found.design.factors) > MOST_COLUMNS else combinations_table
     combinations = from_terminal(table(found, ROOMY, language))
-    sections.append(Section(language.say("every combination"), combinations))
+    sections.append(Section(language.say("attribute.section.combinations"), combinations))
     sections += attribution_sections([each for each in findings if each.code not in OF_THE_WHOLE], language)
     known = tuple(remarks(found, language))
     if known:
-        sections.append(Section(language.say("to be known"), known))
-    return Page(language.say("attribution"), tuple(sections), found.names)
+        sections.append(Section(language.say("page.section.notes"), known))
+    return Page(language.say("attribute.page-title"), tuple(sections), found.names)
 
 
 def _tiles(found: Attribution, language: Language) -> tuple[PageElement, ...]:
@@ -50,10 +50,10 @@ def _tiles(found: Attribution, language: Language) -> tuple[PageElement, ...]:
     if total is None or before is None or after is None:
         return ()
     tiles = (
-        Tile(language.say("before"), value_words(before, found.metric, language)),
-        Tile(language.say("after"), value_words(after, found.metric, language)),
+        Tile(language.say("common.before"), value_words(before, found.metric, language)),
+        Tile(language.say("common.after"), value_words(after, found.metric, language)),
         Tile(
-            language.say("difference"),
+            language.say("attribute.tile.difference"),
             size_words(found, total, language),
             judged(found, total, language)[0],
         ),
@@ -64,4 +64,4 @@ def _tiles(found: Attribution, language: Language) -> tuple[PageElement, ...]:
 def _sentence(text: str, names: tuple[str, ...], language: Language) -> str:
     """Capitalised, but for a name, which is as its user wrote it."""
     sentence = text if text.startswith(names) else text[0].upper() + text[1:]
-    return language.say("{sentence}.", sentence=sentence)
+    return language.say("list.sentence-end", sentence=sentence)

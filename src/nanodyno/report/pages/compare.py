@@ -5,26 +5,26 @@ from collections.abc import Callable, Sequence
 from nanodyno.analysis.attribution import Attribution
 from nanodyno.analysis.compare import ComparedMetric, RunComparison
 from nanodyno.analysis.findings import Finding
+from nanodyno.messages.language import Language
 from nanodyno.report import quantities as q
 from nanodyno.report.attribute import measured_apart
 from nanodyno.report.behind import derivations, numbers_table
 from nanodyno.report.compare import answering, comparison_page
 from nanodyno.report.figures import Estimate, Intervals
-from nanodyno.report.language import Language, message
 from nanodyno.report.page import Folded, Page, PageElement, Section
 from nanodyno.report.pages.losses import loss_pictures
 
 RATES: tuple[tuple[str, str, str, Callable[[float, Language], str]], ...] = (
     (
         "tokens_per_second",
-        message("tokens per second"),
-        message("Tokens per second are not known of any of them, so there is no picture of speed."),
+        "common.tokens-per-second",
+        "compare.picture.no-tokens-per-second",
         q.rate,
     ),
     (
         "achieved_flops_per_second",
-        message("rate of work, exact causal"),
-        message("The rate of work is not known of any of them: a model's shape or the times are missing."),
+        "common.work-rate-exact",
+        "compare.picture.no-work-rate",
         q.flop_rate,
     ),
 )
@@ -38,21 +38,21 @@ def comparison_report(
 ) -> Page:
     answer, changed, *rest = comparison_page(comparison, findings, language)
     tables = [table for each in answering(findings) if (table := numbers_table(each.numbers)) is not None]
-    behind = (Folded(language.say("The numbers behind it"), tuple(tables)),) if tables else ()
+    behind = (Folded(language.say("page.numbers-behind"), tuple(tables)),) if tables else ()
     answer = Section(answer.title, (*answer.parts, *behind))
     names = tuple(account.name for account in comparison.accounts)
     speed = tuple(_rates(comparison, *each, language) for each in RATES)
     pictures = [
-        Section(language.say("speed"), speed),
-        Section(language.say("loss"), (loss_pictures(comparison.accounts, language),)),
+        Section(language.say("common.speed"), speed),
+        Section(language.say("common.loss"), (loss_pictures(comparison.accounts, language),)),
     ]
     memory = _memory(comparison, language)
     if memory is not None:
-        pictures.append(Section(language.say("memory"), (memory,)))
+        pictures.append(Section(language.say("common.memory"), (memory,)))
     folded = derivations(comparison.accounts, language)
     more = [] if folded is None else [Section(None, (folded,))]
     apart = measured_apart(attributions, language)
-    return Page(language.say("comparison"), (answer, *pictures, changed, *apart, *rest, *more), names)
+    return Page(language.say("compare.page-title"), (answer, *pictures, changed, *apart, *rest, *more), names)
 
 
 def _rates(
@@ -71,12 +71,10 @@ def _rates(
         for number, account in enumerate(comparison.accounts)
         if (found := metric.values.get(account.name)) is not None
     )
-    description = language.say(
-        "Means over iterations of training alone. The error bar is the 95% CI of the run's own speed."
-    )
+    description = language.say("compare.picture.speed-note")
     absent = [each.name for each in comparison.accounts if each.name not in metric.values]
     if absent:
-        missing = language.say("Not known of {runs}.", runs=language.joined(absent))
+        missing = language.say("compare.picture.unknown-for-runs", runs=language.joined(absent))
         description = language.together([description, missing])
     return Intervals(language.say(title), description, "", lambda value: words(value, language), rows)
 
@@ -90,9 +88,9 @@ def _memory(comparison: RunComparison, language: Language) -> Intervals | None:
         for number, account in enumerate(comparison.accounts)
         if (found := metric.values.get(account.name)) is not None
     )
-    description = language.say("The most that the allocator handed out at once.")
+    description = language.say("compare.picture.memory-note")
     return Intervals(
-        language.say("peak memory"), description, "", lambda value: q.gib(int(value), language), rows
+        language.say("common.peak-memory"), description, "", lambda value: q.gib(int(value), language), rows
     )
 
 

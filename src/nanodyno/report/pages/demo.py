@@ -6,7 +6,7 @@ from nanodyno.analysis.attribution import Attribution
 from nanodyno.analysis.compare import RunComparison
 from nanodyno.analysis.findings import Finding
 from nanodyno.analysis.tuning import Tuning
-from nanodyno.report.language import Language
+from nanodyno.messages.language import Language
 from nanodyno.report.page import Page, Section, Verbatim
 from nanodyno.report.pages.compare import comparison_report
 from nanodyno.report.pages.tune import speed_section
@@ -24,6 +24,6 @@ def demo_report(
     compared = comparison_report(comparison, findings, language, attributions)
     answer, *rest = compared.sections
     name, text = written
-    sample = Section(language.say("{name} writes", name=name), (Verbatim(text),))
+    sample = Section(language.say("demo.sample.title", name=name), (Verbatim(text),))
     tuned = () if tuning is None else (speed_section(tuning, language),)
-    return Page(language.say("demo"), (answer, sample, *tuned, *rest), compared.names)
+    return Page(language.say("demo.page-title"), (answer, sample, *tuned, *rest), compared.names)

@@ -1,10 +1,10 @@
 """What the gradient noise says about the batch, as a page to open: what serves, and how the noise went."""
 
 from nanodyno.analysis.effective import BatchSizeAdvice
+from nanodyno.messages.language import Language
 from nanodyno.report import quantities as q
 from nanodyno.report.effective import NoiseScaleSource, advice_rows, course_table, title_words
 from nanodyno.report.figures import Estimate, Intervals
-from nanodyno.report.language import Language
 from nanodyno.report.page import Page, Section, Table, from_terminal
 
 
@@ -13,8 +13,8 @@ def effective_report(asked: NoiseScaleSource, advice: BatchSizeAdvice, language:
     sections = [Section(title_words(asked, language), (answer,))]
     if len(advice.points) > 1:
         course = _picture(advice, language), *from_terminal(course_table(advice, language))
-        sections.append(Section(language.say("how the noise scale went"), course))
-    return Page(language.say("effective batch"), tuple(sections), (asked.name,))
+        sections.append(Section(language.say("batch.picture.section"), course))
+    return Page(language.say("batch.page-title"), tuple(sections), (asked.name,))
 
 
 def _picture(advice: BatchSizeAdvice, language: Language) -> Intervals:
@@ -30,12 +30,9 @@ def _picture(advice: BatchSizeAdvice, language: Language) -> Intervals:
         if (scale := point.scale).tokens is not None
     )
     return Intervals(
-        language.say("Gradient noise scale over tokens seen"),
-        language.say(
-            "In tokens, each over a stretch of the run; a bar across a point is its 95% interval, and an "
-            "arrow says that it goes on beyond the picture."
-        ),
-        language.say("tokens seen"),
+        language.say("batch.picture.title"),
+        language.say("batch.picture.note"),
+        language.say("common.tokens-seen"),
         lambda value: q.count(value, language),
         rows,
         from_zero=False,

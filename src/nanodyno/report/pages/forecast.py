@@ -4,12 +4,12 @@ from nanodyno.analysis.account import Account
 from nanodyno.analysis.forecast import Forecast
 from nanodyno.analysis.forecast import ForecastBand as Expected
 from nanodyno.analysis.forecast_findings import Forecasts
+from nanodyno.messages.language import Language
 from nanodyno.report import quantities as q
 from nanodyno.report.behind import numbers_table
 from nanodyno.report.figures import Axis, BandFigure, Series
 from nanodyno.report.forecast import answering, losses_so_far, public_beside, sections
 from nanodyno.report.forecast_words import loss
-from nanodyno.report.language import Language
 from nanodyno.report.page import Folded, Page, PageElement, Section, Tile, Tiles
 from nanodyno.report.pages.losses import loss_pictures
 
@@ -18,17 +18,17 @@ def forecast_report(made: Forecasts, language: Language) -> Page:
     answer, *rest = sections(made.findings, language)
     names = tuple(each.name for each in made.forecasts)
     tables = [numbers_table(each.numbers) for each in answering(made.findings)]
-    behind = Folded(language.say("The numbers behind it"), tuple(each for each in tables if each is not None))
+    behind = Folded(language.say("page.numbers-behind"), tuple(each for each in tables if each is not None))
     one = len(names) == 1 and made.forecasts[0].expected is not None
     tiles = (_tiles(made.forecasts[0], language),) if one else ()
     pictures = tuple(
         _picture(each, account, language) for each, account in zip(made.forecasts, made.accounts, strict=True)
     )
     return Page(
-        language.say("forecast"),
+        language.say("forecast.page-title"),
         (
             Section(language.listed(names), (*answer.parts, *tiles, behind)),
-            Section(language.say("loss"), pictures),
+            Section(language.say("common.loss"), pictures),
             *rest,
         ),
         names,
@@ -38,18 +38,21 @@ def forecast_report(made: Forecasts, language: Language) -> Page:
 def _tiles(made: Forecast, language: Language) -> Tiles:
     final = made.final
     interval = language.say(
-        "80%: {low} to {high}", low=loss(final.low, language), high=loss(final.high, language)
+        "common.interval-80", low=loss(final.low, language), high=loss(final.high, language)
     )
     if made.basis == "ended":
-        label, note = language.say("train loss") if made.of_train else language.say("val loss"), ""
+        label, note = (
+            language.say("common.train-loss") if made.of_train else language.say("common.val-loss"),
+            "",
+        )
     else:
-        expected = language.say("expected train loss"), language.say("expected val loss")
+        expected = language.say("forecast.tile.train-loss"), language.say("common.expected-val-loss")
         label, note = expected[0] if made.of_train else expected[1], interval
     tiles = [Tile(label, loss(final.median, language), note)]
     if made.tokens is not None:
-        tiles.append(Tile(language.say("tokens"), q.count(made.tokens, language)))
+        tiles.append(Tile(language.say("common.tokens"), q.count(made.tokens, language)))
     if made.seconds:
-        tiles.append(Tile(language.say("time from now"), q.duration(made.seconds, language)))
+        tiles.append(Tile(language.say("forecast.tile.time-left"), q.duration(made.seconds, language)))
     return Tiles(tuple(tiles))
 
 
@@ -60,21 +63,18 @@ def _picture(made: Forecast, account: Account, language: Language) -> PageElemen
         return loss_pictures([account], language)
     target = _target(made, made.band)
     return BandFigure(
-        language.say("Loss of {run} so far, and how it may go on", run=made.name),
-        language.say(
-            "Points are measured. The line is the median of what is expected; four ends in five are to lie "
-            "in the band."
-        ),
-        Axis(language.say("iterations"), lambda value: language.number(value, ",.0f")),
-        Axis(language.say("loss, nats per token"), lambda value: language.marks(f"{value:g}")),
-        Series(language.say("so far"), measured),
-        Series(language.say("expected"), tuple(_line(made.band)), manner="median"),
+        language.say("forecast.picture.title", run=made.name),
+        language.say("forecast.picture.note"),
+        Axis(language.say("common.iterations"), lambda value: language.number(value, ",.0f")),
+        Axis(language.say("losses.axis.loss"), lambda value: language.marks(f"{value:g}")),
+        Series(language.say("forecast.picture.measured"), measured),
+        Series(language.say("forecast.picture.expected"), tuple(_line(made.band)), manner="median"),
         tuple(float(each) for each in made.band.low),
         tuple(float(each) for each in made.band.high),
-        language.say("{level}% interval", level="80"),
+        language.say("common.interval-of-level", level="80"),
         tuple(Series(name, points, manner="beside") for name, points in public_beside(made, account).items()),
         target,
-        "" if target is None else language.say("target: {loss}", loss=loss(target, language)),
+        "" if target is None else language.say("forecast.picture.target", loss=loss(target, language)),
     )
 
 

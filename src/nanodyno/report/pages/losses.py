@@ -5,33 +5,37 @@ from collections.abc import Sequence
 from nanodyno.analysis.account import Account
 from nanodyno.analysis.curves import CurveAxis as CurveAxis
 from nanodyno.analysis.curves import per_iteration
+from nanodyno.messages.language import Language
 from nanodyno.report.figures import Axis, Lines, Series, finite
-from nanodyno.report.language import Language, message
 from nanodyno.report.page import FigureChoice, PageElement
 
 SIZES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
 OVER: tuple[tuple[CurveAxis, str, str], ...] = (
-    ("tokens", message("tokens"), message("Loss over tokens")),
-    ("seconds", message("time"), message("Loss over time")),
-    ("iterations", message("iterations"), message("Loss over iterations")),
+    ("tokens", "common.tokens", "losses.title.over-tokens"),
+    ("seconds", "common.time", "losses.title.over-time"),
+    ("iterations", "common.iterations", "losses.title.over-iterations"),
 )
 TIMES = (
-    (2 * 3600.0, 3600.0, message("hours")),
-    (120.0, 60.0, message("minutes")),
-    (0.0, 1.0, message("seconds")),
+    (2 * 3600.0, 3600.0, "losses.axis.hours"),
+    (120.0, 60.0, "losses.axis.minutes"),
+    (0.0, 1.0, "losses.axis.seconds"),
 )
 
 
 def loss_pictures(accounts: Sequence[Account], language: Language) -> PageElement:
     """A sentence where no run tells a loss."""
     if not any(account.evals or any(step.loss is not None for step in account.steps) for account in accounts):
-        return language.say("No loss is known, so there is no curve.")
+        return language.say("losses.none-known")
     figures = [
         (language.say(label), figure)
         for axis, label, title in OVER
         if (figure := _lines(accounts, axis, language.say(title), language)) is not None
     ]
-    return figures[0][1] if len(figures) == 1 else FigureChoice(language.say("over"), tuple(figures))
+    return (
+        figures[0][1]
+        if len(figures) == 1
+        else FigureChoice(language.say("losses.choice.axis"), tuple(figures))
+    )
 
 
 def _lines(accounts: Sequence[Account], axis: CurveAxis, title: str, language: Language) -> Lines | None:
@@ -46,7 +50,7 @@ def _lines(accounts: Sequence[Account], axis: CurveAxis, title: str, language: L
         return None
     missing = [each.name for each in accounts if each.name not in {account.name for _, account, _ in known}]
     end = max(each.points[-1][0] for each in drawn)
-    loss = Axis(language.say("loss, nats per token"), lambda value: language.marks(f"{value:g}"))
+    loss = Axis(language.say("losses.axis.loss"), lambda value: language.marks(f"{value:g}"))
     return Lines(title, _description(drawn, missing, axis, language), _axis(axis, end, language), loss, drawn)
 
 
@@ -71,25 +75,23 @@ def _description(
 ) -> str:
     parts: list[str] = []
     if any(each.manner == "curve" for each in series):
-        parts.append(language.say("Points are evaluations on held-out text (val loss)."))
+        parts.append(language.say("losses.note.val-points"))
     if any(each.manner == "samples" for each in series):
-        parts.append(language.say("The thin line is the training loss."))
+        parts.append(language.say("losses.note.train-line"))
     if axis == "seconds":
-        parts.append(language.say("Time is iterations at the run's own steady pace."))
+        parts.append(language.say("losses.note.time-axis"))
     if missing:
-        parts.append(
-            language.say("Not drawn, since it is not known there: {runs}.", runs=language.joined(missing))
-        )
+        parts.append(language.say("losses.note.runs-left-out", runs=language.joined(missing)))
     return language.together(parts)
 
 
 def _axis(axis: CurveAxis, end: float, language: Language) -> Axis:
     if axis == "tokens":
-        return Axis(language.say("tokens"), lambda value: _round(value, language))
+        return Axis(language.say("common.tokens"), lambda value: _round(value, language))
     if axis == "seconds":
         _, unit, label = next(each for each in TIMES if end >= each[0])
         return Axis(language.say(label), lambda value: language.marks(f"{value:g}"), unit)
-    return Axis(language.say("iterations"), lambda value: language.number(value, ",.0f"))
+    return Axis(language.say("common.iterations"), lambda value: language.number(value, ",.0f"))
 
 
 def _round(value: float, language: Language) -> str:

@@ -3,31 +3,31 @@
 from nanodyno.analysis.forecast import by_size
 from nanodyno.analysis.sizing import SizeChoice
 from nanodyno.costs.plan import MicroBatchPlan, Plan
+from nanodyno.messages.language import Language
 from nanodyno.report import quantities as q
 from nanodyno.report.advice import advice_table
 from nanodyno.report.figures import Bar, Bars, Estimate, Intervals, Stack, Stacks
-from nanodyno.report.language import Language, message
 from nanodyno.report.page import Page, PageElement, Section, Table, Tile, Tiles, from_terminal
 from nanodyno.report.plan import candidates_table, remarks, title
 from nanodyno.report.plan_facts import PlanSource, fact_rows, first_size_words, fits_words
 from nanodyno.report.sizing import chosen_words, sizes_table, sizes_title
 
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (message("weights, gradients, moments"), ("weights", "grads", "optimizer", "casts")),
-    (message("activations"), ("activations",)),
-    (message("logits and loss"), ("logits_and_loss",)),
-    (message("the rest"), ("largest_temporary", "context", "fragmentation")),
+    ("plan.memory-group.weights-and-optimizer", ("weights", "grads", "optimizer", "casts")),
+    ("common.memory-part.activations", ("activations",)),
+    ("common.memory-part.logits-and-loss", ("logits_and_loss",)),
+    ("plan.memory-group.other", ("largest_temporary", "context", "fragmentation")),
 )
 COMPONENTS = {
-    "weights": message("weights"),
-    "grads": message("grads"),
-    "optimizer": message("optimizer"),
-    "casts": message("casts"),
-    "activations": message("activations"),
-    "logits_and_loss": message("logits and loss"),
-    "largest_temporary": message("largest temporary"),
-    "context": message("context"),
-    "fragmentation": message("fragmentation"),
+    "weights": "common.memory-part.weights",
+    "grads": "common.memory-part.gradients",
+    "optimizer": "common.optimizer",
+    "casts": "common.memory-part.casts",
+    "activations": "common.memory-part.activations",
+    "logits_and_loss": "common.memory-part.logits-and-loss",
+    "largest_temporary": "plan.memory-part.largest-temporary",
+    "context": "common.memory-part.cuda-context",
+    "fragmentation": "common.memory-part.fragmentation",
 }
 
 
@@ -35,27 +35,30 @@ def plan_report(plan: Plan, source: PlanSource, language: Language) -> Page:
     sections = [
         Section(title(plan, source, language), _answer(plan, source, language)),
         Section(
-            language.say("memory"), (_by_micro_batch(plan, language), _by_component(plan.asked, language))
+            language.say("common.memory"),
+            (_by_micro_batch(plan, language), _by_component(plan.asked, language)),
         ),
-        Section(language.say("speed"), (_speed(plan, language),)),
-        Section(language.say("the plan"), (Table(("", ""), tuple(fact_rows(plan, source, language))),)),
+        Section(language.say("common.speed"), (_speed(plan, language),)),
+        Section(
+            language.say("plan.section.facts"), (Table(("", ""), tuple(fact_rows(plan, source, language))),)
+        ),
         *_sizes(source.choice, language),
         Section(
-            language.say("micro-batches at the same tokens per iteration"),
+            language.say("plan.section.micro-batches"),
             from_terminal(candidates_table(plan, language)),
         ),
     ]
     if plan.asked.fits is False:
         sections.append(
             Section(
-                language.say("what would make it fit"),
+                language.say("plan.advice.title"),
                 from_terminal(advice_table(plan.advice, plan.target.host_bytes, language)),
             )
         )
     notes = (*source.notes, *remarks(plan, language))
     if notes:
-        sections.append(Section(language.say("to be known"), notes))
-    return Page(language.say("plan"), tuple(sections), (source.name,))
+        sections.append(Section(language.say("page.section.notes"), notes))
+    return Page(language.say("plan.page-title"), tuple(sections), (source.name,))
 
 
 def _sizes(choice: SizeChoice | None, language: Language) -> list[Section]:
@@ -68,11 +71,11 @@ def _answer(plan: Plan, source: PlanSource, language: Language) -> tuple[PageEle
     choice, ramp = source.choice, source.ramp
     words = fits_words(plan, language) if choice is None else chosen_words(choice, language)
     first = first_size_words(ramp, language) if ramp is not None and ramp.grows else ""
-    tiles = [Tile(language.say("memory, predicted"), q.gib(plan.asked.memory.total, language))]
+    tiles = [Tile(language.say("plan.tile.memory"), q.gib(plan.asked.memory.total, language))]
     if plan.asked.time is not None:
         tiles.append(
             Tile(
-                language.say("tokens per second, predicted"),
+                language.say("plan.tile.tokens-per-second"),
                 q.about(plan.asked.time.tokens_per_second, language=language),
                 first,
             )
@@ -80,7 +83,7 @@ def _answer(plan: Plan, source: PlanSource, language: Language) -> tuple[PageEle
     if plan.bill.hours is not None:
         tiles.append(
             Tile(
-                language.say("to {tokens} tokens", tokens=q.count(plan.bill.tokens, language)),
+                language.say("plan.tile.time-to-tokens", tokens=q.count(plan.bill.tokens, language)),
                 q.duration(plan.bill.hours * 3600, language),
                 "" if plan.bill.grown is None else first,
             )
@@ -88,20 +91,22 @@ def _answer(plan: Plan, source: PlanSource, language: Language) -> tuple[PageEle
     if choice is not None and choice.known_tokenizer and choice.expected is not None:
         loss = by_size(choice.expected)
         low, high = (language.number(each, ".2f") for each in (loss.low, loss.high))
-        note = language.say("80%: {low} to {high}", low=low, high=high)
-        tiles.append(Tile(language.say("expected val loss"), language.number(loss.median, ".2f"), note))
+        note = language.say("common.interval-80", low=low, high=high)
+        tiles.append(
+            Tile(language.say("common.expected-val-loss"), language.number(loss.median, ".2f"), note)
+        )
     answer = f"{words[0].upper()}{words[1:]}"
     if choice is not None or plan.target.memory_bytes is None:
-        return language.say("{sentence}.", sentence=answer), Tiles(tuple(tiles))
-    return language.say("Does it fit? {answer}.", answer=answer), Tiles(tuple(tiles))
+        return language.say("list.sentence-end", sentence=answer), Tiles(tuple(tiles))
+    return language.say("plan.answer.fits", answer=answer), Tiles(tuple(tiles))
 
 
 def _by_micro_batch(plan: Plan, language: Language) -> Stacks:
     limit = plan.target.memory_bytes
     return Stacks(
-        language.say("Memory over micro-batch"),
-        language.say("Predicted, at the same tokens per iteration. What was asked for is bold."),
-        language.say("micro-batch"),
+        language.say("plan.picture.memory-title"),
+        language.say("plan.picture.memory-note"),
+        language.say("common.micro-batch"),
         tuple(language.say(name) for name, _ in GROUPS),
         tuple(
             Stack(
@@ -113,7 +118,7 @@ def _by_micro_batch(plan: Plan, language: Language) -> Stacks:
             for each in plan.candidates
         ),
         limit,
-        "" if limit is None else language.say("limit {size}", size=q.gib(limit, language)),
+        "" if limit is None else language.say("plan.picture.memory-limit", size=q.gib(limit, language)),
     )
 
 
@@ -125,8 +130,8 @@ def _by_component(asked: MicroBatchPlan, language: Language) -> Bars:
     )
     size = str(asked.setup.batch_size)
     return Bars(
-        language.say("Memory by component at micro-batch {size}", size=size),
-        language.say("At the moment when all of them together are the most. Predicted."),
+        language.say("plan.picture.component-title", size=size),
+        language.say("plan.picture.component-note"),
         rows,
     )
 
@@ -142,7 +147,7 @@ def _speed(plan: Plan, language: Language) -> PageElement:
             str(each.setup.batch_size),
             each.time.tokens_per_second,
             q.about(each.time.tokens_per_second, language=language)
-            + ("" if each.fits is not False else f" ({language.say('does not fit')})"),
+            + ("" if each.fits is not False else f" ({language.say('common.does-not-fit')})"),
             chosen=each.setup.batch_size == plan.asked.setup.batch_size,
             colour=0 if each.fits is not False else 1,
         )
@@ -150,11 +155,11 @@ def _speed(plan: Plan, language: Language) -> PageElement:
         if each.time is not None
     )
     if not rows:
-        return language.say("No card is named, so no speed is predicted.")
+        return language.say("plan.picture.no-gpu")
     return Intervals(
-        language.say("Tokens per second over micro-batch"),
-        language.say("Predicted, not measured."),
-        language.say("micro-batch"),
+        language.say("common.speed-over-micro-batch"),
+        language.say("plan.picture.speed-note"),
+        language.say("common.micro-batch"),
         lambda value: q.about(value, language=language),
         rows,
     )

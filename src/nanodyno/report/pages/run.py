@@ -3,12 +3,12 @@
 from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.summary import Summary
+from nanodyno.messages.language import Language
 from nanodyno.records.store import Run
 from nanodyno.report import quantities as q
 from nanodyno.report.behind import derivations
 from nanodyno.report.facts import fact_rows
 from nanodyno.report.figures import Bar, Bars
-from nanodyno.report.language import Language
 from nanodyno.report.page import Page, PageElement, Section, Table, Tile, Tiles
 from nanodyno.report.pages.losses import loss_pictures
 from nanodyno.report.state import state_words
@@ -17,16 +17,16 @@ from nanodyno.report.state import state_words
 def run_report(run: Run, summary: Summary, language: Language) -> Page:
     account = with_found_shape(account_of(run))
     state = state_words(run, summary, language)
-    answer = language.say("{sentence}.", sentence=f"{state[0].upper()}{state[1:]}")
+    answer = language.say("list.sentence-end", sentence=f"{state[0].upper()}{state[1:]}")
     folded = derivations([account], language)
     sections = [
         Section(run.name, (answer, *_tiles(summary, language))),
-        Section(language.say("loss"), (loss_pictures([account], language),)),
-        Section(language.say("where the time went"), (_time(summary, language),)),
-        Section(language.say("the run"), (_facts(run, summary, language),)),
+        Section(language.say("common.loss"), (loss_pictures([account], language),)),
+        Section(language.say("common.where-time-went"), (_time(summary, language),)),
+        Section(language.say("show.section.facts"), (_facts(run, summary, language),)),
     ]
     sections += [] if folded is None else [Section(None, (folded,))]
-    return Page(language.say("one run"), tuple(sections), (run.name, str(run.folder)))
+    return Page(language.say("show.page-title"), tuple(sections), (run.name, str(run.folder)))
 
 
 def _facts(run: Run, summary: Summary, language: Language) -> Table:
@@ -37,33 +37,33 @@ def _facts(run: Run, summary: Summary, language: Language) -> Table:
 def _tiles(summary: Summary, language: Language) -> tuple[PageElement, ...]:
     tiles: list[Tile] = []
     if summary.last_val is not None:
-        tiles.append(Tile(language.say("val loss"), language.number(summary.last_val.loss, ".4f")))
+        tiles.append(Tile(language.say("common.val-loss"), language.number(summary.last_val.loss, ".4f")))
     if (rate := summary.speed.tokens_per_second) is not None:
-        tiles.append(Tile(language.say("tokens per second"), q.rate(rate.value, language)))
+        tiles.append(Tile(language.say("common.tokens-per-second"), q.rate(rate.value, language)))
     if (mfu := summary.speed.mfu) is not None:
         tiles.append(
             Tile(
-                language.say("share of the card's peak"),
+                language.say("common.share-of-peak"),
                 q.percent(mfu.value, language),
                 summary.speed.reference.gpu_name or "",
             )
         )
     peak = summary.peak_allocated_bytes or summary.peak_host_bytes
     if peak is not None:
-        tiles.append(Tile(language.say("peak memory"), q.gib(peak, language)))
+        tiles.append(Tile(language.say("common.peak-memory"), q.gib(peak, language)))
     return (Tiles(tuple(tiles)),) if tiles else ()
 
 
 def _time(summary: Summary, language: Language) -> PageElement:
     training, evaluation = summary.training_seconds, summary.evaluation_seconds
     if training is None or evaluation is None or training + evaluation == 0:
-        return language.say("Its log does not tell where the time went.")
+        return language.say("show.time.not-known")
     waiting = (summary.data_wait_share or 0.0) * training
     parts = (
-        (language.say("training"), training - waiting),
-        (language.say("waiting for data"), waiting),
-        (language.say("evaluation"), evaluation),
-        (language.say("saving"), summary.saving_seconds),
+        (language.say("show.time.training"), training - waiting),
+        (language.say("common.waiting-for-data"), waiting),
+        (language.say("show.time.evaluation"), evaluation),
+        (language.say("show.time.saving"), summary.saving_seconds),
     )
     total = sum(seconds for _, seconds in parts)
     rows = tuple(
@@ -71,7 +71,7 @@ def _time(summary: Summary, language: Language) -> PageElement:
         for label, seconds in parts
     )
     return Bars(
-        language.say("Where the time of the run went"),
-        language.say("Of all that was recorded; starting and compiling are not."),
+        language.say("show.picture.time-title"),
+        language.say("show.picture.time-note"),
         rows,
     )

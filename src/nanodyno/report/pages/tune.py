@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from nanodyno.analysis.tune_findings import tune_findings
 from nanodyno.analysis.tuning import TuneRow, Tuning, curve_of, rows_of
+from nanodyno.messages.language import Language
 from nanodyno.report import quantities as q
 from nanodyno.report.behind import numbers_table
 from nanodyno.report.figures import Bar, Bars, Estimate, Intervals
-from nanodyno.report.language import Language
 from nanodyno.report.page import BulletList, Page, PageElement, Section, Table, Tile, Tiles, from_terminal
 from nanodyno.report.probes import share_rows
 from nanodyno.report.tune import is_asked, remarks, title_words, tune_table, verdict_lines
@@ -26,22 +26,22 @@ def tune_report(tuning: Tuning, name: str, language: Language) -> Page:
         Section(title_words(tuning, name, language), (*_sentences(lines), *_tiles(tuning, rows, language)))
     ]
     sections += [speed_section(tuning, language)]
-    sections += [Section(language.say("where the time went"), (_time(tuning, rows, language),))]
+    sections += [Section(language.say("common.where-time-went"), (_time(tuning, rows, language),))]
     if any(row.summary is not None for row in rows):
-        sections.append(Section(language.say("all that was tried"), (_table(rows, chosen, language),)))
+        sections.append(Section(language.say("tune.section.candidates"), (_table(rows, chosen, language),)))
     left = tuple(untried(tuning, rows, language))
     if left:
-        sections.append(Section(language.say("what was not measured"), (BulletList(left),)))
+        sections.append(Section(language.say("tune.section.not-measured"), (BulletList(left),)))
     found = tune_findings(tuning)
     if found:
         why = BulletList(
             tuple(finding_words(each, language) for each in found),
             tuple(numbers_table(each.numbers) for each in found),
         )
-        sections.append(Section(language.say("why"), (why,)))
+        sections.append(Section(language.say("tune.section.reasons"), (why,)))
     known = (*disturbed(rows, language), *remarks(tuning, rows, language))
-    sections.append(Section(language.say("to be known"), known))
-    return Page(language.say("tuning"), tuple(sections), (name,))
+    sections.append(Section(language.say("page.section.notes"), known))
+    return Page(language.say("tune.page-title"), tuple(sections), (name,))
 
 
 def _table(rows: Sequence[TuneRow], chosen: str | None, language: Language) -> Table:
@@ -49,7 +49,7 @@ def _table(rows: Sequence[TuneRow], chosen: str | None, language: Language) -> T
     (marked,) = from_terminal(tune_table(rows, chosen, ROOMY, language))
     assert isinstance(marked, Table)
     named = [
-        (language.say("{micro_batch}, chosen", micro_batch=split) if mark else split, *rest)
+        (language.say("tune.table.chosen-row", micro_batch=split) if mark else split, *rest)
         for mark, split, *rest in marked.rows
     ]
     right = frozenset(place - 1 for place in marked.flush_right if place > 1)
@@ -59,7 +59,7 @@ def _table(rows: Sequence[TuneRow], chosen: str | None, language: Language) -> T
 def speed_section(tuning: Tuning, language: Language) -> Section:
     chosen = None if tuning.pick is None else tuning.pick.chosen
     curve = curve_of(rows_of(tuning), chosen)
-    return Section(language.say("micro-batch"), (_curve(curve, chosen, language),))
+    return Section(language.say("common.micro-batch"), (_curve(curve, chosen, language),))
 
 
 def _sentences(lines: Sequence[str]) -> tuple[str, ...]:
@@ -73,9 +73,9 @@ def _tiles(tuning: Tuning, rows: Sequence[TuneRow], language: Language) -> tuple
     config = row.candidate.config
     split = f"{config.batch_size} x {config.gradient_accumulation_steps}"
     tiles = (
-        Tile(language.say("micro-batch x accumulation"), split),
-        Tile(language.say("tokens per second"), q.rate(row.tokens_per_second.value, language)),
-        Tile(language.say("memory"), memory_words(row, language)),
+        Tile(language.say("tune.tile.micro-batch-split"), split),
+        Tile(language.say("common.tokens-per-second"), q.rate(row.tokens_per_second.value, language)),
+        Tile(language.say("common.memory"), memory_words(row, language)),
     )
     return (Tiles(tiles),)
 
@@ -96,18 +96,15 @@ def _curve(curve: Sequence[TuneRow], chosen: str | None, language: Language) -> 
         if (rate := row.tokens_per_second) is not None
     )
     if not rows:
-        return language.say("Nothing could be measured, so there is no picture of speed.")
+        return language.say("tune.picture.nothing-measured")
     return Intervals(
-        language.say("Tokens per second over micro-batch"),
-        language.say(
-            "The fastest switches of each micro-batch; the filled one is chosen. A bar across a point is the "
-            "95% interval of what was measured afresh; without one it is of the search alone."
-        ),
-        language.say("micro-batch"),
+        language.say("common.speed-over-micro-batch"),
+        language.say("tune.picture.speed-note"),
+        language.say("common.micro-batch"),
         lambda value: q.rate(value, language),
         rows,
         from_zero=False,
-        beside_label=language.say("memory"),
+        beside_label=language.say("common.memory"),
     )
 
 
@@ -117,7 +114,7 @@ def _time(tuning: Tuning, rows: Sequence[TuneRow], language: Language) -> PageEl
     picked += [row for row in rows if is_asked(row, tuning) and row not in picked]
     known = {row.name: row.summary.time for row in picked if row.summary is not None and row.summary.time}
     if not known:
-        return language.say("Where the time went was not measured.")
+        return language.say("tune.picture.time-not-measured")
     shares = [dict(share_rows(time)) for time in known.values()]
     bars = tuple(
         Bar(
@@ -129,8 +126,8 @@ def _time(tuning: Tuning, rows: Sequence[TuneRow], language: Language) -> PageEl
         if any(each[part] for each in shares)
     )
     return Bars(
-        language.say("Where the time of an iteration went"),
-        language.say("Shares of an iteration; idle is the device waiting between kernels."),
+        language.say("tune.picture.time-title"),
+        language.say("tune.picture.time-note"),
         bars,
         tuple(known),
     )

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nanodyno.report.language import ENGLISH, LANGUAGES, language_for, not_quite
+from nanodyno.messages.language import ENGLISH, LANGUAGES, language_for, not_quite
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_lists_have_one_and() -> None:
 
 
 def test_values_are_not_read_as_messages() -> None:
-    assert ENGLISH.say("run {name}", name="{odd} 100%") == "run {odd} 100%"
+    assert ENGLISH.say("list.sentence-end", sentence="{odd} 100%") == "{odd} 100%."
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_english_needs_no_babel() -> None:
     code = (
         "import sys\n"
         "from nanodyno.report.compare import comparison_page\n"
-        "from nanodyno.report.language import language_for\n"
+        "from nanodyno.messages.language import language_for\n"
         "english = language_for(None, {'LANG': 'en_US.UTF-8'})\n"
-        "print(english.say_plural('{n} thread', '{n} threads', 2), 'babel' in sys.modules)"
+        "print(english.say_plural('common.thread-count', 2), 'babel' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "2 threads False\n"

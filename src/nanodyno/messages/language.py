@@ -1,7 +1,7 @@
-"""The reader's language: which one, its sentences from a catalogue, its numbers and dates.
+"""The reader's language: which one, its texts by their ids, its numbers and dates.
 
-A message is its English sentence with named {places}, and is looked up whole; what stands in a place is
-formatted already. English needs no catalogue, so that Babel is loaded only by those who read another.
+A text has named {places}; what stands in a place is formatted already. Babel is loaded only for numbers and
+dates that are not English.
 """
 
 import re
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from nanodyno.report.catalogue import catalogue_locales, symbols, translations, written_date
+from nanodyno.messages.texts import locales, symbols, texts, written_date
 
 Direction = Literal["ltr", "rtl"]
 ENVIRONMENT = ("LC_ALL", "LC_MESSAGES", "LANG")
@@ -26,12 +26,11 @@ _LOOSE_END = re.compile(r"[.,;:!?]+$")
 
 @dataclass(frozen=True)
 class Plural:
-    """A message with a form for one and a form for more (a language may have others), to be said later."""
+    """The id of a message whose form depends on one of the numbers that it is told with."""
 
-    one: str
-    many: str
+    id: str
     by: str
-    """The number that counts; in the message it is `{n}`."""
+    """The number that counts; in the text it is `{n}`."""
 
 
 @dataclass(frozen=True)
@@ -51,29 +50,26 @@ class Language:
     direction: Direction = "ltr"
 
     def say(self, message: str, /, **values: str) -> str:
-        return self._translated(message).format(**values)
+        """The text of the message with this id."""
+        return texts(self.locale).forms[message][0].format(**values)
 
-    def say_in(self, context: str, message: str) -> str:
-        """Where English has one word for two things."""
-        if self.locale == ENGLISH.locale:
-            return message
-        return translations(self.locale).pgettext(context, message)
-
-    def say_plural(self, one: str, many: str, n: int, /, **values: str) -> str:
-        """`{n}` is the number, formatted."""
-        if self.locale == ENGLISH.locale:
-            words = one if n == 1 else many
-        else:
-            words = translations(self.locale).ngettext(one, many, n)
-        return words.format(n=self.number(n, ","), **values)
+    def say_plural(self, message: str, n: int, /, **values: str) -> str:
+        """In the form for the count `n`, which is shown as `{n}`."""
+        known = texts(self.locale)
+        return known.forms[message][known.form_of(n)].format(n=self.number(n, ","), **values)
 
     def tell(self, message: str | Plural, values: Mapping[str, str], numbers: Mapping[str, object]) -> str:
-        """Of a table of messages; `numbers` are what `values` were before they were formatted."""
+        """`numbers` are what `values` were before they were formatted."""
         if isinstance(message, str):
             return self.say(message, **values)
         n = numbers[message.by]
         assert isinstance(n, int), f"{message.by} counts"
-        return self.say_plural(message.one, message.many, n, **values)
+        return self.say_plural(message.id, n, **values)
+
+    def unit(self, symbol: str) -> str:
+        """GiB is Gio in French; most units are the same everywhere."""
+        known = texts(self.locale).forms.get(f"unit.{symbol.lower().replace('/', '-per-')}")
+        return symbol if known is None else known[0]
 
     def number(self, value: float, how: str = ",") -> str:
         """`how` as in f-strings. It is rounded the same in all languages; only the marks are their own."""
@@ -91,19 +87,19 @@ class Language:
         """a, b and c."""
         if len(items) == 1:
             return items[0]
-        return self.say("{items} and {last}", items=self.joined(items[:-1]), last=items[-1])
+        return self.say("list.last-item", items=self.joined(items[:-1]), last=items[-1])
 
     def joined(self, items: Sequence[str]) -> str:
         """a, b, c."""
-        return self._translated(message(", ")).join(items)
+        return self.say("list.item-separator").join(items)
 
     def clauses(self, parts: Sequence[str]) -> str:
         """Of one sentence: a; b."""
-        return self._translated(message("; ")).join(parts)
+        return self.say("list.clause-separator").join(parts)
 
     def paragraph(self, sentences: Sequence[str]) -> str:
         """Without the last full stop, which is its reader's to set: a. b."""
-        return self._translated(message(". ")).join(sentences)
+        return self.say("list.sentence-separator").join(sentences)
 
     def together(self, sentences: Sequence[str]) -> str:
         """Whole ones, with their full stops: a. b."""
@@ -119,7 +115,7 @@ class Language:
 
     def moment(self, moment: datetime) -> str:
         """To the minute; it is the caller's to have it in UTC."""
-        return self.say("{date} {time} UTC", date=self.date(moment), time=f"{moment:%H:%M}")
+        return self.say("common.date-and-time", date=self.date(moment), time=f"{moment:%H:%M}")
 
     def isolated(self, text: str) -> str:
         """For a page that is not a terminal: in right-to-left text, what is Latin keeps its own direction.
@@ -129,9 +125,6 @@ class Language:
         if self.direction == "ltr":
             return text
         return latin_isolated(text)
-
-    def _translated(self, message: str) -> str:
-        return message if self.locale == ENGLISH.locale else translations(self.locale).gettext(message)
 
 
 def latin_isolated(text: str) -> str:
@@ -144,24 +137,18 @@ def _isolate(found: re.Match[str]) -> str:
     return f"{OPEN}{text}{CLOSE}{found[0][len(text) :]}"
 
 
-def message(text: str) -> str:
-    """Marks what is said later, for the extraction."""
-    return text
-
-
 ENGLISH = Language("en", "en")
 FROM_THE_RIGHT = frozenset({"ar", "fa", "he", "ur", "yi"})
 
 
-def _with_catalogue(locale: str) -> Language:
+def _of_locale(locale: str) -> Language:
     direction: Direction = "rtl" if locale.split("_")[0] in FROM_THE_RIGHT else "ltr"
     return Language(locale.replace("_", "-"), locale, direction)
 
 
-LANGUAGES: Mapping[str, Language] = {
-    each.code: each for each in (ENGLISH, *map(_with_catalogue, catalogue_locales()))
-}
-"""By code: English, and those that there is a file for."""
+_OTHERS = (_of_locale(each) for each in locales() if each != ENGLISH.locale)
+LANGUAGES: Mapping[str, Language] = {each.code: each for each in (ENGLISH, *_OTHERS)}
+"""By code: English, and the others that there is a file for."""
 
 
 def asked_for(wanted: str | None, environment: Mapping[str, str]) -> str:
