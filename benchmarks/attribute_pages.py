@@ -32,9 +32,9 @@ from nanodyno.analysis.factors import AttributionMetric
 from nanodyno.analysis.shapley import Combination, shapley, step, value
 from nanodyno.costs.flops import flops_per_token
 from nanodyno.messages.language import LANGUAGES
+from nanodyno.messages.numbers import change_words, interval_words, settings_words, value_words
 from nanodyno.records.attribution import kept_in, pair_folder
 from nanodyno.report.attribute import METRICS, attribution_page
-from nanodyno.report.attribute_numbers import change_words, interval_words, settings_words, value_words
 from nanodyno.report.attribute_picture import PICTURED, waterfall_figure
 from nanodyno.report.html.drawing import svg_file
 

@@ -5,7 +5,6 @@ A new code needs an entry in one of the tables of tests/analysis/sentences, and 
 
 import re
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from tests.analysis.sentences.alone import ALONE
@@ -13,16 +12,16 @@ from tests.analysis.sentences.forecasts import FORECASTS
 from tests.analysis.sentences.logs import Sentence
 from tests.analysis.sentences.pairs import PAIRS
 
-from nanodyno.analysis.findings import Code
-from nanodyno.report import attribute_words, doctor_words, finding_words, forecast_words, tune_words
+from nanodyno.analysis.findings import FINDINGS, OF_ATTRIBUTIONS, OF_MACHINES, OF_SEARCHES
+from nanodyno.messages.findings import words
 
 TABLE: dict[str, Sentence] = {**ALONE, **PAIRS, **FORECASTS}
-ELSEWHERE = {*tune_words.WORDS, *attribute_words.WORDS, *doctor_words.WORDS}
+ELSEWHERE = {*OF_SEARCHES, *OF_ATTRIBUTIONS, *OF_MACHINES}
 """Of searches, attributions and machines, which have tests of their own."""
 
 
 def test_every_code_that_is_said_of_runs_is_in_the_table() -> None:
-    assert TABLE.keys() == {*get_args(Code)} - ELSEWHERE
+    assert TABLE.keys() == {*FINDINGS} - ELSEWHERE
 
 
 @pytest.mark.parametrize("code", TABLE)
@@ -34,9 +33,9 @@ def test_a_sentence_is_said_where_it_is_true_with_its_numbers_and_not_where_it_i
     assert found
     numbers = found[0].numbers
     assert {key: numbers[key] for key in sentence.numbers} == sentence.numbers
-    words = (forecast_words if code in FORECASTS else finding_words).words(found[0])
-    assert words == words.strip()
-    assert "{" not in words
+    said = words(found[0])
+    assert said == said.strip()
+    assert "{" not in said
     assert code not in [each.code for each in sentence.fails.findings(tmp_path / "fails")]
 
 

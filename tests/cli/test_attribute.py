@@ -9,7 +9,7 @@ import pytest
 
 from nanodyno.experiments.tune import TuneBench
 from nanodyno.messages.language import LANGUAGES
-from nanodyno.report.attribute_numbers import turn_words
+from nanodyno.messages.numbers import turn_words
 
 Run = Callable[..., Any]
 CASE = Path(__file__).parents[1] / "case"

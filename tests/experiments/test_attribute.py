@@ -18,10 +18,10 @@ from nanodyno.experiments.short_training import (
     shortened,
     tokens_of_each,
 )
+from nanodyno.messages.findings import words
 from nanodyno.probe.process import Failure
 from nanodyno.records.attribution import attributions_of
 from nanodyno.report.attribute_document import attribution_document
-from nanodyno.report.attribute_words import words
 
 
 def codes(found: Any) -> set[str]:

@@ -9,19 +9,14 @@ from typing import Any, get_args
 import pytest
 from babel.messages.plurals import get_plural
 
-from nanodyno.analysis.findings import Code
+from nanodyno.analysis.findings import FINDINGS, Unit
 from nanodyno.cli.options import Lang
+from nanodyno.messages import numbers
+from nanodyno.messages.findings import VARIANTS
 from nanodyno.messages.language import ENGLISH, LANGUAGES, Language
 from nanodyno.messages.texts import texts
 from nanodyno.records.probe import DisturbanceCode
-from nanodyno.report import (
-    attribute_words,
-    disturbances,
-    doctor_words,
-    finding_words,
-    forecast_words,
-    tune_words,
-)
+from nanodyno.report import disturbances
 
 SOURCE = Path(__file__).parents[2] / "src" / "nanodyno"
 OTHERS = [each for each in LANGUAGES.values() if each is not ENGLISH]
@@ -72,7 +67,9 @@ def test_the_languages_are_those_that_the_help_names() -> None:
 def test_every_message_is_said_somewhere() -> None:
     known = constants()
     assert [
-        message for message in forms(ENGLISH) if not message.startswith("unit.") and message not in known
+        message
+        for message in forms(ENGLISH)
+        if not message.startswith(("unit.", "finding.")) and message not in known
     ] == []
 
 
@@ -130,11 +127,45 @@ def test_no_english_is_left_over(language: Language) -> None:
             assert ENGLISH_ONLY.isdisjoint(re.findall(r"\b[a-z]+\b", plain)), form
 
 
+def texts_of(code: str) -> dict[str, tuple[str, ...]]:
+    """Of a finding: its own, or those of its variants."""
+    whole = f"finding.{code}"
+    return {
+        message: found
+        for message, found in forms(ENGLISH).items()
+        if (message == whole or message.startswith(f"{whole}.")) and not message.endswith(".fix")
+    }
+
+
 def test_every_code_of_a_finding_has_words() -> None:
-    worded = [*finding_words.WORDS, *finding_words.COMPOSED, *forecast_words.WORDS, *attribute_words.WORDS]
-    worded += [*tune_words.WORDS, *doctor_words.WORDS]
-    assert sorted(worded) == sorted(get_args(Code))
+    assert [code for code in FINDINGS if not texts_of(code)] == []
+    assert [
+        code for code in FINDINGS if code not in VARIANTS and list(texts_of(code)) != [f"finding.{code}"]
+    ] == []
+    said = {message for code in FINDINGS for message in texts_of(code)}
+    fixes = {f"finding.{code}.fix" for code in FINDINGS}
+    of_numbers = {
+        message for message in forms(ENGLISH) if message.startswith(("finding.number.", "finding.noise-"))
+    }
+    known = {message for message in forms(ENGLISH) if message.startswith("finding.")}
+    assert known - said - fixes - of_numbers == set()
     assert set(disturbances.WORDS) == set(get_args(DisturbanceCode))
+
+
+@pytest.mark.parametrize("code", FINDINGS)
+def test_a_finding_fills_every_place_of_its_texts_and_no_other(code: str) -> None:
+    filled = {*FINDINGS[code].places, "run", "other", "runs", "n"}
+    named = {place for found in texts_of(code).values() for text in found for place in places(text)}
+    assert {re.sub("_[01]$", "", place) for place in named} - {
+        re.sub("_[01]$", "", each) for each in filled
+    } == set()
+    assert {each for each in FINDINGS[code].places if each not in named and f"{each}_0" not in named} == set()
+    plural = any(len(found) > 1 for found in texts_of(code).values())
+    assert plural == (FINDINGS[code].counted is not None)
+
+
+def test_every_unit_is_written() -> None:
+    assert {*numbers._UNITS, *numbers._OF_SEVERAL} == {*get_args(Unit)}
 
 
 def test_french_counts_none_as_one() -> None:

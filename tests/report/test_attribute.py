@@ -11,12 +11,12 @@ from rich.console import Console
 from nanodyno.analysis.attribution import Attribution
 from nanodyno.analysis.attribution_findings import attribution_findings
 from nanodyno.config import RunConfig
+from nanodyno.messages.findings import words
+from nanodyno.messages.numbers import change_words
 from nanodyno.records.probe import ProbeResult
 from nanodyno.report.attribute import attribution_page
 from nanodyno.report.attribute_document import attribution_document
-from nanodyno.report.attribute_numbers import change_words
 from nanodyno.report.attribute_picture import waterfall_bars
-from nanodyno.report.attribute_words import words
 from tunings import build_repetition
 
 

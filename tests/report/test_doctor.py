@@ -12,11 +12,11 @@ from nanodyno.analysis.findings import Finding
 from nanodyno.config import RunConfig
 from nanodyno.hardware.inventory import GpuState, Inventory
 from nanodyno.hardware.telemetry import Holder
+from nanodyno.messages.findings import words
 from nanodyno.messages.language import ENGLISH
 from nanodyno.records.checkup import CheckupRecord
 from nanodyno.records.probe import Disturbance
 from nanodyno.report.doctor import doctor_document, doctor_page
-from nanodyno.report.doctor_words import finding_words
 from nanodyno.report.document import to_json
 
 Builder = Callable[..., Any]
@@ -34,18 +34,12 @@ def unwrapped(found: CheckupRecord) -> str:
 
 
 def test_the_numbers_of_a_finding_are_in_its_words(checkup: Builder) -> None:
-    assert (
-        finding_words(Finding("little-disk", "fix", numbers={"bytes": GIB}))[0]
-        == "only 1.00 GiB of disk are free"
-    )
-    assert finding_words(Finding("low-ceiling", "fix", numbers={"share": 0.5}))[0] == (
+    assert words(Finding("little-disk", "fix", numbers={"bytes": GIB})) == "only 1.00 GiB of disk are free"
+    assert words(Finding("low-ceiling", "fix", numbers={"share": 0.5})) == (
         "large products reach only 50.0% of the datasheet"
     )
-    assert (
-        finding_words(Finding("slow-disk", "fix", numbers={"rate": 9.1e7}))[0]
-        == "this disk takes only 91.0 MB/s"
-    )
-    assert finding_words(Finding("hot-gpu", "fix", numbers={"celsius": 93}))[0] == (
+    assert words(Finding("slow-disk", "fix", numbers={"rate": 9.1e7})) == "this disk takes only 91.0 MB/s"
+    assert words(Finding("hot-gpu", "fix", numbers={"celsius": 93})) == (
         "the card throttles for heat at 93 degrees"
     )
     assert findings(checkup()) == ()

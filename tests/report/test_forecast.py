@@ -11,14 +11,14 @@ from tests.analysis.test_forecast_shapes import DEAD, OVERFIT, STUCK, seeds
 from tests.analysis.test_forecast_warnings import CASES
 
 from nanodyno.analysis.account import Account
-from nanodyno.analysis.findings import Finding
+from nanodyno.analysis.findings import OF_FORECASTS, Finding
 from nanodyno.analysis.forecast import Forecast, ForecastLoss, ForecastQuestion, forecast
 from nanodyno.analysis.forecast_findings import Forecasts, findings_of, lower_of
 from nanodyno.analysis.forecast_plan import IterationTimes
+from nanodyno.messages.findings import sentence, words
 from nanodyno.messages.language import ENGLISH
 from nanodyno.report.figures import BandFigure
 from nanodyno.report.forecast import forecast_document, picture, sections
-from nanodyno.report.forecast_words import WORDS, sentence, words
 from nanodyno.report.page import Page, Tile, Tiles
 from nanodyno.report.pages.forecast import forecast_report
 
@@ -77,7 +77,7 @@ FOUND = every_finding()
 
 
 def test_every_code_is_found_in_some_run_and_has_words() -> None:
-    assert {each.code for each in FOUND if each.code in WORDS} == WORDS.keys()
+    assert {each.code for each in FOUND if each.code in OF_FORECASTS} == OF_FORECASTS.keys()
 
 
 @pytest.mark.parametrize("finding", FOUND, ids=lambda each: each.code)

@@ -160,7 +160,7 @@ def _attributed(
     """Twice the width and half the micro-batch, at the same tokens per iteration."""
     from nanodyno.cli.attribute import attributed
     from nanodyno.experiments.attribute import Inquiry
-    from nanodyno.report.quantities import clock
+    from nanodyno.messages.quantities import clock
 
     narrow, wide = requests
     before = narrow.config

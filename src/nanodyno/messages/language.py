@@ -58,6 +58,13 @@ class Language:
         known = texts(self.locale)
         return known.forms[message][known.form_of(n)].format(n=self.number(n, ","), **values)
 
+    def has(self, message: str) -> bool:
+        return message in texts(self.locale).forms
+
+    def has_plural(self, message: str) -> bool:
+        """Whether its form depends on a count: English has two of those."""
+        return len(texts(ENGLISH.locale).forms[message]) > 1
+
     def tell(self, message: str | Plural, values: Mapping[str, str], numbers: Mapping[str, object]) -> str:
         """`numbers` are what `values` were before they were formatted."""
         if isinstance(message, str):

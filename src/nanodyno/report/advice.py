@@ -7,8 +7,8 @@ from rich.table import Table
 
 from nanodyno.config.attributes import Arithmetic
 from nanodyno.costs.advice import MemoryAdvice
+from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language
-from nanodyno.report import quantities
 from nanodyno.report.prose import Prose
 
 NOTHING_FITS = "plan.advice.nothing-enough"

@@ -8,11 +8,11 @@ from rich.text import Text
 from nanodyno.analysis.attribution import Attribution
 from nanodyno.analysis.attribution_findings import attribution_findings
 from nanodyno.analysis.findings import Finding, Severity
+from nanodyno.messages import quantities
+from nanodyno.messages.findings import words
 from nanodyno.messages.language import ENGLISH, Language
-from nanodyno.report import quantities
 from nanodyno.report.attribute_picture import waterfall, waterfall_figure
 from nanodyno.report.attribute_tables import combinations_table, factor_words, judged, parts_table, size_words
-from nanodyno.report.attribute_words import words
 from nanodyno.report.behind import numbers_table
 from nanodyno.report.page import BulletList, PageElement, Section, Table, to_terminal
 from nanodyno.report.prose import Prose

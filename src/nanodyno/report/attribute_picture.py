@@ -9,7 +9,7 @@ from rich.text import Text
 from nanodyno.analysis.attribution import Attribution
 from nanodyno.analysis.shapley import last_combination
 from nanodyno.messages.language import ENGLISH, Language
-from nanodyno.report.attribute_numbers import change_words, value_words
+from nanodyno.messages.numbers import change_words, value_words
 from nanodyno.report.figures import Axis, Total, Waterfall, WaterfallChange
 
 FULL, RISE, FALL = "█", "▓", "░"

@@ -11,16 +11,16 @@ from nanodyno.analysis.effects import Effect
 from nanodyno.analysis.factors import Factor
 from nanodyno.analysis.shapley import Combination, last_combination
 from nanodyno.analysis.verdict import VerdictCall
+from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language
-from nanodyno.records.probe import MemoryRecord
-from nanodyno.report import quantities
-from nanodyno.report.attribute_numbers import (
+from nanodyno.messages.numbers import (
     change_words,
     interval_words,
     setting_words,
     settings_words,
     turn_words,
 )
+from nanodyno.records.probe import MemoryRecord
 from nanodyno.report.tune_words import spread_words
 
 UNKNOWN = "-"

@@ -9,9 +9,9 @@ from rich.console import Console
 from nanodyno.analysis.attribution import AttributeEvent, CombinationMeasured, RoundStarted
 from nanodyno.analysis.probes import summarise_probe
 from nanodyno.messages.language import ENGLISH, Language
+from nanodyno.messages.numbers import settings_words, value_words
 from nanodyno.records.attribution import AttributionLine, TrainedRecord
 from nanodyno.records.probe import Failed, Measured, OutOfMemory, ProbeProgress
-from nanodyno.report.attribute_numbers import settings_words, value_words
 from nanodyno.report.budgeted import BudgetLine
 from nanodyno.report.progress import say
 

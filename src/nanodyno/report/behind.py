@@ -5,8 +5,8 @@ from typing import cast
 
 from nanodyno.analysis.account import Account
 from nanodyno.costs.flops import NANOGPT_PEAK_FLOPS
+from nanodyno.messages import quantities as q
 from nanodyno.messages.language import Language
-from nanodyno.report import quantities as q
 from nanodyno.report.page import Folded, Table
 
 

@@ -6,9 +6,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from nanodyno.messages import quantities
 from nanodyno.messages.language import Language
 from nanodyno.records.probe import ProbeProgress
-from nanodyno.report import quantities
 from nanodyno.report.probing import progress_words
 
 

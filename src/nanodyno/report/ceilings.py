@@ -8,8 +8,8 @@ from rich.table import Table
 
 from nanodyno.hardware.ceilings import Ceilings, Timing
 from nanodyno.hardware.gpus import Gpu
+from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language
-from nanodyno.report import quantities
 
 UNKNOWN = "-"
 

@@ -8,15 +8,13 @@ from nanodyno.analysis.compare import ComparedMetric, RunComparison, loss_metric
 from nanodyno.analysis.decisions import Decision, NotComparable
 from nanodyno.analysis.findings import Finding, Severity
 from nanodyno.analysis.moves import Kind
+from nanodyno.messages import quantities as q
+from nanodyno.messages.findings import as_sentence, repeated, sentence, words
 from nanodyno.messages.language import ENGLISH, Language
+from nanodyno.messages.numbers import place
 from nanodyno.records.imported import Setting
-from nanodyno.report import quantities as q
 from nanodyno.report.behind import numbers_table
 from nanodyno.report.document import as_document
-from nanodyno.report.finding_numbers import place
-from nanodyno.report.finding_words import repeated, words
-from nanodyno.report.forecast_words import ENDS
-from nanodyno.report.forecast_words import sentence as sentence_of_end
 from nanodyno.report.page import BulletList, Section, Table
 
 ANSWERS = (
@@ -35,6 +33,8 @@ ANSWERS = (
     ("not-a-number",),
 )  # fmt: skip
 """The first of each row that was found makes a sentence of the answer."""
+ENDS = ("ends-lower", "ends-alike", "ends-rough")
+"""Of two runs: which ends lower."""
 MOVES: dict[Kind, tuple[str, str]] = {
     "model": ("compare.moves.model", ""),
     "function": ("common.loss", "compare.moves.speed-memory"),
@@ -115,7 +115,7 @@ def comparison_page(
         sections.append(
             Section(
                 language.say("compare.section.forecast"),
-                tuple(sentence_of_end(each, language) for each in ends),
+                tuple(sentence(each, language) for each in ends),
             )
         )
     for severity, title in SEVERITIES:
@@ -151,9 +151,7 @@ def _names_both(finding: Finding, language: Language) -> bool:
 
 def _sentence(finding: Finding, several: bool, language: Language) -> str:
     """Capitalised, but for the name of a run, which is as its user wrote it."""
-    text = named_words(finding, several, language)
-    sentence = text if text.startswith(finding.runs) else text[0].upper() + text[1:]
-    return language.say("list.sentence-end", sentence=sentence)
+    return as_sentence(named_words(finding, several, language), finding.runs, language)
 
 
 def _changes_table(changes: Changes, language: Language) -> Table:

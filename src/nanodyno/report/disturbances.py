@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from nanodyno.hardware.telemetry import Holder
+from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language, Plural
 from nanodyno.records.probe import (
     Disturbance,
@@ -13,7 +14,6 @@ from nanodyno.records.probe import (
     RepetitionRecord,
     Throttled,
 )
-from nanodyno.report import quantities
 
 WORDS: dict[DisturbanceCode, str | Plural] = {
     "thermal": "probe.disturbance.thermal",

@@ -12,12 +12,13 @@ from nanodyno.analysis.findings import Finding
 from nanodyno.analysis.metrics import gpu_of
 from nanodyno.hardware.gpus import Gpu
 from nanodyno.hardware.inventory import GpuState
+from nanodyno.messages import quantities
+from nanodyno.messages.findings import fix
+from nanodyno.messages.findings import words as finding_words
 from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.records.checkup import CheckupRecord, DeviceRecord, DiskRecord, HostRecord
-from nanodyno.report import quantities
 from nanodyno.report.ceilings import ceilings_document, ceilings_table, measured_words
 from nanodyno.report.disturbances import disturbance_words, holder_words
-from nanodyno.report.doctor_words import finding_words
 from nanodyno.report.prose import Prose
 
 MOST_HOLDERS = 6
@@ -231,7 +232,7 @@ def _to_fix(reported: Sequence[Finding], language: Language) -> Iterator[Rendera
     table.add_column(justify="right")
     table.add_column(overflow="fold")
     for number, finding in enumerate(wrong, start=1):
-        what, how = finding_words(finding, language)
+        what, how = finding_words(finding, language), fix(finding, language)
         stops = finding.severity == "impossible"
         if stops:
             what = language.say("doctor.finding.training-impossible", what=what)
@@ -242,7 +243,7 @@ def _to_fix(reported: Sequence[Finding], language: Language) -> Iterator[Rendera
 
 
 def _notes(reported: Sequence[Finding], language: Language) -> Iterator[RenderableType]:
-    notes = [finding_words(each, language)[0] for each in reported if each.severity == "note"]
+    notes = [finding_words(each, language) for each in reported if each.severity == "note"]
     if notes:
         yield Text()
         yield Text(language.say("doctor.section.notes"), style="bold")
@@ -267,7 +268,7 @@ def doctor_document(found: CheckupRecord) -> dict[str, object]:
 
 
 def _finding_document(finding: Finding) -> dict[str, object]:
-    what, how = finding_words(finding)
+    what, how = finding_words(finding), fix(finding)
     return {
         "code": finding.code,
         "severity": finding.severity,

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from nanodyno.analysis.effective import BatchSizeAdvice, Lack, Verdict
 from nanodyno.analysis.noise_scale import FEWEST_POINTS
+from nanodyno.messages import quantities as q
 from nanodyno.messages.language import ENGLISH, Language
-from nanodyno.report import quantities as q
 from nanodyno.report.document import as_document
 from nanodyno.report.noise import decay_words, noise_scale_words, unmeasured_words, unsettled_words
 from nanodyno.report.prose import Prose

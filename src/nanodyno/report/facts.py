@@ -4,12 +4,12 @@ from rich.table import Table
 
 from nanodyno.analysis.machine_state import MachineState, machine_findings
 from nanodyno.analysis.summary import Summary
+from nanodyno.messages import quantities
+from nanodyno.messages.findings import words as finding_words
 from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.records.imported import ImportedRecord
 from nanodyno.records.store import Run
 from nanodyno.records.types import RunRecord, SplitRecord
-from nanodyno.report import quantities
-from nanodyno.report.finding_words import words as finding_words
 from nanodyno.report.modern import modern_words
 from nanodyno.report.noise import decay_words, noise_scale_words, serving_words, unmeasured_words
 from nanodyno.report.prose import Prose

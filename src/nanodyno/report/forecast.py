@@ -11,11 +11,11 @@ from nanodyno.analysis.conclusions import SAME_SIZE, public_curves
 from nanodyno.analysis.findings import Code, Finding
 from nanodyno.analysis.forecast import Forecast
 from nanodyno.analysis.forecast_findings import Forecasts
+from nanodyno.messages.findings import sentence, words
 from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.report.behind import numbers_table
 from nanodyno.report.document import as_document
 from nanodyno.report.figures import Point, finite
-from nanodyno.report.forecast_words import sentence, words
 from nanodyno.report.page import BulletList, Section, to_terminal
 from nanodyno.report.plot import Labels, PlotSeries, line_plot
 

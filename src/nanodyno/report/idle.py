@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from nanodyno.config import present_name
 from nanodyno.config.idle import Idle, Unreached
+from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language
-from nanodyno.report import quantities
 
 
 def renamed_notes(former: Iterable[str], language: Language = ENGLISH) -> Iterator[str]:

@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from nanodyno.config import keys_where
+from nanodyno.messages import quantities
 from nanodyno.records.imported import ImportedRecord
 from nanodyno.records.importers.joining import Imported
-from nanodyno.report import quantities
 
 WORTH_A_BAR = 20 * 2**20
 """Bytes that take more than a moment."""

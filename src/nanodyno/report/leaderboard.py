@@ -10,7 +10,7 @@ from nanodyno.analysis.leaderboard import (
     Unranked,
     UnrankedReason,
 )
-from nanodyno.report import quantities as q
+from nanodyno.messages import quantities as q
 from nanodyno.report.document import as_document
 from nanodyno.report.page import BulletList, Section, Table
 

@@ -1,9 +1,9 @@
 """The gradient noise scale in words."""
 
 from nanodyno.analysis.noise_scale import served
+from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.noise import ENOUGH, WIDEST, NoiseScale
-from nanodyno.report import quantities
 
 
 def noise_scale_words(scale: NoiseScale, language: Language = ENGLISH) -> str:

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 from nanodyno.analysis.account import Account, AccountEval, AccountStep
 from nanodyno.analysis.account_reading import account_of
-from nanodyno.analysis.forecast import ForecastQuestion, forecast
+from nanodyno.analysis.forecast import ForecastLoss, ForecastQuestion, forecast
 from nanodyno.analysis.forecast_findings import findings_of
 from nanodyno.errors import NanodynoError
+from nanodyno.messages.findings import sentence
 from nanodyno.records.events import Started
 from nanodyno.records.store import Run, read_run
 from nanodyno.records.types import EvalRecord, StepRecord
-from nanodyno.report.forecast_words import sentence, short_end
 
 ENOUGH_EVALS = 5
 MOST_STEPS, RECENT_STEPS = 6000, 1000
@@ -63,8 +63,13 @@ class Outlook:
         fresh = [each for each in found if each.code not in self._reported]
         self._reported |= {each.code for each in fresh}
         final = made.expected
-        words = short_end(final.median, final.low, final.high) if final and made.basis == "curve" else ""
+        words = _short_end(final) if final and made.basis == "curve" else ""
         return words, [sentence(each) for each in fresh]
 
     def _now(self) -> Account:
         return replace(self._account, steps=tuple(self._steps), evals=tuple(self._evals))
+
+
+def _short_end(final: ForecastLoss) -> str:
+    """For a line of progress, which is English."""
+    return f"ends at about {final.median:.3f} (80%: {final.low:.3f} to {final.high:.3f})"

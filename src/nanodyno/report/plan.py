@@ -9,8 +9,8 @@ from rich.text import Text
 from nanodyno.analysis.rates import Begun
 from nanodyno.costs.calibration import REFERENCE
 from nanodyno.costs.plan import CHINCHILLA_TOKENS_PER_PARAMETER, MicroBatchPlan, Plan
+from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language
-from nanodyno.report import quantities
 from nanodyno.report.advice import advice_table
 from nanodyno.report.plan_bill import range_test_hours
 from nanodyno.report.plan_facts import PlanSource, fact_rows

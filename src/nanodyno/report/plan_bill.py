@@ -2,8 +2,8 @@
 
 from nanodyno.analysis.rates import Begun
 from nanodyno.costs.plan import Bill, Plan
+from nanodyno.messages import quantities
 from nanodyno.messages.language import Language
-from nanodyno.report import quantities
 
 
 def bill_words(bill: Bill, plan: Plan, language: Language) -> str:

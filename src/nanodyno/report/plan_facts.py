@@ -10,8 +10,8 @@ from nanodyno.config.ramp import Ramp
 from nanodyno.costs.plan import CHINCHILLA_TOKENS_PER_PARAMETER, MicroBatchPlan, Plan
 from nanodyno.costs.setup import Setup
 from nanodyno.costs.target import SHOWN_SHARE
+from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language
-from nanodyno.report import quantities
 from nanodyno.report.modern import modern_words
 from nanodyno.report.plan_bill import bill_words, growth_words, iterations_words, range_test_words
 from nanodyno.report.sizing import chosen_words, expected_words

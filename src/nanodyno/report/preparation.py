@@ -8,6 +8,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
+from nanodyno.messages import quantities
 from nanodyno.records.events import Message
 from nanodyno.records.preparation import (
     PreparationEvent,
@@ -15,7 +16,6 @@ from nanodyno.records.preparation import (
     PreparationRecord,
     PreparationStarted,
 )
-from nanodyno.report import quantities
 from nanodyno.report.progress import say
 
 SECONDS_BETWEEN_LINES = 10.0

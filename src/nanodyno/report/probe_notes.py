@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from nanodyno.analysis.probes import ProbeSummary
+from nanodyno.messages import quantities
 from nanodyno.messages.language import Language
 from nanodyno.records.probe import Measured, ProbeResult
-from nanodyno.report import quantities
 from nanodyno.report.disturbances import USUAL, disturbance_words, redone_words, result_words
 
 LAUNCH_BOUND = 0.25

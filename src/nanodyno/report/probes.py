@@ -1,7 +1,6 @@
 """Probes as a table with intervals, bars of where the time went, and sentences for what is no number."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -11,24 +10,14 @@ from nanodyno.analysis.budget import Reading
 from nanodyno.analysis.probes import ProbeSummary, TimeShares, summarise_probe
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.verdict import SpeedComparison
+from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language
-from nanodyno.records.probe import BreakdownPart, Measured, MemoryRecord, ProbeResult
-from nanodyno.report import quantities
+from nanodyno.messages.numbers import PARTS_OF_TIME
+from nanodyno.records.probe import Measured, MemoryRecord, ProbeResult
 from nanodyno.report.document import as_document
 from nanodyno.report.probe_notes import probe_notes
 from nanodyno.report.prose import Prose
 
-TITLES: dict[BreakdownPart | Literal["data", "idle"], str] = {
-    "matmul": "probe.part.matmul",
-    "attention": "common.attention",
-    "loss": "common.loss",
-    "element-wise": "probe.part.element-wise",
-    "optimizer": "common.optimizer",
-    "copies": "probe.part.copies",
-    "data": "common.waiting-for-data",
-    "idle": "common.idle",
-}
-"""Of the parts of an iteration's time."""
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red", "white", "bright_black")
 TITLE_WIDTH = 17
 PERCENT_WIDTH = 7
@@ -155,7 +144,7 @@ def bars(shares: Mapping[str, TimeShares], width: int, language: Language = ENGL
     table.add_column(language.say("common.where-time-went"), no_wrap=True)
     for name in shares:
         table.add_column(name if len(shares) > 1 else "", overflow="fold")
-    for number, title in enumerate(TITLES.values()):
+    for number, title in enumerate(PARTS_OF_TIME.values()):
         found = [dict(share_rows(each))[title] for each in shares.values()]
         drawn = (
             _bar(share, share / longest if longest else 0, min(room, MOST_BAR), (COLOURS[number], language))
@@ -166,8 +155,8 @@ def bars(shares: Mapping[str, TimeShares], width: int, language: Language = ENGL
 
 
 def share_rows(shares: TimeShares) -> list[tuple[str, float]]:
-    known = {**shares.parts, "data": shares.data, "idle": shares.idle}
-    return [(title, known.get(part, 0.0)) for part, title in TITLES.items()]
+    known: dict[str, float] = {**shares.parts, "data": shares.data, "idle": shares.idle}
+    return [(title, known.get(part, 0.0)) for part, title in PARTS_OF_TIME.items()]
 
 
 def _bar(share: float, length: float, room: int, pen: tuple[str, Language]) -> Text:

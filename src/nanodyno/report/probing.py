@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.records.probe import ProbeProgress
-from nanodyno.report import quantities
 from nanodyno.report.disturbances import causes_words, stage_words
 from nanodyno.report.progress import say
 

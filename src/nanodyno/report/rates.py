@@ -9,7 +9,7 @@ from nanodyno.analysis.rates import (
     RangeTestEvent,
     TrialEnded,
 )
-from nanodyno.report.quantities import clock
+from nanodyno.messages.quantities import clock
 
 
 def event_words(event: RangeTestEvent) -> str:

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from nanodyno.analysis.metrics import Speed
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.summary import LAST_STEPS, Summary
+from nanodyno.messages import quantities
 from nanodyno.messages.language import Language
 from nanodyno.records.imported import ImportedRecord
 from nanodyno.records.store import Run
-from nanodyno.report import quantities
 from nanodyno.report.state import state_words
 from nanodyno.report.words import times
 

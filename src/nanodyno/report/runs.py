@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from nanodyno.analysis.summary import Summary
+from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.records.store import Run
-from nanodyno.report import quantities
 from nanodyno.report.facts import facts_table
 from nanodyno.report.plot import Labels, PlotSeries, line_plot
 from nanodyno.report.state import STYLES, state_cell

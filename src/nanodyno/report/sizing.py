@@ -9,9 +9,9 @@ from rich.table import Table
 from nanodyno.analysis.forecast import by_size
 from nanodyno.analysis.forecast_size import SizeLaw
 from nanodyno.analysis.sizing import SizeChoice
+from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language
-from nanodyno.report import quantities
-from nanodyno.report.forecast_words import kind_of_data
+from nanodyno.messages.numbers import kind_of_data
 
 OF_THE_RECIPES = "edu"
 """The dataset that recipes for hours name: FineWeb-Edu, which has to be prepared."""

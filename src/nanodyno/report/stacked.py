@@ -9,8 +9,8 @@ from rich.text import Text
 
 from nanodyno.costs.memory import Memory
 from nanodyno.costs.plan import MicroBatchPlan
+from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language
-from nanodyno.report import quantities
 
 PARTS = (
     ("weights", "w", "cyan", "common.memory-part.weights"),

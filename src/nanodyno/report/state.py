@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 
 from nanodyno.analysis.state import RunState, StateKind
 from nanodyno.analysis.summary import Summary
+from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.records.imported import ImportedRecord
 from nanodyno.records.store import Run
 from nanodyno.records.types import StopReason
-from nanodyno.report import quantities
 
 STYLES: Mapping[StateKind, str] = {
     "running": "cyan",

@@ -10,8 +10,8 @@ from rich.text import Text
 from nanodyno.analysis.candidates import Candidate
 from nanodyno.analysis.tune_findings import tune_findings
 from nanodyno.analysis.tuning import TuneRow, Tuning, against_chosen, curve_of, rows_of
+from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language
-from nanodyno.report import quantities
 from nanodyno.report.probes import call_words
 from nanodyno.report.prose import Prose
 from nanodyno.report.tune_notes import disturbance_document, disturbed, untried

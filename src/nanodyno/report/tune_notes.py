@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from nanodyno.analysis.tuning import TuneRow, Tuning
+from nanodyno.messages import quantities
 from nanodyno.messages.language import Language
 from nanodyno.records.probe import Disturbance, DisturbanceCode, Measured, OutOfMemory
-from nanodyno.report import quantities
 from nanodyno.report.disturbances import USUAL, disturbance_words, result_words
 from nanodyno.report.tune_words import REASONS
 

@@ -7,8 +7,8 @@ from rich.cells import set_cell_size
 from rich.text import Text
 
 from nanodyno.analysis.tuning import TuneRow
+from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language
-from nanodyno.report import quantities
 
 LABEL_WIDTH = 6
 RATE_WIDTH = 11

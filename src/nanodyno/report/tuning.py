@@ -9,9 +9,9 @@ from rich.console import Console
 from nanodyno.analysis.asking import SearchStage
 from nanodyno.analysis.probes import summarise_probe
 from nanodyno.analysis.tuning import AskStarted, Heard, TuneEvent
+from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.records.probe import Failed, Measured, OutOfMemory, ProbeProgress, ProbeResult
-from nanodyno.report import quantities
 from nanodyno.report.budgeted import BudgetLine
 from nanodyno.report.progress import say
 

@@ -8,6 +8,7 @@ from nanodyno.config import RunConfig
 from nanodyno.config.ramp import Ramp
 from nanodyno.costs.parameters import parameters
 from nanodyno.hardware.ceilings import Ceilings
+from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.noise import NoiseScale
 from nanodyno.records.events import Started
@@ -22,7 +23,6 @@ from nanodyno.records.types import (
     StopReason,
     StopRecord,
 )
-from nanodyno.report import quantities
 from nanodyno.report.meter import Meter, Progress
 from nanodyno.report.modern import modern_words
 

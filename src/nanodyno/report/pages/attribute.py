@@ -3,9 +3,10 @@
 from nanodyno.analysis.attribution import Attribution
 from nanodyno.analysis.attribution_findings import attribution_findings
 from nanodyno.analysis.shapley import last_combination
+from nanodyno.messages.findings import words
 from nanodyno.messages.language import Language
+from nanodyno.messages.numbers import value_words
 from nanodyno.report.attribute import attribution_sections, remarks, stopped_words, title_words
-from nanodyno.report.attribute_numbers import value_words
 from nanodyno.report.attribute_picture import waterfall_figure
 from nanodyno.report.attribute_tables import (
     changes_table,
@@ -14,7 +15,6 @@ from nanodyno.report.attribute_tables import (
     parts_table,
     size_words,
 )
-from nanodyno.report.attribute_words import words
 from nanodyno.report.page import Page, PageElement, Section, Tile, Tiles, from_terminal
 
 ROOMY = 400

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from nanodyno.analysis.attribution import Attribution
 from nanodyno.analysis.compare import ComparedMetric, RunComparison
 from nanodyno.analysis.findings import Finding
+from nanodyno.messages import quantities as q
 from nanodyno.messages.language import Language
-from nanodyno.report import quantities as q
 from nanodyno.report.attribute import measured_apart
 from nanodyno.report.behind import derivations, numbers_table
 from nanodyno.report.compare import answering, comparison_page

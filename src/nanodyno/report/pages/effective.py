@@ -1,8 +1,8 @@
 """What the gradient noise says about the batch, as a page to open: what serves, and how the noise went."""
 
 from nanodyno.analysis.effective import BatchSizeAdvice
+from nanodyno.messages import quantities as q
 from nanodyno.messages.language import Language
-from nanodyno.report import quantities as q
 from nanodyno.report.effective import NoiseScaleSource, advice_rows, course_table, title_words
 from nanodyno.report.figures import Estimate, Intervals
 from nanodyno.report.page import Page, Section, Table, from_terminal

@@ -4,12 +4,12 @@ from nanodyno.analysis.account import Account
 from nanodyno.analysis.forecast import Forecast
 from nanodyno.analysis.forecast import ForecastBand as Expected
 from nanodyno.analysis.forecast_findings import Forecasts
+from nanodyno.messages import quantities as q
 from nanodyno.messages.language import Language
-from nanodyno.report import quantities as q
+from nanodyno.messages.numbers import forecast_loss
 from nanodyno.report.behind import numbers_table
 from nanodyno.report.figures import Axis, BandFigure, Series
 from nanodyno.report.forecast import answering, losses_so_far, public_beside, sections
-from nanodyno.report.forecast_words import loss
 from nanodyno.report.page import Folded, Page, PageElement, Section, Tile, Tiles
 from nanodyno.report.pages.losses import loss_pictures
 
@@ -38,7 +38,7 @@ def forecast_report(made: Forecasts, language: Language) -> Page:
 def _tiles(made: Forecast, language: Language) -> Tiles:
     final = made.final
     interval = language.say(
-        "common.interval-80", low=loss(final.low, language), high=loss(final.high, language)
+        "common.interval-80", low=forecast_loss(final.low, language), high=forecast_loss(final.high, language)
     )
     if made.basis == "ended":
         label, note = (
@@ -48,7 +48,7 @@ def _tiles(made: Forecast, language: Language) -> Tiles:
     else:
         expected = language.say("forecast.tile.train-loss"), language.say("common.expected-val-loss")
         label, note = expected[0] if made.of_train else expected[1], interval
-    tiles = [Tile(label, loss(final.median, language), note)]
+    tiles = [Tile(label, forecast_loss(final.median, language), note)]
     if made.tokens is not None:
         tiles.append(Tile(language.say("common.tokens"), q.count(made.tokens, language)))
     if made.seconds:
@@ -74,7 +74,9 @@ def _picture(made: Forecast, account: Account, language: Language) -> PageElemen
         language.say("common.interval-of-level", level="80"),
         tuple(Series(name, points, manner="beside") for name, points in public_beside(made, account).items()),
         target,
-        "" if target is None else language.say("forecast.picture.target", loss=loss(target, language)),
+        ""
+        if target is None
+        else language.say("forecast.picture.target", loss=forecast_loss(target, language)),
     )
 
 

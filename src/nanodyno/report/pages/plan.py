@@ -3,8 +3,8 @@
 from nanodyno.analysis.forecast import by_size
 from nanodyno.analysis.sizing import SizeChoice
 from nanodyno.costs.plan import MicroBatchPlan, Plan
+from nanodyno.messages import quantities as q
 from nanodyno.messages.language import Language
-from nanodyno.report import quantities as q
 from nanodyno.report.advice import advice_table
 from nanodyno.report.figures import Bar, Bars, Estimate, Intervals, Stack, Stacks
 from nanodyno.report.page import Page, PageElement, Section, Table, Tile, Tiles, from_terminal

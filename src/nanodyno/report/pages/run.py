@@ -3,9 +3,9 @@
 from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.summary import Summary
+from nanodyno.messages import quantities as q
 from nanodyno.messages.language import Language
 from nanodyno.records.store import Run
-from nanodyno.report import quantities as q
 from nanodyno.report.behind import derivations
 from nanodyno.report.facts import fact_rows
 from nanodyno.report.figures import Bar, Bars

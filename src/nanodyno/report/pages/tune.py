@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from nanodyno.analysis.tune_findings import tune_findings
 from nanodyno.analysis.tuning import TuneRow, Tuning, curve_of, rows_of
+from nanodyno.messages import quantities as q
 from nanodyno.messages.language import Language
-from nanodyno.report import quantities as q
 from nanodyno.report.behind import numbers_table
 from nanodyno.report.figures import Bar, Bars, Estimate, Intervals
 from nanodyno.report.page import BulletList, Page, PageElement, Section, Table, Tile, Tiles, from_terminal

@@ -1,7 +1,7 @@
 import pytest
 
+from nanodyno.messages import quantities
 from nanodyno.messages.language import LANGUAGES
-from nanodyno.report import quantities
 
 
 @pytest.mark.parametrize(

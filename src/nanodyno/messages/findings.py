@@ -1,0 +1,133 @@
+"""Findings in words, for terminals, pages and Markdown alike: the text of a code with its numbers put in."""
+
+from collections.abc import Callable, Sequence
+
+from nanodyno.analysis.findings import FINDINGS, Finding
+from nanodyno.messages.language import ENGLISH, Language
+from nanodyno.messages.numbers import LISTS, FindingNumbers, written
+
+
+def words(finding: Finding, language: Language = ENGLISH) -> str:
+    """A sentence, or several, without the last full stop."""
+    variants = _variants(finding)
+    said = [_said(finding, f"finding.{finding.code}{variant}", language) for variant in variants]
+    return language.clauses(said) if finding.code == "confounded" else language.together(said)
+
+
+def sentence(finding: Finding, language: Language = ENGLISH) -> str:
+    """With a capital, but for the name of a run, which is as its user wrote it, and a full stop."""
+    return as_sentence(words(finding, language), finding.runs, language)
+
+
+def as_sentence(text: str, runs: Sequence[str], language: Language) -> str:
+    capitalised = text if text.startswith(tuple(runs)) else text[0].upper() + text[1:]
+    return language.say("list.sentence-end", sentence=capitalised)
+
+
+def fix(finding: Finding, language: Language = ENGLISH) -> str | None:
+    """What is to be done about it; None where nothing is."""
+    message = f"finding.{finding.code}.fix"
+    return language.say(message) if language.has(message) else None
+
+
+def repeated(name: str, count: int, language: Language) -> str:
+    """The first of several runs of one config, and how many there are: train1 \u00d73."""
+    return name if count == 1 else f"{name} \u00d7{language.number(count, 'd')}"
+
+
+def _said(finding: Finding, message: str, language: Language) -> str:
+    kind, numbers = FINDINGS[finding.code], finding.numbers
+    shown = _names(finding, language)
+    for place, source in kind.places.items():
+        unit, name = (source, place) if isinstance(source, str) else source
+        value = numbers.get(name)
+        if isinstance(value, list | tuple) and unit not in LISTS:
+            for end, each in enumerate(value):
+                shown[f"{place}_{end}"] = written(unit, each, numbers, language)
+        else:
+            shown[place] = written(unit, value, numbers, language)
+    if kind.counted is None or not language.has_plural(message):
+        return language.say(message, **shown)
+    count = numbers[kind.counted]
+    assert isinstance(count, int), f"{kind.counted} counts"
+    return language.say_plural(message, count, **shown)
+
+
+def _names(finding: Finding, language: Language) -> dict[str, str]:
+    if not finding.runs:
+        return {}
+    counts = finding.numbers.get("counts")
+    sizes = [each for each in counts if isinstance(each, int)] if isinstance(counts, list) else [1, 1]
+    return {
+        "run": repeated(finding.runs[0], sizes[0], language),
+        "other": repeated(finding.runs[-1], sizes[-1], language),
+        "runs": language.listed(finding.runs),
+    }
+
+
+def _variants(finding: Finding) -> Sequence[str]:
+    """The ends of the ids of what is said; most codes have one text whatever their numbers."""
+    choose = VARIANTS.get(finding.code)
+    return (
+        ("",)
+        if choose is None
+        else tuple(f".{each}" if each else "" for each in choose(finding.numbers, finding))
+    )
+
+
+def _confounded(numbers: FindingNumbers, _: Finding) -> list[str]:
+    """With the keys that can move something, where there are several; one alone is not confounded."""
+    moved = {"speed": numbers["speed"], "loss": numbers["loss_keys"]}
+    return ["settings", *(what for what, keys in moved.items() if len(keys) > 1)]
+
+
+def _gpus_by_rate(numbers: FindingNumbers, _: Finding) -> list[str]:
+    return [
+        "reached",
+        *(["excluded"] if numbers["excluded"] else []),
+        *(["possible"] if numbers["able"] else []),
+    ]
+
+
+def _throughput(numbers: FindingNumbers, _: Finding) -> list[str]:
+    ratio = numbers["throughput_ratio"]
+    return ["multiplied" if ratio >= 2 else "faster" if ratio > 1 else "slower"]
+
+
+def _measured_here(numbers: FindingNumbers, finding: Finding) -> list[str]:
+    several = len(finding.runs) > 1
+    if numbers["there"] is None:
+        return ["gpus-unknown" if several else "gpu-unknown"]
+    return ["both-elsewhere" if several else ""]
+
+
+def _larger(numbers: FindingNumbers, one: str, other: str) -> bool:
+    return (numbers[one] or 0.0) > (numbers[other] or 0.0)
+
+
+VARIANTS: dict[str, Callable[[FindingNumbers, Finding], list[str]]] = {
+    "throughput-fell-rate-rose": lambda numbers, _: [
+        "multiplied" if numbers["rate_ratio"] >= 2 else "by-share"
+    ],
+    "throughput-rose-rate-fell": lambda numbers, _: [
+        "multiplied" if numbers["throughput_ratio"] >= 2 else "by-share"
+    ],
+    "throughput-changed": _throughput,
+    "same-effective-batch": lambda numbers, _: ["other-split" if numbers["split_changed"] else "same-split"],
+    "confounded": _confounded,
+    "gpus-by-rate": _gpus_by_rate,
+    "machine-busy": lambda numbers, _: [
+        "by-host" if _larger(numbers, "stolen_cpu_share", "others_cpu_share") else "by-programs"
+    ],
+    "speed-on-busy-machine": lambda numbers, _: ["cpu" if numbers["on_cpu"] else "gpu"],
+    "gpu-throttled": lambda numbers, _: [
+        "by-power" if _larger(numbers, "power_brake_share", "thermal_share") else "by-heat"
+    ],
+    "share-of-gpu": lambda numbers, _: ["assumed-one" if numbers["taken_as_one"] else "known"],
+    "mfu-of-another-peak": lambda numbers, _: [
+        "several-processes" if numbers["processes"] else "one-process"
+    ],
+    "measured-here": _measured_here,
+    "short-training": lambda numbers, _: ["equal-time" if numbers["equal"] == "time" else ""],
+    "does-not-fit": lambda numbers, _: ["with-usable" if "usable_bytes" in numbers else ""],
+}
