@@ -365,9 +365,9 @@ OF_SEARCHES: Mapping[Code, FindingKind] = {
     "dispatch-bound": _kind(idle="whole percent", size="text"),
     "unfilled": _kind(share="whole percent", size="text"),
     "busy": _kind(idle="whole percent", size="text"),
-    "rises": _kind(gain="whole percent", to="text", **{"from": "text"}),
-    "flat": _kind(to="text", within="whole percent", **{"from": "text"}),
-    "falls": _kind(loss="whole percent", to="text", **{"from": "text"}),
+    "rises": _kind(gain="whole percent", to="text", first=("text", "from")),
+    "flat": _kind(to="text", within="whole percent", first=("text", "from")),
+    "falls": _kind(loss="whole percent", to="text", first=("text", "from")),
     "does-not-fit": _kind(
         name="text", needs=("GiB", "needs_bytes"), part="part of memory", part_size=("GiB", "part_bytes"),
         usable=("GiB", "usable_bytes"),
