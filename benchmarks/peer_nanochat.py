@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 import traceback
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -222,6 +223,10 @@ class Workers:
 
     def end(self) -> None:
         for worker in self.each.values():
+            with suppress(OSError):
+                worker.pipe.send(None)
+        for worker in self.each.values():
+            worker.process.join(5)
             worker.process.kill()
 
 
