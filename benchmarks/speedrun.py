@@ -258,17 +258,15 @@ class NoTime(Exception):
 def trial_within(
     left: float, own: dict[str, Any], tokens: int | None, given: argparse.Namespace, pace: Pace
 ) -> Trial:
-    began = time.perf_counter()
-    if given.train_seconds is None:
-        config = config_for(own, tokens)
-        needed = pace.expected(config.max_iters * config.tokens_per_iter)
-    else:
-        needed = pace.other_seconds + given.train_seconds
+    began, seconds, config = time.perf_counter(), given.train_seconds, config_for(own, tokens)
+    needed = pace.expected(config.max_iters * config.tokens_per_iter)
+    if seconds is not None:
+        needed = pace.other_seconds + seconds
     if needed > left:
         raise NoTime(f"{left:.0f} s are left and it would take {needed:.0f}")
-    if given.train_seconds is not None:
+    if seconds is not None:
         short = run_trial(config_for(own | {"max_iters": MEASURED}, None), Path("data"), val_tokens=1)
-        config = config_for(own, round(given.train_seconds * short.tokens_per_second))
+        config = config_for(own, round(seconds * short.tokens_per_second))
     trial = run_trial(config, Path("data"), given.val_tokens, given.looks, given.also)
     pace.learn(trial, time.perf_counter() - began)
     return trial
