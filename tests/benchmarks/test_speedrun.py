@@ -134,6 +134,22 @@ def test_every_shipped_trial_is_a_run_of_at_most_130_million_besides_value_embed
         assert config.model_shape(50304).is_gpt2 == each.name.startswith("plain")
 
 
+def test_the_grid_is_the_recipe_in_other_sizes_and_batches(speedrun: ModuleType) -> None:
+    configs = {}
+    for each in speedrun.planned(BENCHMARKS / "grid.toml", None, {}):
+        settings = each.settings(None) | {"max_iters": speedrun.MEASURED}
+        own = {key: value for key, value in settings.items() if key not in speedrun.SPECIAL}
+        configs[each.name] = speedrun.config_for(own, None)
+    shapes = {(config.n_layer, config.n_embd, config.tokens_per_iter) for config in configs.values()}
+    assert len(shapes) == len(configs) == 12
+    recipe = load_settings("speedrun-124m").values
+    own = configs["speedrun-124m"].model_dump()
+    beside = {"dataset", "max_iters", "eval_interval", "eval_tokens", "batch_size"}
+    assert {key: own[key] for key in recipe.keys() - beside} == {
+        key: value for key, value in recipe.items() if key not in beside
+    }
+
+
 @pytest.mark.parametrize(
     ("file", "name"), [("best.toml", "values-fast"), ("best_bytes.toml", "values-faster")]
 )
