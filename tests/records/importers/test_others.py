@@ -289,8 +289,8 @@ def test_of_several_trials_in_a_file_the_last_counts(imported: Any) -> None:
     run = imported(TRACK_3 + TRIAL + again)
     assert [entry.val_loss for entry in run.evals] == [10.82584, 4.7, 4.2]
     assert run.steps[0].step_seconds == pytest.approx(0.148)
-    assert run.record.origin.restarts == 1
-    assert run.record.resumed_at_iterations == ()  # it began anew
+    origin = run.record.origin
+    assert (origin.trainings, origin.restarts, run.record.resumed_at_iterations) == (2, 0, ())
 
 
 @pytest.mark.parametrize(

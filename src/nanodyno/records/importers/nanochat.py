@@ -366,7 +366,7 @@ class _Header:
         return [Reported("dtype", name)] if name in DTYPES else []
 
     def resumed(self) -> list[LogEvent]:
-        return [Start()]
+        return [Start(resumed=True)]
 
 
 GROUPED = rb"(\d[\d,]{0,20})"

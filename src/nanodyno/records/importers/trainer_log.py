@@ -201,7 +201,7 @@ def _take_arguments(line: bytes, arguments: dict[str, int | float]) -> bool:
 def _settings(training: TrainerRun) -> Iterator[LogEvent]:
     header = training.header
     if header:
-        yield Start()
+        yield Start(resumed="resumed_at" in header or None)
     if training.total is not None and any(log.step is not None for log in training.logs):
         yield Reported("max_iters", training.total)
     micro, batch, times = (header.get(key) for key in ("micro_batch", "batch", "accumulation"))
