@@ -240,6 +240,7 @@ def test_a_training_that_never_began_leaves_the_one_before_as_it_is(imported: An
     run = imported(log + SECOND + "step 0: train loss 9.0000, val loss 9.1000\n")
     assert [entry.val_loss for entry in run.evals] == [5.1, 1.1]
     assert (len(run.steps), trainings(run)[0]) == (8, 1)
+    assert run.settings == {}, "those behind the last iteration are of none"
     assert any("iteration 0" in note for note in run.record.notes)
 
 

@@ -184,11 +184,10 @@ class Builder:
         if _is_count(planned) and done > planned:
             self.note(f"it goes on to iteration {done:,}, beyond the max_iters of {planned:,} that is known")
         if self.trainings > 1:
+            steps, evals = self.of_others
             self.note(
-                f"the log holds {self.trainings:,} trainings, of which the last counts: "
-                "{:,} logged iterations and {:,} evaluations of the others are left out".format(
-                    *self.of_others
-                )
+                f"the log holds {self.trainings:,} trainings, of which the last counts; left out of the "
+                f"others: {steps:,} logged iterations, {evals:,} evaluations"
             )
 
     def close(self) -> None:

@@ -47,6 +47,8 @@ class LogFormat:
     in_lines: bool = True
     """Whether it may begin after any amount of other text."""
     clock_holds_evaluations: bool = False
+    settings_come_first: bool = False
+    """Whether settings hold for the iterations behind them: those behind the last are of none."""
     batch_is_of_all: bool = False
     """Whether its accumulation counts all processes: then the batch's settings make tokens_per_iter."""
 
@@ -59,9 +61,10 @@ FORMATS = (
         nanogpt.recognise,
         nanogpt.read,
         clock_holds_evaluations=True,
+        settings_come_first=True,
         batch_is_of_all=True,
     ),
-    LogFormat("llmc-log", llmc.PROGRAM, llmc.LOOKED_FOR, llmc.recognise, llmc.read),
+    LogFormat("llmc-log", llmc.PROGRAM, llmc.LOOKED_FOR, llmc.recognise, llmc.read, settings_come_first=True),
     LogFormat("modded-nanogpt-log", modded.PROGRAM, modded.LOOKED_FOR, modded.recognise, modded.read),
     LogFormat("nanochat-log", nanochat.PROGRAM, nanochat.LOOKED_FOR, nanochat.recognise, nanochat.read),
     LogFormat(
@@ -78,6 +81,7 @@ FORMATS = (
         build_nanogpt.recognise,
         build_nanogpt.read,
         clock_holds_evaluations=True,
+        settings_come_first=True,
     ),
     LogFormat(
         "trainer-log", trainer_log.PROGRAM, trainer_log.LOOKED_FOR, trainer_log.recognise, trainer_log.read

@@ -12,7 +12,7 @@ from nanodyno.recipes import at_any_rate, load_settings
 from nanodyno.records.files import write_new
 from nanodyno.records.imported import ImportedRecord, OriginRecord, Setting, SourceRecord
 from nanodyno.records.importers.building import FEWEST_TURNS, TURNS_OF_LINES, Builder
-from nanodyno.records.importers.events import LogEvent, LoggedEval, LoggedStep, Reported
+from nanodyno.records.importers.events import LogEvent, LoggedEval, LoggedStep, Note, Reported, Start
 from nanodyno.records.importers.formats import LogFormat, not_known, recognise
 from nanodyno.records.importers.reported import command_line, flat_yaml, reported
 from nanodyno.records.importers.results import read_result, record_of, write_records
@@ -27,6 +27,7 @@ CONFIG_SUFFIXES = (".py", ".toml", *YAML_SUFFIXES)
 LARGEST_COMMAND = 1 << 20
 """Bytes of a file that may hold a command line and no log."""
 ASIDE = ".importing-"
+NEVER_BEGAN = "a process that was started behind the last iteration made none: its settings are left out"
 
 
 @dataclass(frozen=True)
@@ -134,12 +135,33 @@ def _read(
             builder.take(event)
         builder.begin_logs()
         for source in sources:
-            for event in kind.read(source):
+            events = kind.read(source)
+            for event in _with_iterations(events) if kind.settings_come_first else events:
                 builder.take(event)
         builder.finish()
     finally:
         builder.close()
     return sources
+
+
+def _with_iterations(events: Iterator[LogEvent]) -> Iterator[LogEvent]:
+    """Without the settings behind the last iteration: a process that never came to one printed them."""
+    held: list[LogEvent] = []
+    """From the first setting on."""
+    begun = False
+    for event in events:
+        if isinstance(event, LoggedStep):
+            begun = True
+            yield from held
+            held.clear()
+            yield event
+        elif isinstance(event, Note) or (isinstance(event, LoggedEval) and not held):
+            yield event
+        else:
+            held.append(event)
+    if begun and any(isinstance(each, Start) for each in held):
+        yield Note(NEVER_BEGAN)
+    yield from (each for each in held if isinstance(each, LoggedEval) or not begun)
 
 
 def _refuse_existing(request: ImportRequest) -> None:

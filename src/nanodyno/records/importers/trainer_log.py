@@ -93,7 +93,11 @@ def read(source: LogSource) -> Iterator[LogEvent]:
     found: list[bool] = []
     for training in reader.trainings:
         find_steps(training, reader.interval("log_interval"), reader.interval("eval_interval"))
-        found += [log.step is not None for log in training.logs if log.kind != "other"]
+        placed = [log.step is not None for log in training.logs if log.kind != "other"]
+        if any(found) and not any(placed):
+            found += placed
+            continue  # its settings are of no iteration
+        found += placed
         yield from _settings(training)
         yield from _events(training)
     if found and not any(found):
