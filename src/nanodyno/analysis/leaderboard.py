@@ -26,6 +26,7 @@ from nanodyno.analysis.decisions import (
     groups_of,
     is_busy,
     loss_interval,
+    speed_interval,
 )
 from nanodyno.analysis.forecast_overfit import death_of
 from nanodyno.analysis.forecast_plan import curve_of
@@ -306,7 +307,11 @@ def _by_speed(
             each.run: reason for each, _ in members if (reason := reasons[each.run]) is not None
         }
         yield from (Unranked(name, metric, reason) for name, reason in out.items())
-        ordered = sorted(members, key=lambda member: -member[1].value)
+        shown = [
+            (each, speed_interval(value, known.speed_noise(each.account, each.account)))
+            for each, value in members
+        ]
+        ordered = sorted(shown, key=lambda member: -member[1].value)
         entries, unlike = _entries(ordered, set(out), decide)
         yield Board(metric, entries, device=device)
         yield from (Unranked(name, metric, reason) for name, reason in unlike.items())
@@ -334,7 +339,7 @@ def _no_speed(standing: LeaderboardRun, metric: LeaderboardMetric) -> UnrankedRe
         (account.gpu is None if of_share else standing.device is None, "gpu-unknown"),
         (of_share and account.speed.mfu is None, "model-unknown"),
         (
-            of_share and not standing.flaws.isdisjoint(IMPOSSIBLE),
+            not standing.flaws.isdisjoint(IMPOSSIBLE),
             "rate-impossible",
         ),
         (is_busy(account), "machine-busy"),
@@ -355,7 +360,7 @@ def _entries(
     values = {each.run: value.value for each, value in ordered}
     groups = groups_of([each.account for each, _ in ordered if each.run not in out])
     falling = ordered[0][1].value > ordered[-1][1].value
-    ranks, unlike = _ranks(groups, values, is_falling=falling, decide=decide)
+    ranks, unlike = _ranks(groups, values, is_falling=falling, has_others=bool(out), decide=decide)
     entries = [
         Entry(each.run, ranks.get(each.run), value, each.parameters, each.device) for each, value in ordered
     ]
@@ -371,6 +376,7 @@ def _ranks(
     groups: Sequence[RunGroup],
     values: Mapping[str, float],
     is_falling: bool,
+    has_others: bool,
     decide: Callable[[RunGroup, RunGroup, float], Decision | None],
 ) -> tuple[dict[str, int], dict[str, UnrankedReason]]:
     """The best of many is partly luck, so that each of k decisions gets a k-th of the error.
@@ -394,7 +400,7 @@ def _ranks(
         if first is None or (decision is not None and decision.call == "worse"):
             rank, first = len(ranks) + 1, group
         ranks |= dict.fromkeys(names, rank)
-    if unlike and first is not None and len(ranks) == len(first):
+    if (unlike or has_others) and first is not None and len(ranks) == len(first):
         unlike |= dict.fromkeys(ranks, "only-one")
         ranks = {}
     return ranks, unlike
