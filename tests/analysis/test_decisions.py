@@ -560,3 +560,10 @@ def test_a_replicate_without_an_evaluation_in_a_group_that_contradicts_itself_is
     comparison = compare([*ones, *others], groups=[tuple(ones), tuple(others)])
     (found,) = [each for each in conclusions(comparison) if each.code == "losses-of-contradicting-tokens"]
     assert found.numbers["losses"] == [pytest.approx(4.0), pytest.approx(3.9)]
+
+
+def test_a_run_whose_iterations_are_not_kept_is_compared_by_what_was_derived() -> None:
+    kept = [run("a", "a"), run("b", "b", 0.8)]
+    found = [compare(runs).winners for runs in (kept, [each.without_steps() for each in kept])]
+    assert found[0] == found[1]
+    assert found[0][SPEED] == "b"

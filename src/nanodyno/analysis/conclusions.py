@@ -67,12 +67,15 @@ def _as_one(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _alone(account: Account) -> Iterator[Finding]:
-    yield from audit(account)
+    """Of a speed that cannot be so nothing follows."""
+    found = audit(account)
+    yield from found
     yield from _public(account)
     growth, seconds = account.growth, account.speed.iteration_seconds
     if seconds is not None:
         yield from machine_findings(account.name, account.machine_state)
-    if growth is not None and seconds is not None:
+    is_false = any(each.code in ("tokens-contradict", "rate-impossible") for each in found)
+    if growth is not None and seconds is not None and not is_false:
         iterations = growth.iterations(TOKENS_TO_REACH)
         yield _of(
             (account,), "hours-to-tokens", "fact", tokens=TOKENS_TO_REACH, iterations=iterations,
