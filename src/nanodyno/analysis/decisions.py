@@ -299,15 +299,6 @@ def loss_interval(account: Account, loss: LossAt, noise: RunNoise) -> Interval:
     return Interval(loss.loss, loss.loss - half, loss.loss + half, LEVEL, 1)
 
 
-def speed_interval(speed: Interval, noise: RunNoise) -> Interval:
-    """A figure of speed with the 95% interval of another start of the same config; none where it has none."""
-    if speed.low is None:
-        return speed
-    half = noise.half_width(_speed_variance([speed], noise), LEVEL)
-    value = math.log(speed.value)
-    return exponential(Interval(value, value - half, value + half, LEVEL, speed.n))
-
-
 def _loss_variance(account: Account, loss: LossAt, noise: RunNoise, speed_sd: float = 0.0) -> float:
     """Of one run's loss; replicates already scatter by what the noise of an evaluation and of speed does."""
     if noise.degrees is not None:

@@ -26,7 +26,6 @@ from nanodyno.analysis.decisions import (
     groups_of,
     is_busy,
     loss_interval,
-    speed_interval,
 )
 from nanodyno.analysis.forecast_overfit import death_of
 from nanodyno.analysis.forecast_plan import curve_of
@@ -307,11 +306,7 @@ def _by_speed(
             each.run: reason for each, _ in members if (reason := reasons[each.run]) is not None
         }
         yield from (Unranked(name, metric, reason) for name, reason in out.items())
-        shown = [
-            (each, speed_interval(value, known.speed_noise(each.account, each.account)))
-            for each, value in members
-        ]
-        ordered = sorted(shown, key=lambda member: -member[1].value)
+        ordered = sorted(members, key=lambda member: -member[1].value)
         entries, unlike = _entries(ordered, set(out), decide)
         yield Board(metric, entries, device=device)
         yield from (Unranked(name, metric, reason) for name, reason in unlike.items())
