@@ -42,6 +42,7 @@ Code = Literal[
     "speed-of-few-iterations",
     "speed-uncertain",
     "speed-of-contradicting-tokens",
+    "speed-impossible",
     "speed-on-busy-machine",
     "speed-unrecorded-difference",
     "throughput-fell-rate-rose",

@@ -136,7 +136,11 @@ def _skipped(summary: Summary, language: Language) -> FactRows:
 def _speed(summary: Summary, language: Language) -> FactRows:
     speed = summary.speed
     if speed.tokens_per_second is None or speed.achieved_flops_per_second is None:
-        words = language.say("not known yet: it takes a few iterations after the first ones")
+        words = (
+            language.say("not known yet: it takes a few iterations after the first ones")
+            if summary.state.kind == "running"
+            else language.say("not known: too few times to tell")
+        )
         return [(message("speed"), words)]
     rate = interval_words(speed.tokens_per_second, 1, TOKENS_A_SECOND, language)
     if summary.speed_from:
@@ -179,7 +183,9 @@ def _machine_state(summary: Summary, language: Language) -> FactRows:
     if gpu := _gpu_state(state, language):
         rows.append((message("GPU state"), language.joined(gpu)))
     rows += [
-        (message("caution"), finding_words(each, language)) for each in machine_findings(summary.name, state)
+        (message("caution"), finding_words(each, language))
+        for each in machine_findings(summary.name, state)
+        if summary.speed.iteration_seconds is not None
     ]
     return rows
 

@@ -124,6 +124,9 @@ WORDS: dict[Code, str | Plural] = {
         "the speeds of {run} and {other} do not compare: the tokens per iteration of one contradict its "
         "settings"
     ),
+    "speed-impossible": message(
+        "the speeds of {run} and {other} do not compare: one of them is more than its GPU can do"
+    ),
     "speed-unrecorded-difference": message(
         "{other} ran at {throughput_times} times the speed of {run} ({tokens_per_second_1} against "
         "{tokens_per_second_0} tokens per second), though no recorded setting that moves the speed differs: "
@@ -131,14 +134,6 @@ WORDS: dict[Code, str | Plural] = {
     ),
     "nothing-in-common": message("nothing that both {run} and {other} tell can be compared"),
     "no-change": message("no setting that both report differs in what it does"),
-    "one-change": message(
-        "one thing changed ({changed}), so a difference between the runs is its, or chance: two runs of "
-        "the same settings differ too"
-    ),
-    "one-change-each": message(
-        "of what changed, only {speed} can move the speed and only {loss_keys} the loss per token: a "
-        "difference in either is its, or chance"
-    ),
     "one-known-change": message(
         "of what both tell only {changed} differs, and {count} settings that matter are not told by both: no "
         "difference between the runs is known to be its"
@@ -294,18 +289,59 @@ def _confounded(numbers: Numbers, shown: Shown, language: Language) -> str:
     if len(numbers["speed"]) > 1:
         clauses.append(
             language.say(
-                "{keys} can each move the speed, so these runs cannot say which of them did",
+                "{keys} can each move the speed, so these runs cannot say what each of them did",
                 keys=language.listed(numbers["speed"]),
             )
         )
     if len(numbers["loss_keys"]) > 1:
         clauses.append(
             language.say(
-                "{keys} can each move the loss, so these runs cannot say which of them did",
+                "{keys} can each move the loss, so these runs cannot say what each of them did",
                 keys=language.listed(numbers["loss_keys"]),
             )
         )
     return language.clauses(clauses)
+
+
+def _one_change(numbers: Numbers, shown: Shown, language: Language) -> str:
+    """What a difference comes from, as far as the runs compare."""
+    moving = list(dict.fromkeys([*numbers["speed"], *numbers["loss_keys"]]))
+    if not numbers["others"]:
+        lead = message("one thing changed ({changed})")
+    elif not moving:
+        lead = message("what changed ({changed}) can move neither the speed nor the loss per token")
+    elif len(moving) == 1:
+        lead = message("of what changed ({changed}), only {moving} can move the speed or the loss per token")
+    else:
+        lead = message(
+            "of what changed, only {speed} can move the speed and only {loss_keys} the loss per token"
+        )
+    explained = [what for what in ("speed", "loss") if numbers[f"explains_{what}"]]
+    clauses = [lead]
+    if len(explained) == 2 and len(moving) == 1:
+        clauses.append(
+            message(
+                "a difference between the runs is from {moving}, or chance: two runs of the same settings "
+                "differ too"
+            )
+        )
+    elif len(explained) == 2:
+        clauses.append(message("a difference in either is from that setting, or chance"))
+    elif explained == ["speed"]:
+        clauses.append(
+            message(
+                "a difference in speed is from {speed}, or chance: two runs of the same settings differ too"
+            )
+        )
+    elif explained == ["loss"]:
+        clauses.append(
+            message(
+                "a difference in loss is from {loss_keys}, or chance: two runs of the same settings differ "
+                "too"
+            )
+        )
+    places = {**shown, "moving": language.joined(moving)}
+    return language.clauses([language.say(each, **places) for each in clauses])
 
 
 def _speed_on_busy_machine(numbers: Numbers, shown: Shown, language: Language) -> str:
@@ -403,6 +439,8 @@ COMPOSED: dict[Code, Callable[[Numbers, Shown, Language], str]] = {
     "throughput-changed": _changed_speed,
     "same-effective-batch": _same_batch,
     "confounded": _confounded,
+    "one-change": _one_change,
+    "one-change-each": _one_change,
     "gpus-by-rate": _gpus_by_rate,
     "machine-busy": _machine_busy,
     "speed-on-busy-machine": _speed_on_busy_machine,
