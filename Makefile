@@ -5,7 +5,7 @@ BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 
-.PHONY: demo test nightly check bench catalogues clean
+.PHONY: demo test nightly check docs bench catalogues clean
 
 demo: $(READY)
 	$(BIN)/nanodyno demo
@@ -21,6 +21,10 @@ check: $(READY_DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+
+docs: $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/mkdocs build --strict
 
 bench: $(READY)
 	$(BIN)/python benchmarks/help_time.py
