@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
+# Texts that tools/plain_words.py reads.
+PLAIN := README.md ARCHITECTURE.md src $(filter-out docs/compare.md docs/forecast.md docs/import.md, \
+	$(wildcard docs/*.md docs/*/README.md))
 
 .PHONY: demo test nightly check docs bench catalogues clean
 
@@ -21,6 +24,7 @@ check: $(READY_DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+	$(BIN)/python tools/plain_words.py $(PLAIN)
 
 docs: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
