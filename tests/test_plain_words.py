@@ -96,7 +96,17 @@ def test_of_code_help_and_errors_are_read(tool: Any, tmp_path: Path) -> None:
         f'    """{LONG}"""\n'
     )
     assert sorted(fault.line for fault in tool.faults(page)) == [2, 2, 3, 4, 4, 6]
-    assert sorted(fault.line for fault in tool.faults(page, messages=True)) == [2, 2, 3, 4, 4, 5, 6]
+
+
+def test_of_messages_every_form_is_read(tool: Any, tmp_path: Path) -> None:
+    page = tmp_path / "en.po"
+    page.write_text(
+        'msgid ""\nmsgstr "Language: en\\n"\n\n'
+        f'msgid "a-code"\nmsgstr "{LONG}"\n\n'
+        'msgid "corner"\nmsgstr "one {place} of {n}"\n\n'
+        'msgid "runs"\nmsgid_plural "runs"\nmsgstr[0] "a lesson"\nmsgstr[1] "{n} lessons"\n'
+    )
+    assert [fault.line for fault in tool.faults(page)] == [4, 10, 10]
 
 
 def test_the_command_fails_with_file_and_line(tmp_path: Path) -> None:

@@ -1,17 +1,18 @@
 """Report long sentences and words that we do not use, in pages, help texts and error messages.
 
-python tools/plain_words.py PATH [PATH ...]             # .md and .py files, or folders (docs/log is left out)
-python tools/plain_words.py --messages PATH [PATH ...]  # also the messages of reports
+python tools/plain_words.py PATH [PATH ...]   # .md, .py and .po files, or folders (docs/log is left out)
 
 Of a Markdown page all prose is read: code blocks are not, a cell of a table is a text of its own, and
 `code` counts as one word. Of a Python file the texts that a user meets are read: help texts, docstrings of
-commands, settings and error messages. docs/words.md says which words we use instead.
+commands, settings and error messages. Of a .po file (name the English one) the translations are
+read. docs/words.md says which words we use instead.
 """
 
 import ast
 import re
 import sys
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,7 +45,6 @@ NEVER_PATTERN = re.compile(rf"(?<!\w)(?:{'|'.join(NEVER)})(?!\w)", re.IGNORECASE
 
 ERRORS = {"NanodynoError", "RunFailed", "ConfigError", "Diverged", "BadInput", "EmptySplit", "NoDataset"}
 SETTINGS = {"setting"}  # config/fields.py: the first argument is help
-MESSAGES = {"say": 1, "message": 1, "say_in": 2, "say_plural": 2, "Plural": 2}  # how many arguments are texts
 ABBREVIATIONS = ("e.g", "i.e", "etc", "vs", "cf", "al", "approx", "no", "fig", "mr", "dr", "st")
 ENDS = re.compile(r"[.!?][\"')\]*_”]*(?=\s|$)")
 FENCE = re.compile(r"\s*(```|~~~)")
@@ -66,10 +66,10 @@ class Fault(NamedTuple):
         return f"{self.path}:{self.line}: {self.reason}"
 
 
-def faults(path: Path, messages: bool = False) -> list[Fault]:
+def faults(path: Path) -> list[Fault]:
     """All of one file."""
-    source = path.read_text(encoding="utf-8")
-    texts = python_texts(source, path, messages) if path.suffix == ".py" else markdown_texts(source)
+    readers = {".py": python_texts, ".po": message_texts}
+    texts = readers.get(path.suffix, markdown_texts)(path.read_text(encoding="utf-8"), path)
     return [Fault(path, text.line, reason) for text in texts for reason in faults_of(text.words)]
 
 
@@ -102,7 +102,7 @@ def words(sentence: str) -> list[str]:
     return [word for word in sentence.split() if re.search(r"\w", word)]
 
 
-def markdown_texts(source: str) -> Iterator[Text]:
+def markdown_texts(source: str, _: Path) -> Iterator[Text]:
     """Paragraphs, list items, headings and cells of tables."""
     block: list[str] = []
     began, fence = 0, ""
@@ -138,24 +138,32 @@ def prose(line: str) -> str:
     return re.sub(r"</?\w[^>]*>|[*]{1,2}", "", line)
 
 
-def python_texts(source: str, path: Path, messages: bool = False) -> Iterator[Text]:
+def message_texts(source: str, _: Path) -> Iterator[Text]:
+    """Every form of every message; a place is one word."""
+    from babel.messages.pofile import read_po
+
+    for message in read_po(BytesIO(source.encode())):
+        if message.id:
+            forms = message.string if isinstance(message.string, tuple | list) else [message.string]
+            yield from (Text(message.lineno or 0, prose(form or "")) for form in forms)
+
+
+def python_texts(source: str, path: Path) -> Iterator[Text]:
     """Help, docstrings of commands and error messages; a value in a text is one word."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call):
-            yield from _of_call(node, messages)
+            yield from _of_call(node)
         if path.parent.name == "cli" and isinstance(node, ast.FunctionDef):
             yield from _of_docstring(node)
 
 
-def _of_call(call: ast.Call, messages: bool) -> Iterator[Text]:
+def _of_call(call: ast.Call) -> Iterator[Text]:
     name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
     nodes = [each.value for each in call.keywords if each.arg == "help"]
     if name in ERRORS:
         nodes += [*call.args, *(each.value for each in call.keywords if each.arg in ("message", "hint"))]
     elif name in SETTINGS:
         nodes += call.args[:1]
-    elif messages and name in MESSAGES:
-        nodes += call.args[: MESSAGES[name]]
     for node in nodes:
         for text in _strings(node):
             yield Text(node.lineno, prose(text))
@@ -191,11 +199,10 @@ def pages_of(path: Path) -> list[Path]:
 
 
 def main() -> None:
-    names = [name for name in sys.argv[1:] if name != "--messages"]
-    paths = [page for name in names for page in pages_of(Path(name))]
+    paths = [page for name in sys.argv[1:] for page in pages_of(Path(name))]
     if not paths:
         sys.exit(__doc__)
-    found = [fault for path in paths for fault in faults(path, "--messages" in sys.argv)]
+    found = [fault for path in paths for fault in faults(path)]
     for fault in found:
         print(fault)
     sys.exit(bool(found))
