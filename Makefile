@@ -4,8 +4,11 @@ VENV := .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
+# Texts that tools/plain_words.py reads.
+PLAIN := README.md ARCHITECTURE.md src $(filter-out docs/compare.md docs/forecast.md docs/import.md, \
+	$(wildcard docs/*.md docs/*/README.md))
 
-.PHONY: demo test nightly check bench messages clean
+.PHONY: demo test nightly check docs bench messages clean
 
 demo: $(READY)
 	$(BIN)/nanodyno demo
@@ -21,6 +24,11 @@ check: $(READY_DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+	$(BIN)/python tools/plain_words.py $(PLAIN)
+
+docs: $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/mkdocs build --strict
 
 bench: $(READY)
 	$(BIN)/python benchmarks/help_time.py

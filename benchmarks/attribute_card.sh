@@ -1,7 +1,7 @@
 #!/bin/sh
 # Attribute on one card, a part or several a call:
 #   sh benchmarks/attribute_card.sh case|same|three|limit [...]
-# case: 384 wide, 16 x 32, to 768 wide, 8 x 64, of the two logs in tests/case, so that compare finds it; the
+# case: 384 wide, 16 x 32, to 768 wide, 8 x 64, of the two logs in examples, so that compare finds it; the
 #   corners are those of gpt2-384 and gpt2-768. same: a config against itself under other names, which shows
 #   nothing. three: a third change, to 2%. limit: on an emulated card of 12 GB with our kernels and torch.compile
 #   off, where by prediction 16 fits at neither width; with the loss by rows besides, where 16 at 768 alone does
@@ -40,7 +40,7 @@ attribute() { # a name, the seconds it may take, and the arguments
 
 imported() {
     for run in train2 train1; do
-        [ -d runs/$run ] || "$python" -m nanodyno import tests/case/$run.log --name $run >/dev/null
+        [ -d runs/$run ] || "$python" -m nanodyno import examples/$run.log --name $run >/dev/null
     done
 }
 

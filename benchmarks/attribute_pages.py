@@ -5,7 +5,7 @@
 
 FILE.jsonl is what attribute keeps of a question, as benchmarks/attribute_card.sh brings it back. The first
 prints what the command shows, of the tokens and of the work or of the loss, and draws the tokens or the loss
-as docs/modern-parts-h200.svg has it. The second, for the two logs in tests/case, writes
+as docs/modern-parts-h200.svg has it. The second, for the two logs in examples, writes
 docs/attribute-tokens.svg, docs/attribute-work.svg and docs/reports/case-LANG.html with the attribution in it,
 and prints a piece of docs/attribute.md: each figure beside nanoGPT's, with a column of reasons, which are to
 be filled in by hand.
@@ -39,7 +39,7 @@ from nanodyno.report.attribute_picture import PICTURED, waterfall_figure
 from nanodyno.report.html.drawing import svg_file
 
 RATES: tuple[AttributionMetric, ...] = ("tokens_per_second", "achieved_flops_per_second")
-CASE = Path(__file__).parents[1] / "tests" / "case"
+CASE = Path(__file__).parents[1] / "examples"
 RUNS = ("train2", "train1")
 WIDTH = 110
 NANOGPT = {(384, 16): 1_025_188.0, (768, 16): 499_630.0, (384, 8): 574_632.0, (768, 8): 463_292.0}
@@ -144,7 +144,7 @@ def document(path: Path, found: list[Attribution], docs: Path) -> None:
             _nanodyno(["import", str(CASE / f"{run}.log"), "--name", run], place, environment)
         reported = json.loads(_nanodyno(["compare", *RUNS, "--json"], place, environment))
         if not reported["attributions"]:
-            sys.exit(f"{path} was not measured of the two runs of tests/case: compare does not find it")
+            sys.exit(f"{path} was not measured of the two runs of examples: compare does not find it")
         for code in LANGUAGES:
             page = docs.absolute() / "reports" / f"case-{code}.html"
             _nanodyno(["compare", *RUNS, "--lang", code, "--html", str(page)], place, environment)

@@ -103,12 +103,13 @@ def simulate(pairs: int, seed: int) -> None:
 
 
 def of_runs(folder: Path) -> None:
-    accounts = [account_of(read_run(each)).without_steps() for each in run_folders(folder)]
+    accounts = [account_of(read_run(each)) for each in run_folders(folder)]
     counts = {"speed": 0, "loss": 0}
     pairs = list(itertools.combinations(accounts, 2))
     calls: dict[tuple[str, str], int] = {}
     for one, other in pairs:
-        comparison = compare([one, other], [each for each in accounts if each not in (one, other)])
+        others = [each.without_steps() for each in accounts if each is not one and each is not other]
+        comparison = compare([one, other], others)
         counts["speed"] += SPEED in comparison.winners
         counts["loss"] += LOSS in comparison.winners
         for each in comparison.decisions:

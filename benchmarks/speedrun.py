@@ -3,10 +3,13 @@
     python benchmarks/speedrun.py make CORPUS --out data/reference      # once: parquet to train.bin, val.bin
     python benchmarks/speedrun.py pack data/reference reference.xz      # for a machine without tokenizer
     python benchmarks/speedrun.py unpack reference.xz --out data/reference
+    python benchmarks/speedrun.py unpack reference.xz --out data/clean --held-out openstax
     python benchmarks/speedrun.py run TRIALS.toml --data data/reference --seconds 560 --json OUT.jsonl
 
 `make` numbers the documents of all files in order with GPT-2's tokenizer, each after an end-of-text; of these
 the first 1,048,576 tokens are the val set and the rest is train. `pack` makes half of that for a journey.
+`unpack --held-out SOURCE` has the first 1,048,576 tokens of that source as val, and as train what is neither
+of the source nor of the val set above: a model of it can be judged by both.
 TRIALS.toml has `tokens` (or `max_iters`) and settings for all trials at the top, and one table a trial with
 what it changes: "default" takes a setting back; `over = "NAME"` begins with another trial's settings, and
 `over = "best"` with those of the one that ended lowest so far, so that a list of changes is a search.
@@ -19,15 +22,18 @@ speedrun.toml has those tried (--only NAME ...: some of them, in that order):
     optimizer = "muon"
     seeds = [1337, 1338]
 
-A trial begins only if it will end within --seconds, judged by the slowest before it. --target tells which of
-them reached a val loss, and in how many seconds where they looked on their way (--looks). Settings on the
-command line (--KEY=VALUE) hold for all. --limit-gib lets torch's allocator have no more than a smaller card.
-Without --data each trial has a dataset of its own, of which --val-tokens are evaluated: speedrun_bytes.toml
-asks on a CPU what of a recipe holds for other text. A trial that fails is told and left; where it leaves a
-process no card, another process goes on with the next (--first, counted from 0).
+--train-seconds takes the place of `tokens`: a short trial tells how many tokens train in so long. --also has
+other datasets, whose val sets are evaluated at the end too. A trial begins only if it will end within
+--seconds, judged by the slowest before it. --target tells which of them reached a val loss, and in how many
+seconds where they looked on their way (--looks). Settings on the command line (--KEY=VALUE) hold for all.
+--limit-gib lets torch's allocator have no more than a smaller card. Without --data each trial has a dataset
+of its own, of which --val-tokens are evaluated: speedrun_bytes.toml asks on a CPU what of a recipe holds for
+other text. A trial that fails is told and left; where it leaves a process no card, another process goes on
+with the next (--first, counted from 0).
 """
 
 import argparse
+import io
 import json
 import lzma
 import os
@@ -49,12 +55,16 @@ from trials import EVALUATED, Trial, config_for, run_trial
 TARGET = 3.1665
 """nanoGPT's best recipe on the reference corpus: 125.8M tokens in 246 s on an H200."""
 VOCAB_SIZE = 50304
+END_OF_TEXT = 50256
 SPECIAL = ("tokens", "seeds", "over")
 LEFT_OUT = "default"
 """A value that takes a setting back which the top of the file has."""
 BEST = "best"
-PRESET = 3
-"""Of xz: beyond it minutes save little."""
+OF_16_BITS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "lc": 3, "lp": 1, "pb": 1}]
+SOURCES = "sources.txt"
+"""A line a document of the whole, val's first; nothing where the corpus says none."""
+MEASURED = 100
+"""Iterations of the trial that tells how many tokens train in --train-seconds."""
 FRAMES_TOLD = 4
 """Of where a trial failed, the innermost."""
 
@@ -73,12 +83,15 @@ def main() -> None:
     unpacking = commands.add_parser("unpack")
     unpacking.add_argument("packed", type=Path)
     unpacking.add_argument("--out", type=Path, required=True)
+    unpacking.add_argument("--held-out", metavar="SOURCE")
     running = commands.add_parser("run")
     running.add_argument("trials", type=Path)
     running.add_argument("--data", type=Path)
     running.add_argument("--only", nargs="+")
     running.add_argument("--first", type=int, default=0)
     running.add_argument("--seconds", type=float, default=560.0)
+    running.add_argument("--train-seconds", type=float)
+    running.add_argument("--also", type=Path, nargs="+", default=[])
     running.add_argument("--looks", type=int, default=0)
     running.add_argument("--val-tokens", type=int, default=EVALUATED)
     running.add_argument("--target", type=float, default=TARGET)
@@ -88,10 +101,12 @@ def main() -> None:
     if given.command == "make":
         make(given.corpus, given.out)
     elif given.command == "pack":
-        whole = b"".join((given.data / name).read_bytes() for name in ("val.bin", "train.bin"))
-        given.packed.write_bytes(lzma.compress(whole, preset=PRESET))
+        pack(given.data, given.packed)
     elif given.command == "unpack":
-        divide(np.frombuffer(lzma.decompress(given.packed.read_bytes()), np.uint16), given.out)
+        whole = np.load(io.BytesIO(lzma.decompress(given.packed.read_bytes())))
+        tokens, sources = whole["tokens"], whole["sources"]
+        train, val = split_of(tokens) if given.held_out is None else held_out(tokens, sources, given.held_out)
+        write(train, val, given.out)
     else:
         run(given, parse_overrides(others))
 
@@ -103,17 +118,47 @@ def make(corpus: Path, out: Path) -> None:
 
     tokenizer = get_tokenizer("gpt2")
     pieces: list[np.ndarray] = []
+    sources: list[str] = []
     for path in sorted(corpus.glob("*.parquet")):
-        for text in parquet.read_table(path, columns=["text"])["text"].to_pylist():
+        table = parquet.read_table(path)
+        for text in table["text"].to_pylist():
             pieces += [np.array([tokenizer.end_of_text]), np.asarray(tokenizer.encode(text))]
-    divide(np.concatenate(pieces).astype(np.uint16), out)
+        if "source" in table.column_names:
+            sources += table["source"].to_pylist()
+    write(*split_of(np.concatenate(pieces).astype(np.uint16)), out)
+    (out / SOURCES).write_text("".join(f"{source}\n" for source in sources))
 
 
-def divide(tokens: np.ndarray, out: Path) -> None:
+def split_of(tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return tokens[EVALUATED:], tokens[:EVALUATED]
+
+
+def held_out(tokens: np.ndarray, sources: np.ndarray, source: str) -> tuple[np.ndarray, np.ndarray]:
+    """Train and val, where the source is of no document of train."""
+    documents = np.cumsum(tokens == END_OF_TEXT) - 1
+    if len(sources) != documents[-1] + 1 or source not in sources:
+        there = ", ".join(sorted(set(sources.tolist()))) or "none"
+        raise SystemExit(f"{source} cannot be held out: the sources are {there}")
+    of_source = (sources == source)[documents]
+    elsewhere = ~of_source
+    elsewhere[:EVALUATED] = False
+    return tokens[elsewhere], tokens[of_source][:EVALUATED]
+
+
+def write(train: np.ndarray, val: np.ndarray, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    tokens[:EVALUATED].tofile(out / "val.bin")
-    tokens[EVALUATED:].tofile(out / "train.bin")
-    print(f"{len(tokens):,} tokens, {EVALUATED:,} of them val, in {out}")
+    train.tofile(out / "train.bin")
+    val.tofile(out / "val.bin")
+    print(f"{len(train):,} tokens of train, {len(val):,} of val, in {out}")
+
+
+def pack(data: Path, packed: Path) -> None:
+    tokens = np.concatenate([np.fromfile(data / name, np.uint16) for name in ("val.bin", "train.bin")])
+    listed = data / SOURCES
+    sources = listed.read_text().split() if listed.exists() else []
+    whole = io.BytesIO()
+    np.savez(whole, tokens=tokens, sources=np.array(sources, dtype=str))
+    packed.write_bytes(lzma.compress(whole.getvalue(), filters=OF_16_BITS))
 
 
 @dataclass(frozen=True)
@@ -171,9 +216,9 @@ class Pace:
     def expected(self, tokens: int) -> float:
         return self.other_seconds + tokens * self.seconds_per_token
 
-    def learn(self, trial: Trial) -> None:
+    def learn(self, trial: Trial, wall_seconds: float) -> None:
         self.seconds_per_token = max(self.seconds_per_token, trial.train_seconds / trial.tokens)
-        self.other_seconds = max(self.other_seconds, trial.wall_seconds - trial.train_seconds)
+        self.other_seconds = max(self.other_seconds, wall_seconds - trial.train_seconds)
 
 
 def run(given: argparse.Namespace, overrides: dict[str, object]) -> None:
@@ -188,25 +233,43 @@ def run(given: argparse.Namespace, overrides: dict[str, object]) -> None:
         if given.data:
             own |= {"dataset": str(given.data.resolve()), "vocab_size": VOCAB_SIZE}
         try:
-            config = config_for(own, settings.get("tokens"))
-            needed = pace.expected(config.max_iters * config.tokens_per_iter)
-            if needed > left:
-                print(f"{name}: left out, {left:.0f} s are left and it would take {needed:.0f}", flush=True)
-                continue
-            trial = run_trial(config, Path("data"), given.val_tokens, given.looks)
+            trial = trial_within(left, own, settings.get("tokens"), given, pace)
+        except NoTime as error:
+            print(f"{name}: left out, {error}", flush=True)
+            continue
         except Exception as error:  # the next trial may work, and device time is short
             print(f"{name}: {type(error).__name__}: {str(error)[:500]}", flush=True)
             traceback.print_exc(limit=-FRAMES_TOLD)
             if gpu_is_lost():
                 go_on_elsewhere(number + 1, given.seconds - (time.perf_counter() - began))
             continue
-        pace.learn(trial)
         if trial.val_loss < lowest:
             lowest, best = trial.val_loss, settings
         print(words(name, trial, given.target), flush=True)
         if given.json:
             with given.json.open("a") as file:
                 file.write(json.dumps({"name": name, "settings": own, **asdict(trial)}, default=str) + "\n")
+
+
+class NoTime(Exception):
+    pass
+
+
+def trial_within(
+    left: float, own: dict[str, Any], tokens: int | None, given: argparse.Namespace, pace: Pace
+) -> Trial:
+    began, seconds, config = time.perf_counter(), given.train_seconds, config_for(own, tokens)
+    needed = pace.expected(config.max_iters * config.tokens_per_iter)
+    if seconds is not None:
+        needed = pace.other_seconds + seconds
+    if needed > left:
+        raise NoTime(f"{left:.0f} s are left and it would take {needed:.0f}")
+    if seconds is not None:
+        short = run_trial(config_for(own | {"max_iters": MEASURED}, None), Path("data"), val_tokens=1)
+        config = config_for(own, round(seconds * short.tokens_per_second))
+    trial = run_trial(config, Path("data"), given.val_tokens, given.looks, given.also)
+    pace.learn(trial, time.perf_counter() - began)
+    return trial
 
 
 def limit_memory(gib: float | None) -> None:
@@ -247,6 +310,7 @@ def words(name: str, trial: Trial, target: float) -> str:
         f"train {trial.train_loss:.4f}; {others:.1f}M parameters and {tables:.1f}M of value embeddings; "
         f"prepared in {trial.prepared_seconds:.0f} s, wall {trial.wall_seconds:.0f} s{peak}; attention "
         f"{trial.attention or 'as torch chooses'}; val of {trial.val_tokens:,} tokens",
+        *(f"val {loss:.4f} of {name}" for name, loss in trial.also.items()),
         *(f"{tokens / 1e6:.1f}M tokens {seconds:.1f} s {loss:.4f}" for tokens, seconds, loss in trial.losses),
         *trial.notes,
     ]

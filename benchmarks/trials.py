@@ -6,7 +6,7 @@ Nothing is written to disk. Seconds are of iterations alone, without compilation
 import gc
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,9 @@ from torch._dynamo import config as dynamo
 
 from nanodyno.config import RunConfig, build_config, padded_vocab_size
 from nanodyno.costs.parameters import parameters
+from nanodyno.data.loader import Windows
 from nanodyno.data.resolve import resolve_dataset
+from nanodyno.data.shards import open_dataset
 from nanodyno.records.types import StepRecord
 from nanodyno.train.autograd import AutogradEngine
 from nanodyno.train.device import choose, reset_peak_memory, take_threads
@@ -46,6 +48,8 @@ class Trial:
     """Mean of the last tenth of the iterations."""
     losses: tuple[tuple[int, float, float], ...]
     """Tokens, training seconds and val loss on the way, where they were asked for."""
+    also: dict[str, float]
+    """Val losses of other datasets, by folder."""
     peak_gib: float | None
     attention: str | None
     notes: tuple[str, ...]
@@ -60,7 +64,13 @@ def config_for(settings: Mapping[str, object], tokens: int | None) -> RunConfig:
     return build_config(dict(settings) | quiet | {"max_iters": -(-tokens // config.tokens_per_iter)})
 
 
-def run_trial(config: RunConfig, data_folder: Path, val_tokens: int = EVALUATED, looks: int = 0) -> Trial:
+def run_trial(
+    config: RunConfig,
+    data_folder: Path,
+    val_tokens: int = EVALUATED,
+    looks: int = 0,
+    also: Sequence[Path] = (),
+) -> Trial:
     _clear()
     began = time.perf_counter()
     take_threads(config.threads)
@@ -83,10 +93,14 @@ def run_trial(config: RunConfig, data_folder: Path, val_tokens: int = EVALUATED,
             continue
         steps.append(event)
         if len(steps) in due:
-            loss, _ = _val_loss(trainer, val_tokens)
+            loss, _ = _val_loss(trainer, trainer.val_windows, val_tokens)
             seconds = sum(step.step_seconds for step in steps)
             losses.append((sum(step.tokens for step in steps), seconds, loss))
-    val_loss, seen = _val_loss(trainer, val_tokens)
+    val_loss, seen = _val_loss(trainer, trainer.val_windows, val_tokens)
+    others = {
+        str(folder): Windows(open_dataset(folder, vocab_size).split("val"), config.block_size, vocab_size)
+        for folder in also
+    }
     counted = parameters(config.model_shape(vocab_size))
     peaks = [step.peak_allocated_bytes for step in steps if step.peak_allocated_bytes is not None]
     return Trial(
@@ -102,6 +116,7 @@ def run_trial(config: RunConfig, data_folder: Path, val_tokens: int = EVALUATED,
         val_tokens=seen,
         train_loss=statistics.fmean(step.loss for step in steps[-max(1, len(steps) // 10) :]),
         losses=tuple(losses),
+        also={name: _val_loss(trainer, windows, val_tokens)[0] for name, windows in others.items()},
         peak_gib=max(peaks) / 2**30 if peaks else None,
         attention=prepared.attention if prepared else None,
         notes=prepared.notes if prepared else (),
@@ -122,7 +137,7 @@ def _clear() -> None:
         torch.cuda.empty_cache()
 
 
-def _val_loss(trainer: Trainer, tokens: int) -> tuple[float, int]:
-    found = trainer.engine.mean_loss(trainer.val_windows, tokens, trainer.batches.size, lambda: False)
+def _val_loss(trainer: Trainer, windows: Windows, tokens: int) -> tuple[float, int]:
+    found = trainer.engine.mean_loss(windows, tokens, trainer.batches.size, lambda: False)
     reset_peak_memory(trainer.device)  # the peak that is told is training's
     return found

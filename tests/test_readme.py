@@ -1,12 +1,15 @@
-"""What the README tells people to type exists and is understood."""
+"""What the README and the docs tell people to type exists, is understood and shows what they show."""
 
+import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer.main
+from typer.testing import CliRunner
 
 from nanodyno.cli.main import app
 from nanodyno.config import RunConfig, build_config
@@ -36,7 +39,8 @@ def test_every_make_target_is_in_the_makefile() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = {line.split()[1] for line in SHELL_LINES if line.startswith("make ")}
     assert targets == {"demo", "test"}
-    assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.M)] == []
+    mentioned = set(re.findall(r"`make ([\w-]+)`", README))
+    assert [each for each in targets | mentioned if not re.search(rf"^{each}:", makefile, re.M)] == []
 
 
 @pytest.mark.parametrize("line", TRAININGS)
@@ -51,6 +55,31 @@ def test_every_training_in_the_readme_is_a_valid_config(
     if source == "tuned.toml":  # which the line before it writes
         Path(source).write_text("batch_size = 16\n")
     build_config(at_any_rate(override(load_settings(source), parse_overrides(words))).values)
+
+
+def test_there_are_trainings_to_check() -> None:
+    assert len(TRAININGS) >= 3
+
+
+def test_the_example_in_the_readme_shows_what_the_readme_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lines are run as they are; each figure of the table is one of the comparison's."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    *imports, comparison = [line for line in SHELL_LINES if re.match(r"nanodyno (import|compare) ", line)]
+    assert len(imports) == 2
+    done = [CliRunner().invoke(app, shlex.split(line)[1:]) for line in (*imports, f"{comparison} --json")]
+    assert [each.exit_code for each in done] == [0, 0, 0]
+    metrics = json.loads(done[-1].stdout)["metrics"]
+    rows = dict(re.findall(r"^\| (tokens per second|achieved TFLOP/s) \| (.* \| .*) \|$", README, re.M))
+    for label, key, scale in (
+        ("tokens per second", "tokens_per_second", 1),
+        ("achieved TFLOP/s", "achieved_flops_per_second", 1e12),
+    ):
+        shown = [float(each.replace(",", "")) for each in rows[label].split(" | ")]
+        found = [metrics[key][run]["value"] / scale for run in ("train2", "train1")]
+        assert shown == pytest.approx(found, rel=2e-3)
 
 
 def test_every_option_in_the_readme_and_the_docs_exists() -> None:
@@ -69,24 +98,12 @@ def test_every_option_in_the_readme_and_the_docs_exists() -> None:
         "--max-restarts",
         "--user",
         "--now",
-        "--leave-out",
-    }  # torchrun's, systemd's and those of benchmarks
-    used = {word for page in pages for word in re.findall(r"(?<![\w-])--[a-z][\w-]+", page)}
-    assert used - known - others == set()
-
-
-def test_every_link_leads_somewhere_and_every_page_is_in_the_index() -> None:
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
-    links = [
-        (page, link.partition("#")[0])
+    }  # torchrun's and systemd's
+    used = {
+        word
         for page in pages
-        for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
-        if not link.startswith(("https:", "#"))
-    ]
-    assert [f"{page.name}: {link}" for page, link in links if not (page.parent / link).exists()] == []
-    listed = {link for page, link in links if page == ROOT / "docs" / "README.md"}
-    assert {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"} <= listed
-
-
-def test_there_are_trainings_to_check() -> None:
-    assert len(TRAININGS) >= 3
+        for line in page.splitlines()
+        if "benchmarks/" not in line  # whose options are their own
+        for word in re.findall(r"(?<![\w-])--[a-z][\w-]+", line)
+    }
+    assert used - known - others == set()

@@ -24,7 +24,7 @@ scale rises, by a factor of five to ten in small runs (LOG.md); a larger batch w
 it would not find it so."""
 SERVED = (0.5, 1.0)
 """Of the noise scale. Above, every doubling of the batch costs close to a doubling of the tokens; below,
-hardly a token is saved, and a GPT-2 at a third of it ended worse by 0.05 (docs/noise.md)."""
+hardly a token is saved, and a GPT-2 at a third of it ended worse by 0.05 (docs/measurements.md)."""
 MIDDLE = math.sqrt(SERVED[0] * SERVED[1])
 """What a batch is advised to be, and let grow to."""
 Z = 1.96

@@ -83,8 +83,12 @@ def test_another_text_moves_the_speed_by_its_vocabulary(
         record({"tokenizer": tokenizer}).model_copy(update={"vocab_size": rows})
         for tokenizer, rows in (("bytes", 256), ("gpt2", 50304))
     )
-    other_text = words_run.data.model_copy(update={"fingerprint": "other"})
-    words_run = words_run.model_copy(update={"data": other_text})
+    bytes_run, words_run = (
+        each.model_copy(
+            update={"data": each.data.model_copy(update={"fingerprint": name, "tokenizer": name})}
+        )
+        for each, name in ((bytes_run, "bytes"), (words_run, "gpt2"))
+    )
     comparison, findings = compared_runs([run(record=bytes_run), run(record=words_run)])
     (changes,) = comparison.changes.values()
     assert {each.key: each.follows for each in changes.changed} == {

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.analysis.accounts import AFTER, BEFORE, account, curve, steps
@@ -166,3 +167,10 @@ def test_where_evaluations_pulled_the_mfu_down_the_number_of_parameters_tells_th
     assert "model-from-count" in codes([found, found])
     assert with_found_shape(replace(poisoned, reported_parameters=None)).shape is None
     assert with_found_shape(replace(poisoned, reported_parameters=0)).shape is None
+
+
+@pytest.mark.parametrize("changes", [{"reported_tokens_per_iter": 491_520}, {"seconds": 0.1}])
+def test_no_hours_follow_from_a_speed_that_cannot_be_so(changes: dict[str, Any]) -> None:
+    sound, false = account("a", gpu=gpu_named("H200")), account("b", gpu=gpu_named("H200"), **changes)
+    said = [each.runs for each in conclusions(compare([sound, false])) if each.code == "hours-to-tokens"]
+    assert said == [("a",)]

@@ -12,8 +12,9 @@ from scipy import stats
 from tests.analysis.accounts import account, curve, steps
 
 from nanodyno.analysis.account import Account, AccountEval
+from nanodyno.analysis.changes import changes_between
 from nanodyno.analysis.compare import compare
-from nanodyno.analysis.conclusions import conclusions
+from nanodyno.analysis.conclusions import LOSS_REASONS, SPEED_REASONS, conclusions
 from nanodyno.analysis.decisions import DEFAULT_SPEED_SD, Decision, default_seed_sd, groups_of
 from nanodyno.analysis.leaderboard import leaderboard, standing_of
 from nanodyno.analysis.machine_state import MachineState
@@ -118,7 +119,7 @@ def test_replicates_are_put_together_unless_there_is_nothing_else() -> None:
 
 
 def test_one_run_of_a_config_is_not_better_than_another_however_far_they_lie_apart() -> None:
-    one, other = run("a", "same"), run("b", "same", 0.4, 3.5)
+    one, other = run("a", "same"), run("b", "same", 0.6, 3.5)
     found = compare([one, other])
     assert {each.reason for each in found.decisions if each.metric in (SPEED, LOSS)} == {
         "unrecorded-difference"
@@ -374,3 +375,195 @@ def test_a_sentence_about_two_of_several_runs_names_both_though_one_is_called_a(
     ]
     alone, among = (named_words(finding, several, ENGLISH) for several in (False, True))
     assert among == f"a and b: {alone}"
+
+
+def some_run(draw: st.DrawFn, name: str, config: str, seed: int) -> Account:
+    """One that may be busy, short, unevaluated, perplexed, impossible, contradicting or of another text."""
+    flaw = draw(
+        st.sampled_from([*[None] * 6, "busy", "short", "no-evals", "rate", "tokens", "text", "stage"])
+    )
+    seconds, loss = draw(st.floats(0.8, 1.25)), draw(st.floats(3.8, 4.2))
+    ends = 10_000 if flaw == "stage" else 1000
+    found = run(
+        name,
+        config,
+        0.2 if flaw == "rate" else seconds,
+        loss,
+        settings={"seed": seed, **SCHEDULE, "max_iters": ends, "lr_decay_iters": ends},
+    )
+    if flaw == "short":
+        return replace(found, steps=steps(seconds, count=4))
+    changes: dict[str | None, dict[str, Any]] = {
+        "busy": {"machine_state": MachineState(is_busy=True)},
+        "no-evals": {"evals": ()},
+        "tokens": {"reported_tokens_per_iter": 491_520},
+        "text": {"data": DATA.model_copy(update={"fingerprint": "1"})},
+    }
+    return replace(found, **changes.get(flaw, {}))
+
+
+@st.composite
+def some_groups(draw: st.DrawFn) -> list[tuple[Account, ...]]:
+    sizes = draw(st.lists(st.integers(1, 3), min_size=2, max_size=4))
+    configs = [draw(st.sampled_from("pq")) if number else "p" for number in range(len(sizes))]
+    if sum(sizes) > len(sizes):
+        configs = [f"{config}{number}" for number, config in enumerate(configs)]
+    return [
+        tuple(some_run(draw, f"run-{number}-{at}", config, 10 * number + at) for at in range(size))
+        for number, (size, config) in enumerate(zip(sizes, configs, strict=True))
+    ]
+
+
+CALLS_OF_CODES = {
+    "speed-within-noise": (SPEED, {"no-significant-difference"}),
+    "throughput-changed": (SPEED, {"better", "worse"}),
+    "throughput-fell-rate-rose": (SPEED, {"worse"}),
+    "throughput-rose-rate-fell": (SPEED, {"better"}),
+    "losses-within-noise": (LOSS, {"no-significant-difference"}),
+    "losses-apart": (LOSS, {"better", "worse"}),
+    **{code: (SPEED, {reason}) for reason, code in SPEED_REASONS.items()},
+    **{code: (LOSS, {reason}) for reason, code in LOSS_REASONS.items()},
+}
+
+
+@given(some_groups())
+@settings(max_examples=150, deadline=None)
+def test_whatever_the_runs_no_reader_has_another_decision(groups: list[tuple[Account, ...]]) -> None:
+    accounts = [account for group in groups for account in group]
+    comparison = compare(accounts, groups=groups)
+    findings = conclusions(comparison)
+    for finding in findings:
+        if finding.code not in CALLS_OF_CODES:
+            continue
+        metric, calls = CALLS_OF_CODES[finding.code]
+        decision = comparison.decision(metric, finding.runs[1])
+        assert decision is not None
+        assert (decision.reason or decision.call) in calls
+    for each in comparison.decisions:
+        assert (each.call == "not-comparable") == (each.reason is not None)
+        assert not (
+            each.reason and each.effect and each.effect.low is not None and each.call != "not-comparable"
+        )
+    document = comparison_document(comparison, findings)
+    assert document["winners"] == comparison.winners
+    page = comparison_page(comparison, findings)
+    tables = [part for section in page for part in section.parts if isinstance(part, Table)]
+    rows = {row[0].split(" (")[0]: row[-1] for table in tables for row in table.rows}
+    for title, metric in (("tokens per second", SPEED), ("val loss at equal tokens", LOSS)):
+        cell, winner = rows.get(title, ""), comparison.winners.get(metric)
+        best = [each for each in comparison.settling.get(metric, ()) if each is not None]
+        assert (winner is not None) == (bool(best) and all(each.call == "better" for each in best))
+        assert cell.startswith("run-") and ":" not in cell if winner else not cell or "no" in cell
+        said = [each for each in comparison.decisions if each.metric == metric]
+        if cell in ("no significant difference", "not comparable: the machine was busy"):
+            assert {(each.call, each.reason) for each in (*best, *said)} == {(best[0].call, best[0].reason)}
+        assert all(each.reason is None for each in best) or winner is None
+
+
+@given(some_groups())
+@settings(max_examples=100, deadline=None)
+def test_a_rank_is_only_of_runs_that_compare(groups: list[tuple[Account, ...]]) -> None:
+    """The first of a rank is better than each that has a later one, and nobody is first alone."""
+    accounts = [account for group in groups for account in group]
+    found = leaderboard([standing_of(each) for each in accounts])
+    for board in found.boards:
+        ranked = [each for each in board.entries if each.rank is not None]
+        assert len(ranked) != 1
+        assert [each.rank for each in ranked] == sorted(each.rank or 0 for each in ranked)
+        bare = {each.run for each in board.entries} - {each.run for each in ranked}
+        assert bare == {
+            each.run for each in found.unranked if each.metric == board.metric and each.run in bare
+        }
+        if board.metric != SPEED or len(accounts) != 2 or len(ranked) != 2:
+            continue
+        decision = compare(accounts).decision(SPEED, accounts[1].name)
+        assert decision is not None
+        better = {"better": accounts[1].name, "worse": accounts[0].name}.get(decision.call)
+        assert {each.run for each in ranked if each.rank == 1} == (
+            {better} if better else {each.name for each in accounts}
+        )
+
+
+def test_of_three_runs_the_column_names_those_that_are_not_told_apart() -> None:
+    """Of three speeds the slowest is far off: that it is slower is no secret of the table."""
+    runs = [run("a", "a", 1.5), run("b", "b", 1.0), run("c", "c", 1.01)]
+    comparison = compare(runs)
+    tables = [part for each in comparison_page(comparison, []) for part in each.parts]
+    rows = {row[0]: row[-1] for each in tables if isinstance(each, Table) for row in each.rows}
+    assert rows["tokens per second"] == "b and c: no significant difference"
+    assert not comparison.winners.keys() & {SPEED}
+    assert {each.call for each in comparison.decisions if each.metric == SPEED} == {"better"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"environment": {"torch": "2.9", "driver": "1"}}, "torch"),
+        ({"gpu": gpu_named("B200")}, "device_name"),
+        ({"processes": 2}, "processes"),
+    ],
+)
+def test_what_a_run_was_made_with_is_a_change_as_a_setting_is(changes: dict[str, Any], key: str) -> None:
+    one = replace(run("a", "same"), environment={"torch": "2.1", "driver": "1"})
+    other = replace(run("b", "same", 0.5), **({"environment": one.environment} | changes))
+    assert [each.key for each in changes_between(one, other).changed] == [key]
+    codes = {each.code for each in conclusions(compare([one, other]))}
+    assert "one-change" in codes
+    faster = replace(other, settings={**other.settings, "compile": False})
+    (confounded,) = [each for each in conclusions(compare([one, faster])) if each.code == "confounded"]
+    assert confounded.numbers["speed"] == ["compile", key]
+
+
+def test_a_difference_is_said_to_be_from_a_change_only_where_the_runs_compare() -> None:
+    busy = MachineState(is_busy=True)
+    cases = [
+        ({"compile": False}, {}, (True, False)),
+        ({"compile": False}, {"machine_state": busy}, (False, False)),
+        ({"learning_rate": 1e-3}, {"machine_state": busy}, (False, True)),
+        ({"n_layer": 6}, {}, (True, True)),
+        ({"n_layer": 6}, {"machine_state": busy}, (False, True)),
+    ]
+    for changed, others, explained in cases:
+        runs = [run("a", "same"), replace(run("b", "same", settings=changed), **others)]
+        (found,) = [each for each in conclusions(compare(runs)) if each.code == "one-change"]
+        assert (found.numbers["explains_speed"], found.numbers["explains_loss"]) == explained
+
+
+def test_a_gpu_is_not_as_even_as_the_cpu_whose_runs_are_known() -> None:
+    """Four runs on a CPU that lie 0.1% apart; of the GPU nothing but the default is known."""
+    on_cpu = [
+        replace(each, gpu=None, device_type="cpu", device_name="CPU")
+        for each in repeated("c", [1.0, 1.001, 0.999, 1.0005], [4.0, 4.1, 4.2, 4.3])
+    ]
+    noise = decided([on_cpu[0], run("b", "b")], SPEED, history=on_cpu[1:]).noise
+    assert noise is not None
+    assert (noise.sd, noise.degrees) == (DEFAULT_SPEED_SD["gpu"], None)
+    own = decided(on_cpu[:2], SPEED, history=on_cpu[2:])
+    assert own.noise is not None
+
+
+def test_seeds_of_a_large_model_are_not_those_of_a_small_one() -> None:
+    """The small model has no other seed: it is taken to scatter by as much more as its default does."""
+    large = repeated("a", [1.0] * 4, [4.0, 4.01, 4.02, 4.03])
+    small = run("s", "a", settings={"n_layer": 2, "n_embd": 128})
+    noise = decided([large[0], small], LOSS, history=large[1:]).noise
+    assert noise is not None
+    alone = decided([large[0], run("b", "b")], LOSS, history=large[1:]).noise
+    assert alone is not None
+    assert noise.sd == pytest.approx(alone.sd * default_seed_sd(small) / default_seed_sd(large[0]))
+
+
+def test_a_replicate_without_an_evaluation_in_a_group_that_contradicts_itself_is_left_out() -> None:
+    ones, others = repeated("a", [1.0] * 2, [4.0] * 2), repeated("b", [1.0] * 2, [3.9] * 2)
+    others = [replace(each, reported_tokens_per_iter=491_520) for each in others]
+    others[1] = replace(others[1], evals=())
+    comparison = compare([*ones, *others], groups=[tuple(ones), tuple(others)])
+    (found,) = [each for each in conclusions(comparison) if each.code == "losses-of-contradicting-tokens"]
+    assert found.numbers["losses"] == [pytest.approx(4.0), pytest.approx(3.9)]
+
+
+def test_a_run_whose_iterations_are_not_kept_is_compared_by_what_was_derived() -> None:
+    kept = [run("a", "a"), run("b", "b", 0.8)]
+    found = [compare(runs).winners for runs in (kept, [each.without_steps() for each in kept])]
+    assert found[0] == found[1]
+    assert found[0][SPEED] == "b"

@@ -182,6 +182,14 @@ def test_a_size_that_is_known_but_for_biases_is_taken_without_them_and_said() ->
         asked(replace(reported, settings=without))
 
 
+@pytest.mark.parametrize(
+    ("vocab_size", "known"), [(50_304, True), (50_257, True), (65, False), (65_536, False)]
+)
+def test_the_size_law_is_of_gpt_2s_tokenizer(vocab_size: int, known: bool) -> None:
+    account = replace(with_losses(400, settings={"vocab_size": vocab_size}), data_vocab_size=None)
+    assert (size_law(account, 20e9) is not None) == known
+
+
 def test_the_size_law_stands_at_the_public_run_and_falls_with_size_and_tokens() -> None:
     """Twice the tokens take off what the published B / D^b does; the level is that run's."""
     tokens = 19_560 * 524_288

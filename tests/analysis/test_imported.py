@@ -12,7 +12,7 @@ from nanodyno.records.imported import ImportedStep
 from nanodyno.records.importers.joining import ImportRequest, import_run
 from nanodyno.records.store import read_run
 
-CASE = Path(__file__).parents[1] / "case"
+CASE = Path(__file__).parents[2] / "examples"
 SHAPE = {"n_layer": 12, "n_embd": 768, "block_size": 1024, "vocab_size": 50304, "bias": False}
 
 

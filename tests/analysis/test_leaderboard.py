@@ -146,12 +146,13 @@ def test_a_log_that_does_not_tell_its_tokens_has_no_place_by_loss() -> None:
         ({"reported_tokens_per_iter": 491_520}, SPEED, "tokens-contradict"),
         ({"steps": ()}, SPEED, "times-unknown"),
         ({"steps": steps(1.0, count=5)}, SPEED, "too-few-iterations"),
-        ({"gpu": gpu_named("RTX 4070")}, SPEED, "only-one-of-its-device"),
+        ({"gpu": gpu_named("B200")}, SPEED, "only-one-of-its-device"),
         ({"gpu": None}, SPEED, "gpu-unknown"),
         ({"gpu": None}, SHARE, "gpu-unknown"),
         ({"evals": DEAD, "settings": SHORT}, LOSS, "dead"),
         ({"shape": None}, SHARE, "model-unknown"),
         ({"steps": steps(0.1)}, SHARE, "rate-impossible"),
+        ({"steps": steps(0.1)}, SPEED, "rate-impossible"),
     ],
 )
 def test_why_a_run_has_no_place(changes: dict[str, Any], metric: LeaderboardMetric, reason: str) -> None:

@@ -214,7 +214,7 @@ def test_a_ramped_run_has_the_speed_of_its_last_size(build: Any) -> None:
 
 
 def test_an_imported_log_is_reported_alike(tmp_path: Path) -> None:
-    log = Path(__file__).parent.parent / "case" / "train1.log"
+    log = Path(__file__).parents[2] / "examples" / "train1.log"
     given_settings = {
         "n_layer": 12,
         "bias": False,

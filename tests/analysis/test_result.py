@@ -21,7 +21,7 @@ from nanodyno.records.importers.joining import ImportRequest, import_run
 from nanodyno.records.result import is_result, result_text
 from nanodyno.records.store import Run, read_run
 
-CASE = Path(__file__).parents[1] / "case"
+CASE = Path(__file__).parents[2] / "examples"
 PRIVATE = ("home", "/mnt", "alice", "secret", "0123abc", "nanodyno train")
 
 

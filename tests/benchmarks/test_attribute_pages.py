@@ -18,7 +18,7 @@ from nanodyno.records.importers.joining import ImportRequest, import_run
 from nanodyno.records.store import read_run
 
 ROOT = Path(__file__).parents[2]
-CASE = ROOT / "tests" / "case"
+CASE = ROOT / "examples"
 SECONDS = {(384, 16): 0.4, (768, 16): 0.8, (384, 8): 0.5, (768, 8): 0.9}
 
 

@@ -80,7 +80,7 @@ def test_what_was_packed_is_unpacked_to_the_same_tokens(
     speedrun: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     tokens = np.random.default_rng(1).integers(0, 50257, speedrun.EVALUATED + 1000).astype(np.uint16)
-    speedrun.divide(tokens, tmp_path / "here")
+    speedrun.write(*speedrun.split_of(tokens), tmp_path / "here")
     for words in (["pack", "here", "tokens.xz"], ["unpack", "tokens.xz", "--out", "there"]):
         monkeypatch.setattr(speedrun.sys, "argv", ["speedrun.py", *words])
         monkeypatch.chdir(tmp_path)
@@ -89,6 +89,20 @@ def test_what_was_packed_is_unpacked_to_the_same_tokens(
         np.fromfile(tmp_path / "there" / "val.bin", np.uint16), tokens[: speedrun.EVALUATED]
     )
     assert np.array_equal(np.fromfile(tmp_path / "there" / "train.bin", np.uint16), tokens[-1000:])
+
+
+def test_of_a_source_that_is_held_out_and_of_the_other_val_set_nothing_is_trained_on(
+    speedrun: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(speedrun, "EVALUATED", 3)
+    end = speedrun.END_OF_TEXT
+    tokens = np.array([end, 1, 2, 3, end, 4, 5, 6, end, 7, 8, end, 9], dtype=np.uint16)
+    sources = np.array(["novels", "books", "novels", "books"])
+    train, val = speedrun.held_out(tokens, sources, "books")
+    assert train.tolist() == [3, end, 7, 8]
+    assert val.tolist() == [end, 4, 5]
+    with pytest.raises(SystemExit, match="the sources are books, novels"):
+        speedrun.held_out(tokens, sources, "letters")
 
 
 @pytest.mark.parametrize("words", ['over = "later"', 'over = "search"'])
@@ -118,6 +132,22 @@ def test_every_shipped_trial_is_a_run_of_at_most_130_million_besides_value_embed
         count = parameters(config.model_shape(50304))
         assert count.total - count.value_embeddings <= 130_000_000
         assert config.model_shape(50304).is_gpt2 == each.name.startswith("plain")
+
+
+def test_the_grid_is_the_recipe_in_other_sizes_and_batches(speedrun: ModuleType) -> None:
+    configs = {}
+    for each in speedrun.planned(BENCHMARKS / "grid.toml", None, {}):
+        settings = each.settings(None) | {"max_iters": speedrun.MEASURED}
+        own = {key: value for key, value in settings.items() if key not in speedrun.SPECIAL}
+        configs[each.name] = speedrun.config_for(own, None)
+    shapes = {(config.n_layer, config.n_embd, config.tokens_per_iter) for config in configs.values()}
+    assert len(shapes) == len(configs) == 12
+    recipe = load_settings("speedrun-124m").values
+    own = configs["speedrun-124m"].model_dump()
+    beside = {"dataset", "max_iters", "eval_interval", "eval_tokens", "batch_size"}
+    assert {key: own[key] for key in recipe.keys() - beside} == {
+        key: value for key, value in recipe.items() if key not in beside
+    }
 
 
 @pytest.mark.parametrize(
@@ -186,8 +216,8 @@ def test_a_trial_is_expected_to_take_what_the_slowest_took_for_a_token_and_besid
 ) -> None:
     pace = speedrun.Pace()
     assert pace.expected(10**9) == 0.0
-    pace.learn(SimpleNamespace(train_seconds=10.0, tokens=1000, wall_seconds=13.0))
-    pace.learn(SimpleNamespace(train_seconds=2.0, tokens=100, wall_seconds=4.0))
+    pace.learn(SimpleNamespace(train_seconds=10.0, tokens=1000), 13.0)
+    pace.learn(SimpleNamespace(train_seconds=2.0, tokens=100), 4.0)
     assert pace.expected(500) == pytest.approx(3 + 500 * 0.02)
 
 

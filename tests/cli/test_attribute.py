@@ -12,7 +12,7 @@ from nanodyno.messages.language import LANGUAGES
 from nanodyno.messages.numbers import turn_words
 
 Run = Callable[..., Any]
-CASE = Path(__file__).parents[1] / "case"
+CASE = Path(__file__).parents[2] / "examples"
 TINY = [
     "--n_layer=1", "--n_head=1", "--n_embd=16", "--block_size=16", "--device=cpu",
     "--tokens_per_iter=64", "--compile=False", "--kernels=auto", "--threads=1", "--eval_tokens=64",

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 Nanodyno = Callable[..., Any]
-CASE = Path(__file__).parents[1] / "case"
+CASE = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-CASE = Path(__file__).parents[1] / "case"
+CASE = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from nanodyno.recipes import load_settings, override
 from nanodyno.records.store import read_run, read_run_record
 
 Run = Callable[..., Any]
-CASE = Path(__file__).parents[1] / "case" / "train2.log"
+CASE = Path(__file__).parents[2] / "examples" / "train2.log"
 RUNS = Path("runs")
 SMALL = [
     "--n_layer=2", "--n_embd=64", "--block_size=32", "--tokens_per_iter=64", "--max_iters=2",
@@ -190,7 +190,7 @@ def test_a_short_training_for_the_noise_takes_the_rate_that_a_recipe_has(nanodyn
 
 
 def test_a_log_is_of_no_recipe_for_hours(nanodyno: Run) -> None:
-    log = Path(__file__).parents[1] / "case" / "train1.log"
+    log = Path(__file__).parents[2] / "examples" / "train1.log"
     refused = nanodyno("import", str(log), "--config", "best-8h")
     assert refused.exit_code == 2
     assert "is made for each card anew" in refused.stderr

@@ -19,7 +19,7 @@ Nanodyno = Callable[..., Any]
 @pytest.fixture
 def case(nanodyno: Nanodyno) -> Nanodyno:
     for name in ("train1", "train2"):
-        assert nanodyno("import", str(ROOT / "tests" / "case" / f"{name}.log")).exit_code == 0
+        assert nanodyno("import", str(ROOT / "examples" / f"{name}.log")).exit_code == 0
     return nanodyno
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.report.html.static import Checked
 
 Nanodyno = Callable[..., Any]
-CASE = Path(__file__).parents[1] / "case"
+CASE = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture

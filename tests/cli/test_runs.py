@@ -146,7 +146,7 @@ def test_runs_goes_on_past_a_run_json_of_another_program(trained: Nanodyno) -> N
     assert "no run of nanodyno" in result.stderr
 
 
-CASE = Path(__file__).parents[1] / "case"
+CASE = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture

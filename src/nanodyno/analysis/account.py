@@ -188,18 +188,18 @@ class Account:
     def elapsed_excess(self) -> float | None:
         """How much longer iterations took by the elapsed time than by the speed of the latest stretch.
 
-        A fraction. None where the two agree within 3%, or there is nothing to compare.
+        A fraction. None where the two agree within 3%, or the iterations are not kept.
         """
         seconds = self.speed.iteration_seconds
         steady = self._steady[max(self._steady)] if self._steady else []
-        return None if seconds is None else self._elapsed_excess(steady, seconds.value)
+        return self._elapsed_excess(steady, seconds.value) if seconds is not None and steady else None
 
     @property
     def disturbed_iterations(self) -> int:
         """Iterations of the latest stretch that the speed leaves out, where they took more than 3% of it."""
         seconds = self.speed.iteration_seconds
         steady = self._steady[max(self._steady)] if self._steady else []
-        if seconds is None or abs(_excess_of_all(steady, seconds.value)) <= ELAPSED_AGREES:
+        if seconds is None or not steady or abs(_excess_of_all(steady, seconds.value)) <= ELAPSED_AGREES:
             return 0
         return sum(
             disturbances([step.iteration for step in steady], [step.seconds or 0.0 for step in steady])

@@ -25,6 +25,7 @@ from nanodyno.records.imported import AnyStep, ImportedRecord, ImportedStep, Set
 from nanodyno.records.store import Run
 from nanodyno.records.types import (
     ArithmeticRecord,
+    DataRecord,
     MachineRecord,
     StepRecord,
     TelemetryRecord,
@@ -56,7 +57,7 @@ def _own(run: Run, ceilings: Ceilings | None) -> Account:
         shape=record.config.model_shape(record.vocab_size),
         data_vocab_size=record.data.vocab_size,
         data=record.data,
-        in_effect=_in_effect(record.config, record.arithmetic, record.machine),
+        in_effect=_in_effect(record.config, record.arithmetic, record.machine, record.data),
         device_type=record.machine.device_type,
         device_name=record.machine.device_name,
         gpu=gpu_of(record.machine),
@@ -113,9 +114,12 @@ def _known_settings(config: RunConfig) -> dict[str, Setting]:
 
 
 def _in_effect(
-    config: RunConfig | None, used: ArithmeticRecord, machine: MachineRecord
+    config: RunConfig | None, used: ArithmeticRecord, machine: MachineRecord, data: DataRecord | None
 ) -> dict[str, Setting]:
-    """What `auto` and None came to on the device, and the default of each setting that does nothing there."""
+    """What `auto` and None came to on the device, and the default of each setting that does nothing there.
+
+    A dataset has its own tokenizer, whatever the setting.
+    """
     found: dict[str, Setting] = {
         "device": used.device.removesuffix(":0"),
         "dtype": used.dtype,
@@ -123,6 +127,8 @@ def _in_effect(
         "recompute": used.recompute,
         "gemm_algorithm": "auto" if used.gemm_algorithm == "measured" else "torch",
     }
+    if data is not None and data.tokenizer is not None:
+        found["tokenizer"] = data.tokenizer
     if used.attention is not None:
         found["attention"] = used.attention
     if machine.device_type == "cpu":
@@ -159,7 +165,7 @@ def _imported(run: Run, record: ImportedRecord) -> Account:
         steps=_steps(found, with_tokens=grows),
         evals=_evals(run, record),
         shape=known_shape(record.settings),
-        in_effect=_in_effect(_config_of(record.settings), record.arithmetic, record.machine)
+        in_effect=_in_effect(_config_of(record.settings), record.arithmetic, record.machine, record.data)
         if record.arithmetic and record.machine
         else {},
         data_vocab_size=record.data.vocab_size if record.data else None,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from nanodyno.analysis.account import Account
-from nanodyno.analysis.moves import Kind, kind_of, moves_loss, moves_speed, order_of
+from nanodyno.analysis.moves import OF_MACHINE, Kind, kind_of, moves_loss, moves_speed, order_of
 from nanodyno.config import SETTINGS, SIZE_KEYS, keys_where, padded_vocab_size
 from nanodyno.records.imported import Setting
 
@@ -14,6 +14,13 @@ FOLLOWERS = {
     key: each.derived_from[0] for key, each in SETTINGS.items() if each.derived_from and each.group != "batch"
 }
 """Keys derived from another: changed in proportion to it, they are no change of their own."""
+COMES_WITH = {
+    "device_name": ("device",),
+    "driver": ("device", "device_name"),
+    "cpu_threads": ("threads", "device", "device_name"),
+    "cuda": ("torch", "device"),
+}
+"""Keys of the machine that change with another one, whatever their values."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,7 @@ class Changes:
 
 
 TELLING = keys_where(lambda each: "compare" in each.asked_by)
-"""Missing, these leave a question open; of others a default is as good as told."""
+"""Missing, these leave a question open, as does the device; of others a default is as good as told."""
 
 
 def changes_between(before: Account, after: Account) -> Changes:
@@ -68,7 +75,8 @@ def changes_between(before: Account, after: Account) -> Changes:
         changed = [each for each in changed if each.kind != "data"]  # by another path
     changed = [_reported_apart(each, changed, derived) for each in changed if each.kind != "record"]
     is_itself = replace(after, name=before.name) == before
-    unknown = [key for key in TELLING if not is_itself and (key not in one or key not in other)]
+    asked = () if is_itself else (*TELLING, "device_name")
+    unknown = [key for key in asked if key not in one or key not in other]
     changed.sort(key=lambda each: order_of(each.key, each.kind))
     return Changes(tuple(changed), tuple(unknown))
 
@@ -89,8 +97,12 @@ def _reported_apart(
     if change.key == "vocab_size" and vocabulary_follows:
         text = next((each.key for each in changed if each.kind == "data"), None)
         return replace(change, follows=text)
+    if change.key in COMES_WITH:
+        keys = {each.key for each in changed}
+        return replace(change, follows=next((key for key in COMES_WITH[change.key] if key in keys), None))
     leader = next((each for each in changed if each.key == FOLLOWERS.get(change.key)), None)
-    if leader is None or _ratio(leader) is None or _ratio(leader) != _ratio(change):
+    ratios = None if leader is None else _ratio(leader), _ratio(change)
+    if leader is None or None in ratios or not math.isclose(ratios[0] or 0.0, ratios[1] or 0.0):
         return change
     return replace(change, follows=leader.key)
 
@@ -99,7 +111,7 @@ def _ratio(change: SettingChange) -> float | None:
     before, after = change.before, change.after
     if not (isinstance(before, int | float) and isinstance(after, int | float) and before):
         return None
-    return round(after / before, 9)
+    return after / before
 
 
 def _known(account: Account) -> dict[str, Setting]:
@@ -111,7 +123,19 @@ def _known(account: Account) -> dict[str, Setting]:
         known["tokens_per_iter"] = account.tokens_per_iter
     if account.shape is not None and account.shape_found:
         known |= account.shape.model_dump(include={*SIZE_KEYS})
-    return known
+    return known | _machine(account)
+
+
+def _machine(account: Account) -> dict[str, Setting]:
+    """What it was made with, as far as it is reported."""
+    known: dict[str, Setting] = {
+        **account.environment,
+        "device_name": account.device_name if account.gpu is None else account.gpu.label,
+        "processes": account.processes if account.processes_reported else None,
+    }
+    if account.device_type == "cpu":
+        known.pop("cpu_threads", None)  # they are its `threads`
+    return {key: value for key, value in known.items() if key in OF_MACHINE and value is not None}
 
 
 def _rows(account: Account) -> int | None:

@@ -53,14 +53,18 @@ class RunComparison:
     metrics: tuple[ComparedMetric, ...]
     decisions: tuple[Decision, ...]
     """Of each group against the first one, by metric."""
-    settling: dict[str, Decision]
-    """By metric: of the best group against the nearest one that it is not shown to beat, else the next."""
+    settling: dict[str, tuple[Decision | None, ...]]
+    """By metric: of the best group against each other one, the nearest first."""
     losses: tuple[LossesAt, ...]
 
     @property
     def winners(self) -> dict[str, str]:
         """By metric, the first run of the group that is better than all others."""
-        return {name: each.runs[0] for name, each in self.settling.items() if each.call == "better"}
+        return {
+            name: found[0].runs[0]
+            for name, found in self.settling.items()
+            if found[0] is not None and all(each is not None and each.call == "better" for each in found)
+        }
 
     def decision(self, metric: str, run: str) -> Decision | None:
         """Of this run's group against the first one; None in that one, or where a figure is missing."""
@@ -86,13 +90,13 @@ def compare(
     level = 1 - (1 - LEVEL) / max(1, len(groups) - 1)
     metrics = [*_facts(accounts), *(_of_losses(each, accounts, known) for each in losses)]
     decisions: list[Decision] = []
-    settling: dict[str, Decision] = {}
+    settling: dict[str, tuple[Decision | None, ...]] = {}
     for metric in metrics:
         decide = _decider(metric, losses, known, level)
-        decisions += [found for other in groups[1:] if (found := decide(other, groups[0])) is not None]
-        best = _settled(metric, groups, decide)
-        if best is not None:
-            settling[metric.name] = best
+        decisions += [each for other in groups[1:] if (each := decide(other, groups[0])) is not None]
+        found = _settled(metric, groups, decide)
+        if found:
+            settling[metric.name] = found
     return RunComparison(
         tuple(accounts),
         tuple(tuple(each.name for each in group) for group in groups),
@@ -125,9 +129,12 @@ def _decider(metric: ComparedMetric, losses: Sequence[LossesAt], known: Replicat
             pair = GroupPair(runs, against, noise, level, speed_noise.sd if at.axis == "seconds" else 0.0)
             found = decide_loss(metric.name, lambda each: losses_there.get(each.name), (at.axis, at.at), pair)
         reason = _contradiction(metric.name, (*runs, *against))
-        if found is None or found.effect is None or found.reason is not None or reason is None:
+        if found is None or found.effect is None or reason is None:
             return found
-        return pair.not_comparable(metric.name, found.effect.value, reason)
+        if found.reason not in (None, "unrecorded-difference"):
+            return found
+        effect = replace(found.effect, low=None, high=None)
+        return replace(found, call="not-comparable", reason=reason, effect=effect)
 
     return decide
 
@@ -136,6 +143,9 @@ OF_TOKENS = (
     "tokens_per_second", "achieved_flops_per_second", "mfu",
     "val_loss_at_equal_tokens", "val_loss_at_equal_flops",
 )  # fmt: skip
+OF_TIMES = (
+    "iteration_seconds", "tokens_per_second", "achieved_flops_per_second", "mfu", "val_loss_at_equal_seconds",
+)  # fmt: skip
 
 
 def _contradiction(metric: str, accounts: Sequence[Account]) -> NotComparable | None:
@@ -143,7 +153,8 @@ def _contradiction(metric: str, accounts: Sequence[Account]) -> NotComparable | 
     codes = {finding.code for each in accounts for finding in audit(each)}
     if metric in OF_TOKENS and "tokens-contradict" in codes:
         return "tokens-contradict"
-    return "rate-impossible" if metric == "mfu" and not codes.isdisjoint(IMPOSSIBLE) else None
+    impossible = codes & {*IMPOSSIBLE[: None if metric == "mfu" else 1]}
+    return "rate-impossible" if metric in OF_TIMES and impossible else None
 
 
 def _per_second(metric: str, account: Account) -> Interval | None:
@@ -168,8 +179,10 @@ def _decide_memory(runs: RunGroup, against: RunGroup) -> Decision | None:
     )
 
 
-def _settled(metric: ComparedMetric, groups: Sequence[RunGroup], decide: Decide) -> Decision | None:
-    """Whether the best group is better than every other one."""
+def _settled(
+    metric: ComparedMetric, groups: Sequence[RunGroup], decide: Decide
+) -> tuple[Decision | None, ...]:
+    """Whether the best group is better than each other one."""
     sign = -1 if metric.better == "higher" else 1
     means = [
         (sign * metric.mean(names), group)
@@ -177,10 +190,9 @@ def _settled(metric: ComparedMetric, groups: Sequence[RunGroup], decide: Decide)
         if (names := [each.name for each in group if each.name in metric.values])
     ]
     if metric.better is None or len(means) < 2:
-        return None
+        return ()
     best, *others = (group for _, group in sorted(means, key=lambda each: each[0]))
-    found = [decide(best, other) for other in others]
-    return next((each for each in found if each is None or each.call != "better"), found[0])
+    return tuple(decide(best, other) for other in others)
 
 
 def named_apart(accounts: Sequence[Account]) -> list[Account]:

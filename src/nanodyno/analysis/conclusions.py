@@ -22,6 +22,8 @@ from nanodyno.config import SPLIT_KEYS
 from nanodyno.records.imported import Setting
 from nanodyno.records.store import Run
 
+LOSS_AXES: tuple[CurveAxis, ...] = ("tokens", "iterations")
+"""On which of them losses are compared in words: the first that is known."""
 TOKENS_TO_REACH = 10e9
 """What FineWeb-Edu's smallest sample has, and about where published 124M runs end."""
 SAME_SIZE = 0.1
@@ -65,11 +67,15 @@ def _as_one(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _alone(account: Account) -> Iterator[Finding]:
-    yield from audit(account)
+    """Of a speed that cannot be so nothing follows."""
+    found = audit(account)
+    yield from found
     yield from _public(account)
-    yield from machine_findings(account.name, account.machine_state)
     growth, seconds = account.growth, account.speed.iteration_seconds
-    if growth is not None and seconds is not None:
+    if seconds is not None:
+        yield from machine_findings(account.name, account.machine_state)
+    is_false = any(each.code in ("tokens-contradict", "rate-impossible") for each in found)
+    if growth is not None and seconds is not None and not is_false:
         iterations = growth.iterations(TOKENS_TO_REACH)
         yield _of(
             (account,), "hours-to-tokens", "fact", tokens=TOKENS_TO_REACH, iterations=iterations,
@@ -124,7 +130,7 @@ def _pair(one: Account, other: Account, comparison: RunComparison) -> Iterator[F
     changes = comparison.changes[other.name]
     yield from _of_batch(one, other, changes)
     yield from _of_speed(one, other, comparison)
-    yield from _of_changes(one, other, changes, _share_a_figure(one, other, comparison))
+    yield from _of_changes(one, other, changes, comparison)
     yield from _of_losses(one, other, changes, comparison)
 
 
@@ -191,6 +197,7 @@ SPEED_REASONS: dict[NotComparable, Code] = {
     "speed-uncertain": "speed-uncertain",
     "tokens-contradict": "speed-of-contradicting-tokens",
     "machine-busy": "speed-on-busy-machine",
+    "rate-impossible": "speed-impossible",
     "unrecorded-difference": "speed-unrecorded-difference",
 }
 LOSS_REASONS: dict[NotComparable, Code] = {
@@ -228,36 +235,63 @@ def _of_decision(
     return Finding(code, severity, (decision.against[0], decision.runs[0]), {**numbers, **counts})
 
 
-def _of_changes(one: Account, other: Account, changes: Changes, share_a_figure: bool) -> Iterator[Finding]:
+def _of_changes(
+    one: Account, other: Account, changes: Changes, comparison: RunComparison
+) -> Iterator[Finding]:
+    """What the changes allow to be said; of a figure that is not comparable nothing follows from them."""
     if not changes.changed and one.settings.keys() & other.settings.keys():
         yield _of((one, other), "no-change", "fact")
-    elif not changes.changed and not share_a_figure:
+    elif not changes.changed and not _share_a_figure(one, other, comparison):
         yield _of((one, other), "nothing-in-common", "fact")
     speed, loss = (_units(changes.that_move(what)) for what in ("speed", "loss"))
-    changed = [each.key for each in changes.changed if not each.follows]
+    named = {*speed, *loss}
+    changed = [each.key for each in changes.changed if not each.follows or each.key in named]
+    compared = _compared(other, comparison) - ({"speed"} if "device_name" in changes.unknown else set())
+    unknown = [key for key in changes.unknown if key != "device_name"]
+    numbers: dict[str, Number] = {
+        "changed": changed,
+        "speed": speed,
+        "loss_keys": loss,
+        "others": len(_units(changes.changed)) > 1,
+        "explains_speed": bool(speed) and "speed" in compared,
+        "explains_loss": bool(loss) and "loss" in compared,
+    }
     if len(speed) > 1 or len(loss) > 1:
         yield _of(
             (one, other), "confounded", "caution",
             count=len(changed), changed=changed, speed=speed, loss_keys=loss, unknown=list(changes.unknown),
         )  # fmt: skip
-    elif changed and changes.unknown:
-        yield _of((one, other), "one-known-change", "caution", changed=changed, count=len(changes.unknown))
-    elif len(changed) > 1 and speed and loss and speed != loss:
-        yield _of((one, other), "one-change-each", "fact", speed=speed, loss_keys=loss)
+    elif changed and unknown:
+        yield _of((one, other), "one-known-change", "caution", changed=changed, count=len(unknown))
+    elif numbers["others"] and speed and loss and speed != loss:
+        yield _of((one, other), "one-change-each", "fact", **numbers)
     elif changed:
-        yield _of((one, other), "one-change", "fact", changed=changed)
+        yield _of((one, other), "one-change", "fact", **numbers)
     if changes.unknown:
         yield _of((one, other), "settings-unknown", "caution", keys=list(changes.unknown))
 
 
-def _units(changed: tuple[SettingChange, ...]) -> list[str]:
-    """Keys, but those that follow from each other as one: the accumulation goes with the micro-batch.
+def _compared(other: Account, comparison: RunComparison) -> set[str]:
+    """Of speed and of loss, what can be compared with the first run."""
+    decisions = {
+        "speed": [comparison.decision("tokens_per_second", other.name)],
+        "loss": [comparison.decision(f"val_loss_at_equal_{axis}", other.name) for axis in LOSS_AXES],
+    }
+    found = {what: next((each for each in those if each), None) for what, those in decisions.items()}
+    return {what for what, decision in found.items() if decision is not None and decision.reason is None}
 
-    A follower whose leader moves something else stands for itself: a decay that is as long as the run.
+
+def _units(changed: tuple[SettingChange, ...]) -> list[str]:
+    """Keys, but those that follow from each other as one.
+
+    Tokens per iteration are micro-batch times accumulation: of two of them that changed the one follows from
+    the other, and of three the last. A follower whose leader moves something else stands for itself: a decay
+    that is as long as the run.
     """
     moving = {each.key for each in changed}
     keys = [each.key for each in changed if each.follows not in moving]
-    return [key for key in keys if not (key == SPLIT_KEYS[1] and SPLIT_KEYS[0] in keys)]
+    product = [key for key in ("tokens_per_iter", *SPLIT_KEYS) if key in keys]
+    return [key for key in keys if key not in product[max(1, len(product) - 1) :]]
 
 
 def _units_of(confounded: Finding) -> list[str]:
@@ -269,11 +303,10 @@ def _of_losses(
     one: Account, other: Account, changes: Changes, comparison: RunComparison
 ) -> Iterator[Finding]:
     """In the words of the decision at equal tokens, or where those are not known at equal iterations."""
-    axes: tuple[CurveAxis, ...] = ("tokens", "iterations")
     found = next(
         (
             (losses, decision)
-            for axis in axes
+            for axis in LOSS_AXES
             for losses in comparison.losses
             if losses.axis == axis
             if (decision := comparison.decision(loss_metric(losses), other.name)) is not None
@@ -281,7 +314,7 @@ def _of_losses(
         None,
     )
     if found is None:
-        if any(losses_at_equal((one, other), axis) for axis in axes):
+        if any(losses_at_equal((one, other), axis) for axis in LOSS_AXES):
             yield _of((one, other), "next-compare-alone", "next")
         else:
             yield _of((one, other), "no-common-loss", "caution")
@@ -330,7 +363,8 @@ def _next(comparison: RunComparison, found: list[Finding]) -> Iterator[Finding]:
     if nameless:
         yield Finding("next-name-the-gpu", "next", nameless)
     reported_losses = not any(account.tells_perplexity for account in comparison.accounts)
-    if "no-common-loss" in codes and reported_losses:
+    trained = "not-a-number" not in codes and all(each.iterations > 0 for each in comparison.accounts)
+    if "no-common-loss" in codes and trained and reported_losses:
         yield Finding("next-evaluate-more", "next", tuple(a.name for a in comparison.accounts))
 
 

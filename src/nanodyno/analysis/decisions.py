@@ -16,6 +16,7 @@ from nanodyno.analysis.changes import SettingChange, changes_between
 from nanodyno.analysis.curves import CurveAxis, LossAt, are_of_other_text, per_iteration
 from nanodyno.analysis.forecast_plan import ForecastSchedule, plan_of
 from nanodyno.analysis.forecast_size import parameters_of
+from nanodyno.analysis.moves import OF_MACHINE
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.student import exponential, t_quantile
 from nanodyno.errors import NanodynoError
@@ -136,7 +137,7 @@ def check_groups(groups: Sequence[RunGroup]) -> None:
     for first, *others in groups:
         for other in others:
             moving = (each for what in ("speed", "loss") for each in _moving(first, other, what))
-            keys = sorted({each.key for each in moving})
+            keys = sorted({each.key for each in moving} - {*OF_MACHINE})
             if keys:
                 raise NanodynoError(
                     f"{first.name} and {other.name} are not repeated runs of one config: they differ in "
@@ -146,11 +147,15 @@ def check_groups(groups: Sequence[RunGroup]) -> None:
 
 
 def are_replicates(one: Account, other: Account) -> bool:
-    """Whether all that could move the speed or the loss is recorded of both and equal, but for the seed."""
-    return all(
-        differ_in_nothing(one, other, what) and not changes_between(one, other).unknown
-        for what in ("speed", "loss")
-    )
+    """Whether all that could move the speed or the loss is recorded of both and equal, but for the seed.
+
+    Of the device it is enough that neither names another one.
+    """
+    return all(differ_in_nothing(one, other, what) and _is_recorded(one, other) for what in ("speed", "loss"))
+
+
+def _is_recorded(one: Account, other: Account) -> bool:
+    return not {*changes_between(one, other).unknown} - {*OF_MACHINE}
 
 
 def differ_in_nothing(one: Account, other: Account, what: Quantity) -> bool:
@@ -198,25 +203,29 @@ class Replicates:
         homes = [next((group for group in self._groups if id(each) in group), None) for each in (one, other)]
         if homes[0] is not None and homes[1] is not None:
             return homes[0] is homes[1]
-        return differ_in_nothing(one, other, what) and not changes_between(one, other).unknown
+        return differ_in_nothing(one, other, what) and _is_recorded(one, other)
 
     def speed_noise(self, one: Account, other: Account) -> RunNoise:
-        """Between runs of one config: by all replicates on the devices of these two, else a default."""
-        devices = {_device(one), _device(other)}
-        here = [each for each in self._accounts if _device(each) in devices and not is_busy(each)]
+        """Between runs of one config: by all replicates on the device, else a default; of two the larger."""
+        sides = {_device(each): each for each in (one, other)}
+        return max(map(self._noise_on_device, sides.values()), key=lambda noise: noise.sd)
+
+    def _noise_on_device(self, account: Account) -> RunNoise:
+        here = [each for each in self._accounts if _device(each) == _device(account) and not is_busy(each)]
         rates = [(each, each.speed.tokens_per_second) for each in here]
         values = [(each, math.log(rate.value)) for each, rate in rates if rate and rate.low is not None]
         found = self._pooled(values, "speed")
         if found is not None:
             return RunNoise(max(found.sd, SMALLEST_SPEED_SD), found.degrees)
-        return RunNoise(max(DEFAULT_SPEED_SD[one.device_kind], DEFAULT_SPEED_SD[other.device_kind]))
+        return RunNoise(DEFAULT_SPEED_SD[account.device_kind])
 
     def loss_noise(
         self, losses: Callable[[Account], LossAt | None], one: Account, other: Account
     ) -> RunNoise:
         """Between seeds of these two configs: by replicates of them, else the larger default for their sizes.
 
-        A default leaves out the noise of an evaluation, which `decide_loss` adds.
+        Where one of them has no replicate, the other's count for it as far as the defaults are alike. A
+        default leaves out the noise of an evaluation, which `decide_loss` adds.
         """
         own = [
             each
@@ -225,9 +234,14 @@ class Replicates:
         ]
         read = [(each, loss.loss) for each in own if (loss := losses(each)) is not None]
         found = self._pooled(read, "loss")
-        if found is not None:
-            return RunNoise(max(found.sd, SEED_SD_RANGE[0]), found.degrees)
-        return RunNoise(max(default_seed_sd(one), default_seed_sd(other)))
+        defaults = default_seed_sd(one), default_seed_sd(other)
+        if found is None:
+            return RunNoise(max(defaults))
+        scale = 1.0
+        for side, its, the_other in ((one, *defaults), (other, *defaults[::-1])):
+            if sum(self._alike(side, each, "loss") for each, _ in read) < 2:
+                scale = max(scale, its / the_other)
+        return RunNoise(scale * max(found.sd, SEED_SD_RANGE[0]), found.degrees)
 
     def _pooled(self, values: Sequence[tuple[Account, float]], what: Quantity) -> RunNoise | None:
         """Within groups of replicates; the same record under two names counts once.

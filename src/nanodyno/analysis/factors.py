@@ -248,8 +248,8 @@ def _nothing_moves(
     keys, why = ", ".join(each.key for each in changes), unmeasured(changes, metric, equal)
     if why["untimed"]:
         return NanodynoError(
-            f"the two configs differ in {keys}, and what is timed is the first size of the batch, the same "
-            "in both: there is nothing to measure",
+            f"the two configs differ in {keys}. Only the first size of the batch is timed, and it is the "
+            "same in both: there is nothing to measure",
             "--metric val_loss asks about something else; a later size is timed as --tokens_per_iter",
         )
     if why["alike"]:

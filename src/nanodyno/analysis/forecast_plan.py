@@ -140,7 +140,7 @@ def _planned(plan: ForecastSchedule, updates: int, growth: BatchGrowth | None) -
 
 def even(account: Account, iterations: int) -> float:
     """As many tokens in iterations of tokens_per_iter: where a batch is below the noise scale and its rate
-    goes by the root, the same tokens bring the same loss, whatever its size (docs/noise.md)."""
+    goes by the root, the same tokens bring the same loss, whatever its size (docs/batch-size.md)."""
     growth = account.growth
     return iterations if growth is None or not growth.stages else growth.even(iterations)
 

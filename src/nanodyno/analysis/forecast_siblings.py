@@ -22,6 +22,7 @@ from nanodyno.analysis.forecast_law import Array, Schedule, annealed, elapsed
 from nanodyno.analysis.forecast_overfit import death_of, minimum_of
 from nanodyno.analysis.forecast_plan import KEYS, curve_of, even, plan_of, schedule_of
 from nanodyno.analysis.forecast_points import Curve, points_of
+from nanodyno.analysis.moves import OF_MACHINE
 from nanodyno.records.imported import Setting
 
 LONGER = 4 / 3
@@ -73,7 +74,7 @@ def _same_recipe(one: Account, other: Account) -> bool:
     if one.tokens_per_iter != other.tokens_per_iter:
         return False
     changed = changes_between(one, other).that_move("loss")
-    free = {*KEYS, "seed"} - {"learning_rate"}
+    free = {*KEYS, *OF_MACHINE, "seed"} - {"learning_rate"}
     return sum(each.key not in free and each.follows is None for each in changed) <= MOST_CHANGES
 
 

@@ -7,7 +7,7 @@ public run (llm.c's GPT-2 124M on FineWeb, 3.2722 after 10.26B tokens). So it is
 import math
 from dataclasses import dataclass
 
-from nanodyno.analysis.account import OF_GPT2, Account
+from nanodyno.analysis.account import GPT2_VOCABULARY, Account
 from nanodyno.analysis.imported import known_shape
 from nanodyno.config import ModelShape
 from nanodyno.costs.parameters import parameters
@@ -60,7 +60,7 @@ def parameters_of(account: Account) -> float | None:
 def size_law(account: Account, tokens: float) -> SizeLaw | None:
     """None where the size is not known, or the tokenizer is not GPT-2's: its losses lie on another level."""
     size = parameters_of(account)
-    if size is None or tokens <= 0 or account.data_vocab_size not in (None, *OF_GPT2):
+    if size is None or tokens <= 0 or account.vocabulary not in (None, GPT2_VOCABULARY):
         return None
     return law_for(size, tokens, str(account.settings.get("dataset", "")))
 

@@ -334,7 +334,7 @@ def _no_speed(standing: LeaderboardRun, metric: LeaderboardMetric) -> UnrankedRe
         (account.gpu is None if of_share else standing.device is None, "gpu-unknown"),
         (of_share and account.speed.mfu is None, "model-unknown"),
         (
-            of_share and not standing.flaws.isdisjoint(IMPOSSIBLE),
+            not standing.flaws.isdisjoint(IMPOSSIBLE),
             "rate-impossible",
         ),
         (is_busy(account), "machine-busy"),
@@ -355,7 +355,7 @@ def _entries(
     values = {each.run: value.value for each, value in ordered}
     groups = groups_of([each.account for each, _ in ordered if each.run not in out])
     falling = ordered[0][1].value > ordered[-1][1].value
-    ranks, unlike = _ranks(groups, values, is_falling=falling, decide=decide)
+    ranks, unlike = _ranks(groups, values, is_falling=falling, has_others=bool(out), decide=decide)
     entries = [
         Entry(each.run, ranks.get(each.run), value, each.parameters, each.device) for each, value in ordered
     ]
@@ -371,6 +371,7 @@ def _ranks(
     groups: Sequence[RunGroup],
     values: Mapping[str, float],
     is_falling: bool,
+    has_others: bool,
     decide: Callable[[RunGroup, RunGroup, float], Decision | None],
 ) -> tuple[dict[str, int], dict[str, UnrankedReason]]:
     """The best of many is partly luck, so that each of k decisions gets a k-th of the error.
@@ -394,7 +395,7 @@ def _ranks(
         if first is None or (decision is not None and decision.call == "worse"):
             rank, first = len(ranks) + 1, group
         ranks |= dict.fromkeys(names, rank)
-    if unlike and first is not None and len(ranks) == len(first):
+    if (unlike or has_others) and first is not None and len(ranks) == len(first):
         unlike |= dict.fromkeys(ranks, "only-one")
         ranks = {}
     return ranks, unlike

@@ -18,6 +18,8 @@ Kind = Literal[
 _KNOWN = {**SETTINGS, **IGNORED}
 _OF_LOGS = frozenset({"name"})
 """What a log has besides settings, which affects nothing."""
+OF_MACHINE = ("device_name", "processes", "driver", "cpu_threads", "torch", "cuda", "nanodyno")
+"""What a run was made with besides its settings; another version of nanodyno could move the loss as well."""
 
 
 def order_of(key: str, kind: Kind) -> tuple[int, int]:
@@ -28,7 +30,8 @@ def order_of(key: str, kind: Kind) -> tuple[int, int]:
 
 def kind_of(key: str, before: object, after: object) -> Kind:
     if key not in _KNOWN:
-        return "record" if key in _OF_LOGS else "other"
+        known = affected(key, before, after)
+        return "record" if not known else "speed" if known == {"speed"} else "other"
     group, affects = _KNOWN[key].group, affected(key, before, after)
     if "work" in affects:
         return "model"
@@ -52,7 +55,8 @@ def _of_no_loss(group: str, affects: Set[str]) -> Kind:
 def affected(key: str, before: object, after: object) -> Set[str]:
     """What a change can affect; of a setting that is not known, both speed and loss."""
     if key not in _KNOWN:
-        return set() if key in _OF_LOGS else {"speed", "loss"}
+        alone = key in OF_MACHINE and key != "nanodyno"
+        return set() if key in _OF_LOGS else {"speed"} if alone else {"speed", "loss"}
     return _KNOWN[key].affects_between(before, after)
 
 

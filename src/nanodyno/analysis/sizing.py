@@ -214,8 +214,8 @@ def _refuse_unknown(search: _Search) -> None:
     if target.name is None:
         raise NanodynoError(
             f"{search.name} is chosen by the speed of a card, and there is none here",
-            f"nanodyno plan {search.name} --gpu NAME says what one would get (for one that is in no table, "
-            "name another of its speed, and its --memory-limit); nanodyno train demo needs none",
+            f"nanodyno plan {search.name} --gpu NAME predicts it for another one. For one that is in no "
+            "table, name one of its speed, and its --memory-limit. nanodyno train demo needs none",
         )
     if target.gpu is None and target.ceilings is None:
         raise NanodynoError(

@@ -80,7 +80,7 @@ class Summary:
     last_train_loss: float | None
     """Mean over the last 10 iterations; NaN if one of them was."""
     best_val: ValLoss | None
-    """The lowest; NaN is never the best."""
+    """The lowest that is finite."""
     last_val: ValLoss | None
 
     training_seconds: float | None
@@ -172,7 +172,7 @@ def _last_train_loss(steps: Sequence[AnyStep]) -> float | None:
 
 
 def _best_val(evals: Sequence[AccountEval]) -> ValLoss | None:
-    numbers = [entry for entry in evals if not math.isnan(entry.val_loss)]
+    numbers = [entry for entry in evals if math.isfinite(entry.val_loss)]
     return _val_loss(min(numbers, key=lambda entry: entry.val_loss)) if numbers else None
 
 

@@ -115,7 +115,7 @@ def print_page(page: "RenderableType", console: "Console", language: "Language")
 
 
 def language_of(wanted: str | None, json: bool = False) -> "Language":
-    """The reader's; English where the terminal has no letters for it. What was not wished for is told once.
+    """The reader's; English where the terminal has no letters for it. One that we lack is reported.
 
     A document is for programs: its words are English whatever the locale.
     """

@@ -22,8 +22,8 @@ def prepare(  # noqa: PLR0913 - one parameter per option
     source: Annotated[
         str | None,
         typer.Argument(
-            help="fineweb-edu/10BT (100BT, 350BT, a dump), fineweb/..., ORG/NAME of a dataset on the "
-            "Hugging Face hub, a file or folder of .parquet, .jsonl(.gz, .zst) or .txt, or python."
+            help="fineweb-edu/10BT (100BT, 350BT, a dump), fineweb/..., or ORG/NAME on the Hugging Face hub. "
+            "Or a file or folder of .parquet, .jsonl(.gz, .zst) or .txt. Or python."
         ),
     ] = None,
     out: Annotated[

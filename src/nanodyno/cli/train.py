@@ -250,7 +250,7 @@ def _show(run: "Run", reason: "StopReason", log: "LogStyle", json: bool) -> None
 def run_folder(config: "RunConfig", name: str | None, recipe: str) -> Path:
     """out_dir as in nanoGPT, else runs/NAME, else the recipe's name and a number.
 
-    Without a name, the run that the same settings have left unfinished is gone on with.
+    Without a name, the run that the same settings have left unfinished is resumed.
     """
     if config.out_dir is not None:
         if name is not None and RUNS_FOLDER / name != Path(config.out_dir):

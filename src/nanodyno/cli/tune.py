@@ -68,8 +68,8 @@ def tune(  # noqa: PLR0913 - one parameter per option
         bool,
         typer.Option(
             "--critical-batch-size",
-            help="Instead: what tokens per iteration the gradient noise calls for, of a run by its records, "
-            "or of a config by a short training on its data.",
+            help="Instead: what tokens per iteration the gradient noise calls for. Of a run by its records, "
+            "of a config by a short training on its data.",
         ),
     ] = False,
     ray: Annotated[

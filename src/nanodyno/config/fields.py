@@ -52,9 +52,9 @@ class RunConfig(OptimizerSettings, ModelSettings, frozen=True):
         derived_from=("gradient_accumulation_steps", *MICRO_BATCH),
     )  # fmt: skip
     batch_ramp: MaybeText = setting(
-        "grows tokens_per_iter: 10M:131072,50M:262144 from so many tokens on; noise: by "
-        "the measured noise, to 16 times or noise:524288 that far; the learning rate grows by the root", None,
-        group="batch", affects="speed loss", none_means="none", part_of="tokens_per_iter",
+        "grows tokens_per_iter: 10M:131072,50M:262144 from so many tokens on. noise: by "
+        "the measured noise, to 16 times, or as far as noise:524288. The learning rate grows by the root",
+        None, group="batch", affects="speed loss", none_means="none", part_of="tokens_per_iter",
         in_experiment="untimed",
     )  # fmt: skip
 
@@ -187,8 +187,8 @@ class RunConfig(OptimizerSettings, ModelSettings, frozen=True):
         aliases=("loss_rows",),
     )  # fmt: skip
     recompute: Literal["auto", "none", "light", "mlp", "full"] = setting(
-        "what the backward pass makes again instead of keeping it: light is norms and GELU, mlp "
-        "also its first product, full whole blocks; auto the least that fits", "auto", group="system",
+        "what the backward pass recomputes to save memory: light (norms and GELU), mlp (also "
+        "its first matmul), full (whole blocks). auto is the least that fits", "auto", group="system",
         affects="speed memory", tuned=True,
     )  # fmt: skip
     cuda_graph: Switch = setting(
@@ -222,11 +222,11 @@ class RunConfig(OptimizerSettings, ModelSettings, frozen=True):
         group="record", affects="", on_resume="command",
     )  # fmt: skip
     bad_update: Literal["stop", "skip"] = setting(
-        "at a loss or gradient that is no number or leaps: stop the run, or skip the update "
+        "at a loss or gradient that is NaN/inf or a spike: stop the run, or skip the update "
         "(ten in a row stop it)", "stop", group="optimizer", affects="loss", part_of="spike_zscore",
     )  # fmt: skip
     spike_zscore: NotNegative = setting(
-        "standard deviations above the latest losses or gradient norms that make a leap; 0 looks "
+        "standard deviations above the latest losses or gradient norms that make a spike; 0 looks "
         "for none", 0.0, group="optimizer", affects="loss",
     )  # fmt: skip
     init_from: Literal["scratch", "resume"] = setting(

@@ -39,7 +39,7 @@ def fitting_switches(design: Design, place: DeviceState, vocab_size: int) -> dic
         if all(needs(build_config(config.model_dump() | settings)) <= room for config in configs):
             return settings
     raise NanodynoError(
-        f"no switch makes every corner fit: the largest needs about {needs(largest) / 2**30:.1f} GiB of "
+        f"no switch makes every combination fit: the largest needs about {needs(largest) / 2**30:.1f} GiB of "
         f"{ground.usable_bytes / 2**30:.1f}",
         "a larger --memory-limit, or a smaller AFTER",
     )

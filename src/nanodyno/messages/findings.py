@@ -6,12 +6,15 @@ from nanodyno.analysis.findings import FINDINGS, Finding
 from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.messages.numbers import LISTS, FindingNumbers, written
 
+CLAUSES = ("confounded", "one-change", "one-change-each")
+"""Whose texts are clauses of one sentence."""
+
 
 def words(finding: Finding, language: Language = ENGLISH) -> str:
     """A sentence, or several, without the last full stop."""
     variants = _variants(finding)
     said = [_said(finding, f"finding.{finding.code}{variant}", language) for variant in variants]
-    return language.clauses(said) if finding.code == "confounded" else language.together(said)
+    return language.clauses(said) if finding.code in CLAUSES else language.together(said)
 
 
 def sentence(finding: Finding, language: Language = ENGLISH) -> str:
@@ -81,6 +84,19 @@ def _confounded(numbers: FindingNumbers, _: Finding) -> list[str]:
     return ["settings", *(what for what, keys in moved.items() if len(keys) > 1)]
 
 
+def _one_change(numbers: FindingNumbers, finding: Finding) -> list[str]:
+    """What changed, and what a difference comes from, as far as the runs compare."""
+    moving = len({*numbers["speed"], *numbers["loss_keys"]})
+    if finding.code == "one-change-each":
+        lead = "moves"
+    elif not numbers["others"]:
+        lead = "single"
+    else:
+        lead = "moves-one" if moving else "moves-nothing"
+    explained = [what for what in ("speed", "loss") if numbers[f"explains_{what}"]]
+    return [lead, *([f"explains-{explained[0] if len(explained) == 1 else 'both'}"] if explained else [])]
+
+
 def _gpus_by_rate(numbers: FindingNumbers, _: Finding) -> list[str]:
     return [
         "reached",
@@ -115,6 +131,8 @@ VARIANTS: dict[str, Callable[[FindingNumbers, Finding], list[str]]] = {
     "throughput-changed": _throughput,
     "same-effective-batch": lambda numbers, _: ["other-split" if numbers["split_changed"] else "same-split"],
     "confounded": _confounded,
+    "one-change": _one_change,
+    "one-change-each": _one_change,
     "gpus-by-rate": _gpus_by_rate,
     "machine-busy": lambda numbers, _: [
         "by-host" if _larger(numbers, "stolen_cpu_share", "others_cpu_share") else "by-programs"

@@ -249,6 +249,10 @@ def _loss_beside_target(value: float, numbers: FindingNumbers, language: Languag
     return language.number(value, ".5f") if shown == forecast_loss(numbers["target"], language) else shown
 
 
+def _keys_that_move(_: Any, numbers: FindingNumbers, language: Language) -> str:
+    return language.joined(list(dict.fromkeys([*numbers["speed"], *numbers["loss_keys"]])))
+
+
 _OF_SEVERAL: dict[Unit, Callable[[Any, FindingNumbers, Language], str]] = {
     "place": lambda at, numbers, language: place(numbers["axis"], at, language),
     "source of noise": _source_of_noise,
@@ -262,6 +266,7 @@ _OF_SEVERAL: dict[Unit, Callable[[Any, FindingNumbers, Language], str]] = {
     "value of metric": _value_of_metric,
     "loss beside target": _loss_beside_target,
     "steps": _steps,
+    "keys that move": _keys_that_move,
 }
 _UNITS: dict[Unit, Callable[[Any, Language], str]] = {
     "FLOP/s": q.flop_rate,

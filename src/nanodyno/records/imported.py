@@ -87,6 +87,8 @@ class OriginRecord(Record):
     evaluations: int
     timed_iterations: int
     restarts: int
+    trainings: int = 1
+    """That the log holds, each from its beginning: the last is the run."""
 
 
 class ImportedRecord(AnyRunRecord):

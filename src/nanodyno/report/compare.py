@@ -21,7 +21,8 @@ ANSWERS = (
     (
         "throughput-fell-rate-rose", "throughput-rose-rate-fell", "throughput-changed",
         "speed-within-noise", "speed-unrecorded-difference", "speed-on-busy-machine",
-        "speed-of-few-iterations", "speed-uncertain", "speed-of-contradicting-tokens", "nothing-in-common",
+        "speed-of-few-iterations", "speed-uncertain", "speed-of-contradicting-tokens", "speed-impossible",
+        "nothing-in-common",
     ),
     ("confounded", "one-change", "one-change-each", "one-known-change", "no-change"),
     (
@@ -198,7 +199,7 @@ def _metrics_table(comparison: RunComparison, language: Language) -> Table:
                 "compare.table.metric-at-place", title=title, place=place(at.axis, at.at, language)
             )
         cells = [_cell(metric, group, language) for group in comparison.groups]
-        rows.append((title, *cells, _decision(comparison.settling.get(metric.name), language)))
+        rows.append((title, *cells, _decision(comparison, metric.name, language)))
     return Table(("", *names, language.say("compare.table.better")), tuple(rows), figures_from=1)
 
 
@@ -214,15 +215,27 @@ NOT_COMPARABLE: dict[NotComparable, str] = {
 }
 
 
-def _decision(decision: Decision | None, language: Language) -> str:
-    """The better runs, or why none is."""
-    if decision is None:
+def _decision(comparison: RunComparison, metric: str, language: Language) -> str:
+    """The runs that are better than all others, or why none is: of which two, where others stand apart."""
+    found = comparison.settling.get(metric, ())
+    open_one = next((each for each in found if each is None or each.call != "better"), None)
+    if not found or None in found:
         return ""
-    if decision.reason is not None:
-        return language.say(NOT_COMPARABLE[decision.reason])
-    if decision.call == "better":
-        return repeated(decision.runs[0], len(decision.runs), language)
-    return language.say("compare.table.no-difference")
+    if open_one is None:
+        return _named(found[0], language)[0]
+    words = language.say(
+        "compare.table.no-difference" if open_one.reason is None else NOT_COMPARABLE[open_one.reason]
+    )
+    every = [*found, *(each for each in comparison.decisions if each.metric == metric)]
+    if all(each and (each.call, each.reason) == (open_one.call, open_one.reason) for each in every):
+        return words
+    names = language.listed(_named(open_one, language))
+    return language.say("compare.finding.of-runs", names=names, sentence=words)
+
+
+def _named(decision: Decision | None, language: Language) -> list[str]:
+    groups = () if decision is None else (decision.runs, decision.against)
+    return [repeated(group[0], len(group), language) for group in groups]
 
 
 def _cell(metric: ComparedMetric, group: Sequence[str], language: Language) -> str:

@@ -135,7 +135,11 @@ def _skipped(summary: Summary, language: Language) -> FactRows:
 def _speed(summary: Summary, language: Language) -> FactRows:
     speed = summary.speed
     if speed.tokens_per_second is None or speed.achieved_flops_per_second is None:
-        words = language.say("show.speed.not-known-yet")
+        words = (
+            language.say("show.speed.not-known-yet")
+            if summary.state.kind == "running"
+            else language.say("show.speed.too-few-times")
+        )
         return [("common.speed", words)]
     rate = interval_words(speed.tokens_per_second, 1, TOKENS_A_SECOND, language)
     if summary.speed_from:
@@ -178,7 +182,9 @@ def _machine_state(summary: Summary, language: Language) -> FactRows:
     if gpu := _gpu_state(state, language):
         rows.append(("show.row.gpu-state", language.joined(gpu)))
     rows += [
-        ("show.row.caution", finding_words(each, language)) for each in machine_findings(summary.name, state)
+        ("show.row.caution", finding_words(each, language))
+        for each in machine_findings(summary.name, state)
+        if summary.speed.iteration_seconds is not None
     ]
     return rows
 

@@ -73,7 +73,8 @@ def _title(board: Board) -> str:
 
 def _table(board: Board) -> Table:
     named = board.device is None and any(entry.device for entry in board.entries)
-    headers = ("", "run", "params", TITLES[board.metric], "95% CI", "device" if named else "")
+    within = "95% CI" if board.metric == "val_loss_at_equal_tokens" else "95% CI of the run itself"
+    headers = ("", "run", "params", TITLES[board.metric], within, "device" if named else "")
     rows = tuple(_row(board.metric, entry, named) for entry in board.entries)
     return Table(headers, rows, figures_from=2)
 

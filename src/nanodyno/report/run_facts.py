@@ -1,5 +1,6 @@
 """Facts that every run has, trained here or imported, and those of an imported one."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 from nanodyno.analysis.metrics import Speed
@@ -47,7 +48,7 @@ def imported_rows(run: Run, record: ImportedRecord, summary: Summary, language: 
 
 def progress_fact(summary: Summary, language: Language) -> str:
     done, planned = language.number(summary.iterations_done, ","), summary.iterations_planned
-    if planned is None:
+    if planned is None or summary.iterations_done > planned > 0:
         parts = [language.say("show.progress.done", done=done)]
     else:
         of = language.number(planned, ",")
@@ -145,12 +146,7 @@ def _shares(speed: Speed, language: Language) -> Iterator[str]:
 def loss_facts(run: Run, summary: Summary, language: Language) -> FactRows:
     rows: FactRows = []
     if summary.last_train_loss is not None:
-        words = language.say_plural(
-            "show.loss.train-mean",
-            sum(step.loss is not None for step in run.steps[-LAST_STEPS:]),
-            loss=language.number(summary.last_train_loss, ".4f"),
-        )
-        rows.append(("common.train-loss", words))
+        rows.append(("common.train-loss", _train_loss(run, summary.last_train_loss, language)))
     if summary.last_val is not None:
         rows.append(("common.val-loss", _val_loss(run, summary, language)))
     if summary.eta_seconds:
@@ -158,16 +154,35 @@ def loss_facts(run: Run, summary: Summary, language: Language) -> FactRows:
     return rows
 
 
+def _train_loss(run: Run, mean: float, language: Language) -> str:
+    last = [step.iteration for step in run.steps[-LAST_STEPS:] if step.loss is not None]
+    loss = language.number(mean, ".4f")
+    if last[-1] - last[0] < len(last) and (len(last) > 1 or last == [0]):
+        return language.say_plural(
+            "show.loss.train-mean",
+            len(last),
+            loss=loss,
+        )
+    return language.say_plural(
+        "show.loss.train-mean-logged",
+        len(last),
+        loss=loss,
+    )
+
+
 def _val_loss(run: Run, summary: Summary, language: Language) -> str:
     last, best = summary.last_val, summary.best_val
     assert last is not None
+    loss, iteration = language.number(last.loss, ".4f"), language.number(last.iteration, "d")
     parts = [
         language.say(
             "show.loss.val-at",
-            loss=language.number(last.loss, ".4f"),
-            iteration=language.number(last.iteration, "d"),
+            loss=loss,
+            iteration=iteration,
             perplexity=language.number(last.perplexity, ",.1f"),
         )
+        if math.isfinite(last.loss)
+        else language.say("show.loss.val-not-finite", loss=loss, iteration=iteration)
     ]
     if (tokens := run.evals[-1].val_tokens) is not None:
         parts.append(language.say("show.loss.val-tokens", tokens=language.number(tokens, ",")))

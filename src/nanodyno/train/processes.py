@@ -137,7 +137,7 @@ def launched_count() -> int:
     """Of the processes that train together, this one included."""
     reported = os.environ["WORLD_SIZE"] if launched() else "1"
     if not reported.isdecimal():
-        raise NanodynoError(f"WORLD_SIZE={reported} is no number of processes", HINT)
+        raise NanodynoError(f"WORLD_SIZE={reported} is not a number of processes", HINT)
     return int(reported)
 
 

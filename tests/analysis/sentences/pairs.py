@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.analysis.sentences.alone import BUSY, CALM
+from tests.analysis.sentences.alone import BUSY, CALM, TORCHRUN
 from tests.analysis.sentences.logs import (
     EXACT_FLOPS,
     SETTINGS,
@@ -73,6 +73,11 @@ PAIRS: dict[str, Sentence] = {
         pair(log(), log(head="tokens per iteration will be: 491,520")),
         pair(log(), log(head=f"tokens per iteration will be: {TOKENS:,}")),
     ),
+    "speed-impossible": Sentence(
+        pair(log("RTX 4070", head=TORCHRUN.format(1)), log("RTX 4070", seconds=1.0, head=TORCHRUN.format(1))),
+        pair(log("RTX 4070", head=TORCHRUN.format(1)), log("RTX 4070", seconds=9.0, head=TORCHRUN.format(1))),
+        {"throughput_ratio": pytest.approx(9.34, rel=1e-3)},
+    ),
     "speed-on-busy-machine": Sentence(pair(CALM, BUSY), pair(CALM, CALM), {"on_cpu": True}),
     "speed-unrecorded-difference": Sentence(
         pair(log(), log(seconds=3.91)),
@@ -126,7 +131,11 @@ PAIRS: dict[str, Sentence] = {
         pair(log(), log(learning_rate=1e-3)),
         {"changed": ["learning_rate"], "count": 1},
     ),
-    "settings-unknown": Sentence(pair(log(dtype=None), log()), pair(log(), log()), {"keys": ["dtype"]}),
+    "settings-unknown": Sentence(
+        pair(log("RTX 4070", dtype=None), log()),
+        pair(log("RTX 4070"), log("RTX 4070")),
+        {"keys": ["dtype", "device_name"]},
+    ),
     "no-common-loss": Sentence(
         losses({100: (5.0, 5.0)}, {500: (4.0, 4.0)}), losses({100: (5.0, 5.0)}, {100: (4.0, 4.0)})
     ),

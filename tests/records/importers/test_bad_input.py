@@ -1,5 +1,9 @@
 """Files that are no logs, names that are no names, folders that are taken."""
 
+import bz2
+import gzip
+import lzma
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,53 @@ def test_an_empty_file(imported: Any) -> None:
 def test_a_binary_file(imported: Any) -> None:
     with pytest.raises(NanodynoError, match="is a binary file"):
         imported(bytes(range(256)) * 100)
+
+
+@pytest.mark.parametrize(
+    ("pack", "tool"),
+    [(gzip.compress, "gunzip"), (bz2.compress, "bunzip2"), (lzma.compress, "unxz")],
+)
+def test_a_compressed_log_is_to_be_unpacked(imported: Any, pack: Any, tool: str) -> None:
+    with pytest.raises(NanodynoError, match="is compressed") as reported:
+        imported(pack(LOG.encode()))
+    assert tool in str(reported.value.hint)
+
+
+def test_a_log_stored_in_an_archive_is_no_log(imported: Any, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "stored.zip", "w") as archive:
+        archive.writestr("a.log", LOG)
+    with pytest.raises(NanodynoError, match="is compressed"):
+        imported((tmp_path / "stored.zip").read_bytes())
+
+
+def lines(*steps: tuple[int, float], prefix: str = "") -> str:
+    return "".join(f"{prefix}iter {at}: loss {loss:.4f}, time 12.00ms, mfu 1.00%\n" for at, loss in steps)
+
+
+def test_the_first_of_several_processes_in_a_log_is_read(imported: Any, losses: Any) -> None:
+    mixed = "".join(
+        lines((at, 5.0 + rank / 10), prefix=f"[rank{rank}]: ") for at in range(20) for rank in (1, 0)
+    )
+    run = imported(mixed)
+    assert losses(run) == dict.fromkeys(range(20), 5.0)
+    assert (run.record.origin.restarts, run.record.origin.files[0].unread_lines) == (0, 20)
+
+
+def test_a_log_of_a_later_process_alone_is_read(imported: Any, losses: Any) -> None:
+    assert losses(imported(lines((0, 5.0), (1, 4.0), prefix="[rank3]: "))) == {0: 5.0, 1: 4.0}
+
+
+@pytest.mark.parametrize("lag", [0, 3])
+def test_mixed_output_without_a_rank_is_refused(imported: Any, lag: int) -> None:
+    mixed = "".join(lines((at + lag, 5.0), (at, 5.1)) for at in range(20))
+    with pytest.raises(NanodynoError, match="mixes the output"):
+        imported(mixed)
+
+
+def test_a_damaged_number_of_an_iteration_is_left_out(imported: Any, losses: Any) -> None:
+    run = imported(lines((0, 5.0), (10, 4.0), (100_000_000_000, 3.0), (20, 2.0)))
+    assert losses(run) == {0: 5.0, 10: 4.0, 20: 2.0}
+    assert any("100,000,000,000" in note for note in run.record.notes)
 
 
 def test_zeros_in_a_log_after_a_power_cut(imported: Any, losses: Any) -> None:

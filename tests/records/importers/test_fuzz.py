@@ -25,7 +25,7 @@ from nanodyno.report.page import to_terminal
 from nanodyno.report.runs import run_page
 
 HERE = Path(__file__).parent
-CASE = HERE.parents[1] / "case"
+CASE = HERE.parents[2] / "examples"
 LLMC = (
     b"s:0 tel:11.0092\ns:0 trl:11.0091 lr:0.000001 norm:15.37\n| device | NVIDIA L4 |\n=> setting grad_accum"
 )

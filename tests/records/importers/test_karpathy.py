@@ -49,6 +49,15 @@ def test_nanochat_has_its_shape_batch_and_times(imported: Any) -> None:
     assert (record.tokens_per_iter, record.processes, record.parameters) == (1_048_576, 8, 560_988_160)
 
 
+def test_a_second_nanochat_training_has_its_own_header(imported: Any) -> None:
+    whole = "".join(map(chat_line, range(200)))
+    second = HEADER.replace("layers: 20", "layers: 12")
+    run = imported(HEADER + whole + second + "".join(map(chat_line, range(9))))
+    assert (run.record.origin.trainings, run.settings["n_layer"], run.settings["max_iters"]) == (2, 12, 200)
+    later = imported(HEADER + whole + second)
+    assert (later.record.origin.trainings, later.settings["n_layer"]) == (1, 20)
+
+
 def test_bits_per_byte_are_no_val_loss(imported: Any) -> None:
     run = imported(
         "Step 00000 | Validation bpb: 3.301300\n" + chat_line(0) + "Step 00001 | Validation bpb: 2.5\n"

@@ -1,16 +1,19 @@
 """nanoGPT's stdout in the shapes in which people keep it."""
 
+import json
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+from nanodyno.report.language import ENGLISH
 
 from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.leaderboard import standing_of
 from nanodyno.analysis.summary import summarise
 from nanodyno.errors import NanodynoError
+from nanodyno.report.run_facts import loss_facts, progress_fact
 
 HEAD = """Overriding: batch_size = 8
 Overriding: gradient_accumulation_steps = 64
@@ -187,6 +190,115 @@ def test_a_restart_that_goes_back_far_reaches_what_is_on_disk(imported: Any) -> 
 def test_a_clean_resume_is_a_restart_that_drops_nothing(imported: Any) -> None:
     run = imported(steps(5) + "Resuming training from out\n" + steps(5, start=5))
     assert (run.record.resumed_at_iterations, len(run.steps)) == ((5,), 10)
+
+
+def trainings(run: Any) -> tuple[int, int, tuple[int, ...]]:
+    origin = run.record.origin
+    return origin.trainings, origin.restarts, run.record.resumed_at_iterations
+
+
+SECOND = HEAD.replace("batch_size = 8", "batch_size = 4").replace("524,288", "262,144")
+
+
+def test_of_two_trainings_in_a_log_the_last_is_the_run(imported: Any, losses: Any) -> None:
+    first = "Overriding: n_layer = 6\n" + HEAD + steps(8) + "step 8: train loss 1.0, val loss 1.1000\n"
+    second = SECOND + "step 0: train loss 3.0000, val loss 3.1000\n" + steps(3, loss=3.0)
+    run = imported(first + second)
+    assert losses(run) == dict.fromkeys(range(3), 3.0)
+    assert [(entry.iteration, entry.val_loss) for entry in run.evals] == [(0, 3.1)]
+    assert trainings(run) == (2, 0, ())
+    assert (run.settings["batch_size"], run.tokens_per_iter) == (4, 262_144)
+    assert "n_layer" not in run.settings, "it was the first one's"
+    assert [note for note in run.record.notes if "2 trainings" in note and "8 logged" in note]
+    assert not [note for note in run.record.notes if "was 8" in note]
+
+
+def test_settings_given_beside_a_log_hold_for_every_training_in_it(imported: Any) -> None:
+    run = imported(
+        "n_layer = 5\n", HEAD + steps(3) + SECOND + steps(2), names=("c.py",), settings={"dropout": 0.1}
+    )
+    assert (run.settings["n_layer"], run.settings["dropout"], run.settings["batch_size"]) == (5, 0.1, 4)
+
+
+def test_a_training_without_a_header_has_the_settings_of_the_one_before(imported: Any) -> None:
+    run = imported(HEAD + steps(8) + steps(3))
+    assert (trainings(run), run.settings["batch_size"], len(run.steps)) == ((2, 0, ()), 8, 3)
+
+
+def test_a_training_whose_first_line_was_lost_is_another_one(imported: Any, losses: Any) -> None:
+    run = imported(steps(8) + steps(3, start=1, loss=3.0))
+    assert (trainings(run), losses(run)) == ((2, 0, ()), dict.fromkeys(range(1, 4), 3.0))
+
+
+def test_a_resume_near_the_start_is_no_training_of_its_own(imported: Any, losses: Any) -> None:
+    run = imported(steps(8) + "Resuming training from out\n" + steps(3, start=1, loss=3.0))
+    assert (trainings(run), losses(run)) == ((1, 1, (1,)), {0: 5.0, 1: 3.0, 2: 3.0, 3: 3.0})
+
+
+def test_a_training_that_never_began_leaves_the_one_before_as_it_is(imported: Any) -> None:
+    log = "step 0: train loss 5.0, val loss 5.1000\n" + steps(8) + "step 8: train loss 1.0, val loss 1.1000\n"
+    run = imported(log + SECOND + "step 0: train loss 9.0000, val loss 9.1000\n")
+    assert [entry.val_loss for entry in run.evals] == [5.1, 1.1]
+    assert (len(run.steps), trainings(run)[0]) == (8, 1)
+    assert run.settings == {}, "those behind the last iteration are of none"
+    assert any("iteration 0" in note for note in run.record.notes)
+
+
+def test_of_two_trainings_with_evaluations_alone_the_last_counts(imported: Any) -> None:
+    evals = "".join(f"step {at}: train loss 1.0, val loss {9 - at / 100:.4f}\n" for at in (0, 100, 200))
+    run = imported(evals + evals.replace("val loss 9.", "val loss 8."))
+    assert [entry.val_loss for entry in run.evals] == [8.0, 8.0, 7.0]
+    assert trainings(run) == (2, 0, ())
+
+
+def test_evaluations_that_were_left_out_of_a_log_are_in_no_rate(imported: Any) -> None:
+    slow = "".join(
+        f"iter {at}: loss 5.0000, time {4000 if at % 50 == 0 else 100}.00ms, mfu 10.00%\n"
+        for at in range(0, 500, 10)
+    )
+    seconds: Any = account_of(imported("Overriding: eval_interval = 50\n" + slow)).speed.iteration_seconds
+    assert seconds.value == pytest.approx(0.1)
+
+
+def test_more_iterations_than_planned_are_noted_and_not_a_part_of_the_plan(imported: Any) -> None:
+    run = imported("Overriding: max_iters = 20\n" + steps(30))
+    assert any("beyond" in note for note in run.record.notes)
+    assert progress_fact(summarise(run), ENGLISH) == "30 iterations"
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_what_is_not_finite_is_never_the_best_and_has_no_perplexity(imported: Any, value: str) -> None:
+    losses = "step 0: train loss 5.0, val loss 5.1000\n" + steps(3)
+    run = imported(losses + f"step 3: train loss {value}, val loss {value}\n")
+    summary: Any = summarise(run)
+    assert summary.best_val.loss == 5.1
+    assert "perplexity" not in dict(loss_facts(run, summary, ENGLISH))["val loss"]
+
+
+def test_the_output_of_a_notebook_is_read(imported: Any, losses: Any) -> None:
+    cells = [
+        {"cell_type": "markdown", "source": ["iter 9: loss 9.0000, time 1.00ms, mfu 1.00%\n"]},
+        {
+            "cell_type": "code",
+            "source": ['!python train.py --device="cuda" --batch_size=8'],
+            "outputs": [{"output_type": "stream", "text": [f"\x1b[1m{BODY}\x1b[0m"]}, {"data": {}}],
+        },
+    ]
+    run = imported(json.dumps({"cells": cells}), names=("a.ipynb",))
+    assert (losses(run), run.settings) == (STEPS, {"device": "cuda", "batch_size": 8})
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"cells": 3}', '{"cells": [{"cell_type": "code"}]}'])
+def test_a_damaged_notebook_is_refused(imported: Any, text: str) -> None:
+    with pytest.raises(NanodynoError):
+        imported(text, names=("a.ipynb",))
+
+
+def test_a_run_that_goes_on_elsewhere_has_the_gpus_of_its_last_part(imported: Any) -> None:
+    prompt = "$ torchrun --nproc_per_node={} train.py --batch_size=8\n"
+    run = imported(prompt.format(4) + steps(5) + prompt.format(2) + steps(3, start=5))
+    assert run.record.processes == 2
+    assert any("was 4 up to iteration 4, and 2 after it" in note for note in run.record.notes)
 
 
 def test_lines_printed_twice_are_one(imported: Any) -> None:

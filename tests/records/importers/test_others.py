@@ -134,6 +134,43 @@ def test_modded_nanogpt_logs_without_train_losses_still_have_times(imported: Any
     assert [(step.loss, step.step_seconds) for step in run.steps] == [(None, 0.073), (None, 0.021)]
 
 
+def test_llm_cs_processes_follow_from_its_batch_size(imported: Any) -> None:
+    rows = [line for line in TABLE.splitlines() if "num_processes" not in line]
+    run = imported("\n".join(rows) + "\n")
+    assert (run.record.processes, run.settings["gradient_accumulation_steps"]) == (8, 32)
+
+
+def test_an_accumulation_of_unknown_processes_is_not_that_of_all(imported: Any) -> None:
+    rows = [line for line in TABLE.splitlines() if "num_processes" not in line and "sequence" not in line]
+    run = imported("\n".join(rows) + "\n")
+    assert (run.record.processes, "gradient_accumulation_steps" in run.settings) == (None, False)
+
+
+def test_an_older_llm_c_prints_its_sizes_in_a_line(imported: Any) -> None:
+    line = "batch_size B=16 * seq_len T=1024 * num_processes=8 and total_batch_size=1048576\n"
+    run = imported("num_parameters: 1557686400 => bytes: 3115372800\n" + line + TABLE[TABLE.index("=>") :])
+    record = run.record
+    assert (record.processes, record.parameters, run.tokens_per_iter) == (8, 1_557_686_400, 1_048_576)
+    assert run.settings["gradient_accumulation_steps"] == 32
+
+
+def test_llm_cs_val_loss_before_a_resume_is_of_the_iteration_it_goes_on_from(imported: Any) -> None:
+    row = "step {:4d}/9 | loss 5.0 (+nanz)| norm 1.0 (+nanz)| lr 8.57e-07 | 30.50 ms | 1.0% bf16 MFU | 17\n"
+    first = "val loss 9.0\n" + "".join(map(row.format, range(1, 8)))
+    again = "=> setting grad_accum_steps=4\nval loss 6.0\n" + row.format(5) + "val loss 5.5\n"
+    run = imported(first + again)
+    assert [(entry.iteration, entry.val_loss) for entry in run.evals] == [(0, 9.0), (4, 6.0), (5, 5.5)]
+    assert [step.iteration for step in run.steps] == [0, 1, 2, 3, 4]
+
+
+def test_llm_cs_second_training_has_its_own_table(imported: Any) -> None:
+    second = TABLE.replace("| 8    ", "| 1    ").replace("A100-SXM4-80GB", "H100 80GB HBM3")
+    run = imported(TABLE + second.replace("11.009000", "10.500000"))
+    record = run.record
+    assert (record.origin.trainings, record.processes, record.device_name) == (2, 1, "NVIDIA H100 80GB HBM3")
+    assert [(entry.iteration, entry.val_loss) for entry in run.evals] == [(0, 10.5), (2, 10.9)]
+
+
 def test_llm_cs_wsd_decays_over_the_last_fifth(imported: Any) -> None:
     settings = imported(TABLE.replace("cosine ", "wsd    ")).settings
     assert (settings["schedule"], settings["wsd_decay_fraction"]) == ("wsd", 0.2)
@@ -289,8 +326,8 @@ def test_of_several_trials_in_a_file_the_last_counts(imported: Any) -> None:
     run = imported(TRACK_3 + TRIAL + again)
     assert [entry.val_loss for entry in run.evals] == [10.82584, 4.7, 4.2]
     assert run.steps[0].step_seconds == pytest.approx(0.148)
-    assert run.record.origin.restarts == 1
-    assert run.record.resumed_at_iterations == ()  # it began anew
+    origin = run.record.origin
+    assert (origin.trainings, origin.restarts, run.record.resumed_at_iterations) == (2, 0, ())
 
 
 @pytest.mark.parametrize(

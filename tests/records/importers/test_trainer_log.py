@@ -187,6 +187,19 @@ def test_the_summary_at_the_end_is_the_evaluation_of_the_last_step(imported: Any
     assert any("best checkpoint" in note for note in best.record.notes)
 
 
+def test_a_training_without_a_placed_log_has_no_part_in_the_settings(imported: Any) -> None:
+    def training(batch: int, bars: bool) -> str:
+        header = f"***** Running training *****\n  Batch size per device = {batch}\n"
+        logs = "".join(
+            f"{{'loss': 3.0, 'epoch': {at / 100:.2f}}}\n" + (f" {at}%| | {at}/100 [00:01\n" if bars else "")
+            for at in range(10, 60, 10)
+        )
+        return header + logs
+
+    run = imported(training(8, True) + training(4, False))
+    assert (run.settings["batch_size"], len(run.steps)) == (8, 5)
+
+
 def test_a_training_that_was_resumed_is_one_run(imported: Any) -> None:
     again = HEADER + "  Continuing training from global step 100\n"
     text = HEADER + "\n".join(logged([50, 100, 150])) + "\n" + again

@@ -57,7 +57,10 @@ class LoggedProcesses(NamedTuple):
 
 
 class Start(NamedTuple):
-    """A process began: new, or from a checkpoint."""
+    """A process began."""
+
+    resumed: bool | None = None
+    """From a checkpoint; None where the log does not say it."""
 
 
 class Note(NamedTuple):

@@ -1,5 +1,6 @@
 """The kinds of file that can be imported, and how one is told from another: by what stands in it."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +20,18 @@ from nanodyno.records.importers import (
     trainer_state,
 )
 from nanodyno.records.importers.events import LogEvent
-from nanodyno.records.importers.source import ANSI, BOMS, LogSource, clean
+from nanodyno.records.importers.source import ANSI, BOMS, NOTEBOOK, LogSource, clean
 
 CONTROLS = bytes({*range(32)} - {*b"\t\n\r\f\b\x1b"})
+UNPACK = {
+    b"\x1f\x8b\x08": "gunzip",
+    b"PK\x03\x04": "unzip",
+    b"BZh91AY&SY": "bunzip2",
+    b"\xfd7zXZ\0": "unxz",
+    b"(\xb5/\xfd": "unzstd",
+    b"7z\xbc\xaf'\x1c": "7z x",
+}
+COMPRESSED = re.compile(b"|".join(map(re.escape, UNPACK)))
 MOST_CONTROLS = 0.02
 """Of a text: a machine that lost its power leaves zeros in its logs."""
 
@@ -37,6 +47,8 @@ class LogFormat:
     in_lines: bool = True
     """Whether it may begin after any amount of other text."""
     clock_holds_evaluations: bool = False
+    settings_come_first: bool = False
+    """Whether settings hold for the iterations behind them: those behind the last are of none."""
     batch_is_of_all: bool = False
     """Whether its accumulation counts all processes: then the batch's settings make tokens_per_iter."""
 
@@ -49,9 +61,10 @@ FORMATS = (
         nanogpt.recognise,
         nanogpt.read,
         clock_holds_evaluations=True,
+        settings_come_first=True,
         batch_is_of_all=True,
     ),
-    LogFormat("llmc-log", llmc.PROGRAM, llmc.LOOKED_FOR, llmc.recognise, llmc.read),
+    LogFormat("llmc-log", llmc.PROGRAM, llmc.LOOKED_FOR, llmc.recognise, llmc.read, settings_come_first=True),
     LogFormat("modded-nanogpt-log", modded.PROGRAM, modded.LOOKED_FOR, modded.recognise, modded.read),
     LogFormat("nanochat-log", nanochat.PROGRAM, nanochat.LOOKED_FOR, nanochat.recognise, nanochat.read),
     LogFormat(
@@ -68,6 +81,7 @@ FORMATS = (
         build_nanogpt.recognise,
         build_nanogpt.read,
         clock_holds_evaluations=True,
+        settings_come_first=True,
     ),
     LogFormat(
         "trainer-log", trainer_log.PROGRAM, trainer_log.LOOKED_FOR, trainer_log.recognise, trainer_log.read
@@ -113,7 +127,9 @@ def recognise(path: Path) -> LogFormat | None:
     """What a file is; None for text that no importer knows. The first piece that one knows decides."""
     source = LogSource(path)
     rest = b""
-    for number, chunk in enumerate(source.chunks()):
+    for number, chunk in enumerate(source.text() if path.suffix == NOTEBOOK else source.chunks()):
+        if number == 0 and (packed := COMPRESSED.match(chunk)):
+            raise NanodynoError(f"{source.name} is compressed", f"unpack it first, with {UNPACK[packed[0]]}")
         piece = rest + _plain(chunk)
         found = [(each.recognise(piece), each) for each in FORMATS if each.in_lines or number == 0]
         best = max(found, key=lambda entry: entry[0])

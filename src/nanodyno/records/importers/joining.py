@@ -11,8 +11,8 @@ from nanodyno.hardware.gpus import gpu_named
 from nanodyno.recipes import at_any_rate, load_settings
 from nanodyno.records.files import write_new
 from nanodyno.records.imported import ImportedRecord, OriginRecord, Setting, SourceRecord
-from nanodyno.records.importers.building import Builder
-from nanodyno.records.importers.events import LogEvent, LoggedEval, LoggedStep, Reported
+from nanodyno.records.importers.building import FEWEST_TURNS, TURNS_OF_LINES, Builder
+from nanodyno.records.importers.events import LogEvent, LoggedEval, LoggedStep, Note, Reported, Start
 from nanodyno.records.importers.formats import LogFormat, not_known, recognise
 from nanodyno.records.importers.reported import command_line, flat_yaml, reported
 from nanodyno.records.importers.results import read_result, record_of, write_records
@@ -27,6 +27,7 @@ CONFIG_SUFFIXES = (".py", ".toml", *YAML_SUFFIXES)
 LARGEST_COMMAND = 1 << 20
 """Bytes of a file that may hold a command line and no log."""
 ASIDE = ".importing-"
+NEVER_BEGAN = "a process that was started behind the last iteration made none: its settings are left out"
 
 
 @dataclass(frozen=True)
@@ -132,12 +133,35 @@ def _read(
     try:
         for event in settings:
             builder.take(event)
+        builder.begin_logs()
         for source in sources:
-            for event in kind.read(source):
+            events = kind.read(source)
+            for event in _with_iterations(events) if kind.settings_come_first else events:
                 builder.take(event)
+        builder.finish()
     finally:
         builder.close()
     return sources
+
+
+def _with_iterations(events: Iterator[LogEvent]) -> Iterator[LogEvent]:
+    """Without the settings behind the last iteration: a process that never came to one printed them."""
+    held: list[LogEvent] = []
+    """From the first setting on."""
+    begun = False
+    for event in events:
+        if isinstance(event, LoggedStep):
+            begun = True
+            yield from held
+            held.clear()
+            yield event
+        elif isinstance(event, Note) or (isinstance(event, LoggedEval) and not held):
+            yield event
+        else:
+            held.append(event)
+    if begun and any(isinstance(each, Start) for each in held):
+        yield Note(NEVER_BEGAN)
+    yield from (each for each in held if isinstance(each, LoggedEval) or not begun)
 
 
 def _refuse_existing(request: ImportRequest) -> None:
@@ -216,6 +240,12 @@ def _refuse_nothing(builder: Builder, paths: list[Path], kind: LogFormat) -> Non
             f"{names} looks like {kind.program}'s, but has no whole line of an iteration or evaluation",
             f"looked for {kind.looked_for}",
         )
+    if builder.turns > max(FEWEST_TURNS, TURNS_OF_LINES * builder.lines):
+        raise NanodynoError(
+            f"its iteration numbers go back {builder.turns:,} times in {builder.lines:,} lines: it mixes the "
+            "output of several processes or trainings",
+            "import the lines of one of them, such as those of `grep '\\[rank0\\]' LOG`",
+        )
 
 
 def _record(
@@ -236,7 +266,7 @@ def _record(
         name=clean(request.folder.name),
         started_at=utc_now(),
         command=tuple(clean(word) for word in request.command),
-        notes=tuple(builder.notes),
+        notes=builder.notes,
         resumed_at_iterations=tuple(builder.resumed),
         origin=OriginRecord(
             program=kind.program,
@@ -245,6 +275,7 @@ def _record(
             evaluations=builder.evals.count,
             timed_iterations=builder.timed,
             restarts=builder.restarts,
+            trainings=builder.trainings,
         ),
         settings={key: value for key, value in builder.settings.items() if key not in own},
         tokens_per_iter=builder.tokens_per_iter,

@@ -36,6 +36,8 @@ def read(source: LogSource) -> Iterator[LogEvent]:
             seconds = scaled(found[4], b"e-3") if micro_steps == step else None
             yield LoggedStep(step - 1, float(found[3]), seconds)
         elif (found := VAL_LOSS.search(line)) and not source.in_last_line:
-            yield LoggedEval(max(last, round(int(found[1]) / each)), float(found[2]))
+            at = round(int(found[1]) / each)
+            is_of_new_start = at < last - 1
+            yield LoggedEval(at if is_of_new_start else max(last, at), float(found[2]))
         else:
             source.pass_over(line)

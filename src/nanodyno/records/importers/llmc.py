@@ -1,7 +1,7 @@
 """llm.c: its main.log, and its stdout with the times."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from nanodyno.records.importers.events import (
     LogEvent,
@@ -42,6 +42,11 @@ ROW = re.compile(rb"\| ([a-zA-Z_][\w ()]{2,25}?) +\| (.{1,80}?) +\|")
 ACCUMULATION = re.compile(
     rb"=> (?:setting grad_accum_steps=|calculated gradient accumulation steps: )(\d{1,9})"
 )
+SIZES = re.compile(
+    rb"batch_size B=(\d{1,9}) \* seq_len T=(\d{1,9}) \* num_processes=(\d{1,6})"
+    rb" and total_batch_size=(\d{1,12})"
+)
+PARAMETERS = re.compile(rb"\bnum_parameters: (\d{1,18}) =>")
 KEYS = {
     "micro batch size B": ("batch_size",),
     "sequence length T": ("block_size",),
@@ -75,24 +80,54 @@ def recognise(chunk: bytes) -> int:
 
 
 def read(source: LogSource) -> Iterator[LogEvent]:
-    done = 0
-    """Updates made so far, which stdout's val loss does not name."""
-    table = _Table()
+    stdout = _Stdout()
     for line in source.lines():
         if b"s:" in line and (found := LOGGED.search(line)):
             if source.in_last_line and not is_whole(found[2] or found[5] or b"0"):
                 source.pass_over(line)
             else:
                 yield from _logged(found)
-        elif b"| norm " in line and (found := PRINTED.search(line)):
-            done = int(found[1])
-            yield from _printed(found, done)
-        elif b"val loss" in line and (found := VAL_LOSS.search(line)) and not source.in_last_line:
-            yield LoggedEval(done, float(found[1]))
-        elif reported := table.read(line):
-            yield from reported
+        elif (events := stdout.read(line, source.in_last_line)) is not None:
+            yield from events
         else:
             source.pass_over(line)
+    yield from stdout.finish()
+
+
+class _Stdout:
+    """Its val losses name no step: they come after the iterations so far, or before a process's first."""
+
+    def __init__(self) -> None:
+        self._table = _Table()
+        self._starts = True
+        self._done = 0
+        self._before_first: float | None = None
+
+    def read(self, line: bytes, may_be_cut: bool) -> list[LogEvent] | None:
+        """None for a line that says nothing."""
+        if b"| norm " in line and (found := PRINTED.search(line)):
+            return list(self._step(found))
+        if b"val loss" in line and (found := VAL_LOSS.search(line)):
+            if may_be_cut:
+                return None
+            if not self._starts:
+                return [LoggedEval(self._done, float(found[1]))]
+            self._before_first = float(found[1])
+            return []
+        events = self._table.read(line)
+        self._starts = self._starts or Start() in events
+        return events or None
+
+    def _step(self, found: re.Match[bytes]) -> Iterator[LogEvent]:
+        self._done = int(found[1])
+        if self._before_first is not None and self._done:
+            yield LoggedEval(self._done - 1, self._before_first)
+        self._starts, self._before_first = False, None
+        yield from _printed(found, self._done)
+
+    def finish(self) -> Iterator[LogEvent]:
+        if self._before_first is not None and not self._done:
+            yield LoggedEval(0, self._before_first)
 
 
 def _logged(found: re.Match[bytes]) -> Iterator[LogEvent]:
@@ -120,26 +155,50 @@ class _Table:
     """What it prints at its start."""
 
     def __init__(self) -> None:
-        self._processes = 1
+        self._processes: int | None = None
+        self._sizes: dict[str, int] = {}
         self._rate: float | None = None
 
     def read(self, line: bytes) -> list[LogEvent]:
         if found := ROW.search(line):
             title, value = clean(found[1].decode(errors="replace")), found[2].decode(errors="replace")
             events = list(_row(title, value))
-            self._processes = next(
-                (each.number for each in events if isinstance(each, LoggedProcesses)), self._processes
-            )
+            self._note_sizes(events)
             if title == "learning rate (LR)":
                 self._rate = _number(value)
             elif title == "final LR fraction" and self._rate is not None:
                 fraction = _number(value)
                 return [] if fraction is None else [Reported("min_lr", fraction * self._rate)]
             return events
+        if b"num_processes=" in line and (found := SIZES.search(line)):
+            micro, length, processes, total = map(int, found.groups())
+            sizes = {"batch_size": micro, "block_size": length, "tokens_per_iter": total}
+            events = [*(Reported(key, size) for key, size in sizes.items()), LoggedProcesses(processes)]
+            self._note_sizes(events)
+            return events
+        if b"num_parameters: " in line and (found := PARAMETERS.search(line)):
+            return [Parameters(int(found[1]))]
         if b"=> " in line and (found := ACCUMULATION.search(line)):
-            # nanoGPT counts the micro-steps of all processes.
-            return [Reported("gradient_accumulation_steps", int(found[1]) * self._processes), Start()]
+            return [*self._accumulation(int(found[1])), Start()]
         return []
+
+    def _note_sizes(self, events: Iterable[LogEvent]) -> None:
+        for event in events:
+            if isinstance(event, LoggedProcesses):
+                self._processes = event.number
+            elif isinstance(event, Reported) and isinstance(event.value, int):
+                self._sizes[event.key] = event.value
+
+    def _accumulation(self, steps: int) -> Iterator[LogEvent]:
+        """Of all processes, as nanoGPT counts it: how many there are may follow from the batch size."""
+        micro, length, total = map(self._sizes.get, ("batch_size", "block_size", "tokens_per_iter"))
+        each = micro * length * steps if micro and length else 0
+        if self._processes is None and total and each and total % each == 0:
+            self._processes = total // each
+            yield LoggedProcesses(self._processes)
+        if self._processes is not None:
+            yield Reported("gradient_accumulation_steps", steps * self._processes)
+        self._processes, self._sizes = None, {}
 
 
 def _row(title: str, value: str) -> Iterator[LogEvent]:

@@ -97,8 +97,6 @@ def read(source: LogSource) -> Iterator[LogEvent]:
         elif trainings or not code.read(line):
             source.pass_over(line)
     yield from clock.finish()
-    if trainings > 1:
-        yield Note(f"it went back to an earlier iteration {trainings - 1} times: the last training counts")
 
 
 class _Clock:

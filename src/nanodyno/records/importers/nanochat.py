@@ -64,6 +64,7 @@ UNIT = 1024
 FLAT = 0.995
 """A multiplier of the learning rate from here on is printed as 1.00."""
 FEWEST_FALLING = 10
+MOST_LATER = 1000
 TOLD_OTHERWISE = 0.03
 """Of a run, in which its learning rate falls: more is not rounding."""
 LARGEST_DEVIATION = 0.011
@@ -157,6 +158,10 @@ class _Reader:
         """An evaluation whose stage of training is not yet known."""
         self._summary: dict[str, str] = {}
         self._smoothed = False
+        self._told = False
+        """Whether a header was read since the last iteration."""
+        self._later: list[tuple[bytes, list[LogEvent], dict[str, float]]] = []
+        """Headers behind the planned iterations: of a later stage, or of another training."""
 
     def read(self, line: bytes) -> Iterator[LogEvent]:
         if b"loss:" in line and BAR.search(line):
@@ -180,14 +185,24 @@ class _Reader:
 
     def _before_training(self, line: bytes) -> Iterator[LogEvent]:
         """Settings of the schedule wherever they stand (a command, `Overriding: ...`), and the header."""
-        told = SCHEDULE.findall(line) if self._last < 0 else []
-        for key, value in told:
-            if value.count(b".") < 2:
-                self._schedule[key.decode().replace("-", "_")] = float(value)
-        events = self._header.read(line) if not self._ended else None
+        told = {
+            key.decode().replace("-", "_"): float(value)
+            for key, value in SCHEDULE.findall(line)
+            if value.count(b".") < 2 and (self._last < 0 or self._ended)
+        }
+        events = self._header.read(line)
         if events is None and not told:
             self._source.pass_over(line)
-        for event in events or []:
+        elif self._ended:
+            self._later.append((line, events or [], told))
+            del self._later[MOST_LATER:]
+            return
+        self._schedule |= told
+        yield from self._reported(events or [])
+
+    def _reported(self, events: list[LogEvent]) -> Iterator[LogEvent]:
+        for event in events:
+            self._told = True
             if isinstance(event, Reported) and event.key == "tokens_per_iter":
                 self._tokens.close()
             if isinstance(event, Reported) and event.key == "max_iters" and isinstance(event.value, int):
@@ -210,8 +225,12 @@ class _Reader:
         self._names_planned = self._names_planned or planned is not None
         if self._last >= 0 and step.iteration <= self._last:
             self._multipliers = [each for each in self._multipliers if each[0] < step.iteration]
+            yield from self._another()
+            if self._told:
+                self._planned = None  # told once more, as one of another training
         elif self._last < 0:
             yield Start()
+        self._told = False
         if planned and planned != self._planned:
             self._planned = planned
             yield Reported("max_iters", planned)
@@ -224,6 +243,15 @@ class _Reader:
         self._last = step.iteration
         yield step
 
+    def _another(self) -> Iterator[LogEvent]:
+        """What another training in the file printed before its first iteration."""
+        if self._later:
+            self._tokens, self._schedule = TokensPerIteration(), {}
+        for _, events, told in self._later:
+            self._schedule |= told
+            yield from self._reported(events)
+        self._later.clear()
+
     def _settle(self, following: int | None) -> Iterator[LogEvent]:
         """An evaluation belongs to this training if its iteration comes next, and not to a later stage."""
         if self._pending is not None and self._pending[0] in (following, self._last + 1):
@@ -232,6 +260,8 @@ class _Reader:
 
     def finish(self) -> Iterator[LogEvent]:
         yield from self._settle(None)
+        for line, _, _ in self._later:
+            self._source.pass_over(line)
         if self._smoothed:
             yield Note("its train loss is a moving average (over about 10 iterations)")
         yield from self._summarised()
@@ -366,7 +396,7 @@ class _Header:
         return [Reported("dtype", name)] if name in DTYPES else []
 
     def resumed(self) -> list[LogEvent]:
-        return [Start()]
+        return [Start(resumed=True)]
 
 
 GROUPED = rb"(\d[\d,]{0,20})"

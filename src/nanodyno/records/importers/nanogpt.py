@@ -20,7 +20,7 @@ PROGRAM = "nanoGPT"
 LOOKED_FOR = "`iter 10: loss 9.1234, time 345.67ms, mfu 12.34%` or `step 0: train loss ..., val loss ...`"
 NUMBER = rb"(-?(?:\d{1,20}(?:\.\d{0,20})?(?:[eE][-+]?\d{1,3})?|nan|inf))"
 ITERATION = re.compile(
-    rb"iter (\d{1,12}): loss " + NUMBER + rb"(?:, time " + NUMBER + rb"ms(?:, mfu " + NUMBER + rb"%)?)?"
+    rb"iter (\d{1,12}): loss " + NUMBER + rb"(?:, time " + NUMBER + rb" ?ms(?:, mfu " + NUMBER + rb"%)?)?"
 )
 PLAIN = re.compile(
     rb"iter (\d{1,12}): loss (\d{1,9}\.\d{1,9}), time (\d{1,12}\.\d{1,9})ms, mfu (\d{1,9}\.\d{1,9})%$"
@@ -29,7 +29,11 @@ PLAIN = re.compile(
 EVALUATION = re.compile(rb"step (\d{1,12}): train loss " + NUMBER + rb", val loss " + NUMBER)
 MARKDOWN_TAIL = b" \t`*_|>\"'"
 LONGEST_CONFIG = 500
-STARTS = (b"Initializing a new model", b"Resuming training from", b"Initializing from OpenAI")
+STARTS = {
+    b"Initializing a new model": Start(resumed=False),
+    b"Resuming training from": Start(resumed=True),
+    b"Initializing from OpenAI": Start(resumed=False),
+}
 
 
 def recognise(chunk: bytes) -> int:
@@ -181,7 +185,7 @@ MARKS: dict[bytes, Callable[[bytes], list[LogEvent] | None]] = {
     b"tokens per iter": _matching(rb"tokens per iteration will be: (\d[\d,]{0,20})", _tokens),
     b"number of par": _matching(rb"number of parameters: (\d{1,9}(?:\.\d{1,9})?)M", _parameters),
     b"vocab_size": _matching(rb"(?:found vocab_size = |vocab_size of GPT-2 to )(\d{1,12})", _vocabulary),
-    **{mark: lambda _: [Start()] for mark in STARTS},
+    **{mark: lambda _, start=start: [start] for mark, start in STARTS.items()},
     b".py": _command,
 }
 OF_LINES = (rb"iter \d", b": train loss ", rb"train\w{0,40}\.py")

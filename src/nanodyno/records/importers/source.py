@@ -2,10 +2,12 @@
 
 import codecs
 import hashlib
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from nanodyno.errors import NanodynoError
 
@@ -17,6 +19,11 @@ BOMS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 """PowerShell's `>` writes UTF-16."""
 WORDS = re.compile(rb"[^\W_]{2}")
 ANSI = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+
+RANK = re.compile(rb"\[(?:rank|default)(\d{1,4})\]")
+"""What torchrun and torch's logger put before a process's lines."""
+NOTEBOOK = ".ipynb"
+LARGEST_NOTEBOOK = 1 << 28
 
 TIMESTAMP = re.compile(rb"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,6}))?")
 
@@ -53,6 +60,8 @@ class LogSource:
         self.in_last_line = False
         """Whether the line at hand has no end: the log was cut there, or is still being written."""
         self.every_line = False
+        self._rank: int | None = None
+        """Of several processes that print into one log, the first is read."""
         self._sum = hashlib.sha256()
         self._watch = watch
 
@@ -71,6 +80,21 @@ class LogSource:
         except OSError as error:
             raise unreadable(self.path, error) from None
 
+    def text(self) -> Iterator[bytes]:
+        """Yield it as UTF-8; of a notebook what its cells hold and printed."""
+        yield from _as_utf8(self.chunks()) if self.path.suffix != NOTEBOOK else (self._notebook(),)
+
+    def _notebook(self) -> bytes:
+        data = b""
+        for chunk in self.chunks():
+            data += chunk
+            if len(data) > LARGEST_NOTEBOOK:
+                raise NanodynoError(f"{self.name} is too large a notebook", "copy its output into a file")
+        try:
+            return "\n".join(_printed(json.loads(data))).encode(errors="replace")
+        except (ValueError, KeyError, RecursionError, AttributeError, TypeError):
+            raise NanodynoError(f"{self.name} is no whole notebook", "copy its output into a file") from None
+
     def lines(self, marks: Sequence[re.Pattern[bytes]] = ()) -> Iterator[bytes]:
         """Those that hold something, without colours; a carriage return ends a line too.
 
@@ -87,12 +111,12 @@ class LogSource:
 
     def _pieces(self) -> Iterator[list[bytes]]:
         rest, too_long = b"", False
-        for chunk in _as_utf8(self.chunks()):
+        for chunk in self.text():
             block = chunk if not rest else rest + chunk
             end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
             rest = block[end:]
             if end:
-                lines = _split(block[:end])
+                lines = self._of_first_rank(_split(block[:end]))
                 yield lines[1:] if too_long else lines
                 too_long = False
             if len(rest) > LONGEST_LINE and not too_long:
@@ -102,7 +126,22 @@ class LogSource:
                 rest = b""
         self.in_last_line = True
         if not too_long:
-            yield _split(rest)
+            yield self._of_first_rank(_split(rest))
+
+    def _of_first_rank(self, lines: list[bytes]) -> list[bytes]:
+        ranks = [int(found[1]) if (found := RANK.search(line)) else None for line in lines if b"[" in line]
+        known = [rank for rank in (*ranks, self._rank) if rank is not None]
+        if not known:
+            return lines
+        self._rank = min(known)
+        kept: list[bytes] = []
+        for line in lines:
+            found = RANK.search(line)
+            if found is None or int(found[1]) == self._rank:
+                kept.append(line)
+            else:
+                self.pass_over(line)
+        return kept
 
     def pass_over(self, line: bytes) -> None:
         """Notes that nothing was made of a line."""
@@ -129,6 +168,14 @@ def _wanted(lines: list[bytes], marks: Sequence[re.Pattern[bytes]]) -> Callable[
     piece = b"\n".join(lines)
     present = [mark.pattern for mark in marks if mark.search(piece)]
     return re.compile(b"|".join(present)).search if present else lambda _: None
+
+
+def _printed(notebook: Any) -> Iterator[str]:
+    """The source of each cell of code, then what it printed, error streams too."""
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            parts = [cell["source"], *(each.get("text", "") for each in cell["outputs"])]
+            yield from (part if isinstance(part, str) else "".join(part) for part in parts)
 
 
 def _split(block: bytes) -> list[bytes]:

@@ -93,7 +93,11 @@ def read(source: LogSource) -> Iterator[LogEvent]:
     found: list[bool] = []
     for training in reader.trainings:
         find_steps(training, reader.interval("log_interval"), reader.interval("eval_interval"))
-        found += [log.step is not None for log in training.logs if log.kind != "other"]
+        placed = [log.step is not None for log in training.logs if log.kind != "other"]
+        if any(found) and not any(placed):
+            found += placed
+            continue  # its settings are of no iteration
+        found += placed
         yield from _settings(training)
         yield from _events(training)
     if found and not any(found):
@@ -201,7 +205,7 @@ def _take_arguments(line: bytes, arguments: dict[str, int | float]) -> bool:
 def _settings(training: TrainerRun) -> Iterator[LogEvent]:
     header = training.header
     if header:
-        yield Start()
+        yield Start(resumed="resumed_at" in header or None)
     if training.total is not None and any(log.step is not None for log in training.logs):
         yield Reported("max_iters", training.total)
     micro, batch, times = (header.get(key) for key in ("micro_batch", "batch", "accumulation"))

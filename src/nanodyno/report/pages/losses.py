@@ -39,26 +39,28 @@ def loss_pictures(accounts: Sequence[Account], language: Language) -> PageElemen
 
 
 def _lines(accounts: Sequence[Account], axis: CurveAxis, title: str, language: Language) -> Lines | None:
-    known = [
-        (number, each, step) for number, each in enumerate(accounts) if (step := per_iteration(each, axis))
-    ]
-    series = tuple(
-        line for number, each, step in known for line in _series(each, step, number, len(accounts))
-    )
+    known = [(number, each) for number, each in enumerate(accounts) if per_iteration(each, axis)]
+    series = tuple(line for number, each in known for line in _series(each, axis, number, len(accounts)))
     drawn = tuple(each for each in series if each.points)
     if not drawn:
         return None
-    missing = [each.name for each in accounts if each.name not in {account.name for _, account, _ in known}]
+    missing = [each.name for each in accounts if each.name not in {account.name for _, account in known}]
     end = max(each.points[-1][0] for each in drawn)
     loss = Axis(language.say("losses.axis.loss"), lambda value: language.marks(f"{value:g}"))
     return Lines(title, _description(drawn, missing, axis, language), _axis(axis, end, language), loss, drawn)
 
 
-def _series(account: Account, step: float, number: int, runs: int) -> tuple[Series, ...]:
-    trained = [each for each in account.evals if each.iteration > 0]
-    val = finite([(each.iteration * step, each.val_loss) for each in trained or account.evals])
+def _series(account: Account, axis: CurveAxis, number: int, runs: int) -> tuple[Series, ...]:
+    """Perplexities are no losses, and are left out."""
+    evals = () if account.tells_perplexity else account.evals
+    trained = [each for each in evals if each.iteration > 0]
+    val = finite([(_place(account, axis, each.iteration), each.val_loss) for each in trained or evals])
     train = finite(
-        [((each.iteration + 1) * step, each.loss) for each in account.steps if each.loss is not None]
+        [
+            (_place(account, axis, each.iteration + 1), each.loss)
+            for each in account.steps
+            if each.loss is not None
+        ]
     )
     name = account.name
     colour = number if runs > 1 else 0
@@ -68,6 +70,14 @@ def _series(account: Account, step: float, number: int, runs: int) -> tuple[Seri
         Series("" if is_val else name, train, colour, "samples"),
         Series(name if is_val else "", val, colour),
     )
+
+
+def _place(account: Account, axis: CurveAxis, iterations: int) -> float:
+    """Of a batch that grew, by the size that each iteration had."""
+    if axis == "tokens" and account.growth is not None:
+        return account.growth.tokens(iterations)
+    seconds = account.seconds_after(iterations) if axis == "seconds" else None
+    return float(iterations) if seconds is None else seconds
 
 
 def _description(
