@@ -178,7 +178,7 @@ def test_a_size_that_is_known_but_for_biases_is_taken_without_them_and_said() ->
     assert said.numbers["more"] == pytest.approx(102_144 / 123_587_328)
     assert "forecast-without-biases" not in found(known)
     without = {key: value for key, value in reported.settings.items() if key != "vocab_size"}
-    with pytest.raises(NanodynoError, match="one evaluation is too little for a forecast, and its size"):
+    with pytest.raises(NanodynoError, match="one evaluation after the warm-up is too little"):
         asked(replace(reported, settings=without))
 
 
