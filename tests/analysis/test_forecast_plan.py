@@ -10,6 +10,7 @@ from nanodyno.analysis.account import AccountStep
 from nanodyno.analysis.forecast import ForecastQuestion, forecast
 from nanodyno.analysis.forecast_law import Schedule
 from nanodyno.analysis.forecast_plan import plan_of, schedule_of, schedules_open_to
+from nanodyno.schedule import learning_rate_at
 
 
 def test_rates_that_were_logged_count_where_the_plan_is_not_known() -> None:
@@ -25,6 +26,19 @@ def test_rates_that_were_logged_count_where_the_plan_is_not_known() -> None:
     assert narrow.high - narrow.low < wide.high - wide.low
     for way in ways:
         assert narrow.low < float(true_loss(way, np.array([10_000.0]))[0]) < narrow.high
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "linear", "wsd", "constant"])
+def test_rates_of_long_plans_are_those_of_each_iteration(schedule: str) -> None:
+    """Of 400,000 iterations a quarter is worked out, and each turn."""
+    changes = {"max_iters": 400_000, "lr_decay_iters": 360_000, "warmup_iters": 777, "schedule": schedule}
+    run = with_losses(5000)
+    plan = plan_of(run, changes)
+    assert plan is not None
+    rates = schedule_of(run, plan, 400_000).rates
+    at = np.concatenate([np.arange(5001, 400_000, 997), [776, 777, 778, 288_000, 288_001, 360_000, 360_001]])
+    every = [learning_rate_at(plan, int(each)) for each in at]
+    assert rates[at] == pytest.approx(np.array(every), abs=1e-12)
 
 
 def test_before_the_first_logged_rate_it_climbs_where_no_warm_up_is_reported() -> None:
