@@ -36,13 +36,13 @@ START: dict[str, tuple[float, float]] = {
     "drop_growth": (0.1, 0.1), "drop_by_exponent": (0.0, 0.3), "pace": (0.05, 0.7), "reach": (0.5, 0.3),
     "fading": (0.15, 0.1), "bend": (0.75, 0.15), "pace_spread": (1.0, 0.5), "slope_scale": (10.0, 0.3),
     "slope_spread": (0.6, 0.5), "wander": (0.03, 0.7), "anneal_wander": (0.03, 0.7), "rarer": (2.0, 1.0),
-    "width": (0.7, 0.4), "short": (0.35, 0.7), "young": (1000.0, 0.7),
+    "width": (0.4, 0.4), "short": (0.35, 0.7), "young": (1000.0, 0.7),
 }  # fmt: skip
 """Where the search begins, and how far it steps: in e-folds, or plainly for PLAIN."""
 PLAIN = ("drop_growth", "drop_by_exponent", "fading", "bend", "rarer")
-SPREADS = {"width": 0.4, "short": 0.35, "young": 1000.0, "drop_misfit": 0.06, "misfit": 0.001}
+SPREADS = {"width": 0.25, "residual": 0.2, "short": 0.6, "young": 700.0, "drop_misfit": 0.05}
 """Numbers of the prior that move no median, and where their search begins."""
-SCALED = ("width", "drop_misfit", "misfit")
+SCALED = ("width", "drop_misfit")
 CALIBRATED_FROM = 0.2
 """Of a run: forecasts of younger ones are taken to learn the spreads, and not to scale them."""
 TYPICAL_PARAMETERS = 1.2e8
@@ -138,7 +138,7 @@ def calibrated(prior_for: Callable[[Known], Prior], curves: Sequence[Known]) -> 
         ]
         return float(np.average(scores, weights=weights))
 
-    found = minimize(cost, start, method="Nelder-Mead", options={"maxfev": 600, "adaptive": True}).x
+    found = minimize(cost, start, method="Nelder-Mead", options={"maxfev": 900, "adaptive": True}).x
     numbers = dict(zip(SPREADS, np.exp(found).tolist(), strict=True))
     for _ in range(5):  # the noise of an evaluation is not scaled, so that it takes a few
         ratios = [

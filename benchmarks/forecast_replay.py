@@ -28,7 +28,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from forecast_curves import Known, load
-from forecast_learning import PREFIXES, calibrated, forecast_end, learn, numbers_of
+from forecast_learning import PREFIXES, SPREADS, calibrated, forecast_end, learn, numbers_of
 from nanodyno.analysis.forecast_fit import Prior, prior_from, shipped_prior
 from nanodyno.analysis.forecast_points import EARLIEST, Curve
 
@@ -121,7 +121,7 @@ def priors_without(
         if file is None or not file.exists():
             made[part] = learn([known for known in curves if parts[known.name] != part], evaluations)
         else:
-            made[part] = prior_from(json.loads(file.read_text()))
+            made[part] = prior_from(SPREADS | json.loads(file.read_text()))
         if file is not None and not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(numbers_of(made[part]), indent=1) + "\n")

@@ -41,6 +41,18 @@ def test_rates_of_long_plans_are_those_of_each_iteration(schedule: str) -> None:
     assert rates[at] == pytest.approx(np.array(every), abs=1e-12)
 
 
+def test_a_peak_that_is_told_of_a_log_without_rates_is_that_of_before_too() -> None:
+    """Held at 6e-4 from here on: not a thousandth of the nominal peak that stood for the unknown one."""
+    run = with_losses(5000)
+    bare = {key: value for key, value in run.settings.items() if key not in ("learning_rate", "min_lr")}
+    log = replace(run, settings=bare, foreign=True)
+    plan = plan_of(log, {"learning_rate": 6e-4, "min_lr": 6e-4})
+    assert plan is not None
+    rates = schedule_of(log, plan, 10_000, plan_of(log)).rates
+    assert rates[200] == pytest.approx(6e-4, rel=0.01)
+    assert rates[9000] == pytest.approx(6e-4)
+
+
 def test_before_the_first_logged_rate_it_climbs_where_no_warm_up_is_reported() -> None:
     logged = tuple(AccountStep(at, learning_rate=3e-4) for at in range(999, 5000, 10))
     run = replace(with_losses(5000, steps=logged), settings={}, foreign=True)

@@ -82,10 +82,10 @@ def test_a_loss_that_may_be_diverging_recovers_in_the_middle_and_rises_at_the_up
     run = replace(SOUND, evals=(*SOUND.evals, *LEAPT))
     made, sound = asked(run), asked(SOUND)
     assert "warning-diverging" in found(run)
-    assert made.final.median == pytest.approx(sound.final.median, abs=1e-6)
-    assert made.final.low == pytest.approx(sound.final.low, abs=1e-6)
+    assert made.final.median == pytest.approx(sound.final.median, abs=1e-4)
+    assert made.final.low == pytest.approx(sound.final.low, abs=1e-4)
     assert made.final.high > 5.12  # where a straight line from the last three comes
-    assert made.raised == pytest.approx(made.final.high - sound.final.high, abs=1e-6)
+    assert made.raised == pytest.approx(made.final.high - sound.final.high, abs=1e-4)
 
 
 def test_a_loss_that_rises_from_its_first_evaluation_on_is_forecast_between_its_best_and_its_rise() -> None:

@@ -29,6 +29,7 @@ FURTHEST = 4.0
 """How many times as large or small as those learned from a model is taken to be."""
 SHORTEST = 0.02
 """E-folds of updates that two losses are taken to be apart at least."""
+FEWEST_NEWEST = 3
 FLAT = 1e-8
 """The weight of a prior that says nothing."""
 BENT = 0.2
@@ -68,14 +69,14 @@ class Prior:
     """By how many nats of evidence each of TURNS is rarer than the one before."""
     width: float
     """By which spreads are multiplied; as all that follows, from forecasts of curves left out."""
+    residual: float
+    """The mean square of the newest third of the residuals, of variance 1 each, that doubles a variance."""
     short: float
     """A variance from losses over so many e-folds of updates is doubled."""
     young: float
     """Updates at which a variance is doubled."""
     drop_misfit: float
     """The share of the drop ahead by which the law is off: decays of other shapes bring other shares."""
-    misfit: float
-    """Nats by which the law is off at any end."""
 
     def of_size(self, parameters: float | None) -> "Prior":
         """Return the prior for a model of so many parameters; None where that is not known."""
@@ -171,6 +172,8 @@ class _Posterior:
     """Of the Cholesky factor of what the points scatter by."""
     evidence: float
     """Of this walk, over all exponents: the logarithm of how likely the losses are."""
+    residual: float
+    """The mean square of those of the newest third of the losses, in standard deviations."""
 
     @property
     def slope(self) -> float:
@@ -191,6 +194,8 @@ class Extrapolation:
     of_turns: Array
     drop_ahead: Array
     """Nats."""
+    residual: float
+    """The mean square of those of the newest losses, of variance 1 each by the noise and the walk."""
     reach: float
     """E-folds of updates between the first loss and the last."""
     now: float
@@ -198,11 +203,11 @@ class Extrapolation:
 
     def spread(self, prior: Prior) -> Array:
         """Standard deviation, that of one evaluation included."""
-        variance = prior.width**2 * self.of_law + self.of_turns  # learned from curves whose slope holds
+        badly = 1 + self.residual / prior.residual
+        variance = prior.width**2 * badly * self.of_law + self.of_turns  # learned where the slope holds
         variance = variance * (1 + (prior.short / self.reach) ** 2) * (1 + prior.young / self.now)
-        return np.sqrt(
-            variance + (prior.drop_misfit * self.drop_ahead) ** 2 + prior.misfit**2 + self.noise**2
-        )
+        of_decay = badly * (prior.drop_misfit * self.drop_ahead) ** 2
+        return np.sqrt(variance + of_decay + self.noise**2)
 
 
 def _predict(points: LossPoints, schedule: Schedule, at: Array, prior: Prior) -> Prediction:
@@ -220,6 +225,7 @@ def extrapolated(points: LossPoints, schedule: Schedule, at: Array, prior: Prior
     medians: list[Array] = []
     variances: list[Array] = []
     drops: list[Array] = []
+    residuals: list[float] = []
     for pace, chance in PACES:
         paced = replace(prior.shape, pace=prior.shape.pace * float(np.exp(prior.pace_spread * pace)))
         fallen = annealed(schedule, places, paced)
@@ -229,6 +235,7 @@ def extrapolated(points: LossPoints, schedule: Schedule, at: Array, prior: Prior
             evidence.append(way.evidence + np.log(chance) - prior.rarer * TURNS.index(turn))
             medians.append(median)
             variances.append(variance)
+            residuals.append(way.residual)
             drops.append(way.drop * (fallen[last + 1 :] - fallen[last]))
     shares, found = _shares(np.array(evidence)), np.array(medians)
     median = shares @ found
@@ -239,6 +246,7 @@ def extrapolated(points: LossPoints, schedule: Schedule, at: Array, prior: Prior
         shares[~turning] @ off[~turning],
         shares[turning] @ off[turning],
         shares @ np.array(drops),
+        float(shares @ np.array(residuals)),
         max(float(np.log(s[last] / s[0])), SHORTEST),
         float(s[last]),
         points.noise,
@@ -287,7 +295,9 @@ def _posterior(setting: _Setting, walk: Array) -> _Posterior:
     evidence = -0.5 * ((off**2).sum(1) + ((found - centre) ** 2 * weight).sum(1) + EXPONENTS**2)
     evidence = evidence - 0.5 * np.linalg.slogdet(precision)[1] + 0.5 * np.log(weight).sum(1)
     likely += float(np.logaddexp.reduce(evidence))
-    return _Posterior(_shares(evidence), found, covariance, walk, inverse, likely)
+    chance = _shares(evidence)
+    residual = float(chance @ (off[:, -max(FEWEST_NEWEST, n // 3) :] ** 2).mean(1))
+    return _Posterior(chance, found, covariance, walk, inverse, likely, residual)
 
 
 def _shares(evidence: Array) -> Array:

@@ -101,6 +101,9 @@ def schedule_of(
     growth = account.growth if account.growth and account.growth.stages else None
     planned = _planned(plan, max(updates, 1), growth).copy()
     if before is not None:
+        if account.foreign and "learning_rate" not in account.settings and not _logged_rates(account):
+            scale = plan.learning_rate / before.learning_rate  # its peak was not known, and is told now
+            before = replace(before, learning_rate=plan.learning_rate, min_lr=scale * before.min_lr)
         done = min(int(even(account, account.iterations)), updates)
         planned[:done] = _planned(before, max(updates, 1), growth)[:done]
     logged = [each for each in _logged_rates(account) if each[0] < updates]
