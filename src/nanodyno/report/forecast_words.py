@@ -104,11 +104,11 @@ WORDS: dict[Code, str | Plural] = {
         "iteration from here on, and was learned from runs that do not grow"
     ),
     "warning-diverging": message(
-        "{run}: its val loss has risen by {rise} since its best ({best}, now {loss}): it may be diverging, "
-        "and the forecast takes for granted that it recovers"
+        "{run}: its loss has risen by {rise} since its best ({best}, now {loss}): it may be diverging. The "
+        "middle of the forecast is a recovery, its upper end a rise that goes on"
     ),
     "warning-plateau": message(
-        "{run}: its val loss hardly falls any more ({slope} nats per e-fold of iterations) while the "
+        "{run}: its loss hardly falls any more ({slope} nats per e-fold of iterations) while the "
         "learning rate is high"
     ),
     "warning-spikes": message("{run}: {count} of its last {of} batches had a loss that leaps"),
