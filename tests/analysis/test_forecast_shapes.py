@@ -26,7 +26,7 @@ MEASURED = (
     (1400, 3.394, 0.46), (1500, 3.473, 0.40), (1600, 3.596, 0.36), (1700, 3.662, 0.33), (1800, 3.738, 0.30),
     (1900, 3.821, 0.29), (2000, 3.888, 0.27),
 )  # fmt: skip
-"""Iteration, val and train loss of a training of our own: 30 kB of text, 68 epochs (LOG.md)."""
+"""Iteration, val and train loss of a training of our own: 30 kB of text, 68 epochs (docs/log)."""
 
 
 def overfit(until: int, train: bool = True) -> Account:

@@ -17,7 +17,7 @@ RISE = 4.0
 SMALLEST_RISE = 0.02
 RISE_SPREAD = 0.8
 """Standard deviation of the rise ahead, as a share of it: it went on at 0.6 to 2 times its recent rate in
-trainings of our own (LOG.md)."""
+trainings of our own (docs/log)."""
 OF_RISE = 3
 """The rate is that of the last third of the losses since the best, FEWEST_OF_RISE at least."""
 FEWEST_OF_RISE = 4
@@ -25,7 +25,7 @@ HARMLESS_EPOCHS = 4.0
 """Repeated so often, data bring nearly what fresh data do (Muennighoff et al. 2023)."""
 PER_FOLD = 0.8
 """Nats by which a val loss may end higher for each e-fold of epochs beyond the harmless ones, if all of the
-run is ahead: three trainings of our own ended 0.5 to 1.6 above their curve so far (LOG.md)."""
+run is ahead: three trainings of our own ended 0.5 to 1.6 above their curve so far (docs/log)."""
 DEAD_LOSSES = 2
 """So many losses at the end of a log that are NaN/inf, or one evaluation, mean that the run is dead."""
 STUCK_EVALS = 3
