@@ -87,10 +87,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--priors", type=Path, help="a folder of priors that were found before")
     parser.add_argument("--curves", nargs="+", default=SIX)
     reported = parser.parse_args()
     curves = load(reported.folder)
-    prior_for, named = left_out(curves), {known.name: known for known in curves}
+    prior_for, named = left_out(curves, kept=reported.priors), {known.name: known for known in curves}
     reported.out.write_text(drawn([(named[name], prior_for(named[name])[0]) for name in reported.curves]))
 
 

@@ -1,6 +1,7 @@
 """How far off is a forecast? Whole curves cut short, forecast, and compared with how they ended.
 
-    python benchmarks/forecast_replay.py DIR [--json] [--curves] [--leave-out half] [--write-prior FILE]
+    python benchmarks/forecast_replay.py DIR [--json] [--curves] [--leave-out half] [--priors DIR]
+                                             [--write-prior FILE]
 
 DIR holds imported runs (`nanodyno import`), or tables with the columns step, lr and loss, a folder a model
 size, or an index.json with schedules. For each curve and each prefix of it, by schedule kind and family:
@@ -9,7 +10,9 @@ size, or an index.json with schedules. For each curve and each prefix of it, by 
   last      the last value seen
   power     a plain power law with a floor, fitted to the same prefix
 With --leave-out the prior for a curve is learned without it: from every second curve of each family (half),
-or from the other families (family). A search takes some minutes a prior. The last table is of the prior that
+or from other families (family) or kinds of run (kind). A search takes 5 to 15 minutes a prior; --priors
+keeps what was found.
+The spreads are learned from the forecasts of curves left out by halves. The last table is of the prior that
 ships, which has seen the curves it names: that is no test.
 """
 
@@ -25,13 +28,11 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from forecast_curves import Known, load
-from forecast_learning import PREFIXES, calibrated, forecast_end, learn, numbers_of, widened
-from nanodyno.analysis.forecast_fit import Prior, shipped_prior
+from forecast_learning import PREFIXES, SPREADS, calibrated, forecast_end, learn, numbers_of
+from nanodyno.analysis.forecast_fit import Prior, prior_from, shipped_prior
 from nanodyno.analysis.forecast_points import EARLIEST, Curve
 
 KINDS = ("cosine", "wsd", "constant")
-WIDER = 1.5
-"""What the width of a search is multiplied by: learned without the curves tried, 80% intervals then cover."""
 DECAY, STAGES = "wsd, one decay", "wsd, in stages"
 
 
@@ -96,26 +97,47 @@ def plain_power(known: Known, seen: Curve) -> float:
 
 
 def left_out(
-    curves: Sequence[Known], by: str = "half", evaluations: int = 250
+    curves: Sequence[Known], by: str = "half", evaluations: int = 250, kept: Path | None = None
 ) -> Callable[[Known], tuple[Prior, float]]:
-    """Return for each curve a prior learned without its part, and the mean end of the others.
+    """Return for each curve a prior learned without its part, and the mean end of the others."""
+    spreads = calibrated(priors_without(curves, "half", evaluations, kept), curves)
+    prior_for = priors_without(curves, by, evaluations, kept)
+    parts = {known.name: part_of(known, curves, by) for known in curves}
 
-    The widths of all are multiplied by one number, so that their intervals cover what they should.
-    """
-    parts = {known.name: _half(known, curves) if by == "half" else known.family for known in curves}
-    made: dict[str, tuple[Prior, float]] = {}
+    def made(known: Known) -> tuple[Prior, float]:
+        others = [each.final for each in curves if parts[each.name] != parts[known.name]]
+        return replace(prior_for(known), **spreads), float(np.mean(others))
+
+    return made
+
+
+def priors_without(
+    curves: Sequence[Known], by: str, evaluations: int, kept: Path | None
+) -> Callable[[Known], Prior]:
+    parts = {known.name: part_of(known, curves, by) for known in curves}
+    made: dict[str, Prior] = {}
     for part in sorted(set(parts.values())):
-        others = [known for known in curves if parts[known.name] != part]
-        made[part] = learn(others, evaluations), float(np.mean([known.final for known in others]))
-    wider = calibrated(lambda known: made[parts[known.name]][0], curves)
-    made = {part: (widened(prior, wider), mean) for part, (prior, mean) in made.items()}
+        file = None if kept is None else kept / f"{by}-{part}.json"
+        if file is None or not file.exists():
+            made[part] = learn([known for known in curves if parts[known.name] != part], evaluations)
+        else:
+            made[part] = prior_from(SPREADS | json.loads(file.read_text()))
+        if file is not None and not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(numbers_of(made[part]), indent=1) + "\n")
     return lambda known: made[parts[known.name]]
 
 
-def _half(known: Known, curves: Sequence[Known]) -> str:
-    """Every second curve of a family."""
-    family = [each.name for each in curves if each.family == known.family]
-    return str(family.index(known.name) % 2)
+def part_of(known: Known, curves: Sequence[Known], by: str) -> str:
+    """Every second curve of a family (half), a family, or all families of one kind."""
+    if by == "family":
+        return known.family
+    if by == "half":
+        family = [each.name for each in curves if each.family == known.family]
+        return str(family.index(known.name) % 2)
+    if known.size in ("25M", "100M", "400M"):
+        return "multi-power-law"
+    return "long-decays" if known.size == "350M" or "optimizer" in known.family else "records-and-cosines"
 
 
 def table(trials: Sequence[Trial]) -> str:
@@ -185,20 +207,24 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--json", action="store_true", help="every trial, on stdout")
     parser.add_argument("--curves", action="store_true", help="every trial as a line")
-    parser.add_argument("--leave-out", choices=("half", "family"), help="learn priors without what is tried")
+    parser.add_argument(
+        "--leave-out", choices=("half", "family", "kind"), help="learn priors without what is tried"
+    )
+    parser.add_argument("--priors", type=Path, help="a folder of priors found before, and for those of now")
     parser.add_argument("--evaluations", type=int, default=250, help="of a search for a prior")
     parser.add_argument("--write-prior", type=Path, help="learn from all of them and write the prior here")
     reported = parser.parse_args()
     curves = load(reported.folder)
     if reported.write_prior is not None:
-        prior = learn(curves, reported.evaluations)
-        reported.write_prior.write_text(written(widened(prior, WIDER), curves))
+        spreads = calibrated(priors_without(curves, "half", reported.evaluations, reported.priors), curves)
+        prior = replace(learn(curves, reported.evaluations), **spreads)
+        reported.write_prior.write_text(written(prior, curves))
         return
     text = files("nanodyno.analysis").joinpath("forecast_prior.json").read_text(encoding="utf-8")
     mean = json.loads(text)["mean_final_loss"]
     runs = {"shipped prior": replay(curves, lambda _: (shipped_prior(), mean))}
     if reported.leave_out is not None:
-        others = left_out(curves, reported.leave_out, reported.evaluations)
+        others = left_out(curves, reported.leave_out, reported.evaluations, reported.priors)
         runs = {f"leave out one {reported.leave_out}": replay(curves, others), **runs}
     if reported.json:
         print(

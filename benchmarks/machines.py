@@ -9,7 +9,7 @@ The logarithm of an iteration's seconds is the sum of
   bursts     a neighbour that uses the machine for a while
   ramp       the first iterations of a process and, smaller and shorter, of each later visit
 The sizes are guesses that lean to the bad side of what we measured: on an H200 1 to 2 parts in 1000 over
-turns at width 768 and 1 to 3% where launching is the limit; on 2 shared cores 8% a quad (LOG.md).
+turns at width 768 and 1 to 3% where launching is the limit; on 2 shared cores 8% a quad (docs/log).
 """
 
 from dataclasses import dataclass

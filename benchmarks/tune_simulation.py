@@ -32,9 +32,9 @@ from scores import Share
 DRAWN = "any machine"
 WANTED_REGRET, WANTED_SHARE = 0.02, 0.95
 GPU_START, HOST_START = (6.0, 16.0), (2.0, 6.0)
-"""Seconds for imports, building, preparing: as on an H200 (LOG.md), and as on two CPU cores."""
+"""Seconds for imports, building, preparing: as on an H200 (docs/log), and as on two CPU cores."""
 BREAKDOWN_SECONDS = 4.5
-"""On a card, as on an H200 (LOG.md); on a CPU it is within the spread of the starts."""
+"""On a card, as on an H200 (docs/log); on a CPU it is within the spread of the starts."""
 ITERATION_SECONDS = 0.1
 MOST_REPETITIONS = 120
 PRECISION = 0.01

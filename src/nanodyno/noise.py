@@ -20,7 +20,7 @@ WIDEST = 4.0
 """Upper end over lower end: an estimate that is wider has not settled, and nothing is advised from it."""
 HELD = 0.5
 """Of the highest learning rate. Below, the signal falls with the rate and the noise does not, so that the
-scale rises, by a factor of five to ten in small runs (LOG.md); a larger batch with the rate that belongs to
+scale rises, by a factor of five to ten in small runs (docs/log); a larger batch with the rate that belongs to
 it would not find it so."""
 SERVED = (0.5, 1.0)
 """Of the noise scale. Above, every doubling of the batch costs close to a doubling of the tokens; below,

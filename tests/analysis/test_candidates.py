@@ -67,7 +67,7 @@ def test_on_a_large_gpu_nothing_is_made_again_and_the_fastest_by_prediction_come
 
 
 def test_on_a_small_gpu_each_micro_batch_has_the_least_recompute_that_fits() -> None:
-    """LOG.md: 32 fits 11.2 GiB with light, in 10.3 GiB reserved."""
+    """docs/log: 32 fits 11.2 GiB with light, in 10.3 GiB reserved."""
     found = on_gpu(12)
     assert "32 x 16 recompute=light" in plain(found)
     assert "16 x 32" in plain(found)

@@ -109,6 +109,12 @@ def test_a_place_that_was_passed_is_reported_from_the_record() -> None:
     assert made.final.low == made.final.high == made.final.median
 
 
+def test_a_place_between_evaluations_has_the_loss_of_the_last_one_before() -> None:
+    assert found(with_losses(5000), iterations=3150)["forecast-ended"].numbers["iterations"] == 3000
+    with pytest.raises(NanodynoError, match="no loss was measured by iteration 150"):
+        asked(with_losses(5000), iterations=150)
+
+
 def test_a_place_farther_than_was_ever_tried_is_reported() -> None:
     run = with_losses(900)
     assert run.iterations == 800  # a loss every 200
@@ -178,7 +184,7 @@ def test_a_size_that_is_known_but_for_biases_is_taken_without_them_and_said() ->
     assert said.numbers["more"] == pytest.approx(102_144 / 123_587_328)
     assert "forecast-without-biases" not in found(known)
     without = {key: value for key, value in reported.settings.items() if key != "vocab_size"}
-    with pytest.raises(NanodynoError, match="one evaluation is too little for a forecast, and its size"):
+    with pytest.raises(NanodynoError, match="one evaluation after the warm-up is too little"):
         asked(replace(reported, settings=without))
 
 

@@ -10,6 +10,7 @@ from nanodyno.analysis.account import AccountStep
 from nanodyno.analysis.forecast import ForecastQuestion, forecast
 from nanodyno.analysis.forecast_law import Schedule
 from nanodyno.analysis.forecast_plan import plan_of, schedule_of, schedules_open_to
+from nanodyno.schedule import learning_rate_at
 
 
 def test_rates_that_were_logged_count_where_the_plan_is_not_known() -> None:
@@ -25,6 +26,31 @@ def test_rates_that_were_logged_count_where_the_plan_is_not_known() -> None:
     assert narrow.high - narrow.low < wide.high - wide.low
     for way in ways:
         assert narrow.low < float(true_loss(way, np.array([10_000.0]))[0]) < narrow.high
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "linear", "wsd", "constant"])
+def test_rates_of_long_plans_are_those_of_each_iteration(schedule: str) -> None:
+    """Of 400,000 iterations a quarter is worked out, and each turn."""
+    changes = {"max_iters": 400_000, "lr_decay_iters": 360_000, "warmup_iters": 777, "schedule": schedule}
+    run = with_losses(5000)
+    plan = plan_of(run, changes)
+    assert plan is not None
+    rates = schedule_of(run, plan, 400_000).rates
+    at = np.concatenate([np.arange(5001, 400_000, 997), [776, 777, 778, 288_000, 288_001, 360_000, 360_001]])
+    every = [learning_rate_at(plan, int(each)) for each in at]
+    assert rates[at] == pytest.approx(np.array(every), abs=1e-12)
+
+
+def test_a_peak_that_is_told_of_a_log_without_rates_is_that_of_before_too() -> None:
+    """Held at 6e-4 from here on: not a thousandth of the nominal peak that stood for the unknown one."""
+    run = with_losses(5000)
+    bare = {key: value for key, value in run.settings.items() if key not in ("learning_rate", "min_lr")}
+    log = replace(run, settings=bare, foreign=True)
+    plan = plan_of(log, {"learning_rate": 6e-4, "min_lr": 6e-4})
+    assert plan is not None
+    rates = schedule_of(log, plan, 10_000, plan_of(log)).rates
+    assert rates[200] == pytest.approx(6e-4, rel=0.01)
+    assert rates[9000] == pytest.approx(6e-4)
 
 
 def test_before_the_first_logged_rate_it_climbs_where_no_warm_up_is_reported() -> None:

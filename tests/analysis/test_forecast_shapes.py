@@ -17,6 +17,7 @@ from nanodyno.analysis.forecast_overfit import SeenLoss, risen
 from nanodyno.analysis.forecast_plan import curve_of, plan_of
 from nanodyno.analysis.forecast_points import Curve
 from nanodyno.analysis.forecast_siblings import siblings_of
+from nanodyno.errors import NanodynoError
 
 MEASURED = (
     (50, 3.32, 3.25), (100, 2.898, 2.69), (200, 2.747, 2.42), (300, 2.615, 2.15), (400, 2.552, 1.89),
@@ -25,7 +26,7 @@ MEASURED = (
     (1400, 3.394, 0.46), (1500, 3.473, 0.40), (1600, 3.596, 0.36), (1700, 3.662, 0.33), (1800, 3.738, 0.30),
     (1900, 3.821, 0.29), (2000, 3.888, 0.27),
 )  # fmt: skip
-"""Iteration, val and train loss of a training of our own: 30 kB of text, 68 epochs (LOG.md)."""
+"""Iteration, val and train loss of a training of our own: 30 kB of text, 68 epochs (docs/log)."""
 
 
 def overfit(until: int, train: bool = True) -> Account:
@@ -72,6 +73,50 @@ def test_a_val_loss_that_rises_with_the_train_loss_is_divergence_and_not_overfit
     assert asked(overfit(1000, train=False)).basis != "overfitting"
     batches = tuple(AccountStep(at, own) for at, _, own in MEASURED if at <= 1000)
     assert asked(replace(overfit(1000, train=False), steps=batches)).basis == "overfitting"
+
+
+LEAPT = tuple(AccountEval(at, 4.0 + at / 5000) for at in (5200, 5400, 5600))
+
+
+def test_a_loss_that_may_be_diverging_recovers_in_the_middle_and_rises_at_the_upper_end() -> None:
+    run = replace(SOUND, evals=(*SOUND.evals, *LEAPT))
+    made, sound = asked(run), asked(SOUND)
+    assert "warning-diverging" in found(run)
+    assert made.final.median == pytest.approx(sound.final.median, abs=1e-4)
+    assert made.final.low == pytest.approx(sound.final.low, abs=1e-4)
+    assert made.final.high > 5.12  # where a straight line from the last three comes
+    assert made.raised == pytest.approx(made.final.high - sound.final.high, abs=1e-4)
+
+
+def test_a_loss_that_rises_from_its_first_evaluation_on_is_forecast_between_its_best_and_its_rise() -> None:
+    made = asked(with_losses(5000, loss=lambda at: 3 + 2e-4 * at))
+    assert made.final.median == pytest.approx(3.04)
+    assert made.final.low < 3.04
+    assert made.final.high > 5.0
+
+
+def test_a_loss_that_rises_because_its_rate_does_is_not_diverging() -> None:
+    """A warm-up of 6,000 iterations: 4,000 at rates that rise, of which the last ones bring a rise."""
+    rising = replace(SOUND, evals=(*SOUND.evals[:20], *(AccountEval(at, 3.9) for at in (4200, 4400, 4600))))
+    slow = replace(rising, settings={**rising.settings, **{"warmup_iters": 6000}})
+    assert "warning-diverging" in found(rising)
+    assert "warning-diverging" not in found(slow)
+
+
+def test_the_rise_of_overfitting_is_as_uncertain_as_its_losses_scatter() -> None:
+    """A regression's prediction interval: 4 losses 0.03 off their line by turns, and no rise to speak of."""
+    at = np.arange(100.0, 900.0, 100.0)
+    off = 0.03 * np.array([1, -1, -1, 1] * 2)
+    best = SeenLoss(100.0, 2.0)
+    made = risen(Curve(at, 2.1 + off), best, np.array([800.0, 900.0]))
+    deviation = 0.03 * math.sqrt(4 / 2)
+    x = np.array([150.0, 250.0]) / 100
+    assert made.spread == pytest.approx(deviation * np.sqrt(1 + 1 / 4 + x**2 / 5), rel=0.01)
+
+
+def test_losses_below_0_are_refused() -> None:
+    with pytest.raises(NanodynoError, match="below 0"):
+        asked(with_losses(5000, loss=lambda at: 1.0 - at / 4000))
 
 
 def fast(name: str, until: int, rate: float) -> Account:

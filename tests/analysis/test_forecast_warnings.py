@@ -40,6 +40,13 @@ def data(train_tokens: int) -> DataRecord:
     )  # fmt: skip
 
 
+def test_the_losses_of_batches_are_not_called_val_losses_that_scatter() -> None:
+    run = replace(CASES["uneven-evaluations"], evals=(), steps=tuple(
+        AccountStep(each.iteration, each.val_loss) for each in CASES["uneven-evaluations"].evals
+    ))  # fmt: skip
+    assert warned(run, curve_of(run), plan_of(run)) == ()
+
+
 CASES: dict[Sign, Account] = {
     "diverging": replace(
         SOUND, evals=(*SOUND.evals, AccountEval(5200, 4.2), AccountEval(5400, 4.4), AccountEval(5600, 4.6))

@@ -236,7 +236,7 @@ def test_of_one_repeat_nothing_is_carried_on() -> None:
 
 
 def test_gpt2_124m_in_200_and_800_iterations() -> None:
-    """As an H200 had it (LOG.md), from 0.0008 on in half octaves. The line through both led to 0.0007."""
+    """As an H200 had it (docs/log), from 0.0008 on in half octaves. The line through both led to 0.0007."""
     short = [
         (5.4916, 5.4756, 5.4852), (5.4647, 5.4650, 5.4437), (5.4796, 5.4550, 5.4708), (5.5020, 5.5142, 5.4905)
     ]  # fmt: skip

@@ -1,7 +1,7 @@
 """Predictions beside what an H200 measured, kept as data: benchmarks/cost_grid_h200.jsonl.
 
 No rate of the calibration saw the eight configs that are held out, and no part of the arithmetic was made to
-fit them, though their first errors were seen (LOG.md). They are asserted apart, to the same bounds as the
+fit them, though their first errors were seen (docs/log). They are asserted apart, to the same bounds as the
 whole grid.
 """
 

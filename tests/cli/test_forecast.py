@@ -161,3 +161,10 @@ def test_a_finished_run_of_the_same_recipe_sharpens_and_is_named(imported: Nanod
     assert document["basis"] == "siblings"
     alone = json.loads(imported("forecast", "now", "--no-siblings", "--json").output)
     assert (alone["siblings"], alone["basis"]) == ([], "curve")
+    chances = [
+        next(each for each in json.loads(output)["findings"] if each["code"].startswith("ends-"))["numbers"]
+        for output in (
+            imported(command, "now", "before", "--json").output for command in ("forecast", "compare")
+        )
+    ]
+    assert chances[0] == chances[1]  # each of the two is the other's sibling

@@ -1,4 +1,4 @@
-"""Predicted peaks beside those that were measured on an H200 (LOG.md)."""
+"""Predicted peaks beside those that were measured on an H200 (docs/log)."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The work of a micro-step counted by hand, and predicted rates beside those that LOG.md has of an H200."""
+"""The work of a micro-step counted by hand, and predicted rates beside those that docs/log has of an H200."""
 
 from dataclasses import replace
 
@@ -103,7 +103,7 @@ LOGGED = {
     "compiled 384/8": (compiled(Setup(NARROW, 8, 64)), 558_263),
     "compiled 384/16": (compiled(Setup(NARROW, 16, 32)), 1_068_871),
 }
-"""Tokens per second of LOG.md, on some of which the calibration rests."""
+"""Tokens per second of docs/log, on some of which the calibration rests."""
 
 
 @pytest.mark.parametrize("name", LOGGED)
@@ -113,7 +113,7 @@ def test_the_speeds_of_the_log_are_predicted_within_7_percent(name: str) -> None
 
 
 FP8 = {(768, 16): 1.140, (768, 64): 1.135, (1600, 16): 1.192, (2048, 8): 1.186}
-"""Of the bf16 micro-step's speed, by width and micro-batch (LOG.md)."""
+"""Of the bf16 micro-step's speed, by width and micro-batch (docs/log)."""
 
 
 @pytest.mark.parametrize(("width", "batch_size"), FP8)

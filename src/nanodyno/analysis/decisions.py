@@ -43,13 +43,13 @@ ENOUGH_DEGREES = 3
 DEFAULT_SPEED_SD = {"gpu": 0.02, "cpu": 0.10, None: 0.05}
 """Between starts of one config, relative, by the kind of device. Processes of one config on an H200 lie up
 to 0.5% apart, consumer GPUs move with temperature and clock by 1 to 3%, and CPUs with what else runs
-(LOG.md)."""
+(docs/log)."""
 SMALLEST_SPEED_SD = 0.002
 DEFAULT_DEGREES = 20
 """Of freedom that a default counts as: it is no more certain than an estimate from so many runs."""
 SEED_SD_OF_1M, SEED_EXPONENT = 0.02, 0.35
 SEED_SD_RANGE = 0.002, 0.05
-"""Between seeds, in nats: 0.02 for 1M parameters, falling with their power of 0.35 (LOG.md: 0.01 to 0.03 for
+"""Between seeds, in nats: 0.02 for 1M parameters, falling with their power of 0.35 (the log: 0.01 to 0.03 for
 0.1M to 1M, 0.01 for 124M after 8M tokens; 0.001 to 0.003 in public repetitions of 124M after 3B)."""
 TOKEN_SD = 8.0
 """Of the mean loss over random val tokens, per root of their number: 2.5 to 3 nats a token, and neighbours

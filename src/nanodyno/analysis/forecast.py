@@ -14,7 +14,9 @@ from nanodyno.analysis.forecast_law import Array
 from nanodyno.analysis.forecast_overfit import (
     Death,
     death_of,
+    diverging_since,
     minimum_of,
+    recovered,
     risen,
     risk_of_repeating,
 )
@@ -131,13 +133,20 @@ class Forecast:
     """Names of the finished runs that the forecast rests on beside its own curve."""
     dead: Death | None = None
     raised: float = 0.0
-    """Nats added to the upper end, because the data will be repeated."""
+    """Nats added to the upper end, because the data will be repeated or the loss rises."""
+    measured: MeasuredLoss | None = None
+    """The loss of a place that it has come to already."""
 
     @property
     def final(self) -> ForecastLoss:
         """Of a run that is not dead."""
         assert self.expected is not None
         return self.expected
+
+    @property
+    def at(self) -> int:
+        """The iteration of the loss that is the answer."""
+        return self.iterations if self.measured is None else self.measured.iterations
 
     @property
     def is_over(self) -> bool:
@@ -158,7 +167,7 @@ def forecast(
     """
     plan = plan_of(account, question.changes)
     done, growth = account.iterations, account.growth
-    curve = curve_of(account)
+    curve = _curve_in_nats(account)
     behind = None if question.until_loss is None else _behind(account, curve, question.until_loss)
     end = _end(account, question, plan, pace, behind)
     tokens = None if growth is None else float(growth.tokens(end))
@@ -168,24 +177,23 @@ def forecast(
     sized = (prior or shipped_prior()).of_size(parameters_of(account))
     reported = np.isfinite(curve.losses)
     dead, prediction, raised = death_of(account, curve), None, 0.0
-    band, final = None, None
+    band, final, measured = None, None, None
     basis: ForecastBasis = "dead"
     if dead is None and end <= done and reported.any():
-        before = np.searchsorted(curve.updates[reported], even(account, end), side="right") - 1
-        last = float(curve.losses[reported][max(before, 0)])
-        final, basis = ForecastLoss(last, last, last), "ended"
+        measured, basis = _latest(account, curve, end), "ended"
+        final = ForecastLoss(measured.loss, measured.loss, measured.loss)
     elif dead is None:
-        prediction, basis = _predicted(account, curve, plan, places, sized, siblings)
+        prediction, basis, rise = _predicted_or_risen(account, curve, plan, places, sized, siblings)
         if prediction is not None and prediction.points == 2 and end > FARTHEST_TRIED * done:
             prediction = None
         if prediction is None and size is None:
-            raise _too_little(account, curve)
+            raise _too_little(account, curve, plan)
         if prediction is None and size is not None:
             final, basis = by_size(size), "size"
         if prediction is not None:
-            raised = 0.0 if basis == "overfitting" else risk_of_repeating(account, end)
-            share = (places - places[0]) / max(places[-1] - places[0], 1.0)
-            high = prediction.high + raised * share
+            risk = 0.0 if basis == "overfitting" else risk_of_repeating(account, end)
+            high = np.maximum(prediction.high + risk * _way(places), rise)
+            raised = float(high[-1] - prediction.high[-1])
             band = ForecastBand(np.array(at, dtype=np.float64), prediction.median, prediction.low, high)
             final = ForecastLoss(*(float(each[-1]) for each in (band.median, band.low, band.high)))
     return Forecast(
@@ -194,8 +202,37 @@ def forecast(
         _reached(question.until_loss, behind, band, final, end),
         size, prediction, warned(account, curve, plan), int(reported.sum()), not account.evals,
         _lowest(account, curve), tuple(each.name for each in siblings) if basis == "siblings" else (), dead,
-        raised,
+        raised, measured,
     )  # fmt: skip
+
+
+def _curve_in_nats(account: Account) -> Curve:
+    curve = curve_of(account)
+    if (curve.losses < 0).any():
+        raise NanodynoError(
+            f"{account.name}: a loss of {np.nanmin(curve.losses):.3g} lies below 0, as no cross-entropy does",
+            "forecasts are of losses in nats",
+        )
+    return curve
+
+
+def _predicted_or_risen(
+    account: Account,
+    curve: Curve,
+    plan: ForecastSchedule | None,
+    places: Array,
+    prior: Prior,
+    siblings: Sequence[Sibling],
+) -> tuple[Prediction | None, ForecastBasis, Array]:
+    """Forecast a loss that may be diverging as if it recovered; and return where it comes if it does not."""
+    rising = diverging_since(account, curve, plan)
+    if rising is None:
+        return *_predicted(account, curve, plan, places, prior, siblings), np.zeros(len(places))
+    falling = curve.until(rising.updates)
+    prediction, basis = _predicted(account, falling, plan, places, prior, siblings)
+    if prediction is None:
+        prediction = recovered(curve, rising, places)
+    return prediction, basis, risen(curve, rising, places).high
 
 
 def _predicted(
@@ -284,9 +321,12 @@ def _planned_end(account: Account, question: ForecastQuestion, plan: ForecastSch
     return int(planned)
 
 
-def _too_little(account: Account, curve: Curve) -> NanodynoError:
-    count = len(curve.losses)
-    few = "one evaluation is too little" if count == 1 else f"{count} evaluations are too few"
+def _too_little(account: Account, curve: Curve, plan: ForecastSchedule | None) -> NanodynoError:
+    warmup = 0 if plan is None else plan.warmup_iters
+    count = int((np.isfinite(curve.losses) & (curve.updates >= max(warmup, 1))).sum())
+    few = "one evaluation after the warm-up is too little"
+    if count != 1:
+        few = f"{count} evaluations after the warm-up are too few"
     return NanodynoError(
         f"{account.name}: {few} for a forecast, and its size or its tokenizer is not one that a law is known "
         "for",
@@ -298,6 +338,23 @@ def _behind(account: Account, curve: Curve, target: float) -> MeasuredLoss | Non
     """Where a loss as low as the target was first measured."""
     low = np.nonzero(curve.losses <= target)[0]
     return _seen(account, curve, int(low[0])) if len(low) else None
+
+
+def _way(places: Array) -> Array:
+    """The shares of the way from the first to the last."""
+    return (places - places[0]) / max(places[-1] - places[0], 1.0)
+
+
+def _latest(account: Account, curve: Curve, end: int) -> MeasuredLoss:
+    """The last loss measured by then."""
+    until = np.nonzero(np.isfinite(curve.losses) & (curve.updates <= even(account, end)))[0]
+    if not len(until):
+        first = iterations_of(account, float(curve.updates[np.isfinite(curve.losses)][0]))
+        raise NanodynoError(
+            f"{account.name}: no loss was measured by iteration {end:,}",
+            f"the first is of iteration {first:,}",
+        )
+    return _seen(account, curve, int(until[-1]))
 
 
 def _lowest(account: Account, curve: Curve) -> MeasuredLoss | None:

@@ -62,9 +62,9 @@ class Forecasts:
 
 
 def forecasts_of(
-    runs: Sequence[Run], question: ForecastQuestion, others: Sequence[Account] = ()
+    runs: Sequence[Run], question: ForecastQuestion, others: Sequence[Account] | None = None
 ) -> Forecasts:
-    """Forecast one run or two; among the others are looked for finished siblings.
+    """Forecast one run or two; among these and the others are looked for finished siblings, if any are given.
 
     Two at a place that was asked for are compared as if the schedule of each ended there.
     """
@@ -75,7 +75,9 @@ def forecasts_of(
     findings: list[Finding] = []
     for account, pace in zip(accounts, paces, strict=True):
         asked = stretched(account, question, pace) if rough else question
-        siblings = siblings_of(account, others, asked.changes) if asked.place is None else ()
+        siblings = ()
+        if others is not None and asked.place is None:
+            siblings = siblings_of(account, [*accounts, *others], asked.changes)
         made.append(forecast(account, asked, pace, siblings=siblings))
         findings += findings_of(made[-1], account, as_planned(account, question, pace))
     if len(made) == 2 and _on_other_data(*accounts):
@@ -119,6 +121,8 @@ def _ends(made: Forecast) -> Iterator[Finding]:
     over = made.is_over and made.iterations >= made.iterations_done
     if made.basis == "overfitting" and made.lowest is not None:
         numbers |= {"best": made.lowest.loss, "iteration": made.lowest.iterations}
+    if not over:
+        numbers["iterations"] = made.at
     yield _of(made, "forecast-over" if over else ENDS[made.basis], "fact", **numbers)
     if made.siblings:
         yield _of(made, "forecast-siblings", "fact", count=len(made.siblings), names=list(made.siblings))
@@ -259,7 +263,7 @@ def lower_of(one: Forecast, other: Forecast, rough: bool = False) -> tuple[Findi
         "losses": [ends[0].median, ends[1].median],
         "lows": [ends[0].low, ends[1].low],
         "highs": [ends[0].high, ends[1].high],
-        "iterations": [first.iterations, second.iterations],
+        "iterations": [first.at, second.at],
     }
     names = (first.name, second.name)
     if one.basis == other.basis == "ended":

@@ -27,6 +27,9 @@ TURNS = (0.0, 0.2, 0.4, 0.8, 1.6)
 """By what share the slope itself may wander over an e-fold of updates."""
 FURTHEST = 4.0
 """How many times as large or small as those learned from a model is taken to be."""
+SHORTEST = 0.02
+"""E-folds of updates that two losses are taken to be apart at least."""
+FEWEST_NEWEST = 3
 FLAT = 1e-8
 """The weight of a prior that says nothing."""
 BENT = 0.2
@@ -64,12 +67,16 @@ class Prior:
     anneal_wander: float
     rarer: float
     """By how many nats of evidence each of TURNS is rarer than the one before."""
-    few_points: float
-    """A variance from so many points is doubled."""
+    width: float
+    """By which spreads are multiplied; as all that follows, from forecasts of curves left out."""
+    residual: float
+    """The mean square of the newest third of the residuals, of variance 1 each, that doubles a variance."""
+    short: float
+    """A variance from losses over so many e-folds of updates is doubled."""
     young: float
     """Updates at which a variance is doubled."""
-    width: float
-    """By which spreads are multiplied, so that 80% intervals cover four fifths of the curves learned from."""
+    drop_misfit: float
+    """The share of the drop ahead by which the law is off: decays of other shapes bring other shares."""
 
     def of_size(self, parameters: float | None) -> "Prior":
         """Return the prior for a model of so many parameters; None where that is not known."""
@@ -165,20 +172,60 @@ class _Posterior:
     """Of the Cholesky factor of what the points scatter by."""
     evidence: float
     """Of this walk, over all exponents: the logarithm of how likely the losses are."""
+    residual: float
+    """The mean square of those of the newest third of the losses, in standard deviations."""
 
     @property
     def slope(self) -> float:
         return float(self.chance @ self.found[:, 1])
 
+    @property
+    def drop(self) -> float:
+        return float(self.chance @ self.found[:, 2])
+
+
+@dataclass(frozen=True)
+class Extrapolation:
+    """The median at places ahead, and what its spread is made of."""
+
+    median: Array
+    of_law: Array
+    """The variance where the slope does not turn, of width 1."""
+    of_turns: Array
+    drop_ahead: Array
+    """Nats."""
+    residual: float
+    """The mean square of those of the newest losses, of variance 1 each by the noise and the walk."""
+    reach: float
+    """E-folds of updates between the first loss and the last."""
+    now: float
+    noise: float
+
+    def spread(self, prior: Prior) -> Array:
+        """Standard deviation, that of one evaluation included."""
+        badly = 1 + self.residual / prior.residual
+        variance = prior.width**2 * badly * self.of_law + self.of_turns  # learned where the slope holds
+        variance = variance * (1 + (prior.short / self.reach) ** 2) * (1 + prior.young / self.now)
+        of_decay = badly * (prior.drop_misfit * self.drop_ahead) ** 2
+        return np.sqrt(variance + of_decay + self.noise**2)
+
 
 def _predict(points: LossPoints, schedule: Schedule, at: Array, prior: Prior) -> Prediction:
+    made = extrapolated(points, schedule, at, prior)
+    whole = Prediction(at, made.median, made.spread(prior), points.spikes, len(points.updates))
+    return above_zero(whole, points.losses[points.is_train == 0], points.noise)
+
+
+def extrapolated(points: LossPoints, schedule: Schedule, at: Array, prior: Prior) -> Extrapolation:
     """Mix the answers of all paces and turns, each weighed by its evidence."""
     places = np.concatenate([points.updates, at])
     s = elapsed(schedule, places)
+    last = len(points.updates) - 1
     evidence: list[float] = []
     medians: list[Array] = []
     variances: list[Array] = []
-    widths: list[float] = []
+    drops: list[Array] = []
+    residuals: list[float] = []
     for pace, chance in PACES:
         paced = replace(prior.shape, pace=prior.shape.pace * float(np.exp(prior.pace_spread * pace)))
         fallen = annealed(schedule, places, paced)
@@ -188,15 +235,22 @@ def _predict(points: LossPoints, schedule: Schedule, at: Array, prior: Prior) ->
             evidence.append(way.evidence + np.log(chance) - prior.rarer * TURNS.index(turn))
             medians.append(median)
             variances.append(variance)
-            widths.append(1.0 if turn else prior.width)  # learned from curves whose slope does not turn
+            residuals.append(way.residual)
+            drops.append(way.drop * (fallen[last + 1 :] - fallen[last]))
     shares, found = _shares(np.array(evidence)), np.array(medians)
     median = shares @ found
-    variance = (shares * np.array(widths) ** 2) @ (np.array(variances) + (found - median) ** 2)
-    now = float(s[len(points.updates) - 1])
-    variance = variance * (1 + prior.few_points / len(points.updates)) * (1 + prior.young / now)
-    spread = np.sqrt(variance + points.noise**2)
-    made = Prediction(at, median, spread, points.spikes, len(points.updates))
-    return above_zero(made, points.losses[points.is_train == 0], points.noise)
+    off = np.array(variances) + (found - median) ** 2
+    turning = np.tile(np.array(TURNS) > 0, len(PACES))
+    return Extrapolation(
+        median,
+        shares[~turning] @ off[~turning],
+        shares[turning] @ off[turning],
+        shares @ np.array(drops),
+        float(shares @ np.array(residuals)),
+        max(float(np.log(s[last] / s[0])), SHORTEST),
+        float(s[last]),
+        points.noise,
+    )
 
 
 def _setting(points: LossPoints, s: Array, fallen: Array, prior: Prior) -> _Setting:
@@ -241,7 +295,9 @@ def _posterior(setting: _Setting, walk: Array) -> _Posterior:
     evidence = -0.5 * ((off**2).sum(1) + ((found - centre) ** 2 * weight).sum(1) + EXPONENTS**2)
     evidence = evidence - 0.5 * np.linalg.slogdet(precision)[1] + 0.5 * np.log(weight).sum(1)
     likely += float(np.logaddexp.reduce(evidence))
-    return _Posterior(_shares(evidence), found, covariance, walk, inverse, likely)
+    chance = _shares(evidence)
+    residual = float(chance @ (off[:, -max(FEWEST_NEWEST, n // 3) :] ** 2).mean(1))
+    return _Posterior(chance, found, covariance, walk, inverse, likely, residual)
 
 
 def _shares(evidence: Array) -> Array:

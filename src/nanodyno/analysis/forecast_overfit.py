@@ -8,14 +8,16 @@ import numpy as np
 from nanodyno.analysis.account import Account
 from nanodyno.analysis.forecast_fit import Prediction, above_zero
 from nanodyno.analysis.forecast_law import Array
+from nanodyno.analysis.forecast_plan import ForecastSchedule, iterations_of
 from nanodyno.analysis.forecast_points import RECENT, Curve, noise_around
+from nanodyno.schedule import learning_rate_at
 
 RISE = 4.0
 """In standard deviations of a val loss: above the best by so much, and rising, is no noise."""
 SMALLEST_RISE = 0.02
 RISE_SPREAD = 0.8
 """Standard deviation of the rise ahead, as a share of it: it went on at 0.6 to 2 times its recent rate in
-trainings of our own (LOG.md)."""
+trainings of our own (docs/log)."""
 OF_RISE = 3
 """The rate is that of the last third of the losses since the best, FEWEST_OF_RISE at least."""
 FEWEST_OF_RISE = 4
@@ -23,7 +25,7 @@ HARMLESS_EPOCHS = 4.0
 """Repeated so often, data bring nearly what fresh data do (Muennighoff et al. 2023)."""
 PER_FOLD = 0.8
 """Nats by which a val loss may end higher for each e-fold of epochs beyond the harmless ones, if all of the
-run is ahead: three trainings of our own ended 0.5 to 1.6 above their curve so far (LOG.md)."""
+run is ahead: three trainings of our own ended 0.5 to 1.6 above their curve so far (docs/log)."""
 DEAD_LOSSES = 2
 """So many losses at the end of a log that are NaN/inf, or one evaluation, mean that the run is dead."""
 STUCK_EVALS = 3
@@ -101,14 +103,31 @@ def epochs_at(account: Account, iterations: int) -> float | None:
 
 def minimum_of(account: Account, curve: Curve) -> SeenLoss | None:
     """Return the lowest val loss of a run that overfits: it rises since, while the train loss falls."""
+    best = _best_before_rise(curve) if account.evals else None
+    return best if best is not None and _train_falls(account, curve, best.updates) else None
+
+
+def diverging_since(account: Account, curve: Curve, plan: ForecastSchedule | None) -> SeenLoss | None:
+    """Return the lowest loss of a run that rises since, neither by overfitting nor because its rate rose."""
+    best = _best_before_rise(curve)
+    if best is None or minimum_of(account, curve) is not None:
+        return None
+    then, now = (
+        None if plan is None else learning_rate_at(plan, iterations_of(account, updates))
+        for updates in (best.updates, float(curve.updates[-1]))
+    )
+    return None if then is not None and now is not None and now > then else best
+
+
+def _best_before_rise(curve: Curve) -> SeenLoss | None:
+    """The lowest loss, where the latest lies above it by more than noise."""
     kept = np.isfinite(curve.losses) & (curve.updates > 0)
     updates, losses = curve.updates[kept], curve.losses[kept]
-    if len(losses) < FEWEST_OF_RISE + 2 or not account.evals:
+    if len(losses) < FEWEST_OF_RISE + 2:
         return None
     best, last = int(np.argmin(losses)), len(losses) - 1
     noise = noise_around(updates[-RECENT:], losses[-RECENT:])
-    rises = last - best >= 2 and losses[-1] - losses[best] > max(SMALLEST_RISE, RISE * noise)
-    if not rises or not _train_falls(account, curve, float(updates[best])):
+    if last - best < 2 or losses[-1] - losses[best] <= max(SMALLEST_RISE, RISE * noise):
         return None
     return SeenLoss(float(updates[best]), float(losses[best]))
 
@@ -137,9 +156,18 @@ def risen(curve: Curve, best: SeenLoss, at: Array) -> Prediction:
     rate = float(apart @ losses[-count:]) / float(apart @ apart)
     level = float(losses[-count:].mean()) + rate * float(apart[-1])
     rise = max(rate, 0.0) * (at - updates[-1])
-    noise = noise_around(updates[-RECENT:], losses[-RECENT:])
-    made = Prediction(at, level + rise, np.hypot(RISE_SPREAD * rise, noise), 0)
+    off = losses[-count:] - level - rate * (apart - apart[-1])
+    noise = max(noise_around(updates[-RECENT:], losses[-RECENT:]), math.sqrt(off @ off / max(count - 2, 1)))
+    of_line = noise**2 * (1 + 1 / count + (apart[-1] + at - updates[-1]) ** 2 / float(apart @ apart))
+    made = Prediction(at, level + rise, np.sqrt((RISE_SPREAD * rise) ** 2 + of_line), 0)
     return above_zero(made, losses, noise)
+
+
+def recovered(curve: Curve, best: SeenLoss, at: Array) -> Prediction:
+    """Forecast a loss that rises from its start on: back to its best, as unsure as it rose."""
+    losses = curve.losses[np.isfinite(curve.losses)]
+    median, spread = np.full(len(at), best.loss), np.full(len(at), float(losses[-1]) - best.loss)
+    return above_zero(Prediction(at, median, spread, 0, len(losses)), losses, SMALLEST_RISE)
 
 
 def risk_of_repeating(account: Account, iterations: int) -> float:

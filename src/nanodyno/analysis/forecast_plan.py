@@ -21,6 +21,8 @@ from nanodyno.records.types import SaveRecord
 from nanodyno.schedule import batch_factor, learning_rate_at
 
 MOST_UPDATES = 10_000_000
+MOST_RATES = 100_000
+"""Of a plan that are worked out; those between lie on the straight line."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,9 @@ def schedule_of(
     growth = account.growth if account.growth and account.growth.stages else None
     planned = _planned(plan, max(updates, 1), growth).copy()
     if before is not None:
+        if account.foreign and "learning_rate" not in account.settings and not _logged_rates(account):
+            scale = plan.learning_rate / before.learning_rate  # its peak was not known, and is told now
+            before = replace(before, learning_rate=plan.learning_rate, min_lr=scale * before.min_lr)
         done = min(int(even(account, account.iterations)), updates)
         planned[:done] = _planned(before, max(updates, 1), growth)[:done]
     logged = [each for each in _logged_rates(account) if each[0] < updates]
@@ -131,11 +136,18 @@ def schedules_open_to(account: Account, updates: int) -> list[Schedule]:
 @lru_cache(maxsize=4)
 def _planned(plan: ForecastSchedule, updates: int, growth: BatchGrowth | None) -> Array:
     if growth is None:
-        return np.array([learning_rate_at(plan, iteration) for iteration in range(updates)])
+        return _rates(plan, updates)
     last = growth.iterations(updates * growth.unit)
-    rates = [learning_rate_at(plan, iteration) for iteration in range(last + 1)]
     ends = np.cumsum([growth.size_at(iteration) for iteration in range(last + 1)]) / growth.unit
-    return np.array(rates)[np.searchsorted(ends, np.arange(updates), side="right")]
+    return _rates(plan, last + 1)[np.searchsorted(ends, np.arange(updates), side="right")]
+
+
+def _rates(plan: ForecastSchedule, updates: int) -> Array:
+    held = round(plan.lr_decay_iters * (1 - plan.wsd_decay_fraction))
+    turns = [plan.warmup_iters - 1, plan.warmup_iters, held, plan.lr_decay_iters, plan.lr_decay_iters + 1]
+    known = [each for each in turns if 0 <= each < updates]
+    places = np.unique(np.concatenate([np.linspace(0, updates - 1, min(updates, MOST_RATES)).round(), known]))
+    return np.interp(np.arange(updates), places, [learning_rate_at(plan, int(each)) for each in places])
 
 
 def even(account: Account, iterations: int) -> float:

@@ -58,10 +58,11 @@ def siblings_of(
 ) -> tuple[Sibling, ...]:
     """Return those of the other runs that have ended and are of the same recipe, with these changes."""
     plan = plan_of(account, changes)
-    if plan is None:
+    alike = [each for each in others if _same_recipe(account, each)]
+    if plan is None or not alike:
         return ()
     ours = schedule_of(account, plan, round(even(account, plan.max_iters)))
-    found = [_finished(each) for each in others if _same_recipe(account, each)]
+    found = [_finished(each) for each in alike]
     return tuple(each for each in found if each is not None and are_alike(ours, each.schedule))
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from nanodyno.analysis.account import Account
-from nanodyno.analysis.forecast_overfit import RISE, SMALLEST_RISE, epochs_at, minimum_of
+from nanodyno.analysis.forecast_overfit import diverging_since, epochs_at, minimum_of
 from nanodyno.analysis.forecast_plan import ForecastSchedule
 from nanodyno.analysis.forecast_points import RECENT, Curve, noise_around
 from nanodyno.schedule import learning_rate_at
@@ -49,14 +49,14 @@ def _of_val(account: Account, curve: Curve, plan: ForecastSchedule | None) -> It
     if len(losses) < LATEST + 1:
         return
     noise = noise_around(updates[-RECENT:], losses[-RECENT:])
-    best, last = int(np.argmin(losses)), len(losses) - 1
-    rise = float(losses[-1] - losses[best])
-    if last - best >= 2 and rise > max(SMALLEST_RISE, RISE * noise):
-        if minimum_of(account, curve) is not None:  # it overfits: that is an answer of its own
-            return
-        yield Warned("diverging", {"best": float(losses[best]), "loss": float(losses[-1]), "rise": rise})
+    if minimum_of(account, curve) is not None:  # it overfits: that is an answer of its own
         return
-    if noise > UNEVEN and account.foreign:  # ours are all of the same tokens
+    best = diverging_since(account, curve, plan)
+    if best is not None:
+        latest = float(losses[-1])
+        yield Warned("diverging", {"best": best.loss, "loss": latest, "rise": latest - best.loss})
+        return
+    if noise > UNEVEN and account.foreign and account.evals:  # ours are all of the same tokens
         yield Warned("uneven-evaluations", {"noise": noise})
     slope = -float(np.polyfit(np.log(updates[-LATEST:]), losses[-LATEST:], 1)[0])
     reach = math.log(updates[-1] / updates[-LATEST])

@@ -29,7 +29,7 @@ It is not carried on upwards: what too high a rate costs a long run, a trial can
 SHARE = 200
 """One part in so many of the run's iterations, within the bounds, is the length of a short trial."""
 SHORTEST, LONGEST = 200, 800
-"""In fewer, a small model was on the same plateau with any rate (LOG.md)."""
+"""In fewer, a small model was on the same plateau with any rate (docs/log)."""
 LONGER = 4
 """Times the length of a short trial, up to half of the run; under twice it there are no long ones."""
 LONG_DOWN_TO = 3.0

@@ -86,7 +86,7 @@ def forecast(  # noqa: PLR0913 - one parameter per option
     note_former_names([f"--{each}" for each in set_ or []])
     question = ForecastQuestion(number, iters, hours, until_loss, parse_set(set_ or []))
     folders = [find_run(run, RUNS_FOLDER) for run in runs]
-    others = [account_of(each) for each in other_runs(RUNS_FOLDER, folders)] if siblings else []
+    others = [account_of(each) for each in other_runs(RUNS_FOLDER, folders)] if siblings else None
     made = forecasts_of([read_run(folder) for folder in folders], question, others)
     if json:
         typer.echo(to_json(forecast_document(made)))

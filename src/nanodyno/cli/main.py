@@ -110,7 +110,7 @@ app.command(no_args_is_help=True, context_settings={"token_normalize_func": plai
 
 def main(arguments: Sequence[str] | None = None) -> None:
     # Read by torch's OpenMP when it loads. Its threads spin while they wait for each other; spinning less
-    # doubled the speed beside a busy neighbour and cost nothing that was seen without one (LOG.md).
+    # doubled the speed beside a busy neighbour and cost nothing that was seen without one (docs/log).
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     # A time limit of a queue, or a machine that is taken back: what is known by then is shown, as at Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

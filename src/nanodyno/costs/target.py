@@ -12,7 +12,7 @@ SHOWN_SHARE = 0.97
 """Of a card's nominal memory what drivers show at least, where nothing is shown on a display."""
 FOR_ERRORS = 0.05
 """Of the memory, left free because needs are predicted. What the allocator holds was at most so much too low
-for 31 of 36 configs; the others' gaps it gives back when it must: in use, 1.6% too low at most (LOG.md)."""
+for 31 of 36 configs; the others' gaps it gives back when it must: in use, 1.6% too low at most (docs/log)."""
 FOR_OTHERS = 0.05
 """Of a card, for a display and other programs; a limit that was given is without their part."""
 

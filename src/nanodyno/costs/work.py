@@ -82,7 +82,7 @@ def per_iteration(setup: Setup) -> Work:
 
 def _fp8_weights(setup: Setup) -> Work:
     """Read for the largest (2 bytes), multiplied (4), cast (3), and laid out the other way (2), by 64
-    operations whatever the depth (LOG.md)."""
+    operations whatever the depth (docs/log)."""
     if not setup.fp8:
         return Work()
     shape = setup.shape

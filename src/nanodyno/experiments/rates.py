@@ -98,7 +98,7 @@ def trial_config(config: RunConfig, ask: TrialRequest, iterations: int) -> RunCo
     """The run's own schedule in a short while, down to a tenth of the rate.
 
     Warm-up is as many iterations as the run's, up to half of the trial: how high a rate the beginning bears
-    is a matter of their number, and a warm-up cut to its share speaks for lower rates (LOG.md).
+    is a matter of their number, and a warm-up cut to its share speaks for lower rates (docs/log).
     """
     return changed(
         config,

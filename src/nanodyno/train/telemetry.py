@@ -29,7 +29,7 @@ from nanodyno.train.processes import Processes
 
 FIRST_SECONDS, LATER_SECONDS, FIRST_MINUTE = 2.0, 10.0, 60.0
 """Between two samples, of which a run of seconds needs some as well, and a run of days needs not more than
-8,640 a day. Without a GPU a sample takes 0.4 ms of CPU time (LOG.md)."""
+8,640 a day. Without a GPU a sample takes 0.4 ms of CPU time (docs/log)."""
 FAMILY_SECONDS = 60.0
 """Between two looks at all processes for those of ours: that is the dearest part, and they hardly change."""
 LAST_SAMPLE_SECONDS = 5.0
