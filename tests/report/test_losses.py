@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from nanodyno.report.language import ENGLISH
 from tests.analysis.accounts import account
 
 from nanodyno.analysis.account import AccountEval, AccountStep
+from nanodyno.messages.language import ENGLISH
 from nanodyno.report.figures import Lines
 from nanodyno.report.page import FigureChoice
 from nanodyno.report.pages.losses import loss_pictures

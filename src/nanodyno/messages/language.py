@@ -92,8 +92,8 @@ class Language:
 
     def listed(self, items: Sequence[str]) -> str:
         """a, b and c."""
-        if len(items) == 1:
-            return items[0]
+        if len(items) < 2:
+            return "".join(items)
         return self.say("list.last-item", items=self.joined(items[:-1]), last=items[-1])
 
     def joined(self, items: Sequence[str]) -> str:

@@ -137,7 +137,7 @@ def _speed(summary: Summary, language: Language) -> FactRows:
     if speed.tokens_per_second is None or speed.achieved_flops_per_second is None:
         words = (
             language.say("show.speed.not-known-yet")
-            if summary.state.kind == "running"
+            if summary.state.kind in ("running", "not begun")
             else language.say("show.speed.too-few-times")
         )
         return [("common.speed", words)]

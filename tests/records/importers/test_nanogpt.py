@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nanodyno.report.language import ENGLISH
 
 from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.audit import with_found_shape
 from nanodyno.analysis.leaderboard import standing_of
 from nanodyno.analysis.summary import summarise
 from nanodyno.errors import NanodynoError
+from nanodyno.messages.language import ENGLISH
 from nanodyno.report.run_facts import loss_facts, progress_fact
 
 HEAD = """Overriding: batch_size = 8
