@@ -15,7 +15,7 @@ from nanodyno.analysis.findings import OF_FORECASTS, Finding
 from nanodyno.analysis.forecast import Forecast, ForecastLoss, ForecastQuestion, forecast
 from nanodyno.analysis.forecast_findings import Forecasts, findings_of, lower_of
 from nanodyno.analysis.forecast_plan import IterationTimes
-from nanodyno.messages.findings import sentence, words
+from nanodyno.messages.findings import words
 from nanodyno.messages.language import ENGLISH
 from nanodyno.report.figures import BandFigure
 from nanodyno.report.forecast import forecast_document, picture, sections
@@ -86,7 +86,7 @@ def test_words_leave_no_placeholder_and_no_raw_number(finding: Finding) -> None:
     assert "{" not in text
     assert "None" not in text
     assert not re.search(r"\d\.\d{6}", text)
-    assert sentence(finding).endswith(".")
+    assert words(finding).endswith(".")
 
 
 def test_a_target_that_is_missed_by_a_hair_is_not_reported_as_the_same_number() -> None:

@@ -6,25 +6,11 @@ from nanodyno.analysis.findings import FINDINGS, Finding
 from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.messages.numbers import LISTS, FindingNumbers, written
 
-CLAUSES = ("confounded", "one-change", "one-change-each")
-"""Whose texts are clauses of one sentence."""
-
 
 def words(finding: Finding, language: Language = ENGLISH) -> str:
-    """A sentence, or several, without the last full stop."""
-    variants = _variants(finding)
-    said = [_said(finding, f"finding.{finding.code}{variant}", language) for variant in variants]
-    return language.clauses(said) if finding.code in CLAUSES else language.together(said)
-
-
-def sentence(finding: Finding, language: Language = ENGLISH) -> str:
-    """With a capital, but for the name of a run, which is as its user wrote it, and a full stop."""
-    return as_sentence(words(finding, language), finding.runs, language)
-
-
-def as_sentence(text: str, runs: Sequence[str], language: Language) -> str:
-    capitalised = text if text.startswith(tuple(runs)) else text[0].upper() + text[1:]
-    return language.say("list.sentence-end", sentence=capitalised)
+    """What a finding says: a sentence or several, whole."""
+    said = (_said(finding, f"finding.{finding.code}{variant}", language) for variant in _variants(finding))
+    return language.together(list(said))
 
 
 def fix(finding: Finding, language: Language = ENGLISH) -> str | None:

@@ -9,7 +9,7 @@ from nanodyno.analysis.decisions import Decision, NotComparable
 from nanodyno.analysis.findings import Finding, Severity
 from nanodyno.analysis.moves import Kind
 from nanodyno.messages import quantities as q
-from nanodyno.messages.findings import as_sentence, repeated, sentence, words
+from nanodyno.messages.findings import repeated, words
 from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.messages.numbers import place
 from nanodyno.records.imported import Setting
@@ -97,7 +97,7 @@ def comparison_page(
     names = [repeated(group[0], len(group), language) for group in comparison.groups]
     several = len(names) > 2
     reported = answering(findings)
-    answer = tuple(_sentence(each, several, language) for each in reported)
+    answer = tuple(named_words(each, several, language) for each in reported)
     ends = [each for each in findings if each.code in ENDS]
     rest = [each for each in findings if each not in reported and each not in ends]
     sections = [Section(language.listed(names) if len(names) == 2 else language.joined(names), answer)]
@@ -116,7 +116,7 @@ def comparison_page(
         sections.append(
             Section(
                 language.say("compare.section.forecast"),
-                tuple(sentence(each, language) for each in ends),
+                tuple(words(each, language) for each in ends),
             )
         )
     for severity, title in SEVERITIES:
@@ -148,11 +148,6 @@ def _names_both(finding: Finding, language: Language) -> bool:
     names = "\ue000", "\ue001"
     text = words(replace(finding, runs=names), language)
     return all(name in text for name in names)
-
-
-def _sentence(finding: Finding, several: bool, language: Language) -> str:
-    """Capitalised, but for the name of a run, which is as its user wrote it."""
-    return as_sentence(named_words(finding, several, language), finding.runs, language)
 
 
 def _changes_table(changes: Changes, language: Language) -> Table:

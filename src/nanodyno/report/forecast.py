@@ -11,7 +11,7 @@ from nanodyno.analysis.conclusions import SAME_SIZE, public_curves
 from nanodyno.analysis.findings import Code, Finding
 from nanodyno.analysis.forecast import Forecast
 from nanodyno.analysis.forecast_findings import Forecasts
-from nanodyno.messages.findings import sentence, words
+from nanodyno.messages.findings import words
 from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.report.behind import numbers_table
 from nanodyno.report.document import as_document
@@ -40,7 +40,7 @@ def forecast_page(made: Forecasts, width: int, language: Language = ENGLISH) -> 
 def sections(findings: Sequence[Finding], language: Language = ENGLISH) -> list[Section]:
     answer = answering(findings)
     rest = [each for each in findings if each not in answer]
-    made = [Section(None, tuple(sentence(each, language) for each in answer))]
+    made = [Section(None, tuple(words(each, language) for each in answer))]
     if rest:
         behind = tuple(numbers_table(each.numbers) for each in rest)
         cautions = BulletList(tuple(words(each, language) for each in rest), behind)

@@ -8,7 +8,7 @@ from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.forecast import ForecastLoss, ForecastQuestion, forecast
 from nanodyno.analysis.forecast_findings import findings_of
 from nanodyno.errors import NanodynoError
-from nanodyno.messages.findings import sentence
+from nanodyno.messages.findings import words as finding_words
 from nanodyno.records.events import Started
 from nanodyno.records.store import Run, read_run
 from nanodyno.records.types import EvalRecord, StepRecord
@@ -64,7 +64,7 @@ class Outlook:
         self._reported |= {each.code for each in fresh}
         final = made.expected
         words = _short_end(final) if final and made.basis == "curve" else ""
-        return words, [sentence(each) for each in fresh]
+        return words, [finding_words(each) for each in fresh]
 
     def _now(self) -> Account:
         return replace(self._account, steps=tuple(self._steps), evals=tuple(self._evals))

@@ -29,8 +29,7 @@ def attribution_report(found: Attribution, language: Language) -> Page:
     reported = [words(each, language) for each in findings if each.code in OF_THE_WHOLE]
     if found.interrupted:
         reported.append(stopped_words(language))
-    answer = [_sentence(each, found.names, language) for each in reported]
-    sections = [Section(title_words(found, language), (*answer, *_tiles(found, language)))]
+    sections = [Section(title_words(found, language), (*reported, *_tiles(found, language)))]
     if found.look.effects.parts:
         shown = (waterfall_figure(found, language), *from_terminal(parts_table(found, language)))
         sections.append(Section(language.say("attribute.parts.title"), shown))
@@ -59,9 +58,3 @@ def _tiles(found: Attribution, language: Language) -> tuple[PageElement, ...]:
         ),
     )
     return (Tiles(tiles),)
-
-
-def _sentence(text: str, names: tuple[str, ...], language: Language) -> str:
-    """Capitalised, but for a name, which is as its user wrote it."""
-    sentence = text if text.startswith(names) else text[0].upper() + text[1:]
-    return language.say("list.sentence-end", sentence=sentence)
