@@ -138,7 +138,7 @@ def _speed(summary: Summary, language: Language) -> FactRows:
     if speed.tokens_per_second is None or speed.achieved_flops_per_second is None:
         words = (
             language.say("not known yet: it takes a few iterations after the first ones")
-            if summary.state.kind == "running"
+            if summary.state.kind in ("running", "not begun")
             else language.say("not known: too few times to tell")
         )
         return [(message("speed"), words)]
