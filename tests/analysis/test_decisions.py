@@ -252,6 +252,15 @@ def test_a_curve_without_noise_of_its_own_is_judged_by_the_tokens_of_an_evaluati
     assert found.effect.high == pytest.approx(half, rel=1e-4)
 
 
+def test_an_evaluation_is_the_mean_over_no_more_tokens_than_there_are() -> None:
+    data = DataRecord(
+        dataset="d", tokenizer="bytes", vocab_size=256, train_tokens=9_000, val_tokens=1_088, fingerprint="0"
+    )
+    assert account(settings={"eval_tokens": 20_480}).eval_tokens == 20_480
+    assert account(settings={"eval_tokens": 20_480}, data=data).eval_tokens == 1_088
+    assert account(settings={"eval_tokens": 512}, data=data).eval_tokens == 512
+
+
 def test_two_runs_of_one_config_are_called_different_only_at_99_percent() -> None:
     """2% between runs on a GPU is 2.83% of a ratio: 1.96 times that is 5.5%, 2.58 times is 7.3%."""
 

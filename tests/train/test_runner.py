@@ -278,6 +278,13 @@ def test_a_resume_keeps_what_was_noted_before(job: Callable[..., TrainingJob]) -
     assert read_run(job().folder).record.notes == ("a note", "another note")
 
 
+def test_an_eval_iters_that_comes_to_the_same_tokens_is_no_change(job: Callable[..., TrainingJob]) -> None:
+    with pytest.raises(Interrupted):
+        run_training(job(eval_iters=5), stop_after(6))
+    run_training(job(init_from="resume"), ignore)
+    assert read_run(job().folder).record.notes == ("a note",)
+
+
 def test_running_out_of_memory_is_reported_with_what_to_change(
     job: Callable[..., TrainingJob], monkeypatch: pytest.MonkeyPatch
 ) -> None:

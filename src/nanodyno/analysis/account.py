@@ -306,10 +306,11 @@ class Account:
 
     @property
     def eval_tokens(self) -> int | None:
-        """Tokens that a val loss is the mean over, by the settings."""
-        return whole(self.settings.get("eval_tokens")) or self._product(
+        """Tokens that a val loss is the mean over: by the settings, and no more than there are."""
+        asked = whole(self.settings.get("eval_tokens")) or self._product(
             "eval_iters", "batch_size", "block_size"
         )
+        return asked if asked is None or self.data is None else min(asked, self.data.val_tokens)
 
     def without_steps(self) -> "Account":
         """Return a copy that keeps what was derived of the iterations and not the iterations themselves.

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from nanodyno.config import TEXT_KEYS, RunConfig, keys_where
+from nanodyno.config import COUNTED_IN_MICRO_BATCHES, SETTINGS, TEXT_KEYS, RunConfig, keys_where
 from nanodyno.data.shards import Dataset, verify
 from nanodyno.errors import NanodynoError
 from nanodyno.records.events import Message, WatchRun
@@ -177,10 +177,12 @@ def _refuse_unless_the_same(run: Run, config: RunConfig) -> None:
 
 
 def _changes(old: RunConfig, new: RunConfig) -> dict[str, str]:
-    """What differs, in words, by its key."""
+    """What differs, in words, by its key. A count whose pair is the same (eval_iters) does not differ."""
     there, here = old.model_dump(), new.model_dump()
-    return {
-        key: f"{key} is {here[key]}, and was {there[key]}"
-        for key in here
-        if here[key] != there[key] and key not in ABOUT_THE_COMMAND
+    differing = {key for key in here if here[key] != there[key] and key not in ABOUT_THE_COMMAND}
+    left_out = {
+        key
+        for key in differing.intersection(COUNTED_IN_MICRO_BATCHES)
+        if None in (here[key], there[key]) and SETTINGS[key].pair not in differing
     }
+    return {key: f"{key} is {here[key]}, and was {there[key]}" for key in here if key in differing - left_out}
