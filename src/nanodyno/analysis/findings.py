@@ -262,7 +262,7 @@ OF_FORECASTS: Mapping[Code, FindingKind] = {
         lr_decay_iters="count", plain_iterations=("text", "iterations"), share="percent",
     ),
     "forecast-far": _kind(times="times", tried="text"),
-    "forecast-spikes-left-out": _kind(count="count"),
+    "forecast-spikes-left-out": _kind(counted="count"),
     "forecast-without-biases": _kind(more="percent"),
     "forecast-batch-grows": _kind(tokens="amount", tokens_per_iter="amount"),
     "forecast-batch-by-noise": _kind(tokens="amount"),

@@ -37,7 +37,8 @@ def run_state(run: Run) -> RunState:
         return RunState("died" if begun else "not begun", run.iterations_done, saved)
     return RunState(
         kind=_ended(run.stop.reason),
-        iteration=run.stop.iteration,
+        # The one that failed is recorded, and counts as done although its update was left out.
+        iteration=max(run.stop.iteration, run.iterations_done),
         saved_iteration=saved,
         reason=run.stop.reason,
         words=run.stop.words,

@@ -1,4 +1,4 @@
-"""`nanodyno forecast`: where a run will end, when, and what it takes to reach a loss."""
+"""`nanodyno forecast`: the final loss of a run, the time left, and when it reaches a target loss."""
 
 from typing import Annotated
 
@@ -6,6 +6,7 @@ import typer
 
 from nanodyno.cli.options import (
     RUNS_FOLDER,
+    Everything,
     Json,
     Lang,
     console_for,
@@ -26,28 +27,32 @@ def forecast(  # noqa: PLR0913 - one parameter per option
         typer.Argument(metavar="RUN [RUN]", help="A name under runs/, or the path of a run folder."),
     ],
     tokens: Annotated[
-        str | None, typer.Option(metavar="NUMBER", help="Where it stands after so many: 10B, 300M.")
+        str | None,
+        typer.Option(metavar="NUMBER", help="Forecast the loss after this many tokens: 10B, 300M."),
     ] = None,
     iters: Annotated[
-        int | None, typer.Option(metavar="NUMBER", min=1, help="Where it stands at this iteration.")
+        int | None, typer.Option(metavar="NUMBER", min=1, help="Forecast the loss at this iteration.")
     ] = None,
     hours: Annotated[
         float | None,
-        typer.Option(metavar="HOURS", min=0.0, max=MOST_HOURS, help="Where it stands in so many from now."),
+        typer.Option(
+            metavar="HOURS", min=0.0, max=MOST_HOURS, help="Forecast the loss this many hours from now."
+        ),
     ] = None,
     until_loss: Annotated[
-        float | None, typer.Option(metavar="LOSS", min=0.0, help="When it reaches this loss, if it does.")
+        float | None, typer.Option(metavar="LOSS", min=0.0, help="Forecast when it reaches this loss.")
     ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Another schedule from here on: lr_decay_iters, min_lr, ..."
+            "--set", metavar="KEY=VALUE", help="Change the schedule from here on: lr_decay_iters, min_lr, ..."
         ),
     ] = None,
     siblings: Annotated[
         bool,
-        typer.Option(help="Sharpen the forecast by finished runs under runs/ of the same recipe."),
+        typer.Option(help="Use finished runs of the same recipe under runs/ to narrow the forecast."),
     ] = True,
+    everything: Everything = False,
     html: Html = None,
     opened: Open = False,
     form: FormatOption = None,
@@ -55,7 +60,7 @@ def forecast(  # noqa: PLR0913 - one parameter per option
     lang: Lang = None,
     json: Json = False,
 ) -> None:
-    """Forecast where a run ends: its loss with an 80% interval, when, and whether it reaches a target.
+    """Forecast the final loss of a run with an 80% interval, the time left, and when it reaches a target.
 
     nanodyno forecast gpt2-768-1
 
@@ -67,9 +72,9 @@ def forecast(  # noqa: PLR0913 - one parameter per option
 
     The curve so far is extrapolated under the rest of the learning-rate schedule.
 
-    Finished runs of the same model, data and schedule sharpen it.
+    Finished runs of the same model, data and schedule narrow it.
 
-    A run without a curve gets a rough answer from its size, data and tokens, labelled so.
+    A run without a curve gets a rough forecast from its model size, data and tokens, labelled as such.
     """
     from nanodyno.analysis.account_reading import account_of
     from nanodyno.analysis.forecast import ForecastQuestion
@@ -92,15 +97,15 @@ def forecast(  # noqa: PLR0913 - one parameter per option
         typer.echo(to_json(forecast_document(made)))
     elif not wanted.takes_stdout:
         console, language = console_for(json), language_of(lang)
-        print_page(forecast_page(made, console.width, language), console, language)
+        print_page(forecast_page(made, console.width, language, everything), console, language)
     deliver(wanted, lambda language: forecast_report(made, language))
 
 
 def _refuse_contradictions(runs: list[str], places: dict[str, object]) -> None:
     if len(runs) > 2:
-        raise NanodynoError("a forecast is of one run, or of two side by side", "name two at most")
+        raise NanodynoError("a forecast takes one run or two", "name two at most")
     reported = [option for option, value in places.items() if value is not None]
     if len(reported) > 1:
-        raise NanodynoError(f"{' and '.join(reported)} each say how far", "give one of them")
+        raise NanodynoError(f"{' and '.join(reported)} exclude each other", "give one of them")
     if places["--hours"] == 0:
-        raise NanodynoError("--hours=0 is no time to train in", "for example 48, or 0.5")
+        raise NanodynoError("--hours=0 leaves no time to train", "for example 48, or 0.5")

@@ -1,4 +1,4 @@
-"""`nanodyno runs`: what there is, who is ahead, and one run's result to send to others."""
+"""`nanodyno runs`: the table of runs, the leaderboard, and the export of one result."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -34,17 +34,17 @@ def runs(
 ) -> None:
     """List the runs under runs/ and in this folder (out_dir), oldest first: state, size, loss, speed.
 
-    A run is running, done, stopped (by Ctrl-C, say), failed (`nanodyno show` tells why) or died (was killed).
+    A run is running, done, stopped (by Ctrl-C, say), failed (see `nanodyno show RUN`) or died (was killed).
 
-    `nanodyno train --resume RUN` goes on with it.
+    `nanodyno train --resume RUN` resumes it.
 
-    nanodyno runs --export result.json RUN writes what others need to compare theirs with it, and no paths.
+    nanodyno runs --export result.json RUN writes what others need for a comparison, without paths.
     """
     _refuse_both({"--watch": watch, "--leaderboard": leaderboard, "--export": export is not None})
     if watch and json:
         raise NanodynoError(
-            "--watch shows a table again and again, and --json is one document",
-            "leave one of them out; a script can ask `nanodyno runs --json` as often as it likes",
+            "--watch and --json exclude each other",
+            "in a script, repeat `nanodyno runs --json`",
         )
     if export is not None:
         _export(export, names or [], json)

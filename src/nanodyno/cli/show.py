@@ -1,11 +1,21 @@
 """`nanodyno show`: one run on one screen."""
 
-from nanodyno.cli.options import RUNS_FOLDER, Json, Lang, RunName, console_for, language_of, print_page
+from nanodyno.cli.options import (
+    RUNS_FOLDER,
+    Everything,
+    Json,
+    Lang,
+    RunName,
+    console_for,
+    language_of,
+    print_page,
+)
 from nanodyno.cli.reporting import FormatOption, Html, Open, Out, ReportOptions, deliver
 
 
 def show(  # noqa: PLR0913 - one parameter per option
     run: RunName,
+    everything: Everything = False,
     html: Html = None,
     opened: Open = False,
     form: FormatOption = None,
@@ -13,7 +23,7 @@ def show(  # noqa: PLR0913 - one parameter per option
     lang: Lang = None,
     json: Json = False,
 ) -> None:
-    """Show one run: how it stands and what to do, model, machine, speed with its interval, losses, curve.
+    """Show one run: its state, losses, speed, memory and settings, and the loss curve.
 
     nanodyno show gpt2-768-1 --html report.html --open
     """
@@ -33,5 +43,5 @@ def show(  # noqa: PLR0913 - one parameter per option
         typer.echo(to_json(run_document(found, summary)))
     elif not wanted.takes_stdout:
         console, language = console_for(json), language_of(lang)
-        print_page(run_page(found, summary, console.width, language), console, language)
+        print_page(run_page(found, summary, console.width, language, everything), console, language)
     deliver(wanted, lambda language: run_report(found, summary, language))

@@ -70,8 +70,11 @@ def train(  # noqa: PLR0913 - one parameter per option
         bool, typer.Option("--force", help="Try it even where the plan says that memory is too short for it.")
     ] = False,
     log: Annotated[
-        Literal["auto", "plain", "nanogpt"],
-        typer.Option(help="auto: live on a terminal, else plain lines; nanogpt: nanoGPT's own format."),
+        Literal["auto", "plain", "full", "nanogpt"],
+        typer.Option(
+            help="auto: live on a terminal, else short lines; plain: short lines; full: all numbers; "
+            "nanogpt: nanoGPT's own format."
+        ),
     ] = "auto",
     json: Json = False,
     keys: Annotated[

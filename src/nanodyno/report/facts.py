@@ -2,10 +2,9 @@
 
 from rich.table import Table
 
-from nanodyno.analysis.machine_state import MachineState, machine_findings
+from nanodyno.analysis.machine_state import MachineState
 from nanodyno.analysis.summary import Summary
 from nanodyno.messages import quantities
-from nanodyno.messages.findings import words as finding_words
 from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.records.imported import ImportedRecord
 from nanodyno.records.store import Run
@@ -17,6 +16,7 @@ from nanodyno.report.run_facts import (
     MOST_NAMED,
     TOKENS_A_SECOND,
     FactRows,
+    caution_rows,
     imported_rows,
     interval_words,
     iteration_time,
@@ -29,18 +29,18 @@ from nanodyno.report.state import STYLES, state_words
 from nanodyno.report.words import SKIPPED, arithmetic_words, batch_words, device_words
 
 
-def facts_table(run: Run, summary: Summary, language: Language = ENGLISH) -> Table:
+def facts_table(rows: FactRows, summary: Summary, language: Language = ENGLISH) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     styles = {"state": STYLES[summary.state.kind]}
-    for title, words in fact_rows(run, summary, language):
+    for title, words in rows:
         table.add_row(language.say(title), Prose(words, style=styles.get(title, "")))
     return table
 
 
 def fact_rows(run: Run, summary: Summary, language: Language = ENGLISH) -> FactRows:
-    """Titles are messages yet to be said."""
+    """What a reader wants first comes first. Titles are ids of texts."""
     if isinstance(run.record, ImportedRecord):
         return imported_rows(run, run.record, summary, language)
     record = run.record
@@ -48,6 +48,10 @@ def fact_rows(run: Run, summary: Summary, language: Language = ENGLISH) -> FactR
     return [
         ("common.run", language.joined([run.name, str(run.folder)])),
         ("common.state", state_words(run, summary, language)),
+        ("show.row.progress", progress_fact(summary, language)),
+        *loss_facts(run, summary, language),
+        *_speed(summary, language),
+        *caution_rows(run, summary, language),
         ("common.model", _model(run.record, summary, language)),
         *(("common.beyond-gpt2", words) for words in [modern_words(record.config, language)] if words),
         ("common.batch", _batch(run, record, language)),
@@ -62,15 +66,13 @@ def fact_rows(run: Run, summary: Summary, language: Language = ENGLISH) -> FactR
                 ]
             ),
         ),
-        ("show.row.progress", progress_fact(summary, language)),
         *resumed_rows(record.resumed_at_iterations, language),
         *_split(run, language),
         *_skipped(summary, language),
-        *_speed(summary, language),
+        *_data_wait(summary, language),
         *_machine_state(summary, language),
         *_noise(run, summary, language),
         *_saves(summary, language),
-        *loss_facts(run, summary, language),
         *(("show.row.note", note) for note in record.notes),
     ]
 
@@ -150,20 +152,23 @@ def _speed(summary: Summary, language: Language) -> FactRows:
         training=quantities.duration(summary.training_seconds, language),
         evaluation=quantities.duration(summary.evaluation_seconds, language),
     )
-    rows = [
+    return [
         ("common.speed", rate),
-        ("common.time", language.clauses([iteration_time(speed, language), times])),
         ("common.work", work_words(speed, language)),
+        ("common.time", language.clauses([iteration_time(speed, language), times])),
         ("common.memory", _memory(summary, language)),
     ]
-    if summary.data_wait_share is not None and summary.data_wait_share >= 0.01:
-        share = quantities.percent(summary.data_wait_share, language)
-        rows.append(("show.row.data-wait", language.say("show.data-wait.share", share=share)))
-    return rows
+
+
+def _data_wait(summary: Summary, language: Language) -> FactRows:
+    if summary.data_wait_share is None or summary.data_wait_share < 0.01:
+        return []
+    share = quantities.percent(summary.data_wait_share, language)
+    return [("show.row.data-wait", language.say("show.data-wait.share", share=share))]
 
 
 def _machine_state(summary: Summary, language: Language) -> FactRows:
-    """Who used the CPU and how the GPU ran, as far as it was measured; then what that did to the speed."""
+    """Who used the CPU and how the GPU ran, as far as it was measured."""
     state = summary.machine_state
     if state is None:
         return []
@@ -181,11 +186,6 @@ def _machine_state(summary: Summary, language: Language) -> FactRows:
         rows.append(("show.row.cpu-load", words))
     if gpu := _gpu_state(state, language):
         rows.append(("show.row.gpu-state", language.joined(gpu)))
-    rows += [
-        ("show.row.caution", finding_words(each, language))
-        for each in machine_findings(summary.name, state)
-        if summary.speed.iteration_seconds is not None
-    ]
     return rows
 
 

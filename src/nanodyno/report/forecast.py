@@ -1,5 +1,6 @@
-"""A forecast on one page: the answer, what it rests on, what stands against it, and the picture."""
+"""A forecast on one page: the answer, its caveats and the picture."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ from nanodyno.report.document import as_document
 from nanodyno.report.figures import Point, finite
 from nanodyno.report.page import BulletList, Section, to_terminal
 from nanodyno.report.plot import Labels, PlotSeries, line_plot
+from nanodyno.report.prose import Prose
+from nanodyno.report.runs import fits_first_page
 
 ANSWERS: tuple[Code, ...] = (
     "ends-lower", "ends-alike", "measured-lower", "measured-alike", "forecast-end", "forecast-by-size",
@@ -25,16 +28,31 @@ ANSWERS: tuple[Code, ...] = (
     "forecast-ended", "forecast-over", "forecast-changed", "target-reached", "target-reached-perhaps",
     "target-behind", "target-not-reached", "target-missed", "forecast-time", "forecast-time-training-only",
 )  # fmt: skip
-PLOT_MAX_WIDTH, PLOT_HEIGHT = 110, 14
+PLOT_MAX_WIDTH, PLOT_HEIGHT, SMALL_PLOT_HEIGHT = 110, 14, 8
 DRAWN_FROM = 0.2
 """Of the way so far: the first fall would press all the rest flat."""
 LARGEST_DRAWN = 1e4
 
 
-def forecast_page(made: Forecasts, width: int, language: Language = ENGLISH) -> RenderableType:
-    parts: list[RenderableType] = [to_terminal(sections(made.findings, language)), Text()]
-    parts.append(picture(made.forecasts, made.accounts, min(width, PLOT_MAX_WIDTH), language))
-    return Group(*parts)
+def forecast_page(
+    made: Forecasts, width: int, language: Language = ENGLISH, everything: bool = False
+) -> RenderableType:
+    """The answer, as many caveats as fit, or everything, and the curve."""
+    columns = min(width, PLOT_MAX_WIDTH)
+    if everything:
+        drawn = picture(made.forecasts, made.accounts, columns, language)
+        return Group(to_terminal(sections(made.findings, language)), Text(), drawn)
+    drawn = picture(made.forecasts, made.accounts, columns, language, SMALL_PLOT_HEIGHT)
+    more = language.say("forecast.more", runs=shlex.join(each.name for each in made.forecasts))
+    answer = answering(made.findings)
+    rest = [each for each in made.findings if each not in answer]
+    for count in range(len(rest), -1, -1):
+        hint = [Prose(more, style="dim")] if count < len(rest) else []
+        shown = to_terminal(sections([*answer, *rest[:count]], language))
+        page = Group(shown, Text(), drawn, *hint)
+        if fits_first_page(page, width):
+            return page
+    return Group(to_terminal(sections(answer, language)), Prose(more, style="dim"))
 
 
 def sections(findings: Sequence[Finding], language: Language = ENGLISH) -> list[Section]:
@@ -53,7 +71,11 @@ def answering(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def picture(
-    made: Sequence[Forecast], accounts: Sequence[Account], width: int, language: Language = ENGLISH
+    made: Sequence[Forecast],
+    accounts: Sequence[Account],
+    width: int,
+    language: Language = ENGLISH,
+    height: int = PLOT_HEIGHT,
 ) -> Text:
     """Losses so far and the band ahead, with a public run of the same size."""
     series: list[PlotSeries] = []
@@ -81,7 +103,7 @@ def picture(
     if len(made) == 1:
         series += [_series(name, points) for name, points in public_beside(made[0], accounts[0]).items()]
     labels = Labels(language.say("common.iterations"), language.say("common.loss"), language)
-    return line_plot(series, width, PLOT_HEIGHT, labels)
+    return line_plot(series, width, height, labels)
 
 
 def _named(run: str, what: str, language: Language) -> str:

@@ -1,4 +1,4 @@
-"""Where the run that is being shown will end, made anew at each evaluation from what was shown so far."""
+"""The forecast of a run while it trains, renewed at each evaluation."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -17,10 +17,10 @@ ENOUGH_EVALS = 5
 MOST_STEPS, RECENT_STEPS = 6000, 1000
 """Kept of them: every second of the older ones is let go, so that a forecast costs the same at any length."""
 EARLIEST, LATEST = 0.1, 0.98
-"""Of the run: before, little is known; after, there is nothing left to foretell."""
+"""Of the run: before, little is known; after, there is nothing left to forecast."""
 
 NO_END = ("forecast-overfitting", "forecast-dead", "forecast-dead-from-start", "forecast-stuck")
-"""Said once in place of where it ends."""
+"""Said once in place of a forecast."""
 
 
 class Outlook:
@@ -44,7 +44,7 @@ class Outlook:
             self._steps = [*self._steps[:-RECENT_STEPS:2], *self._steps[-RECENT_STEPS:]]
 
     def add_eval(self, entry: EvalRecord) -> tuple[str, list[str]]:
-        """Where it ends, in a few words or none, and warnings that were not given before."""
+        """The forecast in a few words or none, and warnings that were not given before."""
         self._evals.append(AccountEval(entry.iteration, entry.val_loss, entry.train_loss))
         account = self._now()
         planned = int(account.settings["max_iters"] or 0)
@@ -72,4 +72,4 @@ class Outlook:
 
 def _short_end(final: ForecastLoss) -> str:
     """For a line of progress, which is English."""
-    return f"ends at about {final.median:.3f} (80%: {final.low:.3f} to {final.high:.3f})"
+    return f"forecast final loss {final.median:.3f} (80%: {final.low:.3f} to {final.high:.3f})"

@@ -13,21 +13,23 @@ from rich.text import Text
 from nanodyno.hardware.ceilings import Ceilings
 from nanodyno.records.events import Message, RunEvent, Started
 from nanodyno.records.types import EvalRecord, MachineRecord, SaveRecord, SplitRecord, StepRecord, StopRecord
-from nanodyno.report.meter import Meter, Progress
+from nanodyno.report.meter import Meter
 from nanodyno.report.nanogpt_log import NanogptLog, eval_line, nanogpt_header
 from nanodyno.report.outlook import Outlook
 from nanodyno.report.words import (
+    SEPARATOR,
     eval_words,
     grown_words,
     header,
     save_words,
+    short_step_parts,
     skip_words,
     split_words,
     step_parts,
     stop_words,
 )
 
-LogStyle = Literal["auto", "plain", "nanogpt"]
+LogStyle = Literal["auto", "plain", "full", "nanogpt"]
 ProgressEvent = StepRecord | EvalRecord | SaveRecord | SplitRecord | StopRecord
 """What comes after Started."""
 
@@ -47,8 +49,8 @@ Recall = Callable[[MachineRecord], Ceilings | None]
 def make_display(style: LogStyle, console: Console, recall: Recall = lambda _: None) -> Display:
     if style == "nanogpt":
         return NanogptDisplay(console)
-    kind = LiveDisplay if style == "auto" and console.is_terminal else PlainDisplay
-    return kind(console, recall)
+    kind = LiveDisplay if style != "plain" and console.is_terminal else PlainDisplay
+    return kind(console, recall, full=style == "full")
 
 
 def say(console: Console, line: str | None, style: str = "", soft_wrap: bool = True) -> None:
@@ -58,10 +60,11 @@ def say(console: Console, line: str | None, style: str = "", soft_wrap: bool = T
 
 
 class PlainDisplay:
-    """One line per logged iteration and per happening: for files, pipes and CI."""
+    """One line per logged iteration and per event: for files, pipes and CI. In full, with all numbers."""
 
-    def __init__(self, console: Console, recall: Recall = lambda _: None) -> None:
+    def __init__(self, console: Console, recall: Recall = lambda _: None, full: bool = False) -> None:
         self._console = console
+        self._parts = step_parts if full else short_step_parts
         self._recall = recall
         self._meter: Meter | None = None
         self._outlook: Outlook | None = None
@@ -91,7 +94,7 @@ class PlainDisplay:
                 meter.add_eval(event)
                 assert self._outlook is not None
                 ahead, warnings = self._outlook.add_eval(event)
-                return "\n".join([" | ".join(filter(None, (eval_words(event), ahead))), *warnings])
+                return "\n".join([SEPARATOR.join(filter(None, (eval_words(event), ahead))), *warnings])
             case SaveRecord():
                 meter.add_save(event)
                 return save_words(event)
@@ -107,7 +110,7 @@ class PlainDisplay:
         self._outlook.add_step(step)
         done = step.iteration + 1
         is_logged = done == 1 or done % meter.config.log_interval == 0
-        line = " | ".join(step_parts(step, progress, meter)) if is_logged else skip_words(step)
+        line = SEPARATOR.join(self._parts(step, progress, meter)) if is_logged else skip_words(step)
         return "\n".join(filter(None, (grown_words(step, progress.grew_from), line))) or None
 
     def _print(self, line: str | None) -> None:
@@ -120,8 +123,9 @@ class LiveDisplay:
     Saves are many and in order: the latest is one of the numbers.
     """
 
-    def __init__(self, console: Console, recall: Recall = lambda _: None) -> None:
+    def __init__(self, console: Console, recall: Recall = lambda _: None, full: bool = False) -> None:
         self._console = console
+        self._parts = step_parts if full else short_step_parts
         self._recall = recall
         self._meter: Meter | None = None
         self._outlook: Outlook | None = None
@@ -154,13 +158,13 @@ class LiveDisplay:
             case StepRecord():
                 outlook.add_step(event)
                 progress = meter.add_step(event)
-                live.update(_lines(event, progress, meter, self._console.width))
+                live.update(_lines(event, self._parts(event, progress, meter), meter, self._console.width))
                 self._print(grown_words(event, progress.grew_from))
                 self._print(skip_words(event), "yellow")
             case EvalRecord():
                 meter.add_eval(event)
                 ahead, warnings = outlook.add_eval(event)
-                self._print(" | ".join(filter(None, (eval_words(event), ahead))))
+                self._print(SEPARATOR.join(filter(None, (eval_words(event), ahead))))
                 for warning in warnings:
                     self._print(warning, "yellow")
             case SaveRecord():
@@ -176,8 +180,8 @@ class LiveDisplay:
         say(self._console, line, style, soft_wrap=False)
 
 
-def _lines(step: StepRecord, progress: Progress, meter: Meter, width: int) -> Group:
-    where, *numbers = step_parts(step, progress, meter)
+def _lines(step: StepRecord, parts: Sequence[str], meter: Meter, width: int) -> Group:
+    where, *numbers = parts
     bar = Table.grid(padding=(0, 1))
     done, planned = step.iteration + 1, meter.config.max_iters
     bar.add_row(

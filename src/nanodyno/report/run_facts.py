@@ -3,10 +3,15 @@
 import math
 from collections.abc import Iterator, Sequence
 
+from nanodyno.analysis.account_reading import account_of
+from nanodyno.analysis.audit import IMPOSSIBLE, audit, with_found_shape
+from nanodyno.analysis.findings import Finding
+from nanodyno.analysis.machine_state import machine_findings
 from nanodyno.analysis.metrics import Speed
 from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.summary import LAST_STEPS, Summary
 from nanodyno.messages import quantities
+from nanodyno.messages.findings import words as finding_words
 from nanodyno.messages.language import Language
 from nanodyno.records.imported import ImportedRecord
 from nanodyno.records.store import Run
@@ -14,17 +19,17 @@ from nanodyno.report.state import state_words
 from nanodyno.report.words import times
 
 MOST_NAMED = 8
-"""Of a list of iterations: a run that was resumed a hundred times is told by the latest."""
+"""Of a list of iterations: of a run that was resumed a hundred times, the latest are named."""
 UNKNOWN = "common.not-known"
 TOKENS_A_SECOND = "tokens/s"
 MILLISECONDS_AN_ITERATION = "ms/iteration"
 
 FactRows = list[tuple[str, str]]
-"""A title, which is a message yet to be said, and words."""
+"""The id of a title, and words."""
 
 
 def imported_rows(run: Run, record: ImportedRecord, summary: Summary, language: Language) -> FactRows:
-    """What the log told and what follows from it; what it left open is named in one row."""
+    """What the log reports and what follows from it."""
     unknown = language.say(UNKNOWN)
     tokens, device = record.tokens_per_iter, record.device_name
     settings = ", ".join(f"{key}={value}" for key, value in record.settings.items())
@@ -34,16 +39,31 @@ def imported_rows(run: Run, record: ImportedRecord, summary: Summary, language: 
     return [
         ("common.run", language.joined([run.name, str(run.folder)])),
         ("common.state", state_words(run, summary, language)),
+        ("show.row.progress", progress_fact(summary, language)),
+        *loss_facts(run, summary, language),
+        *_logged_speed(record, summary, language),
+        *caution_rows(run, summary, language),
         ("common.model", _size(summary, language)),
-        ("show.row.settings", settings or unknown),
         ("common.batch", batch),
         ("common.machine", unknown if device is None else times(summary.speed.reference.processes, device)),
-        ("show.row.progress", progress_fact(summary, language)),
+        ("show.row.settings", settings or unknown),
         *resumed_rows(record.resumed_at_iterations, language),
-        *_logged_speed(record, summary, language),
-        *loss_facts(run, summary, language),
         *(("show.row.note", note) for note in record.notes),
     ]
+
+
+def cautions(run: Run, summary: Summary) -> list[Finding]:
+    """Findings that put the speed in doubt: more than the named GPU can do, or a machine that was busy."""
+    if summary.speed.iteration_seconds is None:
+        return []
+    account = with_found_shape(account_of(run))
+    impossible = [each for each in audit(account) if each.code in IMPOSSIBLE]
+    state = summary.machine_state
+    return impossible if state is None else [*impossible, *machine_findings(summary.name, state)]
+
+
+def caution_rows(run: Run, summary: Summary, language: Language) -> FactRows:
+    return [("show.row.caution", finding_words(each, language)) for each in cautions(run, summary)]
 
 
 def progress_fact(summary: Summary, language: Language) -> str:
@@ -78,17 +98,17 @@ def _logged_speed(record: ImportedRecord, summary: Summary, language: Language) 
     if seconds is None:
         words = "show.speed.too-few-times" if record.origin.timed_iterations else "show.speed.no-times"
         return [("common.speed", language.say(words))]
-    rows = [("common.time", iteration_time(summary.speed, language))]
+    rows: FactRows = []
     if speed is not None:
-        rows.insert(0, ("common.speed", interval_words(speed, 1, TOKENS_A_SECOND, language)))
+        rows.append(("common.speed", interval_words(speed, 1, TOKENS_A_SECOND, language)))
     if summary.speed.achieved_flops_per_second is not None:
         rows.append(("common.work", work_words(summary.speed, language)))
-    return rows
+    return [*rows, ("common.time", iteration_time(summary.speed, language))]
 
 
 def iteration_time(speed: Speed, language: Language) -> str:
     assert speed.iteration_seconds is not None
-    parts = [interval_words(speed.iteration_seconds, 1000, MILLISECONDS_AN_ITERATION, language)]
+    parts = [_value_words(speed.iteration_seconds, 1000, MILLISECONDS_AN_ITERATION, language)]
     if speed.micro_step_seconds is not None:
         time = quantities.milliseconds(speed.micro_step_seconds.value, language)
         parts.append(language.say("show.time.per-micro-batch", time=time))
@@ -117,12 +137,11 @@ def work_words(speed: Speed, language: Language) -> str:
         rate=quantities.flop_rate(reached.value, language),
         work=language.number(flops / 1e6, ",.1f"),
     )
-    if shares := list(_shares(speed, language)):
-        words = f"{words} = {language.joined(shares)}"
-    if speed.nanogpt_mfu is None:
-        return words
-    share = quantities.percent(speed.nanogpt_mfu.value, language)
-    return language.clauses([words, language.say("show.work.nanogpt-mfu", share=share)])
+    parts = [*_shares(speed, language), words]
+    if speed.nanogpt_mfu is not None:
+        share = quantities.percent(speed.nanogpt_mfu.value, language)
+        parts.append(language.say("show.work.nanogpt-mfu", share=share))
+    return language.clauses(parts)
 
 
 def _shares(speed: Speed, language: Language) -> Iterator[str]:
@@ -150,7 +169,10 @@ def loss_facts(run: Run, summary: Summary, language: Language) -> FactRows:
     if summary.last_val is not None:
         rows.append(("common.val-loss", _val_loss(run, summary, language)))
     if summary.eta_seconds:
-        rows.append(("show.row.time-left", quantities.duration(summary.eta_seconds, language)))
+        time = quantities.duration(summary.eta_seconds, language)
+        if summary.state.kind != "running":
+            time = language.say("show.time.once-resumed", time=time)
+        rows.append(("show.row.time-left", time))
     return rows
 
 
@@ -199,11 +221,10 @@ def _val_loss(run: Run, summary: Summary, language: Language) -> str:
 
 def interval_words(interval: Interval, scale: float, unit: str, language: Language) -> str:
     """Return the mean with its 95% CI, where there are iterations enough for one."""
-    digits = 0 if interval.value * scale >= 1000 else 1 if interval.value * scale >= 10 else 2
-    how = f",.{digits}f"
-    value = quantities.of_unit(language.number(interval.value * scale, how), unit, language)
+    value = _value_words(interval, scale, unit, language)
     if interval.low is None or interval.high is None:
         return language.say_plural("show.speed.mean", interval.n, value=value)
+    how = _digits(interval, scale)
     low, high = (language.number(bound * scale, how) for bound in (interval.low, interval.high))
     return language.say_plural(
         "show.speed.mean-with-interval",
@@ -213,3 +234,13 @@ def interval_words(interval: Interval, scale: float, unit: str, language: Langua
         low=low,
         high=high,
     )
+
+
+def _value_words(interval: Interval, scale: float, unit: str, language: Language) -> str:
+    return quantities.of_unit(
+        language.number(interval.value * scale, _digits(interval, scale)), unit, language
+    )
+
+
+def _digits(interval: Interval, scale: float) -> str:
+    return f",.{0 if interval.value * scale >= 1000 else 1 if interval.value * scale >= 10 else 2}f"

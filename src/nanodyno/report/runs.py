@@ -1,12 +1,14 @@
 """Runs as a table, one run as a page, losses as a picture: for a terminal."""
 
+import io
 import math
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from rich.cells import cell_len
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -14,11 +16,14 @@ from nanodyno.analysis.summary import Summary
 from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.records.store import Run
-from nanodyno.report.facts import facts_table
+from nanodyno.report.facts import fact_rows, facts_table
 from nanodyno.report.plot import Labels, PlotSeries, line_plot
+from nanodyno.report.prose import Prose
 from nanodyno.report.state import STYLES, state_cell
 
-PLOT_HEIGHT = 12
+FIRST_PAGE_LINES, FIRST_PAGE_WIDTH = 30, 100
+"""Of what a command prints without --all; a narrower window breaks it into more lines."""
+PLOT_HEIGHT, SMALL_PLOT_HEIGHT = 12, 7
 PLOT_MAX_WIDTH = 100
 UNKNOWN = "-"
 LARGEST_DRAWN = 1e30
@@ -70,12 +75,31 @@ def _fitting(
     return [column for column in columns if column.title in shown]
 
 
-def run_page(run: Run, summary: Summary, width: int, language: Language = ENGLISH) -> RenderableType:
-    """Everything about one run that fits a screen: facts, speed, memory, losses, the curve."""
-    return Group(facts_table(run, summary, language), Text(), loss_plot([run], width, language))
+def run_page(
+    run: Run, summary: Summary, width: int, language: Language = ENGLISH, everything: bool = False
+) -> RenderableType:
+    """Losses, speed, memory, settings, notes and the curve; as many rows as fit, or everything."""
+    rows = fact_rows(run, summary, language)
+    if everything:
+        return Group(facts_table(rows, summary, language), Text(), loss_plot([run], width, language))
+    plot = loss_plot([run], width, language, SMALL_PLOT_HEIGHT)
+    more = language.say("show.more", run=shlex.quote(str(run.folder)))
+    for count in range(len(rows), 0, -1):
+        hint = [Prose(more, style="dim")] if count < len(rows) else []
+        page = Group(facts_table(rows[:count], summary, language), Text(), plot, *hint)
+        if fits_first_page(page, width):
+            return page
+    return Group(plot, Prose(more))
 
 
-def loss_plot(runs: Sequence[Run], width: int, language: Language = ENGLISH) -> Text:
+def fits_first_page(page: RenderableType, width: int) -> bool:
+    console = Console(width=max(width, FIRST_PAGE_WIDTH), file=io.StringIO())
+    return len(console.render_lines(page)) <= FIRST_PAGE_LINES
+
+
+def loss_plot(
+    runs: Sequence[Run], width: int, language: Language = ENGLISH, height: int = PLOT_HEIGHT
+) -> Text:
     """Training loss of one run with its evaluations, or the val loss of several.
 
     Several are shown without their first, untrained point, beside which all the rest would look level.
@@ -90,7 +114,7 @@ def loss_plot(runs: Sequence[Run], width: int, language: Language = ENGLISH) -> 
         series = [_val_series(run, run.name, skip_untrained=True) for run in runs]
     y_label = language.say("common.loss") if len(runs) == 1 else language.say("common.val-loss")
     labels = Labels(language.say("common.iterations"), y_label, language)
-    return line_plot(series, width, PLOT_HEIGHT, labels)
+    return line_plot(series, width, height, labels)
 
 
 def _train_series(run: Run, label: str) -> PlotSeries:

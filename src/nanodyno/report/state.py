@@ -63,7 +63,7 @@ def state_cell(summary: Summary, language: Language = ENGLISH) -> str:
 
 
 def state_words(run: Run, summary: Summary, language: Language = ENGLISH) -> str:
-    """What is the matter, and the command that goes on."""
+    """How it stands, in whole sentences, and the command that resumes."""
     state = summary.state
     if state.kind == "running":
         return _running(run, language)
@@ -71,13 +71,13 @@ def state_words(run: Run, summary: Summary, language: Language = ENGLISH) -> str
         return _imported(run, language)
     when = moment(run.stop.wall_time, language) if run.stop else ""
     if state.kind == "done":
-        return language.say("state.done.at", when=when) if when else language.say("state.cell.done")
+        return language.say("state.done.at", when=when)
     values = {
         "iteration": language.number(state.iteration, ","),
         "planned": language.number(summary.iterations_planned or 0, ","),
         "when": when,
         "go_on": _go_on(run, state, language),
-        "why": state.words or "",
+        "why": (state.words or "").rstrip("."),
     }
     return language.say(_ended(state, bool(summary.iterations_planned)), **values)
 

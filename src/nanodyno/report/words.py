@@ -40,6 +40,9 @@ STOPPED: Mapping[StopReason, str] = {
 }
 
 
+SEPARATOR, LINE_WIDTH = " | ", 120
+
+
 def header(started: Started, ceilings: Ceilings | None = None) -> list[str]:
     """What is trained, on what, in which arithmetic."""
     record, config = started.record, started.record.config
@@ -49,7 +52,7 @@ def header(started: Started, ceilings: Ceilings | None = None) -> list[str]:
     return [
         f"run {started.folder}: {size} parameters, {quantities.layers(shape.n_layer, shape.n_embd)}, "
         f"{quantities.heads(shape.n_head)}, context {shape.block_size}{resumed}",
-        *(f"beyond GPT-2: {words}" for words in [modern_words(config)] if words),
+        *(f"modern block: {words}" for words in [modern_words(config)] if words),
         f"on {device_words(record)}: {arithmetic_words(record.arithmetic, config)}; "
         f"{known_words(record, ceilings)}",
         f"data {record.data.dataset}: {quantities.count(record.data.train_tokens)} train tokens; "
@@ -170,7 +173,7 @@ def evaluation_words(record: RunRecord) -> str:
 
 
 def step_parts(step: StepRecord, progress: Progress, meter: Meter) -> list[str]:
-    """One iteration in words, the most wanted first."""
+    """Everything about one iteration, the most wanted first."""
     now = progress.speed
     assert now.iteration_seconds is not None
     width = len(str(meter.config.max_iters))
@@ -194,6 +197,44 @@ def step_parts(step: StepRecord, progress: Progress, meter: Meter) -> list[str]:
     ]
 
 
+def short_step_parts(step: StepRecord, progress: Progress, meter: Meter) -> list[str]:
+    """One iteration in a line of at most 120 characters; what matters least goes where it is too long."""
+    now, width = progress.speed, len(str(meter.config.max_iters))
+    rate, gpu = now.tokens_per_second, now.reference.gpu_name
+    parts = {
+        "iteration": f"iter {step.iteration + 1:>{width}}/{meter.config.max_iters}",
+        "loss": f"loss {step.loss:.4f}",
+        "learning rate": f"lr {step.learning_rate:.1e}",
+        "speed": "" if rate is None else f"{quantities.rate(rate.value)} tok/s",
+        "mfu": mfu_words(now),
+        "memory": _peak_words(step),
+        "skipped": f"update not applied ({ENGLISH.say(SKIPPED[step.skipped])})" if step.skipped else "",
+        "eta": f"ETA {quantities.clock(progress.eta_seconds)}",
+    }
+    for name in ("mfu", "memory", "learning rate", "speed"):
+        if len(SEPARATOR.join(filter(None, parts.values()))) <= LINE_WIDTH:
+            break
+        parts[name] = f"MFU {quantities.percent(now.mfu.value)}" if name == "mfu" and now.mfu and gpu else ""
+    return [each for each in parts.values() if each]
+
+
+def mfu_words(now: Speed) -> str:
+    """`MFU 76.8% of RTX 4070`; where no peak is known, the achieved FLOP/s."""
+    if now.mfu is not None and now.reference.gpu_name is not None:
+        gpu = times(now.reference.processes, now.reference.gpu_name)
+        return f"MFU {quantities.percent(now.mfu.value)} of {gpu}"
+    achieved = now.achieved_flops_per_second
+    return "" if achieved is None else quantities.flop_rate(achieved.value)
+
+
+def _peak_words(step: StepRecord) -> str:
+    """`7.1 GiB` of the GPU, else of the host."""
+    peak = step.peak_allocated_bytes or step.peak_host_bytes
+    if peak is None:
+        return ""
+    return f"{peak / quantities.GIB:.1f} GiB" if peak >= quantities.GIB else quantities.gib(peak)
+
+
 def noise_words(scale: NoiseScale | None) -> list[str]:
     """`noise scale 41.2k tokens`; nothing where it is not measured."""
     if scale is None:
@@ -204,17 +245,12 @@ def noise_words(scale: NoiseScale | None) -> list[str]:
 
 
 def speed_words(now: Speed) -> list[str]:
-    """The achieved FLOP/s, or its shares of what is known, and nanoGPT's MFU."""
-    name, processes = now.reference.gpu_name, now.reference.processes
-    words: list[str] = []
-    if now.mfu is not None and name is not None:
-        words.append(f"{quantities.percent(now.mfu.value)} of {times(processes, name)}'s peak")
-    elif now.achieved_flops_per_second is not None:
-        words.append(quantities.flop_rate(now.achieved_flops_per_second.value))
+    """MFU, or the achieved FLOP/s, its share of the measured ceiling, and nanoGPT's MFU."""
+    words = [each] if (each := mfu_words(now)) else []
     if now.ceiling_fraction is not None:
         words.append(f"{quantities.percent(now.ceiling_fraction.value)} of the measured ceiling")
     if now.nanogpt_mfu is not None:
-        words.append(f"nanoGPT's MFU (A100) {quantities.percent(now.nanogpt_mfu.value)}")
+        words.append(f"MFU by nanoGPT's formula (A100) {quantities.percent(now.nanogpt_mfu.value)}")
     return words
 
 
@@ -240,7 +276,7 @@ def save_words(save: SaveRecord) -> str:
 
 
 def skip_words(step: StepRecord) -> str | None:
-    """What the update was left out for; None for an overflow of fp16, which comes in order."""
+    """Why the update was not applied; None for an overflow of fp16, which is normal."""
     if step.skipped is None or step.skipped == "overflow":
         return None
     norm = "" if step.grad_norm is None else f", gradient norm {step.grad_norm:.4g}"
@@ -252,25 +288,25 @@ def grown_words(step: StepRecord, grew_from: int | None) -> str | None:
     if grew_from is None:
         return None
     since = step.iteration + 1
-    return f"{step.tokens:,} tokens per iteration from iteration {since} on (before: {grew_from:,})"
+    return f"batch size grows from {grew_from:,} to {step.tokens:,} tokens per iteration at iteration {since}"
 
 
 def split_words(split: SplitRecord) -> str:
     return (
-        f"out of memory at iteration {split.iteration}: micro-batches of {split.batch_size} from here on "
-        f"(before: {split.batch_size_before}), at the same tokens per iteration"
+        f"out of memory at iteration {split.iteration}: micro-batch cut from {split.batch_size_before} to "
+        f"{split.batch_size}, at the same tokens per iteration"
         + (f", with recompute {split.recompute}" if split.recompute not in (None, "none") else "")
     )
 
 
 def stop_words(stop: StopRecord, meter: Meter) -> str | None:
-    """Where it stands and how it goes on; None at its end, and after a failure, which is told as an error."""
+    """Where it stands and how to resume; None at its end, and after a failure, which is shown as an error."""
     how = STOPPED.get(stop.reason)
     if how is None:
         return None
     where = f"stopped {how} at iteration {stop.iteration} of {meter.config.max_iters}"
     if meter.saved_iteration is None:
-        return f"{where}; nothing was saved yet: the same command begins anew"
+        return f"{where}; nothing was saved; the same command starts over"
     if meter.saved_iteration == stop.iteration:
-        return f"{where}, saved; the same command goes on"
-    return f"{where}; the same command goes on from iteration {meter.saved_iteration}"
+        return f"{where}, saved; the same command resumes"
+    return f"{where}; the same command resumes from iteration {meter.saved_iteration}"

@@ -16,8 +16,7 @@ from nanodyno.report.state import state_words
 
 def run_report(run: Run, summary: Summary, language: Language) -> Page:
     account = with_found_shape(account_of(run))
-    state = state_words(run, summary, language)
-    answer = language.say("list.sentence-end", sentence=f"{state[0].upper()}{state[1:]}")
+    answer = state_words(run, summary, language)
     folded = derivations([account], language)
     sections = [
         Section(run.name, (answer, *_tiles(summary, language))),
