@@ -98,7 +98,7 @@ def test_a_log_has_no_weights_to_draw_text_from(case: Callable[..., Any]) -> Non
         (("train1.log", "--set", "n_layers=12"), "did you mean n_layer?"),
         (("train1.log", "--name", "../up"), "not a plain name"),
         (("train1.log", "--name", "a\x1b[31mb"), "not a plain name"),
-        (("train1.log", "--gpu", "RTX 9999"), "no card"),
+        (("train1.log", "--gpu", "RTX 9999"), "unknown GPU"),
         (("train1.log", "--config", "nowhere.toml"), "no such file"),
     ],
 )

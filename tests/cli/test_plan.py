@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 import torch
+from tests.plan_words import says
 
 from nanodyno.errors import NanodynoError
+from nanodyno.messages.language import LANGUAGES
 from nanodyno.records.ceilings import remember_ceilings
 from nanodyno.train.device import describe_machine
 
@@ -81,11 +83,11 @@ def test_hours_tell_the_tokens_and_the_tokens_the_hours(nanodyno: Run) -> None:
 
 def test_a_setting_without_effect_is_reported_beside_the_plan(nanodyno: Run) -> None:
     arguments = ("plan", "demo", "--gpu", "H200", "--kernels=autograd", "--cuda_graph=False")
-    reported = "cuda_graph does nothing beside the other settings: it needs kernels=auto / fused"
-    assert reported in " ".join(nanodyno(*arguments).stdout.split())
-    assert reported not in " ".join(nanodyno(*arguments[:-1]).stdout.split())
-    in_french = " ".join(nanodyno(*arguments, "--lang", "fr").stdout.split())
-    assert "cuda_graph est sans effet avec les autres réglages" in in_french
+    message, places = "option.note.without-effect", {"keys": "cuda_graph", "needs": "kernels=auto / fused"}
+    assert says(nanodyno(*arguments).stdout, message, **places)
+    assert not says(nanodyno(*arguments[:-1]).stdout, message)
+    in_french = nanodyno(*arguments, "--lang", "fr").stdout
+    assert says(in_french, message, LANGUAGES["fr"], **places)
 
 
 def test_a_rate_to_be_found_and_a_batch_that_may_grow_are_reported(nanodyno: Run) -> None:
@@ -100,9 +102,9 @@ def test_a_rate_to_be_found_and_a_batch_that_may_grow_are_reported(nanodyno: Run
     assert document["range_test"] == expected
     assert (document["grown"]["tokens_per_iter"], document["grown"]["tokens"]) == (524_288, 4000 * 524_288)
     page = " ".join(nanodyno(*asked).stdout.split())
-    assert "learning_rate=auto trains 10,200 iterations or more before the run, about" in page
-    assert "if the noise soon makes it 524,288, up to 2.10B tokens, about" in page
-    assert "or more before the run" not in nanodyno(*arguments).stdout
+    assert says(page, "plan.bill.range-test", n="10,200")
+    assert says(page, "plan.bill.growing-batch", most="524,288", tokens="2.10B")
+    assert not says(nanodyno(*arguments).stdout, "plan.bill.range-test")
 
 
 def test_a_batch_that_grows_is_faster_on_the_whole_than_at_first(nanodyno: Run) -> None:
@@ -128,31 +130,32 @@ def test_a_page_says_what_it_knows_and_how_sure_it_is(nanodyno: Run) -> None:
     page = nanodyno(
         "plan", "gpt2-768", "--gpu", "rtx 3060 12gb", "--price-kwh", "0.3", "--price-hour", "2"
     ).stdout
-    assert "gpt2-768 on RTX 3060 12GB: a prediction, unverified" in page
-    assert "scaled by RTX 3060 12GB's datasheet" in " ".join(page.split())
-    assert "(an estimate: 170 W" in " ".join(page.split())
-    assert "Chinchilla's balance is about 20" in " ".join(page.split())
-    assert "for energy" in page
-    assert "for rent" in " ".join(page.split())
-    assert (
-        "a prediction, calibrated on this kind of card"
-        in nanodyno("plan", "gpt2-768", "--gpu", "H200").stdout
-    )
+    assert says(page, "plan.title.unverified", title="gpt2-768", gpu="RTX 3060 12GB")
+    assert says(page, "plan.speed.unverified", gpu="RTX 3060 12GB")
+    assert says(page, "plan.bill.energy", watts="170")
+    assert says(page, "plan.bill.energy-cost")
+    assert says(page, "plan.bill.rent")
+    everything = nanodyno("plan", "gpt2-768", "--gpu", "H200", "--all").stdout
+    assert says(everything, "plan.balance.tokens-per-parameter", balance="20")
+    assert says(everything, "plan.title.calibrated", gpu="H200")
 
 
 def test_a_config_that_does_not_fit_is_reported_with_what_would(nanodyno: Run) -> None:
     done = nanodyno("plan", "gpt2-768", "--gpu", "RTX 3060 12GB", "--batch_size=64", "--recompute=none")
     assert done.exit_code == 0
-    assert "GiB too much" in done.stdout
+    assert says(done.stdout, "plan.fits.no")
     assert "--batch_size=16" in done.stdout
-    assert "not alone" in done.stdout
+    everything = nanodyno(
+        "plan", "gpt2-768", "--gpu", "RTX 3060 12GB", "--batch_size=64", "--recompute=none", "--all"
+    )
+    assert says(everything.stdout, "plan.advice.fits-not-alone")
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--gpu", "RTX 3061"], "no card 'RTX 3061'"),
-        (["--gpu", "RTX 3080"], "'RTX 3080' is more than one card"),
+        (["--gpu", "RTX 3061"], "unknown GPU 'RTX 3061'"),
+        (["--gpu", "RTX 3080"], "'RTX 3080' matches more than one GPU"),
         (
             ["--gpu", "RTX 3060 12GB", "--memory-limit", "24GB"],
             "--memory-limit is 24.0 GiB, and RTX 3060 12GB has 11.6",
@@ -167,8 +170,8 @@ def test_a_config_that_does_not_fit_is_reported_with_what_would(nanodyno: Run) -
         (["--gpu", "H200", "--tokens", "-5"], "--tokens=-5 is not a number of tokens"),
         (["--gpu", "H200", "--tokens", "1e9B"], "--tokens=1e9B is not a number of tokens"),
         (["--gpu", "H200", "--tokens", "1e30"], "--tokens=1e30 is not a number of tokens"),
-        (["--gpu", "H200", "--tokens", "1B", "--hours", "2"], "--tokens and --hours each say how long"),
-        (["--gpu", "H200", "--hours", "0"], "--hours=0 is no time to train in"),
+        (["--gpu", "H200", "--tokens", "1B", "--hours", "2"], "--tokens and --hours"),
+        (["--gpu", "H200", "--hours", "0"], "--hours=0"),
         (["--gpu", "H200", "--hours", "nan"], "--hours"),
         (["--gpu", "H200", "--hours", "-4"], "--hours"),
         (["--gpu", "H200", "--hours", "0.0001"], "is over before one iteration is"),
@@ -176,7 +179,7 @@ def test_a_config_that_does_not_fit_is_reported_with_what_would(nanodyno: Run) -
         (["--gpu", "H200", "--n_embd=-64"], "n_embd: must be a whole number of at least 1"),
         (["--gpu", "H200", "--batch_sise=4"], "did you mean batch_size"),
         (["--gpu", "H200", "--price-kwh", "-1"], "price-kwh"),
-        (["--gpu", "H200", "--price-hour", "inf"], "--price-hour=inf is no price"),
+        (["--gpu", "H200", "--price-hour", "inf"], "--price-hour=inf"),
     ],
 )
 def test_bad_input_is_reported_and_exits_with_2(nanodyno: Run, arguments: list[str], words: str) -> None:
@@ -188,7 +191,7 @@ def test_bad_input_is_reported_and_exits_with_2(nanodyno: Run, arguments: list[s
 def test_a_config_comes_before_the_settings(nanodyno: Run) -> None:
     done = nanodyno("plan", "--batch_size=4", "gpt2-768")
     assert done.exit_code == 2
-    assert "a config comes before --batch_size=4" in done.stderr
+    assert "no config before --batch_size=4" in done.stderr
 
 
 def test_an_absurd_size_is_a_plan_that_does_not_fit(nanodyno: Run) -> None:
@@ -198,14 +201,14 @@ def test_an_absurd_size_is_a_plan_that_does_not_fit(nanodyno: Run) -> None:
     assert not any(each["fits"] for each in document["what_would_fit"])
     page = nanodyno(*arguments).stdout
     assert max(map(len, page.splitlines())) <= 80
-    assert "make it smaller" in page
+    assert says(page, "plan.advice.nothing-enough")
 
 
 def test_without_a_gpu_the_page_says_so_and_predicts_the_memory(nanodyno: Run) -> None:
     done = nanodyno("plan", "demo", "--device=cpu")
     assert done.exit_code == 0
-    assert "demo, no card: predicted memory only" in done.stdout
-    assert "a recent one is assumed; --gpu NAME predicts" in done.stdout
+    assert says(done.stdout, "plan.title.no-gpu", title="demo")
+    assert says(done.stdout, "plan.note.no-gpu-assumed")
 
 
 def gpus(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
@@ -244,13 +247,14 @@ def test_the_gpu_at_hand_is_taken_as_doctor_measured_it(
     after = json.loads(nanodyno("plan", "gpt2-768", "--json").stdout)
     assert (after["basis"], after["verified"]) == ("ceilings", False)
     assert after["tokens_per_second"] > 4 * (before["tokens_per_second"] or 0)  # its ceilings are an H200's
-    assert "by this card's own ceilings" in nanodyno("plan", "gpt2-768").stdout
+    assert says(nanodyno("plan", "gpt2-768").stdout, "plan.title.by-ceilings")
 
 
 def test_the_gpu_at_hand_is_planned_for(nanodyno: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     gpus(monkeypatch, "NVIDIA GeForce RTX 3060", "NVIDIA GeForce RTX 3060")
     assert "of 12.00 GiB" in nanodyno("plan", "gpt2-768").stdout
-    assert "12.00 GiB by its driver, CUDA's context included" in nanodyno("plan", "gpt2-768").stdout
+    everything = nanodyno("plan", "gpt2-768", "--all").stdout
+    assert says(everything, "plan.limit.by-driver", limit="12.00 GiB")
     larger = nanodyno("plan", "gpt2-768", "--memory-limit", "24GB")
     assert "--memory-limit is 24.0 GiB, and NVIDIA GeForce RTX 3060 has 12.0" in larger.stderr
     assert "--device=cpu" in larger.stderr
@@ -265,7 +269,7 @@ def test_an_unknown_gpu_at_hand_has_no_speed(nanodyno: Run, monkeypatch: pytest.
 
 def test_a_dataset_that_is_not_here_is_reported(nanodyno: Run) -> None:
     page = nanodyno("plan", "gpt2-768", "--gpu", "H200", "--dataset=elsewhere").stdout
-    assert "dataset elsewhere is not here: a vocabulary of 50,257 is assumed" in page
+    assert says(page, "size.data.vocabulary-assumed", dataset="elsewhere", number="50,257")
 
 
 def test_force_trains_what_is_predicted_not_to_fit(

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 
 from nanodyno.config import ModelShape, RunConfig, build_config
 from nanodyno.config.shape import Declared
+from nanodyno.messages.language import ENGLISH
 from nanodyno.recipes import former_names, load_settings, override, parse_overrides, parse_set
 from nanodyno.records import attribution, tuning
 from nanodyno.records.imported import LoggedSettings
@@ -53,7 +54,8 @@ def test_the_command_line_takes_it_as_it_takes_the_present_one() -> None:
     assert parse_overrides(words) == {"loss_chunk_size": 64, "bias": False, "n_layer": 2}
     assert former_names(words) == ("chunk_rows", "with_bias")
     assert parse_set(["chunk_rows=64"]) == {"loss_chunk_size": 64}
-    assert list(renamed_notes(("chunk_rows", "chunk_rows"))) == ["chunk_rows is now called loss_chunk_size"]
+    note = ENGLISH.say("option.note.renamed", old="chunk_rows", new="loss_chunk_size")
+    assert list(renamed_notes(("chunk_rows", "chunk_rows"))) == [note]
 
 
 def test_runs_and_checkpoints_that_were_written_with_it_are_read(record: Callable[..., RunRecord]) -> None:

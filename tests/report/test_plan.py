@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from tests.plan_words import says
 
 from nanodyno.analysis.sizing import choose_size
 from nanodyno.config import build_config
@@ -14,7 +15,7 @@ from nanodyno.costs.target import GIB, Target, named_target
 from nanodyno.messages.language import ENGLISH, LANGUAGES
 from nanodyno.recipes import Settings, load_settings
 from nanodyno.report.pages.plan import plan_report
-from nanodyno.report.plan import candidates_table, plan_page
+from nanodyno.report.plan import MOST_LINES, candidates_table, plan_page, short_page
 from nanodyno.report.plan_bill import bill_words
 from nanodyno.report.plan_facts import PlanSource
 from nanodyno.report.sizing import data_notes, expected_words, sizes_table
@@ -98,7 +99,7 @@ def test_a_model_of_less_than_a_cell_is_marked_and_the_mark_explained() -> None:
     plan = planned("H200", n_layer=2, n_embd=64, n_head=1, batch_size=8, tokens_per_iter=8192)
     drawn = lines(memory_bars(plan.candidates, 8, plan.target.memory_bytes, 80), 80)
     assert [line[5:7] for line in drawn[1 : 1 + len(plan.candidates)]] == ["+ "] * len(plan.candidates)
-    assert "+ smaller parts" in drawn[-1]
+    assert drawn[-1].split("+ ")[-1].strip() == ENGLISH.say("plan.bars.small-parts")
 
 
 def test_a_bar_that_goes_on_beyond_the_picture_says_so() -> None:
@@ -122,15 +123,15 @@ def test_a_faster_micro_batch_that_fits_is_named_where_the_difference_is_worth_i
     }
     best = max(rates, key=lambda size: rates[size])
     assert rates[best] > 1.01 * rates[1]
-    assert f"of those that fit: --batch_size={best} with {512 // best} micro-steps" in page(plan)
+    assert says(page(plan), "plan.fastest.micro-batch", size=str(best), n=str(512 // best))
     near = next(size for size in rates if size != best and rates[size] > 0.995 * rates[best])
-    assert "of those that fit" not in page(planned(batch_size=near))
+    assert not says(page(planned(batch_size=near)), "plan.fastest.micro-batch")
 
 
 def test_where_nothing_is_enough_the_page_says_to_make_the_model_smaller() -> None:
     reported = page(planned(n_layer=96, n_embd=4096), width=80)
-    assert "make it smaller (--n_layer, --n_embd)" in reported
-    assert "if it fitted" in reported
+    assert says(reported, "plan.advice.nothing-enough")
+    assert says(reported, "plan.if-it-fitted")
 
 
 def test_a_predicted_speed_has_three_digits_in_the_sentence_and_in_the_table() -> None:
@@ -147,75 +148,77 @@ def test_a_predicted_speed_has_three_digits_in_the_sentence_and_in_the_table() -
 def test_the_title_says_what_is_not_as_in_the_recipe() -> None:
     changed = PlanSource("gpt2-768", {"n_layer": 24, "compile": False})
     assert page(planned(n_layer=24), changed).startswith(
-        "gpt2-768 with n_layer=24, compile=False on RTX 3060 12GB: a prediction, unverified"
+        "gpt2-768 with n_layer=24, compile=False on RTX 3060 12GB: "
     )
-    assert page(planned(), PlanSource("gpt2-768")).startswith("gpt2-768 on RTX 3060 12GB: a prediction")
+    assert page(planned(), PlanSource("gpt2-768")).startswith("gpt2-768 on RTX 3060 12GB: ")
 
 
 def test_the_memory_that_a_plan_is_held_against_is_explained() -> None:
-    assert "limit 11.64 GiB is what a program sees of 12 GB (97%), CUDA's context included" in page(planned())
+    assert says(page(planned()), "plan.limit.by-datasheet", limit="11.64 GiB", gigabytes="12", share="97%")
     limited = page(planned("H200", 12 * GIB))
-    assert "limit 12.00 GiB by --memory-limit: all that training takes, CUDA's context included" in limited
+    assert says(limited, "plan.limit.by-option", limit="12.00 GiB")
     assert "(97%)" in page(planned(limit=12 * GIB))
 
 
 def test_the_iterations_that_reach_the_tokens_are_reported_as_they_are_typed() -> None:
     """A billion tokens are 1,907.3 iterations of 524,288."""
-    assert "iterations --max_iters=1908;" in page(planned(request=PlanRequest(tokens=10**9)))
-    assert "lower --warmup_iters" not in page(
-        planned(request=PlanRequest(tokens=10**9)), PlanSource("it", {}, 1907)
-    )
-    assert "a warm-up of 2,000 is too long for it: lower --warmup_iters" in page(
-        planned(request=PlanRequest(tokens=10**9)), PlanSource("it", {}, 2000)
-    )
+    plan = planned(request=PlanRequest(tokens=10**9))
+    assert "iterations --max_iters=1908;" in page(plan)
+    too_long = "plan.iterations.warmup-too-long"
+    assert not says(page(plan, PlanSource("it", {}, 1907)), too_long)
+    assert says(page(plan, PlanSource("it", {}, 2000)), too_long, number="2,000")
 
 
 def test_what_goes_to_the_host_is_reported() -> None:
     """The moments of GPT-2 124M are 8 bytes of each of 124.4M parameters: 0.93 GiB."""
-    assert "offload_moments takes 0.93 GiB of the host's memory" in page(
-        planned(batch_size=64, recompute="none")
-    )
-    assert "moments in 0.93 GiB of the host's memory" in page(planned(offload_moments=True))
+    large = page(planned(batch_size=64, recompute="none"))
+    assert says(large, "plan.advice.offload-host-memory", size="0.93 GiB")
+    assert says(page(planned(offload_moments=True)), "kernel.offloaded-moments-size", size="0.93 GiB")
 
 
 def test_why_a_prediction_is_not_verified_is_reported() -> None:
-    assert "unverified: rates of an H200, scaled by RTX 3060 12GB's datasheet" in page(planned())
-    assert "unverified: H200 was measured in bfloat16, and this is float32" in page(
-        planned("H200", dtype="float32")
-    )
-    assert "unverified" not in page(planned("H200"))
+    assert says(page(planned()), "plan.speed.unverified", reference="H200", gpu="RTX 3060 12GB")
+    in_float32 = page(planned("H200", dtype="float32"))
+    assert says(in_float32, "plan.speed.other-dtype", gpu="H200", dtype="float32")
+    assert says(page(planned("H200")), "plan.title.calibrated", gpu="H200")
+    for message in ("plan.speed.unverified", "plan.speed.other-dtype", "plan.title.unverified"):
+        assert not says(page(planned("H200")), message)
 
 
 def test_what_was_measured_beyond_gpt2_is_reported_and_what_was_not() -> None:
-    reported = "what is not plain GPT-2 with AdamW was measured on an H200 alone, at width 768"
-    by_hand = page(planned("H200", optimizer="muon", positions="rope"))
-    assert reported in by_hand
-    assert "calibrated on this kind of card" in by_hand
-    assert reported in page(planned(positions="rope"))
+    measured, unmeasured = "plan.note.not-plain-measured", "plan.note.not-plain-unmeasured"
+    fused = page(planned("H200", optimizer="muon", positions="rope"))
+    assert says(fused, measured, reference="H200")
+    assert says(fused, "plan.title.calibrated", gpu="H200")
+    assert says(page(planned(positions="rope")), measured)
     by_autograd = page(planned("H200", positions="rope", n_kv_head=4))
-    assert "unverified: by torch's autograd, what is not plain GPT-2 with AdamW" in by_autograd
-    assert "a prediction, unverified" in by_autograd
-    assert reported not in by_autograd
-    assert "plain GPT-2" not in page(planned("H200"))
+    assert says(by_autograd, unmeasured)
+    assert says(by_autograd, "plan.title.unverified")
+    assert not says(by_autograd, measured)
+    assert not says(page(planned("H200")), measured)
+    assert not says(page(planned("H200")), unmeasured)
 
 
 def test_the_time_of_a_switch_is_of_another_gpu_where_none_is_meant() -> None:
     config = build_config({"batch_size": 64, "tokens_per_iter": 524_288, "recompute": "none"})
     nothing = make_plan(config, 50304, 50257, Target(None, None, 12 * GIB, True), PlanRequest())
-    assert "what a switch costs in time is predicted for an H200" in page(nothing)
+    assert says(page(nothing), "plan.note.switch-time-reference", reference="H200")
 
 
 def test_the_vocabulary_of_each_count_of_flops_is_reported() -> None:
-    assert "797.9 MFLOP exactly (vocabulary 50,257), 854.8 by nanoGPT's formula (50,304)" in page(planned())
+    figures = {"exact": "797.9", "vocabulary": "50,257", "nanogpt": "854.8", "padded": "50,304"}
+    assert says(page(planned()), "plan.model.flops", **figures)
 
 
 def test_tables_of_values_are_reported_from_the_other_parameters() -> None:
     """3 x 50,304 x 768 = 115,900,416."""
     text = page(planned(value_embeddings=3))
-    assert "115.9M of the parameters are value embeddings" in text
-    assert "tokens per parameter, of 124.4M without value embeddings; Chinchilla's" in text
-    assert "value embeddings" not in page(planned())
-    assert "tokens per parameter; Chinchilla's" in page(planned())
+    assert says(text, "plan.model.value-embeddings", size="115.9M")
+    without, plain = "plan.balance.without-value-embeddings", "plan.balance.tokens-per-parameter"
+    assert says(text, without, size="124.4M", balance="20")
+    assert not says(page(planned()), "plan.model.value-embeddings")
+    assert not says(page(planned()), without)
+    assert says(page(planned()), plain, balance="20")
 
 
 def test_a_choice_tells_its_learning_rate_and_what_is_beyond_gpt2() -> None:
@@ -225,17 +228,22 @@ def test_a_choice_tells_its_learning_rate_and_what_is_beyond_gpt2() -> None:
     plan = make_plan(config, 50304, 50257, target, PlanRequest())
     text = page(plan, PlanSource("best", ramp=config.ramp, choice=choice, config=config))
     rate = f"{config.learning_rate:.2e}"
-    assert f"learning rate {rate} at first, growing with the root of the batch" in text
+    assert says(text, "plan.learning-rate.growing", rate=rate)
     assert "beyond GPT-2 RoPE, RMSNorm" in text
     to_be_found = page(plan, PlanSource("best", ramp=config.ramp, choice=choice))
-    assert "learning rate" not in to_be_found
+    assert not says(to_be_found, "plan.learning-rate.growing")
+    assert rate not in to_be_found
 
 
-@pytest.mark.parametrize(("limit_gib", "words"), [(10.0, "yes: "), (6.4, "tightly: "), (5.0, "no: ")])
-def test_what_fits_with_little_to_spare_is_reported_from_what_fits_well(limit_gib: float, words: str) -> None:
+@pytest.mark.parametrize(("limit_gib", "how"), [(10.0, "yes"), (6.4, "tightly"), (5.0, "no")])
+def test_what_fits_with_little_to_spare_is_reported_from_what_fits_well(limit_gib: float, how: str) -> None:
     config = build_config({"batch_size": 8, "tokens_per_iter": 524_288, "recompute": "none"})
     plan = make_plan(config, 50304, 50257, Target(None, None, int(limit_gib * GIB)), PlanRequest())
-    assert f" fits {words}" in page(plan, PlanSource("it"), 100)
+    text = page(plan, PlanSource("it"), 100)
+    limit = f"{limit_gib:.2f} GiB"
+    assert [each for each in ("yes", "tightly", "no") if says(text, f"plan.fits.{each}", limit=limit)] == [
+        how
+    ]
 
 
 def test_the_table_calls_tight_what_leaves_a_display_no_room() -> None:
@@ -259,7 +267,7 @@ def test_a_micro_batch_that_fits_tightly_is_not_called_the_one_to_take() -> None
     for share, reported in ((0.999, False), (1.001, True)):
         target = named_target("H200", int(eight.asked.memory.total / 0.95 * share))
         text = page(make_plan(config, 50304, 50257, target, PlanRequest()))
-        assert ("of those that fit: --batch_size=8" in text) is reported
+        assert says(text, "plan.fastest.micro-batch", size="8") is reported
 
 
 def test_a_choice_tells_its_neighbours_and_what_memory_kept_away() -> None:
@@ -268,13 +276,14 @@ def test_a_choice_tells_its_neighbours_and_what_memory_kept_away() -> None:
     plan = make_plan(choice.chosen.config, 50304, 50257, target, PlanRequest())
     source = PlanSource("best", choice=choice)
     text, size, best = page(plan, source), choice.chosen, choice.best
-    reported = (
-        f"chosen {size.config.n_layer} layers of {size.config.n_embd} for 2 d 00 h: of the sizes that fit"
+    chosen, larger = (
+        ENGLISH.say_plural("model.layer-count", each.config.n_layer, width=str(each.config.n_embd))
+        for each in (size, best)
     )
-    assert reported in text
-    assert f"with more memory it would be {best.config.n_layer} layers of {best.config.n_embd}" in text
-    assert "of those that fit: --batch_size" not in text  # the choice has left room for a display
-    assert f"expected loss about {size.law.median:.2f} (80%: " in text
+    assert says(text, "size.chosen.words", layers=chosen, duration="2 d 00 h")
+    assert says(text, "size.chosen.with-more-memory", layers=larger)
+    assert not says(text, "plan.fastest.micro-batch")  # the choice has left room for a display
+    assert says(text, "size.loss.expected", loss=f"{size.law.median:.2f}")
     table = lines(sizes_table(choice), 80)
     assert [line.split()[0] for line in table[1:]] == [str(each.config.n_layer) for each in choice.shown]
     assert [line.split()[-1] for line in table[1:]] == ["yes" if each.fits else "no" for each in choice.shown]
@@ -283,15 +292,15 @@ def test_a_choice_tells_its_neighbours_and_what_memory_kept_away() -> None:
         figures = f"{each.config.batch_size}", f"{each.memory_bytes / GIB:.2f} GiB", f"{each.law.median:.2f}"
         assert re.search(r" +".join(map(re.escape, figures)), narrow)
     titles = [section.title for section in plan_report(plan, source, ENGLISH).sections]
-    assert "sizes that were weighed, for 2 d 00 h each" in titles
+    assert ENGLISH.say("size.table.title", duration="2 d 00 h") in titles
     foreign = replace(choice, known_tokenizer=False)
-    assert "the law is of GPT-2's tokenizer" in page(plan, PlanSource("best", choice=foreign))
+    assert says(page(plan, PlanSource("best", choice=foreign)), "size.loss.other-tokenizer")
 
 
 def test_other_data_are_called_so_in_every_language() -> None:
     values = load_settings("best-8h").values | {"dataset": "mine"}
     choice = choose_size(Settings("best", values, hours=8), named_target("RTX 4070", None), 50304, 50257)
-    assert "on data of the kind: other;" in expected_words(choice)
+    assert says(expected_words(choice), "size.loss.expected", data="other")
     assert "other" not in expected_words(choice, LANGUAGES["ja"])
 
 
@@ -299,21 +308,23 @@ def test_other_data_are_called_so_in_every_language() -> None:
 def test_a_shape_that_the_law_does_not_know_is_reported(shape: dict[str, object], reported: bool) -> None:
     values = load_settings("best-8h").values | shape
     choice = choose_size(Settings("best", values, hours=8), named_target("RTX 4070", None), 50304, 50257)
-    assert ("the law knows no shape" in expected_words(choice)) is reported
-    assert ("形状" in expected_words(choice, LANGUAGES["ja"])) is reported
+    for language in (ENGLISH, LANGUAGES["ja"]):
+        words = expected_words(choice, language)
+        assert says(words, "size.loss.shape-not-counted", language) is reported
 
 
 def test_data_seen_four_times_are_nothing_to_tell() -> None:
     assert list(data_notes("edu", None, 10**9, 4 * 10**9)) == []
     assert list(data_notes("edu", None, None, 10**12)) == []
-    assert "seen 5.00 times" in next(data_notes("edu", None, 10**9, 5 * 10**9))
+    (note,) = data_notes("edu", None, 10**9, 5 * 10**9)
+    assert says(note, "size.data.repeated", dataset="edu", tokens="1.00B", epochs="5.00")
 
 
 def test_how_data_that_are_not_here_are_made() -> None:
     """4.42B and a hundredth more are 4.46B: in steps of 0.1B 4.5B, of two bytes each."""
     reported = list(data_notes("edu", 50257, None, 4_420_000_000))
     command = "nanodyno prepare fineweb-edu/10BT --tokens 4.5B --out data/edu"
-    assert reported[1:] == [f"to make it, with 9.0 GB of disk: {command}"]
+    assert reported[1:] == [ENGLISH.say("size.data.how-to-prepare", command=command, size="9.0")]
     assert "fineweb-edu/100BT --tokens 20.2B" in list(data_notes("edu", 50257, None, 20 * 10**9))[1]
     assert len(list(data_notes("mine", 50257, None, 4_420_000_000))) == 1
 
@@ -321,9 +332,7 @@ def test_how_data_that_are_not_here_are_made() -> None:
 def test_estimated_tokens_are_reported_as_such() -> None:
     """5.4B over 5.36M is 1,007.5."""
     reported = next(data_notes("python", None, 5_360_000, 5_400_000_000, estimated=True))
-    assert reported.startswith(
-        "the embedded corpus has about 5.36M train tokens and would be seen about 1,010 times"
-    )
+    assert reported == ENGLISH.say("size.data.embedded-repeated", tokens="5.36M", epochs="1,010")
 
 
 @pytest.mark.parametrize(
@@ -332,3 +341,44 @@ def test_estimated_tokens_are_reported_as_such() -> None:
 def test_hours_are_reported_where_there_is_one(hours: float, reported: str) -> None:
     plan = planned(request=PlanRequest(hours=hours))
     assert reported in bill_words(replace(plan.bill, hours=hours), plan, ENGLISH)
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+@pytest.mark.parametrize("batch_size", [1, 8, 64])
+def test_the_first_page_of_a_plan_has_at_most_thirty_lines(code: str, batch_size: int) -> None:
+    language = LANGUAGES[code]
+    notes = tuple(f"note {each}." for each in range(8))
+    plan = planned(batch_size=batch_size, recompute="none")
+    drawn = lines(short_page(plan, PlanSource("gpt2", notes=notes), 100, language), 100)
+    assert len(drawn) <= MOST_LINES
+    assert sum(each.split()[:2] == [str(batch_size), "x"] for each in drawn) == 1
+    reported = sum(each in line for line in drawn for each in notes)
+    assert 1 <= reported <= 4  # beside what the prediction rests on
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_the_first_page_of_a_recipe_for_hours_has_at_most_thirty_lines(code: str) -> None:
+    target = named_target("RTX 4070", None)
+    choice = choose_size(load_settings("best-8h"), target, 50304, 50257)
+    config = choice.chosen.config
+    plan = make_plan(config, 50304, 50257, target, PlanRequest())
+    source = PlanSource("best", ramp=config.ramp, choice=choice, config=config)
+    assert len(lines(short_page(plan, source, 100, LANGUAGES[code]), 100)) <= MOST_LINES
+
+
+def test_the_first_page_answers_first_and_keeps_the_rest_for_all() -> None:
+    plan = planned()
+    short = " ".join(" ".join(lines(short_page(plan, PlanSource("gpt2"), 120), 120)).split())
+    titles = "common.fits", "common.speed", "common.model"
+    order = [short.index(f" {ENGLISH.say(each)} ") for each in titles]
+    assert order == sorted(order)
+    for message in ("plan.model.flops", "plan.limit.by-datasheet", "plan.balance.tokens-per-parameter"):
+        assert not says(short, message)
+        assert says(page(plan), message)
+
+
+def test_a_table_that_is_cut_keeps_what_was_asked_for_and_what_fits() -> None:
+    plan = planned(batch_size=64, recompute="none")
+    rows = lines(candidates_table(plan, ENGLISH, 3), 120)[1:]
+    fitting = [each.setup.batch_size for each in plan.candidates if each.fits]
+    assert [int(row.split()[0]) for row in rows] == [*fitting[-2:], 64]

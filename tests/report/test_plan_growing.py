@@ -1,5 +1,7 @@
 """What a plan says of a batch that grows, and of a learning rate that is to be found."""
 
+from tests.plan_words import says
+
 from nanodyno.analysis.rates import Begun, Lengths
 from nanodyno.config import build_config
 from nanodyno.costs.plan import Plan, PlanRequest, make_plan
@@ -27,12 +29,13 @@ def test_the_speed_of_a_batch_that_grows_is_reported_from_that_of_its_run() -> N
     plan, source = growing("3276800:131072")
     assert plan.bill.hours is not None
     mean = round(9_830_400 / (plan.bill.hours * 3600), -2)
-    reported = f"at 65,536 tokens per iteration, the first size; over the whole run about {mean:,.0f} tok/s"
-    assert reported in text(plan, source)
-    assert "the first size" not in text(*growing(None))
+    first, whole = "plan.speed.at-first-size", "plan.speed.whole-run"
+    assert says(text(plan, source), first, number="65,536")
+    assert says(text(plan, source), whole, rate=f"{mean:,.0f}")
+    assert not says(text(*growing(None)), first)
     by_noise = text(*growing("noise"))
-    assert "the first size" in by_noise
-    assert "over the whole run" not in by_noise
+    assert says(by_noise, first)
+    assert not says(by_noise, whole)
 
 
 def test_what_the_noise_may_make_of_a_bill_is_reported_below_it() -> None:
@@ -40,12 +43,12 @@ def test_what_the_noise_may_make_of_a_bill_is_reported_below_it() -> None:
     plan, source = growing("noise")
     assert plan.bill.grown is not None
     assert plan.bill.grown.hours is not None
-    reported = (
-        "this is at 65,536 tokens per iteration throughout; if the noise soon makes it 1,048,576, up to "
-    )
-    assert f"{reported}104.9M tokens, about {plan.bill.grown.hours:.2f} hours (" in text(plan, source)
-    assert "if the noise" not in text(*growing("3276800:131072"))
-    assert f"{reported}104.9M tokens  0.1 tokens per parameter" in text(
+    grows = "plan.bill.growing-batch"
+    figures = {"first": "65,536", "most": "1,048,576", "tokens": "104.9M"}
+    reported = ENGLISH.say(grows, **figures)
+    assert f"{reported}, about {plan.bill.grown.hours:.2f} hours (" in text(plan, source)
+    assert not says(text(*growing("3276800:131072")), grows)
+    assert f"{reported} {ENGLISH.say('common.iterations')} " in text(
         *growing("noise", Target(None, None, None))
     )
 
@@ -57,7 +60,7 @@ def test_figures_of_the_first_size_are_marked_on_the_page_to_open() -> None:
         )
         return [tile.note for tile in tiles.tiles]
 
-    first = "at 65,536 tokens per iteration, the first size"
+    first = ENGLISH.say("plan.speed.at-first-size", number="65,536")
     assert notes("noise") == ["", first, first]
     assert notes("1M:131072") == ["", first, ""]
     assert notes(None) == ["", "", ""]
@@ -69,5 +72,5 @@ def test_what_a_range_test_takes_is_reported_by_the_predicted_speed() -> None:
     assert plan.asked.time is not None
     hours = 10_200 * plan.asked.time.seconds / 3600
     source = PlanSource("it", range_test=Begun(Lengths(200, 800, 4272)))
-    reported = "range test learning_rate=auto trains 10,200 iterations or more before the run, about "
-    assert f"{reported}{hours:.1f} hours (" in text(plan, source)
+    reported = ENGLISH.say_plural("plan.bill.range-test", 10_200)
+    assert f"{reported}, about {hours:.1f} hours (" in text(plan, source)

@@ -14,18 +14,18 @@ def doctor(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     width: Annotated[
         int | None,
-        typer.Option(min=16, max=16384, help="Also measure the products of a GPT of this n_embd."),
+        typer.Option(min=16, max=16384, help="Also measure the matmuls of a GPT of this n_embd."),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Measure the ceilings anew, though they are remembered.")
+        bool, typer.Option("--again", help="Measure the ceilings again, even if a stored measurement exists.")
     ] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Seconds only: neither compile nor measure ceilings.")
+        bool, typer.Option("--quick", help="Seconds only: no compile test, no ceilings.")
     ] = False,
     lang: Lang = None,
     json: Json = False,
 ) -> None:
-    """Look over this machine: card, datasheet peak, measured ceilings, drivers, compile, disk, what to fix.
+    """Check this machine: GPU, datasheet peak, measured ceilings, drivers, compile, disk, what to fix.
 
     nanodyno doctor
 
@@ -33,7 +33,7 @@ def doctor(
 
     Works without a GPU. Exit code 1 means that training is impossible here.
 
-    Ceilings are measured once for each card and driver: `train` and `show` then name the share of them.
+    Ceilings are measured once for each GPU and driver. `train` and `show` then report the share of them.
     """
     if again and quick:
         from nanodyno.errors import NanodynoError

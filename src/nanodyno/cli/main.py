@@ -26,7 +26,15 @@ from nanodyno.cli.sample import plain_name, sample
 from nanodyno.cli.show import show
 from nanodyno.cli.train import train
 from nanodyno.cli.tune import tune
-from nanodyno.errors import NanodynoError
+from nanodyno.errors import NanodynoError, did_you_mean, nearest_names
+
+OTHER_NAMES = {
+    "bench": "probe", "benchmark": "probe", "profile": "probe", "sweep": "tune", "search": "tune",
+    "optimize": "tune", "list": "runs", "ls": "runs", "info": "show", "report": "show", "diff": "compare",
+    "ablate": "attribute", "ablation": "attribute", "estimate": "plan", "predict": "forecast",
+    "generate": "sample", "check": "doctor", "data": "prepare", "download": "prepare", "resume": "train",
+}  # fmt: skip
+"""What a command may be called by who does not know its name."""
 
 
 class Commands(TyperGroup):
@@ -34,6 +42,10 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the command and its arguments, an option's old name replaced by the one that it has now."""
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            known = self.list_commands(ctx)
+            question = did_you_mean(nearest_names(args[0], known, OTHER_NAMES))
+            raise NanodynoError(f"no such command: {args[0]}{question}", f"commands: {', '.join(known)}")
         name, command, rest = super().resolve_command(ctx, args)
         return name, command, list(renamed_options(rest, OLD_OPTIONS.get(name or "", {})))
 

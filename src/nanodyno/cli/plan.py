@@ -8,6 +8,7 @@ import typer
 
 from nanodyno.cli.options import (
     RUNS_FOLDER,
+    Everything,
     Json,
     Lang,
     assumed_note,
@@ -40,39 +41,45 @@ def plan(  # noqa: PLR0913 - one parameter per option
     ] = None,
     gpu: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="A card by its name, owned or not (default: the one at hand)."),
+        typer.Option(
+            metavar="NAME", help="A GPU by its name, owned or not (default: the one in this machine)."
+        ),
     ] = None,
     memory_limit: Annotated[
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="All that training may take, CUDA's context included: 11.2GiB, 12000MB (GB and MB count as "
-            "GiB and MiB). Works with any card and with none.",
+            help="GPU memory for training, with the CUDA context: 11.2GiB, 12000MB (GB counts as GiB). "
+            "Works with any GPU and with none.",
         ),
     ] = None,
     tokens: Annotated[
         str | None,
         typer.Option(
-            metavar="NUMBER", help="To train on: 10B, 300M, 2.5e9 (default: the config's max_iters)."
+            metavar="NUMBER", help="Training tokens: 10B, 300M, 2.5e9 (default: by the config's max_iters)."
         ),
     ] = None,
     hours: Annotated[
         float | None,
         typer.Option(
-            metavar="HOURS", min=0.0, max=MOST_HOURS, help="To train: tells how many tokens that is."
+            metavar="HOURS",
+            min=0.0,
+            max=MOST_HOURS,
+            help="Training time: predicts how many tokens fit in it.",
         ),
     ] = None,
     price_kwh: Annotated[float | None, typer.Option(min=0.0, help="Price of a kilowatt-hour.")] = None,
-    price_hour: Annotated[float | None, typer.Option(min=0.0, help="Rent of the card for an hour.")] = None,
-    gpus: Annotated[bool, typer.Option("--gpus", help="List every card that --gpu knows, and exit.")] = False,
+    price_hour: Annotated[float | None, typer.Option(min=0.0, help="Rent of the GPU for an hour.")] = None,
+    gpus: Annotated[bool, typer.Option("--gpus", help="List every GPU that --gpu knows, and exit.")] = False,
     html: Html = None,
     opened: Open = False,
+    everything: Everything = False,
     form: FormatOption = None,
     out: Out = None,
     lang: Lang = None,
     json: Json = False,
 ) -> None:
-    """Predict, before running: does it fit, how fast, how long, what it costs. Nothing is run.
+    """Predict before training: does it fit, how fast is it, how long does it take, what does it cost.
 
     nanodyno plan gpt2-768 --gpu "RTX 3060 12GB"
 
@@ -84,18 +91,18 @@ def plan(  # noqa: PLR0913 - one parameter per option
 
     nanodyno plan --gpus
 
-    The table goes over micro-batches at the same tokens per iteration.
+    The table compares micro-batches at the same batch size in tokens.
 
-    Every figure is predicted. The card at hand is taken as `nanodyno doctor` measured it.
+    Nothing is run. For the GPU in this machine, predictions use what `nanodyno doctor` measured.
 
-    By a datasheet alone, figures are marked as unverified.
+    Predictions from a datasheet alone are marked as unverified.
     """
     language = language_of(lang, json)
     if gpus:
         return _show_gpus(json, language)
     if source is None or source.startswith("-"):
         raise NanodynoError(
-            f"a config comes before {source or 'everything else'}",
+            f"no config before {source or 'the options'}",
             "for example: nanodyno plan gpt2-768 --gpu H200",
         )
     wanted = ReportOptions(html, opened, form, out, lang, json)
@@ -108,7 +115,7 @@ def plan(  # noqa: PLR0913 - one parameter per option
     from nanodyno.inputs import resolve
     from nanodyno.recipes import changed, wants_found_rate
     from nanodyno.report.pages.plan import plan_report
-    from nanodyno.report.plan import plan_document, plan_page
+    from nanodyno.report.plan import plan_document, plan_page, short_page
     from nanodyno.report.plan_facts import PlanSource
 
     asked = resolve(source, context.args, RUNS_FOLDER, gpu=gpu, memory_limit_bytes=limit)
@@ -141,7 +148,8 @@ def plan(  # noqa: PLR0913 - one parameter per option
             typer.echo(note, err=True)
     elif not wanted.takes_stdout:
         console = console_for(json)
-        print_page(plan_page(planned, shown, console.width, language), console, language)
+        page = (plan_page if everything else short_page)(planned, shown, console.width, language)
+        print_page(page, console, language)
     deliver(wanted, lambda language: plan_report(planned, shown, language))
     return None
 
@@ -181,9 +189,9 @@ def _show_gpus(json: bool, language: "Language") -> None:
 
 def _refuse_contradictions(tokens: str | None, hours: float | None) -> None:
     if tokens is not None and hours is not None:
-        raise NanodynoError("--tokens and --hours each say how long", "give one of them: it tells the other")
+        raise NanodynoError("--tokens and --hours both set the length", "give one of them")
     if hours == 0:
-        raise NanodynoError("--hours=0 is no time to train in", "for example 48, or 0.5")
+        raise NanodynoError("--hours=0 leaves no time to train", "for example 48, or 0.5")
 
 
 def _of_that_length(
@@ -195,7 +203,7 @@ def _of_that_length(
         return request, hours
     if tokens is not None:
         raise NanodynoError(
-            f"{request.name} is made for its hours, which tell the tokens",
+            f"{request.name} is made for a time budget, which sets the tokens",
             "leave --tokens out, or give --hours",
         )
     from nanodyno.recipes.settings import hours_of
@@ -207,4 +215,4 @@ def _of_that_length(
 def _refuse_endless(prices: dict[str, float | None]) -> None:
     for option, price in prices.items():
         if price is not None and not math.isfinite(price):
-            raise NanodynoError(f"{option}={price} is no price", "for example 0.30")
+            raise NanodynoError(f"{option}={price} is not a price", "for example 0.30")

@@ -1,7 +1,6 @@
 # pyright: strict
 """From what a user gave to a run: each setting judged, the rest derived, all faults told at once."""
 
-import difflib
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ from nanodyno.config.fields import (
 from nanodyno.config.kinds import LARGEST
 from nanodyno.config.ramp import NoRamp, Ramp, read_ramp
 from nanodyno.config.shape import STRICT
-from nanodyno.errors import NanodynoError
+from nanodyno.errors import NanodynoError, did_you_mean, nearest_names
 
 # A divisor further from the wished-for batch_size than this is no advice, and finding it could take forever.
 FARTHEST_ADVICE = 4096
@@ -79,6 +78,35 @@ def derived_value(config: RunConfig, key: str) -> object:
         return None
 
 
+ALIASES = {
+    alias: key
+    for key, aliases in {
+        "learning_rate": "lr max_lr peak_lr",
+        "min_lr": "lr_min final_lr",
+        "batch_size": "bs micro_batch micro_batch_size mbs device_batch_size per_device_train_batch_size",
+        "tokens_per_iter": "total_batch_size batch_tokens tokens_per_step global_batch_size",
+        "gradient_accumulation_steps": "accum grad_accum grad_accum_steps accumulation accumulation_steps",
+        "block_size": "seq_len seqlen sequence_length context context_length ctx max_seq_len",
+        "n_layer": "layers depth num_layers num_hidden_layers",
+        "n_head": "heads num_heads num_attention_heads",
+        "n_kv_head": "kv_heads num_kv_heads num_key_value_heads",
+        "n_embd": "width d_model dim hidden_size embed_dim",
+        "max_iters": "steps max_steps iters iterations num_iterations num_steps",
+        "warmup_iters": "warmup warmup_steps",
+        "weight_decay": "wd",
+        "grad_clip": "clip max_grad_norm grad_norm_clip",
+        "eval_interval": "eval_every val_every val_interval",
+        "optimizer": "opt optim",
+        "dtype": "precision amp",
+        "recompute": "gradient_checkpointing activation_checkpointing",
+        "dataset": "data data_dir",
+        "out_dir": "output_dir outdir",
+    }.items()
+    for alias in aliases.split()
+}
+"""What other programs call a setting."""
+
+
 @dataclass
 class _Draft:
     """Settings on their way to a config: the sound values, and what is wrong with the others.
@@ -97,7 +125,7 @@ class _Draft:
         info = RunConfig.model_fields.get(key)
         if info is None:
             near = nearest_setting(key)
-            self.blame(key, "unknown setting" + (f"; did you mean {near}?" if near else ""))
+            self.blame(key, f"unknown setting{did_you_mean([near] if near else [])}")
         elif value is not None or not info.is_required():
             try:
                 self.values[key] = _kind(key).validate_python(value)
@@ -138,8 +166,7 @@ def accepts(key: str, value: object) -> bool:
 
 def nearest_setting(key: str) -> str | None:
     """The one that was probably meant; a setting's own name is nearest to itself."""
-    near = difflib.get_close_matches(key.lower().replace("-", "_"), RunConfig.model_fields, n=1)
-    return near[0] if near else None
+    return next(iter(nearest_names(key.replace("-", "_"), RunConfig.model_fields, ALIASES)), None)
 
 
 def _shown(value: object) -> str:

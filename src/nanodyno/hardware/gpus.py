@@ -6,13 +6,12 @@ their makers choose the clocks.
 """
 
 import csv
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from nanodyno.errors import NanodynoError
+from nanodyno.errors import NanodynoError, nearest_names
 from nanodyno.hardware.names import GpuName, parse_name
 
 GIB = 2**30
@@ -25,8 +24,8 @@ TENSOR_DTYPES = frozenset({"bfloat16", "float16"})
 _MEMORY_TOLERANCE = 0.10
 _MOST_NAMED = 6
 _OTHERWISE = (
-    "give its memory in place of its name, as --memory-limit 8GB, to learn whether it fits; `nanodyno plan "
-    "--gpus` lists the cards, and on the card itself `nanodyno doctor` measures what it can do"
+    "--memory-limit 8GB in place of --gpu predicts whether it fits; `nanodyno plan --gpus` lists the GPUs, "
+    "and `nanodyno doctor` measures the one in a machine"
 )
 
 
@@ -93,8 +92,8 @@ def gpu_named(words: str) -> Gpu:
     begins = [row for row in all_gpus() if _begins(typed, row)]
     several = rows or (begins if typed.memory_gb is None and len(begins) > 1 else [])
     if several:
-        raise NanodynoError(f"{words!r} is more than one card", f"which one: {_listed(several)}?")
-    raise NanodynoError(f"no card {words!r} is known", _unknown_hint(words, typed, begins))
+        raise NanodynoError(f"{words!r} matches more than one GPU", f"name one of: {_listed(several)}")
+    raise NanodynoError(f"unknown GPU {words!r}", _unknown_hint(words, typed, begins))
 
 
 def _is_meant(typed: GpuName, row: Gpu) -> bool:
@@ -113,9 +112,9 @@ def _unknown_hint(words: str, typed: GpuName, begins: Sequence[Gpu]) -> str:
     if typed.is_mobile:
         why = "laptop parts are not in the table, since their makers choose the clocks"
         return f"{why}{_namesake_words(typed)}; {_OTHERWISE}"
-    labels = {row.label.casefold(): row.label for row in all_gpus()}
-    near = difflib.get_close_matches(words.casefold(), labels, n=3, cutoff=0.5)
-    known = _listed(begins) if begins else ", ".join(labels[each] for each in near)
+    models = {" ".join(parse_name(row.name).model): row.label for row in all_gpus()}
+    near = nearest_names(words, [row.label for row in all_gpus()], models, most=3, cutoff=0.5)
+    known = _listed(begins) if begins else ", ".join(near)
     return f"did you mean {known}? If not, {_OTHERWISE}" if known else _OTHERWISE
 
 

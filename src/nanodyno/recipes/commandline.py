@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Literal, get_origin, get_type_hints
 
 from nanodyno.config import RunConfig, nearest_setting, present_name
-from nanodyno.errors import NanodynoError
+from nanodyno.errors import NanodynoError, did_you_mean
 from nanodyno.recipes.arithmetic import ConfigValue, Unreadable, parse_value
 
 TOML_WORDS: dict[str, ConfigValue] = {"true": True, "false": False}
@@ -39,7 +39,7 @@ def parse_set(words: Sequence[str]) -> dict[str, ConfigValue]:
             raise NanodynoError(f"--set {word}: not a setting", "write it as --set n_layer=12")
         if present_name(key) not in RunConfig.model_fields and (near := nearest_setting(key)):
             raise NanodynoError(
-                f"--set {word}: unknown setting; did you mean {near}?",
+                f"--set {word}: unknown setting{did_you_mean([near])}",
                 "`nanodyno train --keys` lists every setting",
             )
     found = parse_overrides([f"--{word}" for word in words])

@@ -1,6 +1,5 @@
 """Settings from where a user keeps them: a recipe, a TOML file, a nanoGPT config file."""
 
-import difflib
 import re
 import tomllib
 from collections.abc import Sequence
@@ -8,11 +7,22 @@ from importlib.resources import files
 from pathlib import Path
 
 from nanodyno.config import ConfigError, RunConfig, is_ignored, present_name
-from nanodyno.errors import NanodynoError
+from nanodyno.errors import NanodynoError, did_you_mean, nearest_names
 from nanodyno.recipes.nanogpt import read_nanogpt
 from nanodyno.recipes.settings import AUTO_BATCH_SIZE, HOURS, Settings, hours_of
 
 MOST_RUNS_NAMED = 12
+BY_SIZE = {
+    41: "gpt2-384",
+    124: "gpt2-768",
+    354: "gpt2-768 --n_layer=24 --n_embd=1024",
+    773: "gpt2-768 --n_layer=36 --n_embd=1280",
+    1557: "gpt2-768 --n_layer=48 --n_embd=1600",
+}
+"""By millions of parameters: GPT-2's sizes, and the smaller recipe."""
+SIZE_WORDS = {"gpt2": 124, "gpt": 124, "2": 124, "small": 124, "medium": 354, "large": 773, "xl": 1557}
+"""The last word of a name that has no number of parameters."""
+NEAR_SIZE = 1.2
 
 
 def recipe_names() -> tuple[str, ...]:
@@ -46,10 +56,20 @@ def no_such(source: str, runs: Sequence[str] | None = None) -> NanodynoError:
         return NanodynoError(f"{source}: neither {run}a recipe nor a .toml or .py file", there)
     if hours := re.fullmatch(r"best-(\d+)h?", source):
         there = f"for so many hours: best-8h --hours={hours[1]}; {there}"
-    near = difflib.get_close_matches(source.lower(), (*recipe_names(), *(runs or ())), n=1, cutoff=0.4)
-    question = f"; did you mean {near[0]}?" if near else ""
+    question = did_you_mean(_meant(source, (*recipe_names(), *(runs or ()))))
     wanted = "no such recipe" if runs is None else "no recipe, no file and no run"
     return NanodynoError(f"{source}: {wanted}{question}", there)
+
+
+def _meant(source: str, known: Sequence[str]) -> list[str]:
+    """A name that is nearly the same; else the recipe of the size that was typed; else the nearest name."""
+    found = re.search(r"(\d+(?:\.\d+)?)([mb])$", source.lower())
+    word = re.split(r"[-_ ]", source.lower())[-1]
+    millions = SIZE_WORDS.get(word) if found is None else float(found[1]) * (1000 if found[2] == "b" else 1)
+    by_size = [
+        recipe for size, recipe in BY_SIZE.items() if millions and 1 / NEAR_SIZE < size / millions < NEAR_SIZE
+    ]
+    return nearest_names(source, known, cutoff=0.75) or by_size or nearest_names(source, known, cutoff=0.4)
 
 
 def _read_text(path: Path) -> str:

@@ -4,7 +4,6 @@ run.json is replaced whole. The .jsonl files are append-only, one record a line;
 line, and readers drop a last line that has no newline.
 """
 
-import difflib
 import json
 import math
 import os
@@ -16,7 +15,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from nanodyno.errors import NanodynoError
+from nanodyno.errors import NanodynoError, did_you_mean, nearest_names
 from nanodyno.records.imported import (
     AnyEval,
     AnyRecord,
@@ -193,8 +192,7 @@ def find_run(name: str, root: Path) -> Path:
     if folder is not None:
         return folder
     known = [folder.name for folder in run_folders(root)]
-    near = difflib.get_close_matches(name, known, n=1)
-    question = f"; did you mean {near[0]}?" if near else ""
+    question = did_you_mean(nearest_names(name, known))
     hint = (
         f"there are: {', '.join(known[-12:])}"
         if known

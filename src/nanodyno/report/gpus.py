@@ -18,7 +18,7 @@ def gpus_table(gpus: Sequence[Gpu], language: Language = ENGLISH) -> RenderableT
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("--gpu", no_wrap=True)
     for title in ("GB", "TFLOP/s", "GB/s", "W"):
-        table.add_column(language.say(title), justify="right", no_wrap=True)
+        table.add_column(language.unit(title), justify="right", no_wrap=True)
     for gpu in gpus:
         table.add_row(
             gpu.label,

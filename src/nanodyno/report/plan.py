@@ -1,8 +1,10 @@
 """A plan as a page for people and as a document for programs."""
 
 import dataclasses
+import io
+from collections.abc import Sequence
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -13,17 +15,50 @@ from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.report.advice import advice_table
 from nanodyno.report.plan_bill import range_test_hours
-from nanodyno.report.plan_facts import PlanSource, fact_rows
+from nanodyno.report.plan_facts import PlanRows, PlanSource, answer_rows, fact_rows
 from nanodyno.report.prose import Prose
 from nanodyno.report.sizing import choice_document, sizes_table, sizes_title
 from nanodyno.report.stacked import memory_bars
 
 UNKNOWN = "-"
+MOST_LINES = 30
+MOST_ROWS, FEWEST_ROWS = 8, 3
+MOST_NOTES = 5
+MOST_ADVICE = 4
+
+
+def short_page(plan: Plan, source: PlanSource, width: int, language: Language = ENGLISH) -> RenderableType:
+    """The answer, a table and the notes that matter most. Where the window is small, the table is cut first
+    and then the notes."""
+    screen = Console(file=io.StringIO(), width=width)
+    page: RenderableType = Text()
+    sizes = [(rows, MOST_NOTES) for rows in range(MOST_ROWS, FEWEST_ROWS, -1)]
+    for rows, notes in [*sizes, *((FEWEST_ROWS, notes) for notes in range(MOST_NOTES, 0, -1))]:
+        page = _short_page(plan, source, rows, notes, language)
+        if len(screen.render_lines(page, pad=False)) <= MOST_LINES:
+            break
+    return page
+
+
+def _short_page(plan: Plan, source: PlanSource, rows: int, notes: int, language: Language) -> RenderableType:
+    facts = _facts(plan, answer_rows(plan, source, language), language)
+    pieces: list[RenderableType] = [Prose(title(plan, source, language), style="bold"), Text(), facts, Text()]
+    if plan.asked.fits is False:
+        pieces += [advice_table(plan.advice[:MOST_ADVICE], plan.target.host_bytes, language), Text()]
+    if source.choice is None:
+        pieces += [candidates_table(plan, language, rows), Text()]
+    else:
+        pieces += [sizes_table(source.choice, language), Text()]
+    rates, *others = remarks(plan, language) or [""]
+    reported = [each for each in (rates, *source.notes, *others) if each]
+    pieces += [Prose(each, style="dim") for each in reported[:notes]]
+    return Group(*pieces, Prose(language.say("plan.page.more"), style="dim"))
 
 
 def plan_page(plan: Plan, source: PlanSource, width: int, language: Language = ENGLISH) -> RenderableType:
+    """Everything that is known of a plan."""
     pieces: list[RenderableType] = [Prose(title(plan, source, language), style="bold"), Text()]
-    pieces += [_facts(plan, source, language), Text()]
+    pieces += [_facts(plan, fact_rows(plan, source, language), language), Text()]
     if source.choice is not None:
         pieces += [Prose(sizes_title(source.choice, language)), sizes_table(source.choice, language), Text()]
     pieces += [candidates_table(plan, language), Text()]
@@ -48,18 +83,19 @@ def title(plan: Plan, source: PlanSource, language: Language) -> str:
     return language.say(words, title=config, gpu=plan.target.name)
 
 
-def _facts(plan: Plan, source: PlanSource, language: Language) -> Table:
+def _facts(plan: Plan, rows: PlanRows, language: Language) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     colours = {None: "", True: "green", False: "red"}
     fits = language.say("common.fits")
-    for title, words in fact_rows(plan, source, language):
+    for title, words in rows:
         table.add_row(title, Prose(words, style=colours[plan.asked.fits] if title == fits else ""))
     return table
 
 
-def candidates_table(plan: Plan, language: Language = ENGLISH) -> Table:
+def candidates_table(plan: Plan, language: Language = ENGLISH, most: int | None = None) -> Table:
+    """Return at most so many micro-batches: the one that was asked for, and those that fit and are near."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     figures = (
         "plan.table.batch-and-steps",
@@ -74,7 +110,7 @@ def candidates_table(plan: Plan, language: Language = ENGLISH) -> Table:
         else:
             table.add_column(language.say(title), justify="right", no_wrap=True)
     table.add_column(language.say("plan.table.recompute"), no_wrap=True)
-    for each in plan.candidates:
+    for each in plan.candidates if most is None else _nearest(plan, most):
         setup, time, share = each.setup, each.time, each.mfu
         asked = setup.batch_size == plan.asked.setup.batch_size
         table.add_row(
@@ -87,6 +123,17 @@ def candidates_table(plan: Plan, language: Language = ENGLISH) -> Table:
             style="bold" if asked else "dim" if each.fits is False else "",
         )
     return table
+
+
+def _nearest(plan: Plan, most: int) -> Sequence[MicroBatchPlan]:
+    sizes = [each.setup.batch_size for each in plan.candidates]
+    place = sizes.index(plan.asked.setup.batch_size)
+
+    def rank(number: int) -> tuple[bool, int]:
+        return number != place and plan.candidates[number].fits is False, abs(number - place)
+
+    kept = sorted(range(len(sizes)), key=rank)[:most]
+    return [plan.candidates[number] for number in sorted(kept)]
 
 
 def _fits_cell(each: MicroBatchPlan, room: int | None, language: Language) -> str:

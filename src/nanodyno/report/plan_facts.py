@@ -48,53 +48,66 @@ class PlanSource:
 
 
 def fact_rows(plan: Plan, source: PlanSource, language: Language = ENGLISH) -> PlanRows:
-    setup = plan.asked.setup
+    """All rows, those of the answer first."""
+    yield from answer_rows(plan, source, language)
+    yield from _detail_rows(plan, source, language)
+
+
+def answer_rows(plan: Plan, source: PlanSource, language: Language = ENGLISH) -> PlanRows:
+    """Whether it fits, how fast it is, how long it takes and what it costs, and of which model and batch."""
     if source.choice is not None:
         yield language.say("plan.row.chosen"), chosen_words(source.choice, language)
-    yield language.say("common.model"), _model_words(plan, language)
-    config, has_rate = source.config, source.range_test is None
-    if config is not None and (beyond := modern_words(config, language, has_rate)):
-        yield language.say("common.beyond-gpt2"), beyond
-    batch = _batch_words(setup, language)
-    yield (
-        language.say("common.batch"),
-        batch if source.ramp is None else with_ramp(batch, source.ramp, language),
-    )
-    if source.choice is not None and config is not None and has_rate:
-        yield language.say("plan.row.learning-rate"), _rate_words(config, language)
-    yield language.say("plan.row.switches"), _way_words(setup, plan.offloaded_bytes, language)
     yield language.say("common.fits"), fits_words(plan, language)
-    if plan.target.memory_bytes is not None:
-        yield language.say("plan.row.limit"), _limit_words(plan, language)
     if plan.asked.time is not None:
         yield language.say("common.speed"), _speed_words(plan.asked, plan, source.ramp, language)
     if source.choice is None and (best := _better(plan, language)):
         yield language.say("plan.row.fastest"), best
-    yield from _training_rows(plan, source, language)
-
-
-def _training_rows(plan: Plan, source: PlanSource, language: Language) -> PlanRows:
-    """What it takes to train it, and what comes of that."""
     tokens = quantities.count(plan.bill.tokens, language)
     yield language.say("common.token-count", number=tokens), bill_words(plan.bill, plan, language)
     if grown := growth_words(plan, language):
         yield "", grown
-    yield "", _balance_words(plan, language)
+    if source.choice is not None:
+        yield language.say("plan.row.expected-loss"), expected_words(source.choice, language)
     yield language.say("common.iterations"), iterations_words(plan, source.warmup_iters, language)
     if source.range_test is not None:
         yield language.say("plan.row.range-test"), range_test_words(source.range_test, plan, language)
-    if source.choice is not None:
-        yield language.say("plan.row.expected-loss"), expected_words(source.choice, language)
+    yield language.say("common.model"), _model_words(plan, language)
+    batch = _batch_words(plan.asked.setup, language)
+    yield (
+        language.say("common.batch"),
+        batch if source.ramp is None else with_ramp(batch, source.ramp, language),
+    )
 
 
-def _model_words(plan: Plan, language: Language) -> str:
-    words = language.say(
-        "plan.model.size",
-        size=quantities.count(plan.params.total, language),
+def _detail_rows(plan: Plan, source: PlanSource, language: Language) -> PlanRows:
+    config, has_rate = source.config, source.range_test is None
+    if config is not None and (beyond := modern_words(config, language, has_rate)):
+        yield language.say("common.beyond-gpt2"), beyond
+    if source.choice is not None and config is not None and has_rate:
+        yield language.say("plan.row.learning-rate"), _rate_words(config, language)
+    yield language.say("plan.row.switches"), _kernel_words(plan.asked.setup, plan.offloaded_bytes, language)
+    if plan.target.memory_bytes is not None:
+        yield language.say("plan.row.limit"), _limit_words(plan, language)
+    yield language.say("plan.row.flops"), _flops_words(plan, language)
+    yield language.say("plan.row.data"), _balance_words(plan, language)
+
+
+def _flops_words(plan: Plan, language: Language) -> str:
+    return language.say(
+        "plan.model.flops",
         exact=language.number(plan.flops_exact / 1e6, ",.1f"),
         vocabulary=language.number(plan.data_vocab_size, ","),
         nanogpt=language.number(plan.flops_nanogpt / 1e6, ",.1f"),
         padded=language.number(plan.asked.setup.shape.vocab_size, ","),
+    )
+
+
+def _model_words(plan: Plan, language: Language) -> str:
+    shape = plan.asked.setup.shape
+    words = language.say(
+        "plan.model.size",
+        size=quantities.count(plan.params.total, language),
+        layers=quantities.layers(shape.n_layer, shape.n_embd, language),
     )
     if not (tables := plan.params.value_embeddings):
         return words
@@ -131,7 +144,7 @@ def _rate_words(config: RunConfig, language: Language) -> str:
     return language.say("plan.learning-rate.growing", rate=rate)
 
 
-def _way_words(setup: Setup, offloaded_bytes: int, language: Language) -> str:
+def _kernel_words(setup: Setup, offloaded_bytes: int, language: Language) -> str:
     if setup.kernels == "autograd":
         compiled = language.say("kernel.compiled") if setup.compiled else "eager"
         rows = [] if setup.loss_chunk_size is None else [_rows_words(setup.loss_chunk_size, language)]
