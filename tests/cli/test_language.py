@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from nanodyno.messages.language import ENGLISH
+
 ROOT = Path(__file__).parents[2]
 Nanodyno = Callable[..., Any]
 
@@ -41,7 +43,7 @@ def test_the_locale_counts_where_no_language_is_asked_for(
 ) -> None:
     monkeypatch.setenv("LC_ALL", "fr_FR.UTF-8")
     assert "côte à côte" in case("compare", "train2", "train1").output
-    assert "side by side" in case("compare", "train2", "train1", "--lang", "en").output
+    assert ENGLISH.say("compare.summary.speed") in case("compare", "train2", "train1", "--lang", "en").output
     document = json.loads(case("compare", "train2", "train1", "--json").stdout)
     assert document["runs"] == ["train2", "train1"]
 
@@ -69,7 +71,7 @@ def test_a_terminal_without_the_letters_gets_english(case: Nanodyno) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     assert "has no letters for ja" in done.stderr
-    assert "side by side" in done.stdout
+    assert ENGLISH.say("compare.summary.speed") in done.stdout
     assert case("compare", "train2", "train1").exit_code == 0
 
 
