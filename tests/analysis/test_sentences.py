@@ -40,7 +40,7 @@ def test_a_sentence_is_said_where_it_is_true_with_its_numbers_and_not_where_it_i
 
 
 def test_the_documentation_lists_every_code_of_a_comparison_with_its_severity(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "compare.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "findings.md").read_text(encoding="utf-8")
     listed = dict(re.findall(r"^\| `([a-z0-9-]+)` \| (\w+) \|", text, re.MULTILINE))
     said = {
         each.code: each.severity

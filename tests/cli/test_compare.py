@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from nanodyno.messages.language import ENGLISH
+
 Nanodyno = Callable[..., Any]
 CASE = Path(__file__).parents[2] / "examples"
 
@@ -17,11 +19,16 @@ def trained(nanodyno: Nanodyno, tiny: list[str]) -> Nanodyno:
     return nanodyno
 
 
-def test_two_runs_are_compared_on_a_page_in_markdown_and_as_a_document(trained: Nanodyno) -> None:
+def test_two_runs_are_compared_on_a_page_in_markdown_and_as_a_document(
+    trained: Nanodyno, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     page = trained("compare", "a", "b|<b>")
     assert page.exit_code == 0
-    assert "One thing changed (learning_rate)" in " ".join(page.output.split())
-    assert "side by side" in page.output
+    assert len(page.output.splitlines()) <= 30
+    assert "learning_rate 0.01 to 0.02" in page.output
+    assert ENGLISH.say("compare.summary.speed") in page.output
+    assert ENGLISH.say("compare.section.metrics") in trained("compare", "a", "b|<b>", "--all").output
     markdown = trained("compare", "a", "b|<b>", "--markdown").output
     assert markdown.startswith("## a and b\\|\\<b\\>\n")
     assert "| learning\\_rate | 0.01 | 0.02 |" in markdown
@@ -74,22 +81,34 @@ def test_a_run_that_is_not_there_is_named(nanodyno: Nanodyno) -> None:
     assert "nobody" in result.output
 
 
-def test_the_two_logs_of_the_case_go_in_and_the_answer_comes_out(nanodyno: Nanodyno) -> None:
+def test_the_two_logs_of_the_case_go_in_and_the_answer_comes_out(
+    nanodyno: Nanodyno, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     for name in ("train2", "train1"):
         assert nanodyno("import", str(CASE / f"{name}.log"), "--name", name).exit_code == 0
-    page = " ".join(nanodyno("compare", "train2", "train1").output.split())
-    assert "train1 trains 58.1% fewer tokens per second than train2" in page
-    assert "23.0% more arithmetic (44.8 TFLOP/s against 36.4 TFLOP/s)" in page
-    assert (
-        "4 settings changed at once (n_embd, batch_size, gradient_accumulation_steps, learning_rate)" in page
-    )
-    assert "12 layers of 384, 40.6M parameters" in page
-    assert "12 layers of 768, 123.6M parameters" in page
-    assert "none was halved or doubled" in page
-    assert "At the speed of train1, 10.0B tokens take 49.5 hours of training" in page
-    assert "may have changed as well: n_head, dtype" in page
-    assert "If that was one GPU, it was none of" in page
-    assert "RTX 3060," in page
+    found = [nanodyno("compare", "train2", "train1", *every).output for every in ([], ["--all"])]
+    assert len(found[0].splitlines()) <= 30
+    page, everything = (" ".join(each.split()) for each in found)
+    for answer in ("2.4x", "56.1k vs 134.1k", "2.9x", "44.8 TFLOP/s vs 36.4 TFLOP/s", "4.450 vs 5.672"):
+        assert answer in page
+    assert "nanodyno attribute train2 train1" in page
+    assert page.endswith("nanodyno compare train2 train1 --all")
+    for fact in ("40.6M", "123.6M", "49.5", "n_head, dtype", "RTX 3060,"):
+        assert fact in everything
+
+
+def test_the_loss_at_equal_time_of_the_case_is_decided_from_training_losses(nanodyno: Nanodyno) -> None:
+    for name in ("train2", "train1"):
+        assert nanodyno("import", str(CASE / f"{name}.log"), "--name", name).exit_code == 0
+    document = json.loads(nanodyno("compare", "train2", "train1", "--json").output)
+    (decision,) = [each for each in document["decisions"] if each["metric"] == "train_loss_at_equal_seconds"]
+    assert decision["call"] == "worse"
+    assert decision["effect"]["low"] > 1
+    assert document["winners"]["train_loss_at_equal_seconds"] == "train2"
+    (found,) = [each for each in document["findings"] if each["code"] == "losses-at-equal-time"]
+    assert (found["numbers"]["kind"], found["numbers"]["call"]) == ("train", "worse")
+    assert found["numbers"]["at"] == pytest.approx(3914, abs=10)
 
 
 def test_on_a_3060_the_case_is_more_than_one_can_do(nanodyno: Nanodyno) -> None:

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from nanodyno.messages.language import ENGLISH
+
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,8 +50,16 @@ def test_an_interrupted_demo_goes_on_with_what_it_had(nanodyno: Callable[..., An
     assert [run["summary"]["name"] for run in again["runs"]] == ["demo-narrow-1", "demo-wide-1"]
     assert sorted(path.name for path in Path("runs").glob("*/")) == ["demo-narrow-1", "demo-wide-1"]
     shown = nanodyno(*command[:-1]).output
-    writes, compared = shown.index("writes"), shown.index("One thing changed (n_embd)")
-    assert writes < compared < shown.index("side by side") < shown.index("nanodyno compare demo-narrow-2")
+    writes, compared = (
+        shown.index("writes"),
+        shown.index(ENGLISH.say("finding.one-change.single", changed="n_embd")),
+    )
+    assert (
+        writes
+        < compared
+        < shown.index(ENGLISH.say("compare.section.metrics"))
+        < shown.index("nanodyno compare demo-narrow-2")
+    )
     assert len(list(Path("runs").glob("*/"))) == 4
 
 

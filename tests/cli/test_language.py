@@ -12,8 +12,13 @@ from typing import Any
 
 import pytest
 
+from nanodyno.messages import quantities as q
+from nanodyno.messages.language import ENGLISH, LANGUAGES
+
 ROOT = Path(__file__).parents[2]
 Nanodyno = Callable[..., Any]
+SPEEDS = 134_100, 56_131
+"""Tokens per second of the case."""
 
 
 @pytest.fixture
@@ -24,24 +29,20 @@ def case(nanodyno: Nanodyno) -> Nanodyno:
 
 
 def test_the_case_is_answered_in_the_language_that_is_asked_for(case: Nanodyno) -> None:
-    answers = {
-        "fr": "train1 traite 58,1\u202f% de tokens en moins par seconde que train2",
-        "zh-Hant": "train1 每秒處理的 token 數比 train2 少 58.1%",
-        "ja": "train1 は train2 より毎秒のトークン数が 58.1% 少ない",
-        "hi": "train1 हर सेकंड train2 से 58.1% कम टोकन प्रोसेस करता है",
-        "ar": "يعالج train1 في الثانية توكنات أقل من train2 بنسبة 58.1%",
-        "en": "train1 trains 58.1% fewer tokens per second than train2",
-    }
-    for code, answer in answers.items():
-        assert answer in case("compare", "train2", "train1", "--lang", code).output
+    for code, language in LANGUAGES.items():
+        found = case("compare", "train2", "train1", "--lang", code).output
+        known = {"run": "train2", "other": "train1", "throughput_times": language.number(2.39, ".1f")}
+        speeds = {f"tokens_per_second_{end}": q.count(value, language) for end, value in enumerate(SPEEDS)}
+        said = language.say("finding.throughput-fell-rate-rose.divided", **known, **speeds)
+        assert said in " ".join(found.split()) or said in found.replace("\n", "")
 
 
 def test_the_locale_counts_where_no_language_is_asked_for(
     case: Nanodyno, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LC_ALL", "fr_FR.UTF-8")
-    assert "côte à côte" in case("compare", "train2", "train1").output
-    assert "side by side" in case("compare", "train2", "train1", "--lang", "en").output
+    assert LANGUAGES["fr"].say("compare.summary.memory") in case("compare", "train2", "train1").output
+    assert ENGLISH.say("compare.summary.speed") in case("compare", "train2", "train1", "--lang", "en").output
     document = json.loads(case("compare", "train2", "train1", "--json").stdout)
     assert document["runs"] == ["train2", "train1"]
 
@@ -69,7 +70,7 @@ def test_a_terminal_without_the_letters_gets_english(case: Nanodyno) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     assert "has no letters for ja" in done.stderr
-    assert "side by side" in done.stdout
+    assert ENGLISH.say("compare.summary.speed") in done.stdout
     assert case("compare", "train2", "train1").exit_code == 0
 
 

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from tests.report.html.static import Checked
 
+from nanodyno.messages.language import ENGLISH
+
 Nanodyno = Callable[..., Any]
 CASE = Path(__file__).parents[2] / "examples"
 
@@ -34,7 +36,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_compare_writes_a_page_beside_what_it_prints(case: Nanodyno, tmp_path: Path) -> None:
     result = case("compare", "train2", "train1", "--html", "case.html")
     assert result.exit_code == 0
-    assert "side by side" in result.stdout
+    assert ENGLISH.say("compare.summary.speed") in result.stdout
     assert "report: case.html" in result.stderr
     page = Checked((tmp_path / "case.html").read_text(encoding="utf-8"))
     assert page.faults == []
@@ -68,7 +70,7 @@ def test_without_a_browser_the_file_is_reported(case: Nanodyno, monkeypatch: pyt
 def test_jekyll_on_stdout_and_with_pictures_in_a_file(case: Nanodyno, tmp_path: Path) -> None:
     printed = case("compare", "train2", "train1", "--format", "jekyll")
     assert printed.stdout.startswith("---\nlayout: page\ntitle: ")
-    assert "side by side" in printed.stdout
+    assert ENGLISH.say("compare.summary.speed") in printed.stdout
     assert "![" not in printed.stdout
     written = case("compare", "train2", "train1", "--format", "jekyll", "--out", "notes.md")
     assert written.exit_code == 0

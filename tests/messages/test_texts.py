@@ -22,7 +22,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "nanodyno"
 OTHERS = [each for each in LANGUAGES.values() if each is not ENGLISH]
 ENGLISH_ONLY = {"the", "of", "and", "is", "are", "with", "not", "that", "which", "per", "it", "was"}
 STAYS = {
-    "autograd", "eager", "fp8",
+    "autograd", "eager", "fp8", "MFU",
     "GB", "GB/s", "PB/s", "TB/s", "MB/s", "kB/s", "B/s", "GiB", "KiB", "MiB", "ms", "s", "tok/s", "ms/iter",
     "ms/micro-batch", "tokens/s", "{time}/micro-batch", "swap {size}", "compute capability {number}",
     "{date} {time} UTC", "{kind} attention", "micro-batch", "loss", "val loss", "attention", "context",

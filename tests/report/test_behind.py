@@ -32,7 +32,9 @@ def test_every_rate_is_worked_out_from_what_was_measured() -> None:
     assert isinstance(table, Table)
     assert [how for _, _, how in table.rows] == [
         "524,288 / 9.34 s = 56,134",
-        "6 x parameters of products + 6 x 12 layers x 768 x (1024 + 1) = 797.9 MFLOP",
+        ENGLISH.say_plural(
+            "page.derivation.work-per-token-formula", 12, width="768", context="1024", work="797.9"
+        ),
         "56,134 x 797.9 MFLOP = 44.8 TFLOP/s",
         "56,134 x 854.8 MFLOP / 312.0 TFLOP/s = 15.4%",
     ]

@@ -23,6 +23,7 @@ from nanodyno.analysis.decisions import (
     loss_interval,
 )
 from nanodyno.analysis.statistics import Interval
+from nanodyno.analysis.train_losses import smoothed, train_losses_at_equal_time, train_points
 
 Better = Literal["higher", "lower"] | None
 SAME_MEMORY = 0.01
@@ -39,7 +40,7 @@ class ComparedMetric:
     def mean(self, names: Sequence[str]) -> float:
         """Over repeated runs: of losses the mean, of all else the geometric one, as the decisions take it."""
         found = [self.values[name].value for name in names]
-        of_losses = self.name.startswith("val_loss") or min(found) <= 0
+        of_losses = "loss_at_equal" in self.name or min(found) <= 0
         return statistics.fmean(found) if of_losses else statistics.geometric_mean(found)
 
 
@@ -86,7 +87,7 @@ def compare(
     are_by_user = bool(groups)
     groups = groups or groups_of(accounts)
     known = Replicates([*accounts, *history], groups, are_by_user)
-    losses = tuple(found for axis in AXES if (found := losses_at_equal(accounts, axis)) is not None)
+    losses = _losses(accounts)
     level = 1 - (1 - LEVEL) / max(1, len(groups) - 1)
     metrics = [*_facts(accounts), *(_of_losses(each, accounts, known) for each in losses)]
     decisions: list[Decision] = []
@@ -108,12 +109,26 @@ def compare(
     )
 
 
+def _losses(accounts: Sequence[Account]) -> tuple[LossesAt, ...]:
+    """Val losses on every axis; where they do not meet at equal time, smoothed training losses there."""
+    found = {axis: losses_at_equal(accounts, axis) for axis in AXES}
+    found["seconds"] = found["seconds"] or train_losses_at_equal_time(accounts)
+    return tuple(each for each in found.values() if each is not None)
+
+
+def _loss_of(account: Account, found: LossesAt) -> LossAt | None:
+    """Of any run, where these losses are read."""
+    if found.kind == "train":
+        return smoothed(train_points(account), found.at)
+    return loss_on(account, found.axis, found.at)
+
+
 def _decider(metric: ComparedMetric, losses: Sequence[LossesAt], known: Replicates, level: float) -> Decide:
     """How two groups are judged on a metric."""
     at = next((each for each in losses if metric.name == loss_metric(each)), None)
 
     def read(account: Account) -> LossAt | None:
-        return None if at is None else loss_on(account, at.axis, at.at)
+        return None if at is None else _loss_of(account, at)
 
     def decide(runs: RunGroup, against: RunGroup) -> Decision | None:
         if metric.better is None:
@@ -145,6 +160,7 @@ OF_TOKENS = (
 )  # fmt: skip
 OF_TIMES = (
     "iteration_seconds", "tokens_per_second", "achieved_flops_per_second", "mfu", "val_loss_at_equal_seconds",
+    "train_loss_at_equal_seconds",
 )  # fmt: skip
 
 
@@ -237,13 +253,13 @@ def _of_losses(found: LossesAt, accounts: Sequence[Account], known: Replicates) 
     for account in accounts:
         loss = found.losses.get(account.name)
         if loss is not None:
-            noise = known.loss_noise(lambda each: loss_on(each, found.axis, found.at), account, account)
+            noise = known.loss_noise(lambda each: _loss_of(each, found), account, account)
             values[account.name] = loss_interval(account, loss, noise)
     return ComparedMetric(loss_metric(found), "lower", values)
 
 
 def loss_metric(found: LossesAt) -> str:
-    return f"val_loss_at_equal_{found.axis}"
+    return f"{found.kind}_loss_at_equal_{found.axis}"
 
 
 def _known(value: float | None) -> Interval | None:

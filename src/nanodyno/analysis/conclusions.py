@@ -132,6 +132,7 @@ def _pair(one: Account, other: Account, comparison: RunComparison) -> Iterator[F
     yield from _of_speed(one, other, comparison)
     yield from _of_changes(one, other, changes, comparison)
     yield from _of_losses(one, other, changes, comparison)
+    yield from _of_losses_at_equal_time(other, comparison)
 
 
 def _share_a_figure(one: Account, other: Account, comparison: RunComparison) -> bool:
@@ -339,6 +340,15 @@ def _of_losses(
         yield _of_decision(decision, "losses-within-noise", "caution", numbers)
     else:
         yield _of_decision(decision, "losses-apart", "fact", numbers)
+
+
+def _of_losses_at_equal_time(other: Account, comparison: RunComparison) -> Iterator[Finding]:
+    """What an hour of training is worth; of different models too."""
+    for losses in comparison.losses:
+        decision = comparison.decision(loss_metric(losses), other.name)
+        if losses.axis == "seconds" and decision is not None and decision.reason is None:
+            numbers = {"kind": losses.kind, "call": decision.call, **_difference(losses, decision)}
+            yield _of_decision(decision, "losses-at-equal-time", "fact", numbers)
 
 
 def _difference(found: LossesAt, decision: Decision) -> dict[str, Number]:

@@ -34,6 +34,8 @@ class LossesAt:
     axis: CurveAxis
     at: float
     losses: dict[str, LossAt]
+    kind: Literal["val", "train"] = "val"
+    """Training losses are smoothed."""
 
 
 def per_iteration(account: Account, axis: CurveAxis) -> float | None:

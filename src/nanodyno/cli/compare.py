@@ -1,11 +1,21 @@
-"""`nanodyno compare`: what changed between runs, what it did, who is ahead, and what cannot be concluded."""
+"""`nanodyno compare`: which run is better on what, why, and what cannot be concluded."""
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nanodyno.cli.options import RUNS_FOLDER, Json, Lang, console_for, language_of, print_page
+from nanodyno.cli.options import (
+    RUNS_FOLDER,
+    Everything,
+    Json,
+    Lang,
+    console_for,
+    language_of,
+    print_page,
+)
 from nanodyno.cli.reporting import FormatOption, Html, Open, Out, ReportOptions, deliver
 from nanodyno.errors import NanodynoError
 
@@ -13,8 +23,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nanodyno.analysis.attribution import Attribution
+    from nanodyno.analysis.compare import RunComparison
     from nanodyno.analysis.factors import AttributionMetric
+    from nanodyno.analysis.findings import Finding
+    from nanodyno.messages.language import Language
     from nanodyno.records.store import Run
+    from nanodyno.report.page import Section
 
 Names = Annotated[
     list[str],
@@ -24,6 +38,7 @@ Names = Annotated[
         "repeated runs.",
     ),
 ]
+PAGE_LINES, PAGE_WIDTH = 30, 100
 METRICS_OF: "dict[str, tuple[AttributionMetric, ...]]" = {
     "speed": ("tokens_per_second", "achieved_flops_per_second"),
     "val_loss": ("val_loss",),
@@ -39,10 +54,11 @@ def compare(  # noqa: PLR0913 - one parameter per option
     form: FormatOption = None,
     out: Out = None,
     markdown: Markdown = False,
+    everything: Everything = False,
     lang: Lang = None,
     json: Json = False,
 ) -> None:
-    """Compare runs: what changed, speed and loss side by side, who is ahead on what, what does not follow.
+    """Compare runs: which is faster, which has the lower loss, why, and what to do next.
 
     nanodyno compare train2 train1 --html report.html --open
     """
@@ -75,9 +91,35 @@ def compare(  # noqa: PLR0913 - one parameter per option
         typer.echo(to_json(document | {"attributions": [attribution_document(each) for each in apart]}))
     elif not wanted.takes_stdout:
         language = language_of(lang)
-        page = [*comparison_page(comparison, findings, language), *measured_apart(apart, language)]
-        print_page(to_terminal(page), console_for(json), language)
+        if everything:
+            whole = comparison_page(comparison, findings, language, apart)
+            page = to_terminal([*whole, *measured_apart(apart, language)])
+        else:
+            page = to_terminal(_first_page(comparison, findings, apart, runs, language))
+        print_page(page, console_for(json), language)
     deliver(wanted, lambda language: comparison_report(comparison, findings, language, apart))
+
+
+def _first_page(
+    comparison: "RunComparison",
+    findings: "Sequence[Finding]",
+    apart: "Sequence[Attribution]",
+    runs: "Sequence[str]",
+    language: "Language",
+) -> "list[Section]":
+    """With as many caveats as fit, whatever the width of this terminal."""
+    from rich.console import Console
+
+    from nanodyno.report.compare import MOST_CAVEATS, first_page
+    from nanodyno.report.page import to_terminal
+
+    command = shlex.join(["nanodyno", "compare", *runs, "--all"])
+    paper, page = Console(width=PAGE_WIDTH), []
+    for most in range(MOST_CAVEATS, -1, -1):
+        page = first_page(comparison, findings, apart, command, language, most)
+        if len(paper.render_lines(to_terminal(page))) <= PAGE_LINES:
+            break
+    return page
 
 
 def _folders(names: str) -> "list[Path]":

@@ -6,6 +6,9 @@ from nanodyno.analysis.findings import FINDINGS, Finding
 from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.messages.numbers import LISTS, FindingNumbers, written
 
+MULTIPLIED = 2.0
+"""Speeds that differ by this factor are said to be so many times each other, others by their percentage."""
+
 
 def words(finding: Finding, language: Language = ENGLISH) -> str:
     """What a finding says: a sentence or several, whole."""
@@ -93,7 +96,20 @@ def _gpus_by_rate(numbers: FindingNumbers, _: Finding) -> list[str]:
 
 def _throughput(numbers: FindingNumbers, _: Finding) -> list[str]:
     ratio = numbers["throughput_ratio"]
-    return ["multiplied" if ratio >= 2 else "faster" if ratio > 1 else "slower"]
+    if ratio >= MULTIPLIED or ratio <= 1 / MULTIPLIED:
+        return ["multiplied" if ratio > 1 else "divided"]
+    return ["faster" if ratio > 1 else "slower"]
+
+
+def _slower_at_higher_rate(numbers: FindingNumbers, finding: Finding) -> list[str]:
+    cost = "model" if numbers["parameters_ratio"] > 1 else "cost"
+    rate = "rate-multiplied" if numbers["rate_ratio"] >= MULTIPLIED else "rate-by-share"
+    return [*_throughput(numbers, finding), cost, rate]
+
+
+def _losses_at_equal_time(numbers: FindingNumbers, _: Finding) -> list[str]:
+    lead = {"better": "other-lower", "worse": "run-lower"}.get(numbers["call"], "within-noise")
+    return [lead, *(["smoothed"] if numbers["kind"] == "train" else [])]
 
 
 def _measured_here(numbers: FindingNumbers, finding: Finding) -> list[str]:
@@ -108,12 +124,9 @@ def _larger(numbers: FindingNumbers, one: str, other: str) -> bool:
 
 
 VARIANTS: dict[str, Callable[[FindingNumbers, Finding], list[str]]] = {
-    "throughput-fell-rate-rose": lambda numbers, _: [
-        "multiplied" if numbers["rate_ratio"] >= 2 else "by-share"
-    ],
-    "throughput-rose-rate-fell": lambda numbers, _: [
-        "multiplied" if numbers["throughput_ratio"] >= 2 else "by-share"
-    ],
+    "throughput-fell-rate-rose": _slower_at_higher_rate,
+    "throughput-rose-rate-fell": lambda numbers, finding: [*_throughput(numbers, finding), "cost", "rate"],
+    "losses-at-equal-time": _losses_at_equal_time,
     "throughput-changed": _throughput,
     "same-effective-batch": lambda numbers, _: ["other-split" if numbers["split_changed"] else "same-split"],
     "confounded": _confounded,

@@ -68,6 +68,12 @@ def place(axis: str, at: float, language: Language) -> str:
     return q.of_unit(language.number(at, ".3g"), "FLOP", language)
 
 
+def fold(ratio: float, language: Language) -> str:
+    """How many times larger or smaller: 2.4 of 2.39 and of 0.418."""
+    times = max(ratio, 1 / ratio)
+    return language.number(times, ".1f" if times < 10 else ",.0f")
+
+
 def forecast_loss(value: float, language: Language) -> str:
     return language.number(value, ".3f")
 
@@ -283,6 +289,7 @@ _UNITS: dict[Unit, Callable[[Any, Language], str]] = {
     "count": q.rate,
     "duration": q.duration,
     "forecast change": _in("+.3f"),
+    "fold": fold,
     "forecast loss": forecast_loss,
     "hours": _in(",.1f"),
     "kind of data": kind_of_data,
@@ -314,6 +321,7 @@ _UNITS: dict[Unit, Callable[[Any, Language], str]] = {
         q.share(value, ".0f", language) if value >= 0.1 else q.percent(value, language)
     ),
     "shares of GPUs": _shares_of_gpus,
+    "signed change of ratio": lambda value, language: q.share(value - 1, "+.1f", language),
     "tenths of percent": _share(".1f"),
     "text": lambda value, _: str(value),
     "texts": lambda values, language: language.joined(list(values)),

@@ -1,18 +1,22 @@
-"""A comparison on one page: the answer first, then changes, figures, why, and what cannot be said."""
+"""A comparison in words and tables: a first page with the answer, its causes and caveats, and the whole."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from nanodyno.analysis.attribution import Attribution
 from nanodyno.analysis.changes import Changes
 from nanodyno.analysis.compare import ComparedMetric, RunComparison, loss_metric
+from nanodyno.analysis.curves import CurveAxis
 from nanodyno.analysis.decisions import Decision, NotComparable
 from nanodyno.analysis.findings import Finding, Severity
 from nanodyno.analysis.moves import Kind
+from nanodyno.analysis.statistics import Interval
 from nanodyno.messages import quantities as q
-from nanodyno.messages.findings import repeated, words
+from nanodyno.messages.findings import MULTIPLIED, repeated, words
 from nanodyno.messages.language import ENGLISH, Language
-from nanodyno.messages.numbers import place
+from nanodyno.messages.numbers import fold, place, turn_words
 from nanodyno.records.imported import Setting
+from nanodyno.report.attribute_tables import factor_words, judged, size_words
 from nanodyno.report.behind import numbers_table
 from nanodyno.report.document import as_document
 from nanodyno.report.page import BulletList, Section, Table
@@ -24,18 +28,25 @@ ANSWERS = (
         "speed-of-few-iterations", "speed-uncertain", "speed-of-contradicting-tokens", "speed-impossible",
         "nothing-in-common",
     ),
-    ("confounded", "one-change", "one-change-each", "one-known-change", "no-change"),
     (
-        "losses-unrecorded-difference", "no-evidence-for-learning-rate", "losses-on-other-data",
+        "losses-at-equal-time", "losses-unrecorded-difference", "losses-on-other-data",
         "losses-at-other-stages", "losses-of-contradicting-tokens",
-        "losses-of-different-models", "losses-apart", "losses-within-noise",
-        "no-common-loss",
+        "losses-apart", "losses-within-noise", "no-common-loss",
     ),
     ("not-a-number",),
 )  # fmt: skip
-"""The first of each row that was found makes a sentence of the answer."""
+"""The first of each row that was found makes the answer."""
+CAUSES = ("confounded", "one-change", "one-change-each", "one-known-change", "no-change")
+"""Said with the changes."""
+SEPARATE = "next-measure-apart"
+IN_TABLE = frozenset({"losses-within-noise", "losses-apart"})
+"""The first page says it in the column of verdicts."""
+LAST_CAVEATS = ("mfus-against-a100", "mfu-against-a100", "mfu-poisoned")
+"""Of another program's figures, which no decision rests on."""
 ENDS = ("ends-lower", "ends-alike", "ends-rough")
 """Of two runs: which ends lower."""
+MOST_CAVEATS, MOST_CHANGES, MOST_STEPS = 5, 6, 2
+"""On the first page."""
 MOVES: dict[Kind, tuple[str, str]] = {
     "model": ("compare.moves.model", ""),
     "function": ("common.loss", "compare.moves.speed-memory"),
@@ -61,15 +72,16 @@ TITLES: dict[str, str] = {
     "iteration_seconds": "compare.metric.iteration-time",
     "micro_step_seconds": "compare.metric.micro-batch-time",
     "tokens_per_second": "common.tokens-per-second",
-    "achieved_flops_per_second": "common.work-rate-exact",
+    "achieved_flops_per_second": "compare.metric.achieved-compute",
     "nanogpt_flops_per_second": "compare.metric.work-rate-nanogpt",
-    "mfu": "common.share-of-peak",
-    "nanogpt_mfu": "common.nanogpt-mfu",
+    "mfu": "compare.metric.mfu",
+    "nanogpt_mfu": "compare.metric.mfu-nanogpt",
     "peak_allocated_bytes": "compare.metric.peak-memory",
     "val_loss_at_equal_iterations": "compare.metric.val-loss-equal-iterations",
     "val_loss_at_equal_tokens": "compare.metric.val-loss-equal-tokens",
     "val_loss_at_equal_seconds": "compare.metric.val-loss-equal-time",
     "val_loss_at_equal_flops": "compare.metric.val-loss-equal-work",
+    "train_loss_at_equal_seconds": "compare.metric.train-loss-equal-time",
 }
 SEVERITIES: tuple[tuple[Severity, str], ...] = (
     ("wrong", "compare.section.impossible"),
@@ -77,6 +89,38 @@ SEVERITIES: tuple[tuple[Severity, str], ...] = (
     ("caution", "compare.section.limits"),
     ("next", "common.section.next"),
 )
+SUMMARY = {
+    "tokens_per_second": "compare.summary.speed",
+    "mfu": "compare.metric.mfu",
+    "achieved_flops_per_second": "compare.summary.achieved-compute",
+    "peak_allocated_bytes": "compare.summary.memory",
+}
+LOSS_ROWS: tuple[tuple[tuple[CurveAxis, ...], str, str], ...] = (
+    (
+        ("tokens", "iterations"),
+        "compare.summary.val-loss-equal-tokens",
+        "compare.verdict.no-loss-at-equal-tokens",
+    ),
+    (("seconds",), "compare.summary.val-loss-equal-time", "compare.verdict.no-loss-at-equal-time"),
+)
+FASTER = {
+    "up": "compare.verdict.faster",
+    "down": "compare.verdict.slower",
+    "times-up": "compare.verdict.times-faster",
+    "times-down": "compare.verdict.times-slower",
+}
+HIGHER = {
+    "up": "compare.verdict.higher",
+    "down": "compare.verdict.lower",
+    "times-up": "compare.verdict.times-higher",
+    "times-down": "compare.verdict.times-lower",
+}
+VERDICTS = {
+    "tokens_per_second": FASTER,
+    "mfu": HIGHER,
+    "achieved_flops_per_second": HIGHER,
+    "peak_allocated_bytes": HIGHER,
+}
 _SHOWN: dict[str, Callable[[float, Language], str]] = {
     "parameters": q.count,
     "tokens_per_iter": q.rate,
@@ -91,40 +135,78 @@ _SHOWN: dict[str, Callable[[float, Language], str]] = {
 }
 
 
-def comparison_page(
-    comparison: RunComparison, findings: Sequence[Finding], language: Language = ENGLISH
+def first_page(
+    comparison: RunComparison,
+    findings: Sequence[Finding],
+    attributions: Sequence[Attribution],
+    command: str,
+    language: Language = ENGLISH,
+    most_caveats: int = MOST_CAVEATS,
 ) -> list[Section]:
-    names = [repeated(group[0], len(group), language) for group in comparison.groups]
+    """Return the answer, a table of verdicts, the causes, some caveats and what to do next.
+
+    `command` prints everything.
+    """
+    several = len(comparison.groups) > 2
+    answer = answering(findings)
+    causes = [] if attributions else [each for each in findings if each.code in (*CAUSES, SEPARATE)]
+    said = {*map(id, (*answer, *causes))}
+    rest = [each for each in findings if id(each) not in said and each.code not in IN_TABLE]
+    found = [each for each in caveats(rest) if each.code not in CAUSES]
+    shown = tuple(named_words(each, several, language) for each in found[:most_caveats])
+    whole = _answer(comparison, answer, attributions, language)
+    steps = [each for each in rest if each.severity == "next" and each.code != SEPARATE][:MOST_STEPS]
+    return [
+        Section(whole.title, whole.parts[:-1]),
+        Section(None, whole.parts[-1:]),
+        Section(
+            None,
+            (*_changes(comparison, language), *(named_words(each, several, language) for each in causes)),
+        ),
+        *([Section(language.say("compare.section.caveats"), (BulletList(shown),))] if shown else []),
+        Section(
+            None,
+            (
+                *(named_words(each, several, language) for each in steps),
+                language.say("compare.everything", command=command),
+            ),
+        ),
+    ]
+
+
+def comparison_page(
+    comparison: RunComparison,
+    findings: Sequence[Finding],
+    language: Language = ENGLISH,
+    attributions: Sequence[Attribution] = (),
+) -> list[Section]:
+    """Return everything, the answer first."""
+    names = _names(comparison, language)
     several = len(names) > 2
     reported = answering(findings)
-    answer = tuple(named_words(each, several, language) for each in reported)
+    causes = [each for each in findings if each.code in CAUSES]
     ends = [each for each in findings if each.code in ENDS]
-    rest = [each for each in findings if each not in reported and each not in ends]
-    sections = [Section(language.listed(names) if len(names) == 2 else language.joined(names), answer)]
-    sections += [
-        Section(
-            language.say("compare.section.changes")
-            if len(names) == 2
-            else language.say("compare.section.changes-of-one", first=names[0], other=group[0]),
-            (_changes_table(changes, language),),
+    said = {*map(id, (*reported, *causes, *ends))}
+    rest = [each for each in findings if id(each) not in said]
+    sections = [_answer(comparison, reported, attributions, language)]
+    for group in comparison.groups[1:]:
+        own = [each for each in causes if each.runs[-1] == group[0]]
+        changes = comparison.changes[group[0]]
+        parts = (
+            *([_points(own, False, language)] if own else []),
+            *([_changes_table(changes, language)] if changes.changed else []),
         )
-        for group in comparison.groups[1:]
-        if (changes := comparison.changes[group[0]]).changed
-    ]
+        title = language.say("compare.section.changes-of-one", first=names[0], other=group[0])
+        if parts:
+            sections.append(Section(title if several else language.say("compare.section.changes"), parts))
     sections.append(Section(language.say("compare.section.metrics"), (_metrics_table(comparison, language),)))
     if ends:
-        sections.append(
-            Section(
-                language.say("compare.section.forecast"),
-                tuple(words(each, language) for each in ends),
-            )
-        )
+        words_of_ends = tuple(words(each, language) for each in ends)
+        sections.append(Section(language.say("compare.section.forecast"), words_of_ends))
     for severity, title in SEVERITIES:
         found = [each for each in rest if each.severity == severity]
         if found:
-            sentences = tuple(named_words(each, several, language) for each in found)
-            behind = tuple(numbers_table(each.numbers) for each in found)
-            sections.append(Section(language.say(title), (BulletList(sentences, behind),)))
+            sections.append(Section(language.say(title), (_points(found, several, language),)))
     return sections
 
 
@@ -133,6 +215,156 @@ def answering(findings: Sequence[Finding]) -> list[Finding]:
     by_code = {each.code: each for each in reversed(findings)}
     rows = ([by_code[code] for code in codes if code in by_code] for codes in ANSWERS)
     return [found[0] for found in rows if found]
+
+
+def caveats(findings: Sequence[Finding]) -> list[Finding]:
+    """The most important first: what cannot be, what limits the comparison, then single runs."""
+    found = [each for each in findings if each.severity in ("wrong", "caution")]
+    return sorted(
+        found,
+        key=lambda each: (each.severity != "wrong", each.code in LAST_CAVEATS, len(each.runs) < 2),
+    )
+
+
+def _points(findings: Sequence[Finding], several: bool, language: Language) -> BulletList:
+    sentences = tuple(named_words(each, several, language) for each in findings)
+    return BulletList(sentences, tuple(numbers_table(each.numbers) for each in findings))
+
+
+def _names(comparison: RunComparison, language: Language) -> list[str]:
+    return [repeated(group[0], len(group), language) for group in comparison.groups]
+
+
+def _answer(
+    comparison: RunComparison,
+    answer: Sequence[Finding],
+    attributions: Sequence[Attribution],
+    language: Language,
+) -> Section:
+    names = _names(comparison, language)
+    sentences = [named_words(each, len(names) > 2, language) for each in answer]
+    speed, *others = sentences or [""]
+    measured = [said for each in attributions if (said := _measured(each, language))]
+    title = language.listed(names) if len(names) == 2 else language.joined(names)
+    parts = [each for each in (speed, *measured, *others) if each]
+    return Section(title, (*parts, summary_table(comparison, language)))
+
+
+def _measured(found: Attribution, language: Language) -> str:
+    """What each change did by itself; nothing where that is not known."""
+    parts = zip(found.design.factors, found.look.effects.parts, strict=False)
+    effects = [
+        language.say(
+            "compare.measured.effect",
+            change=factor_words(factor, language),
+            size=size_words(found, part, language),
+            interval=judged(found, part, language)[0],
+        )
+        for factor, part in parts
+    ]
+    if not effects or found.metric == "achieved_flops_per_second":
+        return ""
+    said = "compare.measured.loss" if found.metric == "val_loss" else "compare.measured.speed"
+    return language.say(said, device=found.machine.device_name, effects=language.joined(effects))
+
+
+def _changes(comparison: RunComparison, language: Language) -> tuple[str, ...]:
+    """A line for each run, with the changes that can move the speed or the loss first."""
+    lines: list[str] = []
+    for group in comparison.groups[1:]:
+        changes = comparison.changes[group[0]]
+        moving = [each for what in ("speed", "loss") for each in changes.that_move(what)]
+        ordered = sorted(changes.changed, key=lambda each: each not in moving)
+        shown = [turn_words(each.key, each.before, each.after, language) for each in ordered[:MOST_CHANGES]]
+        if not shown:
+            continue
+        listed, more = language.joined(shown), len(ordered) - len(shown)
+        if more:
+            listed = language.say_plural("compare.changes.more", more, changes=listed)
+        if len(comparison.groups) > 2:
+            lines.append(language.say("compare.changes.of-run", run=group[0], changes=listed))
+        else:
+            lines.append(language.say("compare.changes.list", changes=listed))
+    return tuple(lines)
+
+
+def summary_table(comparison: RunComparison, language: Language = ENGLISH) -> Table:
+    """What most readers ask for, each with its verdict."""
+    known = {metric.name: metric for metric in comparison.metrics}
+    rows: list[tuple[str, ...]] = []
+    names = ("tokens_per_second", "mfu" if "mfu" in known else "achieved_flops_per_second")
+    for name in names:
+        rows.append(_summary_row(language.say(SUMMARY[name]), known.get(name), comparison, language))
+    for axes, title, missing in LOSS_ROWS:
+        at = next((each for axis in axes for each in comparison.losses if each.axis == axis), None)
+        if at is None:
+            cells = ("-",) * len(comparison.groups)
+            rows.append((language.say(title, place="-"), *cells, language.say(missing)))
+            continue
+        tokens = at.axis == "tokens"
+        where = q.count(at.at, language) if tokens else place(at.axis, at.at, language)
+        kind = "compare.summary.train-loss-equal-time" if at.kind == "train" else title
+        row_title = language.say(kind, place=where)
+        rows.append(_summary_row(row_title, known[loss_metric(at)], comparison, language))
+    memory = "peak_allocated_bytes"
+    rows.append(_summary_row(language.say(SUMMARY[memory]), known.get(memory), comparison, language))
+    names = _names(comparison, language)
+    return Table(("", *names, language.say("compare.table.verdict")), tuple(rows), figures_from=1)
+
+
+def _summary_row(
+    title: str, metric: ComparedMetric | None, comparison: RunComparison, language: Language
+) -> tuple[str, ...]:
+    if metric is None:
+        cells = (language.say("compare.summary.not-reported"),) * len(comparison.groups)
+        return (title, *cells, "")
+    cells = (_cell(metric, group, language) for group in comparison.groups)
+    return (title, *cells, verdict(comparison, metric.name, language))
+
+
+def verdict(comparison: RunComparison, metric: str, language: Language = ENGLISH) -> str:
+    """What the decision on two runs says; of more, which is better than all others."""
+    if len(comparison.groups) != 2:
+        return _decision(comparison, metric, language)
+    found = comparison.decision(metric, comparison.groups[1][0])
+    if found is None or found.effect is None:
+        return ""
+    if found.reason is not None:
+        return language.say(NOT_COMPARABLE[found.reason])
+    if found.call == "no-significant-difference":
+        if found.effect.low is None:
+            return language.say("compare.table.no-difference")
+        return language.say("compare.verdict.no-difference", **_interval(found.effect, metric, language))
+    if "loss_at_equal" in metric:
+        return _loss_verdict(found, found.effect, metric, language)
+    (run, _), ratio = _named(found, language), found.effect.value
+    way = "up" if ratio > 1 else "down"
+    if 1 / MULTIPLIED < ratio < MULTIPLIED:
+        return language.say(VERDICTS[metric][way], run=run, size=q.share(abs(ratio - 1), ".1f", language))
+    return language.say(VERDICTS[metric][f"times-{way}"], run=run, size=fold(ratio, language))
+
+
+def _loss_verdict(decision: Decision, effect: Interval, metric: str, language: Language) -> str:
+    """Of the run whose loss is lower, by how much."""
+    one, other = _named(decision, language)
+    positive = effect if effect.value > 0 else effect.times(-1)
+    lower = other if effect.value > 0 else one
+    if positive is not effect:
+        positive = replace(positive, low=positive.high, high=positive.low)
+    size = language.number(positive.value, ".3f")
+    bounds = _interval(positive, metric, language, sign="")
+    return language.say("compare.verdict.lower-loss", run=lower, difference=size, **bounds)
+
+
+def _interval(effect: Interval, metric: str, language: Language, sign: str = "+") -> dict[str, str]:
+    assert effect.low is not None
+    assert effect.high is not None
+    of_loss = "loss_at_equal" in metric
+    low, high = (
+        language.number(each, f"{sign}.3f") if of_loss else q.share(each - 1, "+.1f", language)
+        for each in (effect.low, effect.high)
+    )
+    return {"level": q.share(effect.level, ".3g", language), "low": low, "high": high}
 
 
 def named_words(finding: Finding, several: bool, language: Language) -> str:
@@ -184,7 +416,7 @@ def _setting(value: Setting, language: Language) -> str:
 
 
 def _metrics_table(comparison: RunComparison, language: Language) -> Table:
-    names = [repeated(group[0], len(group), language) for group in comparison.groups]
+    names = _names(comparison, language)
     rows: list[tuple[str, ...]] = []
     for metric in comparison.metrics:
         at = next((each for each in comparison.losses if metric.name == loss_metric(each)), None)
@@ -239,8 +471,8 @@ def _cell(metric: ComparedMetric, group: Sequence[str], language: Language) -> s
     if not names:
         return "-"
     mean = metric.mean(names)
-    if metric.name.startswith("val_loss"):
-        return language.number(mean, ".4f")
+    if "loss_at_equal" in metric.name:
+        return language.number(mean, ".3f" if metric.name.startswith("train") else ".4f")
     return _SHOWN[metric.name](mean, language)
 
 

@@ -175,6 +175,12 @@ PAIRS: dict[str, Sentence] = {
     "losses-apart": Sentence(
         losses(*APART, changed=RATE), losses(*NOISY, changed=RATE), {"difference": pytest.approx(-0.2)}
     ),
+    # Nine losses in the last fifth of 40 iterations that are one nat apart; and a log of five iterations.
+    "losses-at-equal-time": Sentence(
+        pair(log(losses=dict.fromkeys(range(40), 6.0)), log(losses=dict.fromkeys(range(40), 5.0), **RATE)),
+        pair(log(), log(losses=dict.fromkeys(range(5), 6.0), **RATE)),
+        {"kind": "train", "call": "better", "difference": pytest.approx(-1.0)},
+    ),
     "next-measure-apart": Sentence(
         pair(log(), log(n_embd=384, learning_rate=1e-3, **SPLIT)),
         pair(log(), log(**SPLIT)),

@@ -79,7 +79,12 @@ def test_every_picture_has_a_name_and_every_head_of_a_table_a_scope(case: str) -
 def test_the_answer_comes_first_then_pictures_then_tables_then_the_arithmetic(case: str) -> None:
     places = [
         case.index(each)
-        for each in ("fewer tokens per second", "<svg", "can move", "How the rates are worked out")
+        for each in (
+            "2.4x",
+            "<svg",
+            ENGLISH.say("compare.table.can-move"),
+            ENGLISH.say("page.derivation.title"),
+        )
     ]
     assert places == sorted(places)
     text = Checked(case).text
@@ -95,7 +100,7 @@ def test_names_of_runs_are_text_and_keep_their_direction_to_themselves() -> None
     assert len(page.all_of("script")) == 1
     isolated = "<bdi>&lt;/title&gt;&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;\u202e&amp;</bdi>"
     assert f"<h1>{isolated} and <bdi>run_b</bdi></h1>" in text
-    assert '<p class="lead"><bdi>run_b</bdi> trains ' in text
+    assert '<p class="lead"><bdi>run_b</bdi> ' in text
 
 
 def test_characters_that_a_document_may_not_have_are_replaced() -> None:
@@ -136,15 +141,15 @@ def test_a_metric_that_nobody_tells_is_a_sentence_and_no_empty_picture() -> None
     silent = [account(name, steps=(), evals=()) for name in ("a", "b")]
     text = compared(*silent)
     page = Checked(text)
-    assert "No loss is known, so there is no curve." in page.text
-    assert "Tokens per second are not known of any of them" in page.text
+    assert ENGLISH.say("losses.none-known") in page.text
+    assert ENGLISH.say("compare.picture.no-tokens-per-second") in page.text
     assert page.all_of("svg") == []
 
 
 def test_a_metric_that_one_run_lacks_is_said_beside_the_picture() -> None:
     text = Checked(compared(account("a"), account("mute", steps=()))).text
-    assert "Not known of mute." in text
-    assert "Not drawn, since it is not known there: mute." in text  # over time
+    assert ENGLISH.say("compare.picture.unknown-for-runs", runs="mute") in text
+    assert ENGLISH.say("losses.note.runs-left-out", runs="mute") in text  # over time
 
 
 def test_losses_that_are_no_numbers_leave_the_rest_to_be_drawn() -> None:

@@ -91,7 +91,8 @@ def test_a_comparison_shows_what_was_measured_apart(found: Attribution) -> None:
     reported = text(page)
     assert "Measured apart: train2 to train1 on NVIDIA H200: tokens per second." in reported
     places = [
-        reported.lower().index(each) for each in ("what changed", "which change did what", "side by side")
+        reported.index(ENGLISH.say(each))
+        for each in ("compare.section.changes", "attribute.parts.title", "compare.section.metrics")
     ]
     assert places == sorted(places)
 

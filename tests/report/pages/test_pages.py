@@ -176,7 +176,7 @@ def test_a_run_that_has_just_begun_has_no_empty_pictures(run: Callable[..., Run]
     found = run()
     page = run_report(found, summarise(found), ENGLISH)
     assert figures(page, object) == []
-    assert "No loss is known" in text(page)
+    assert ENGLISH.say("losses.none-known") in text(page)
 
 
 def test_runs_keep_their_colour_in_every_picture_of_a_comparison() -> None:

@@ -36,7 +36,7 @@ def comparison_report(
     language: Language,
     attributions: Sequence[Attribution] = (),
 ) -> Page:
-    answer, changed, *rest = comparison_page(comparison, findings, language)
+    answer, changed, *rest = comparison_page(comparison, findings, language, attributions)
     tables = [table for each in answering(findings) if (table := numbers_table(each.numbers)) is not None]
     behind = (Folded(language.say("page.numbers-behind"), tuple(tables)),) if tables else ()
     answer = Section(answer.title, (*answer.parts, *behind))
