@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nanodyno.experiments.tune import TuneBench
-from nanodyno.messages.language import LANGUAGES
+from nanodyno.messages.language import ENGLISH, LANGUAGES
 from nanodyno.messages.numbers import turn_words
 
 Run = Callable[..., Any]
@@ -46,12 +46,13 @@ def faked(tunings: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_the_two_recipes_of_the_case_on_a_page_and_as_a_document(faked: Any, nanodyno: Run) -> None:
-    page = nanodyno("attribute", "gpt2-384", "gpt2-768")
+    page = nanodyno("attribute", "gpt2-384", "gpt2-768", "--all")
     assert page.exit_code == 0, page.output
     reported = " ".join(page.stdout.split())
-    assert "n_embd 384 to 768" in reported
-    assert "batch_size 16 to 8" in reported
-    assert "learning_rate 0.001 to 0.0003" in reported
+    changes = [("n_embd", 384, 768), ("batch_size", 16, 8), ("learning_rate", 0.001, 0.0003)]
+    assert [each for each in changes if turn_words(*each) not in reported] == []
+    first = nanodyno("attribute", "gpt2-384", "gpt2-768").stdout
+    assert len(first.splitlines()) < len(page.stdout.splitlines())
     document = json.loads(nanodyno("attribute", "gpt2-384", "gpt2-768", "--json").stdout)
     assert len(faked.asked) == 4  # the second time all is remembered
     sizes = {name: part["value"] for name, part in document["contributions"].items()}
@@ -70,10 +71,10 @@ def test_a_page_to_open_in_another_language_beside_the_terminals(
     assert shown.exit_code == 0, shown.output
     french = LANGUAGES["fr"]
     assert '<html lang="fr"' in page.read_text("utf-8")
-    assert french.say("which change did what") in page.read_text("utf-8").lower()
+    assert french.say("attribute.parts.title") in page.read_text("utf-8").lower()
     reported = " ".join(shown.stdout.split())
     assert turn_words("n_embd", 384, 768, french) in reported
-    assert french.say("what was found") in reported
+    assert french.say("attribute.section.findings") in reported
     markdown = nanodyno(*command, "--format", "markdown").stdout
     assert markdown.startswith("## ")
     faked.asked.clear()
@@ -87,18 +88,20 @@ def test_logs_of_another_gpu_are_measured_here_and_compare_shows_it(faked: Any, 
         assert nanodyno("import", log, "--name", name, "--gpu", "RTX 4070").exit_code == 0
     before = " ".join(nanodyno("compare", "train2", "train1").stdout.split())
     assert "nanodyno attribute train2 train1" in before
-    page = nanodyno("attribute", "train2", "train1")
+    page = nanodyno("attribute", "train2", "train1", "--all")
     assert page.exit_code == 0, page.output
     reported = " ".join(page.stdout.split())
-    assert "train2 and train1 ran on RTX 4070; all of this was measured on NVIDIA H200" in reported
-    assert "what neither log tells is as nanodyno has it by default" in reported
+    said = {"run": "train2", "other": "train1", "there": "RTX 4070", "here": "NVIDIA H200"}
+    elsewhere = ENGLISH.say("finding.measured-here.both-elsewhere", **said)
+    assert elsewhere in reported
+    assert ENGLISH.say("finding.taken-by-default") in reported
     jobs = {(job.config.n_embd, job.config.batch_size) for job in faked.jobs.values()}
     assert jobs == {(384, 16), (768, 16), (384, 8), (768, 8)}
     assert {job.config.n_layer for job in faked.jobs.values()} == {12}
     after = " ".join(nanodyno("compare", "train2", "train1").stdout.split())
-    assert "which change did what" in after
-    assert "n_embd 384 to 768" in after
-    assert "train2 and train1 ran on RTX 4070; all of this was measured on NVIDIA H200" in after
+    assert ENGLISH.say("attribute.parts.title") in after
+    assert turn_words("n_embd", 384, 768) in after
+    assert elsewhere in after
     assert "nanodyno attribute train2 train1" not in after
     document = json.loads(nanodyno("compare", "train2", "train1", "--json").stdout)
     assert document["attributions"][0]["contributions"].keys() == {"n_embd", "batch_size"}

@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 
+from nanodyno.messages.language import ENGLISH
+
 Run = Callable[..., Any]
+TRAIN = ENGLISH.say("tune.next.train-command", command="nanodyno ")
 TINY = [
     "--n_layer=1", "--n_head=1", "--n_embd=16", "--block_size=16", "--batch_size=2", "--device=cpu",
     "--tokens_per_iter=64", "--compile=False", "--kernels=auto", "--threads=1", "--eval_tokens=64",
@@ -55,8 +58,8 @@ def faked(tunings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_what_was_written_is_what_train_takes(faked: Any, nanodyno: Run) -> None:
     done = nanodyno("tune", "demo", *TINY, "--budget=1m", "--write=tuned.toml")
     assert done.exit_code == 0, done.output
-    assert "chosen: 4 x 1" in done.stdout
-    assert "train with it: nanodyno train tuned.toml" in done.stdout
+    assert "4 x 1" in done.stdout
+    assert f"{TRAIN}train tuned.toml" in done.stdout
     assert len(faked.asked) > 3
     settings = tomllib.loads(Path("tuned.toml").read_text())
     assert (settings["batch_size"], settings["tokens_per_iter"]) == (4, 64)
@@ -72,7 +75,7 @@ def test_the_command_that_is_reported_trains_the_same_tokens_per_iteration(faked
     done = nanodyno("tune", "demo", *words, "--gradient_accumulation_steps=2", "--budget=1m")
     assert done.exit_code == 0, done.output
     assert faked.asked
-    reported = done.stdout.split("train with it: nanodyno ")[1].split()
+    reported = done.stdout.split(TRAIN)[1].splitlines()[0].split()
     trained = nanodyno(*reported, "--max_iters=1", "--warmup_iters=1", "--json")
     assert trained.exit_code == 0, trained.output
     config = json.loads(trained.stdout)["run"]["config"]
@@ -88,7 +91,7 @@ def test_a_file_that_cannot_be_written_costs_nothing_that_was_measured(
     monkeypatch.setattr(Path, "write_text", refuse)
     done = nanodyno("tune", "demo", *TINY, "--budget=1m", "--write=tuned.toml")
     assert done.exit_code == 2
-    assert "chosen: 4 x 1" in done.stdout
+    assert "4 x 1" in done.stdout
     assert "tuned.toml cannot be written: No space left on device" in done.stderr
     assert faked.asked
 
@@ -110,7 +113,7 @@ def test_a_search_that_finds_nothing_to_train_with_fails(faked: Any, nanodyno: R
     faked.answer = lambda config: tunings.failed(config, "died")
     done = nanodyno("tune", "demo", *TINY)
     assert done.exit_code == 1
-    assert "no candidate could be measured" in done.stdout
+    assert ENGLISH.say("tune.chosen.none-measured") in done.stdout
     trained = nanodyno("train", "demo", *TINY, "--tune")
     assert trained.exit_code == 1
     assert "tune found nothing to train with" in trained.stderr

@@ -18,7 +18,6 @@ from nanodyno.experiments.short_training import (
     shortened,
     tokens_of_each,
 )
-from nanodyno.messages.findings import words
 from nanodyno.probe.process import Failure
 from nanodyno.records.attribution import attributions_of
 from nanodyno.report.attribute_document import attribution_document
@@ -92,7 +91,7 @@ def test_combinations_that_ctrl_c_left_are_counted_and_no_seed_is_claimed(
     stopped, _ = attributions.measure(attributions.inquiry(), tmp_path, answer)
     trained = attribution_findings(replace(stopped, metric="val_loss"))
     assert [each.code for each in trained] == ["combinations-not-measured"]
-    assert words(trained[0]) == "4 combinations were not measured: there was no time"
+    assert trained[0].numbers["unmeasured"] == 4
 
 
 def test_a_combination_that_does_not_fit_is_a_result_and_no_part_is_claimed(

@@ -27,6 +27,7 @@ STAYS = {
     "ms/micro-batch", "tokens/s", "{time}/micro-batch", "swap {size}", "compute capability {number}",
     "{date} {time} UTC", "{kind} attention", "micro-batch", "loss", "val loss", "attention", "context",
     "matmul", "graph", "offload", "bf16 moments", "bfloat16 moments", "moments",
+    "CUDA graph", "fused", "bf16 residual", "optimizer moments", "confirmation",
     # the same word in French
     "machine", "fragmentation", "activations", "tokens", "params", "MFU", "run", "gradients", "{number} tokens", "copies",
     "batch", "exact", "minutes", "plan", "micro-batch x accumulation",

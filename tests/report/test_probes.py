@@ -10,6 +10,7 @@ from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.verdict import SpeedComparison, call_of
 from nanodyno.config import build_config
 from nanodyno.hardware.telemetry import Holder
+from nanodyno.messages.language import ENGLISH
 from nanodyno.records.probe import (
     BreakdownRecord,
     Disturbance,
@@ -27,7 +28,7 @@ from nanodyno.records.probe import (
 from nanodyno.records.types import ArithmeticRecord, MachineRecord, VersionsRecord
 from nanodyno.report.disturbances import WORDS, disturbance_words, result_words
 from nanodyno.report.document import to_json
-from nanodyno.report.probes import bars, call_words, probes_document, probes_page
+from nanodyno.report.probes import bars, call_code, call_words, probes_document, probes_page
 from nanodyno.report.probing import progress_words
 
 GIB = 2**30
@@ -92,9 +93,9 @@ def page(results: dict[str, ProbeResult], width: int = 80) -> str:
 
 def test_a_measured_config_is_a_row_with_its_share_of_the_gpus_peak() -> None:
     shown = page({"gpt2-768": measured(repetition(1.0))})
-    assert "on NVIDIA H200, bfloat16, torch 2.13; matmul here: 797.0 TFLOP/s at 8192 x 8192" in " ".join(
-        shown.split()
-    )
+    said = " ".join(shown.split())
+    assert ENGLISH.say("probe.where.device", device="NVIDIA H200", dtype="bfloat16", torch="2.13") in said
+    assert ENGLISH.say("probe.where.matmul", rate="797.0 TFLOP/s", size="8192") in said
     row = next(line for line in shown.splitlines() if line.startswith("gpt2-768 "))
     assert row.split()[:3] == ["gpt2-768", "524,288", "-"]
     assert "5.00 GiB" in row
@@ -103,7 +104,7 @@ def test_a_measured_config_is_a_row_with_its_share_of_the_gpus_peak() -> None:
 def test_a_gpu_that_idles_is_called_launch_bound_with_its_launches() -> None:
     """0.39 of 1 s busy: 61% idle; 6592 launches in 16 micro-steps are 412 each."""
     shown = " ".join(page({"a": measured(repetition(1.0))}).split())
-    assert "launch-bound: the card idles 61% of a micro-step, which has 412 launches" in shown
+    assert ENGLISH.say_plural("probe.note.launch-bound", 412, idle="61%") in shown
 
 
 def test_no_line_is_wider_than_the_window() -> None:
@@ -128,9 +129,12 @@ def test_disturbances_that_were_counted_and_those_that_were_not_are_reported_apa
         repetition(1.0, disturbances=(limit, bursts)), redone=(repetition(2.0, disturbances=(HEAT,)),)
     )
     shown = " ".join(page({"a": result}).split())
-    assert "a: noted: the card was at its power limit in 100% of the readings, as in a long run" in shown
-    assert "a: disturbed, and counted: too many of the 22 iterations" in shown
-    assert "a: measured again once, not counted: the card throttled for heat in 50%" in shown
+    notes = [
+        ENGLISH.say("probe.note.harmless", cause=disturbance_words(limit)),
+        ENGLISH.say("probe.note.disturbed-counted", cause=disturbance_words(bursts)),
+        ENGLISH.say_plural("probe.repeated.times", 1, why=disturbance_words(HEAT)),
+    ]
+    assert [note for note in notes if f"a: {note}" not in shown] == []
 
 
 def test_a_profiler_that_is_not_allowed_leaves_the_rate_and_says_why_there_are_no_bars() -> None:
@@ -138,8 +142,8 @@ def test_a_profiler_that_is_not_allowed_leaves_the_rate_and_says_why_there_are_n
         {"a": measured(repetition(1.0), breakdown=None, breakdown_fault="the profiler saw no kernel")}
     )
     assert "524,288" in shown
-    assert "a: no breakdown: the profiler saw no kernel" in shown
-    assert "where the time went" not in shown
+    assert f"a: {ENGLISH.say('probe.note.no-breakdown', reason='the profiler saw no kernel')}" in shown
+    assert ENGLISH.say("common.where-time-went") not in shown
 
 
 def test_bars_are_as_long_as_their_shares() -> None:
@@ -155,15 +159,19 @@ def test_bars_are_as_long_as_their_shares() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "words"),
     [
-        (0.90, 0.95, "faster"),
-        (1.05, 1.10, "slower"),
-        (0.95, 1.05, "no difference shown"),
-        (0.995, 1.004, "tied within 1.0%"),
+        (0.90, 0.95, ("faster", "faster")),
+        (1.05, 1.10, ("slower", "slower")),
+        (0.95, 1.05, ("no difference shown", "no-difference")),
+        (0.995, 1.004, ("tied", "tied")),
     ],
 )
-def test_a_comparison_is_called_by_its_interval(low: float, high: float, words: str) -> None:
+def test_a_comparison_is_called_by_its_interval(low: float, high: float, words: tuple[str, str]) -> None:
+    """In documents by the same word in all versions."""
     ratio = Interval((low + high) / 2, low, high, 0.95, 8)
-    assert call_words(SpeedComparison("b", "a", ratio, 0.01, call_of(ratio))) == words
+    comparison = SpeedComparison("b", "a", ratio, 0.01, call_of(ratio))
+    code, message = words
+    assert call_code(comparison) == code
+    assert call_words(comparison) == ENGLISH.say(f"probe.comparison.{message}", margin="1.0%")
 
 
 def test_a_full_gpu_says_who_holds_it() -> None:
@@ -176,24 +184,28 @@ def test_a_full_gpu_says_who_holds_it() -> None:
         words="CUDA out of memory. Tried to allocate 3.07 GiB.",
         holders=(Holder(process=20, name="game", bytes=9 * GIB), Holder(process=21)),
     )
-    assert result_words(result) == (
-        "out of memory while building, with 1.00 GiB allocated and 2.00 GiB reserved of the card's 12.00 "
-        "GiB; the card is also held by game (20) with 9.00 GiB, a process (21) "
-        "(CUDA out of memory. Tried to allocate 3.07 GiB.)"
-    )
+    said = result_words(result)
+    game = ENGLISH.say("probe.holder.with-size", name="game", process="20", size="9.00 GiB")
+    holders = f"{game}, {ENGLISH.say('probe.holder.unnamed')} (21)"
+    assert ENGLISH.say("probe.out-of-memory.other-holders", holders=holders) in said
+    sizes = {"allocated": "1.00 GiB", "reserved": "2.00 GiB", "gpu": "12.00 GiB"}
+    assert ENGLISH.say("probe.out-of-memory.allocated-of-gpu", **sizes) in said
+    assert said.endswith(f"({result.words})")
 
 
 def test_a_config_disturbed_at_every_attempt_has_no_rate() -> None:
     redone = (repetition(1.0, disturbances=(HEAT,)),) * 3
     result = Throttled(config=CONFIG, setup=setup(), redone=redone, memory=MemoryRecord())
     shown = " ".join(page({"a": result}).split())
-    assert "a: disturbed in all of 3 attempts, so no rate is claimed: the card throttled for heat" in shown
+    said = ENGLISH.say_plural("probe.failed.always-disturbed", 3, why=disturbance_words(HEAT))
+    assert f"a: {said}" in shown
     assert "tok/s" not in shown
 
 
 def test_a_hang_says_when() -> None:
     result = Failed(config=CONFIG, reason="hung", stage="measuring", words="no sign of life for 60 s")
-    assert result_words(result) == "hung while measuring: no sign of life for 60 s"
+    stage = ENGLISH.say("probe.stage.measuring")
+    assert result_words(result) == ENGLISH.say("probe.failed.hung", stage=stage, words=result.words)
 
 
 def test_every_disturbance_has_words() -> None:
@@ -205,16 +217,18 @@ def test_every_disturbance_has_words() -> None:
 
 def test_progress_names_the_process_the_stage_and_the_last_iteration() -> None:
     progress = ProbeProgress("a", 1, "measuring", 24, 0.1184)
-    assert progress_words(progress, 16) == (
-        "a, process 2 of at most 16: measuring, 24 iterations, the last 118.4 ms"
-    )
+    said = progress_words(progress, 16)
+    assert said.startswith(ENGLISH.say("probe.progress.process", name="a", number="2", most="16"))
+    assert ENGLISH.say("probe.stage.measuring") in said
+    assert said.endswith(ENGLISH.say_plural("probe.progress.iterations", 24, time="118.4 ms"))
 
 
 def test_a_round_made_again_says_why() -> None:
     progress = ProbeProgress("a", 0, "waiting", redone_for=(HEAT,))
-    assert progress_words(progress, 1) == (
-        "a: once more, since the card throttled for heat in 50% of the readings, at 87 degrees"
+    assert progress_words(progress, 1) == ENGLISH.say(
+        "probe.progress.repeated", name="a", why=disturbance_words(HEAT)
     )
+    assert "87" in disturbance_words(HEAT)
 
 
 def test_the_document_has_raw_samples_and_what_is_derived() -> None:

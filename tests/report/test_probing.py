@@ -5,6 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
+from nanodyno.messages.language import ENGLISH
 from nanodyno.records.probe import ProbeProgress
 from nanodyno.report.probing import RoundEta, make_probe_display
 
@@ -49,7 +50,9 @@ def test_the_live_line_has_the_time_so_far_and_what_may_come() -> None:
     clock.now += 20
     display(ProbeProgress(name="demo", round=1, stage="measuring", samples=3, seconds=0.25))
     display.close()
-    assert "20 s, up to about 40 s to go  demo, process 2 of at most 3: measuring, 3 iter" in out.getvalue()
+    left = ENGLISH.say("probe.progress.time-left", elapsed="20 s", left="40 s")
+    process = ENGLISH.say("probe.progress.process", name="demo", number="2", most="3")
+    assert f"{left}  {process}" in out.getvalue()
 
 
 def test_a_file_gets_a_line_a_stage() -> None:
@@ -58,4 +61,7 @@ def test_a_file_gets_a_line_a_stage() -> None:
     for samples in (1, 2):
         display(ProbeProgress(name="demo", round=0, stage="measuring", samples=samples, seconds=0.25))
     display.close()
-    assert out.getvalue() == "demo, process 1 of at most 2: measuring, 1 iterations, the last 250.0 ms\n"
+    process = ENGLISH.say("probe.progress.process", name="demo", number="1", most="2")
+    stage = ENGLISH.say("probe.progress.stage", name=process, stage=ENGLISH.say("probe.stage.measuring"))
+    last = ENGLISH.say_plural("probe.progress.iterations", 1, time="250.0 ms")
+    assert out.getvalue() == f"{stage}, {last}\n"

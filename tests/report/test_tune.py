@@ -15,10 +15,19 @@ from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.tune_findings import tune_findings
 from nanodyno.analysis.tuning import AskStarted, Heard, Tuning, curve_of, rows_of
 from nanodyno.experiments.tune import tune
+from nanodyno.messages.language import ENGLISH
 from nanodyno.records.probe import ProbeProgress, ProbeResult
 from nanodyno.report.document import to_json
-from nanodyno.report.tune import tune_document, tune_page
-from nanodyno.report.tune_words import REASONS, finding_words, fits_words, spread_words, switch_words
+from nanodyno.report.tune import tune_body, tune_document, tune_head, tune_page
+from nanodyno.report.tune_words import (
+    REASONS,
+    finding_words,
+    fits_words,
+    memory_words,
+    rate_words,
+    spread_words,
+    switch_words,
+)
 from nanodyno.report.tuning import make_tune_display
 
 GIB = 2**30
@@ -49,9 +58,34 @@ def test_the_page_has_a_row_a_micro_batch_the_winner_and_a_picture(tuning: Tunin
     assert re.search(r"^ +4 x 4 .* 4\.00 GiB +1,100\.0 +14,895 +±0\.0% .* yes", text, re.M)
     assert re.search(r"^ +2 x 8 .* 2\.00 GiB +1,500\.0 +10,923 +- .* yes", text, re.M)
     assert re.search(r"^ +16 x 1 .* no", text, re.M)
-    assert "chosen: 8 x 2: 16,384 tok/s" in text
-    assert "+10.0% against 4 x 4, as it was asked for" in text
+    lines = text.splitlines()
+    chosen = next(line for line in lines if "8 x 2" in line and "8.00 GiB" in line)
+    assert "16,384 tok/s" in chosen
+    asked = next(line for line in lines if "+10.0%" in line and "4 x 4" in line)
+    assert lines.index(chosen) < lines.index(asked) < lines.index(next(x for x in lines if x.startswith("*")))
     assert re.search(r"^ +8 │.*●", text, re.M)
+
+
+def test_the_first_page_fits_a_screen_and_keeps_the_best_rows(tunings: Any, tmp_path: Path) -> None:
+    """Of some twenty candidates: the chosen one, the one that was asked for, and the other finalists."""
+
+    def answer(config: Any) -> ProbeResult:
+        return tunings.repetition(config, 0.38 * (1 + 1.2 / config.batch_size), config.batch_size * GIB // 4)
+
+    config = tunings.config(n_layer=12, n_embd=384, n_head=6, batch_size=8, tokens_per_iter=2**19)
+    request = tunings.request(config, 900.0, allow_different=True)
+    tuning = tune(request, bench=tunings.stopwatch(answer).bench(tmp_path, tunings.place(usable_gib=40.0)))
+    console = Console(width=100)
+    with console.capture() as capture:
+        console.print(tune_head(tuning, "gpt2", ENGLISH, everything=False))
+        console.print(tune_body(tuning, 100, ENGLISH, everything=False))
+    lines = capture.get().rstrip().splitlines()
+    assert len(lines) < 30  # and the command to train with
+    assert len(page(tuning).splitlines()) > 40
+    assert tuning.pick is not None
+    (chosen,) = (line for line in lines if line.startswith("*"))
+    assert "64 x 8" in chosen
+    assert any(line.split()[:3] == ["8", "x", "64"] for line in lines)
 
 
 def test_findings_say_why(tuning: Tuning) -> None:
@@ -61,8 +95,7 @@ def test_findings_say_why(tuning: Tuning) -> None:
     assert codes["rises"].numbers["to"] == 8
     assert codes["does-not-fit"].numbers["name"] == "16 x 1"
     assert "flat" not in codes
-    words = "launch-bound up to 2: there the GPU idles 40% of the time"
-    assert finding_words(codes["launch-bound"]) == words
+    assert finding_words(codes["launch-bound"]) == ENGLISH.say("finding.launch-bound", size="2", idle="40%")
 
 
 def test_where_the_time_of_the_chosen_one_went_is_known_though_the_final_does_not_look(
@@ -88,7 +121,9 @@ def test_a_switch_that_was_measured_afresh_is_no_first_look(tunings: Any, tmp_pa
     place = replace(host, ground=replace(host.ground, threads=(2,)))
     tuning = tune(request, bench=tunings.stopwatch(answer).bench(tmp_path, place))
     finding = found(tuning)["switch-afresh"]
-    assert finding_words(finding) == "threads=2 at 1: +25.0% in speed, +0 MiB in memory"
+    assert finding.numbers["gain"] == pytest.approx(0.25)
+    said = {"setting": "threads=2", "size": "1", "change": "+25.0%", "saved": "+0 MiB"}
+    assert finding_words(finding) == ENGLISH.say("finding.switch-afresh", **said)
 
 
 def test_along_micro_batches_the_switches_of_the_chosen_one_are_named(tunings: Any, tmp_path: Path) -> None:
@@ -101,7 +136,10 @@ def test_along_micro_batches_the_switches_of_the_chosen_one_are_named(tunings: A
     host = tunings.host_place()
     place = replace(host, ground=replace(host.ground, threads=(2,)))
     rises = found(tune(request, bench=tunings.stopwatch(answer).bench(tmp_path, place)))["rises"]
-    assert finding_words(rises) == "with threads=2: rises with the micro-batch: 2 is 100% faster than 1"
+    said = ENGLISH.say("finding.rises", to="2", gain="100%", first="1")
+    assert finding_words(rises) == ENGLISH.say(
+        "tune.finding.with-switches", switches="threads=2", finding=said
+    )
 
 
 def test_what_the_rounds_leave_open_is_neither_a_rise_nor_a_fall(tunings: Any, tmp_path: Path) -> None:
@@ -149,14 +187,15 @@ def test_of_the_tied_the_smaller_is_chosen_and_reported(tunings: Any, tmp_path: 
     assert tuning.pick.chosen.startswith("1 x 8")
     numbers = found(tuning)["smaller-for-free"].numbers
     assert numbers["saved_bytes"] == pytest.approx(7 * GIB, rel=0.01)
-    assert "tied within 1.0%" in page(tuning)
+    assert ENGLISH.say("probe.comparison.tied", margin="1.0%") in page(tuning)
 
 
 def test_what_is_too_tight_says_how_much_it_leaves(tunings: Any, tmp_path: Path) -> None:
     bench = tunings.stopwatch().bench(tmp_path, tunings.place(usable_gib=9.0))
-    text = page(tune(tunings.request(tunings.config(), 400.0), bench=bench), 120)
-    assert re.search(r"8 x 2 fits, but leaves .* where 0\.50 GiB are to be left", text)
-    assert re.search(r"8 x 2 .* tightly", text)
+    tuning = tune(tunings.request(tunings.config(), 400.0), bench=bench)
+    assert found(tuning)["tight"].numbers["name"] == "8 x 2"
+    assert found(tuning)["tight"].numbers["margin_bytes"] == GIB / 2
+    assert re.search(rf"8 x 2 .* {ENGLISH.say('tune.fits.tightly')}", page(tuning, 120))
 
 
 def test_a_switch_left_as_it_was_for_want_of_a_gain_is_not_called_smaller(
@@ -183,16 +222,18 @@ def test_a_stopped_search_says_so_and_shows_what_it_has(tunings: Any, tmp_path: 
         tunings.request(tunings.config(), 400.0), bench=tunings.stopwatch(interrupt_at=3).bench(tmp_path)
     )
     text = page(stopped)
-    assert "the same command goes on from here" in text
-    assert "by the search alone, not measured afresh" in " ".join(text.split())
-    assert "lack of time" not in text
-    assert "no time was left" not in text
+    assert ENGLISH.say("common.stopped-can-continue") in " ".join(text.split())
+    row = next(row for row in rows_of(stopped) if stopped.pick and row.name == stopped.pick.chosen)
+    said = {"name": row.name, "rate": rate_words(row), "memory": memory_words(row)}
+    assert ENGLISH.say("tune.best-so-far.search-only", **said) in " ".join(text.split())
+    assert "not-all-tried" not in found(stopped)
+    assert ENGLISH.say("tune.reason.no-time") not in text
     assert {fits_words(row) for row in rows_of(stopped) if row.summary is None} <= {"-", "no"}
     nothing = tune(
         tunings.request(tunings.config(), 400.0),
         bench=tunings.stopwatch(interrupt_at=0).bench(tmp_path / "no"),
     )
-    assert "stopped" in page(nothing)
+    assert ENGLISH.say("common.stopped-can-continue") in " ".join(page(nothing).split())
 
 
 def test_where_nothing_fits_what_would_help_is_reported(tunings: Any, tmp_path: Path) -> None:
@@ -202,7 +243,7 @@ def test_where_nothing_fits_what_would_help_is_reported(tunings: Any, tmp_path: 
     text = page(
         tune(tunings.request(tunings.config(), 400.0), bench=tunings.stopwatch(answer).bench(tmp_path))
     )
-    assert "no candidate could be measured" in text
+    assert ENGLISH.say("tune.chosen.none-measured") in text
     assert "--n_layer" in text
 
 
@@ -243,7 +284,7 @@ def test_one_thread_is_no_threads(tuning: Tuning) -> None:
     row = next(iter(rows_of(tuning)))
     for number, words in (("1", "1 thread"), ("2", "2 threads")):
         turned = replace(row.candidate, switches=(("threads", number), ("cuda_graph", "False")))
-        assert switch_words(turned) == f"{words}, no graph"
+        assert switch_words(turned) == f"{words}, {ENGLISH.say('tune.switch.no-cuda-graph')}"
 
 
 def test_a_spread_is_half_of_the_interval() -> None:
@@ -265,14 +306,15 @@ def test_a_file_gets_a_line_for_each_repetition_and_a_terminal_also_the_time(
             display(event)
         display.close()
     assert len(lines.get().splitlines()) == len(heard)
-    assert "8 x 2: 16,384 tok/s, 8.00 GiB (a first look)" in lines.get()
+    said = {"name": "8 x 2", "words": "16,384 tok/s, 8.00 GiB", "stage": ENGLISH.say("tune.stage.first-look")}
+    assert ENGLISH.say("tune.progress.measured", **said) in lines.get()
     asked = next(event for event in events if isinstance(event, AskStarted))
     with live.capture() as shown:
         display = make_tune_display(live, 400.0, clock=lambda: 0.0)
         display(replace(asked, spent_seconds=65.0))
         display(ProbeProgress("8 x 2", 0, "warming up"))
         display.close()
-    assert "1 min 05 s of 6 min 40 s  a first look at up to" in shown.get()
+    assert f"1 min 05 s of 6 min 40 s  {ENGLISH.say('tune.stage.first-look')}" in shown.get()
 
 
 def test_a_micro_batch_that_fits_by_its_switches_says_which_and_what_it_spares(

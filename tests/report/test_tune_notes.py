@@ -10,10 +10,13 @@ from rich.console import Console
 from nanodyno.analysis.tune_findings import tune_findings
 from nanodyno.analysis.tuning import Tuning
 from nanodyno.experiments.tune import tune
+from nanodyno.messages.language import ENGLISH
 from nanodyno.records.probe import Disturbance, ProbeResult
+from nanodyno.report.disturbances import disturbance_words
 from nanodyno.report.tune import tune_document, tune_page
 
 GIB = 2**30
+DIED = ENGLISH.say("probe.failed.died", stage=ENGLISH.say("probe.stage.measuring"), words="it is gone")
 
 
 def page(tuning: Tuning) -> str:
@@ -35,8 +38,8 @@ def test_where_all_are_too_tight_the_smallest_need_is_reported_and_nobody_says_u
     (numbers,) = (each.numbers for each in tune_findings(tuning) if each.code == "nothing-roomy")
     assert numbers["needs_bytes"] >= 8.5 * GIB  # type: ignore[operator]
     text = page(tuning)
-    assert "no candidate leaves enough memory for a whole run" in text
-    assert "could be measured" not in text
+    assert ENGLISH.say("tune.chosen.none-fits-run") in text
+    assert ENGLISH.say("tune.chosen.none-measured") not in text
     assert "--n_layer" in text
 
 
@@ -54,7 +57,7 @@ def test_one_that_dies_in_the_final_is_reported_with_its_words(tunings: Any, tmp
     )
     assert tuning.pick is not None
     assert tuning.pick.chosen.startswith("4 x 4")
-    assert "8 x 2: died while measuring: it is gone" in page(tuning)
+    assert f"8 x 2: {DIED}" in page(tuning)
 
 
 def test_figures_that_something_else_had_a_part_in_say_so(tunings: Any, tmp_path: Path) -> None:
@@ -72,9 +75,13 @@ def test_figures_that_something_else_had_a_part_in_say_so(tunings: Any, tmp_path
         tunings.request(tunings.config(), 900.0, held=frozenset({"kernels", "compile"})), bench=bench
     )
     text = page(tuning)
-    reported = "8 x 2: disturbed, and counted; at worst: others had the processor for 41% of the time"
-    assert reported in text
-    assert "power limit" not in text
+    contended, usual = (
+        disturbance_words(Disturbance(code=code, numbers={"share": share, "celsius": 60}))
+        for code, share in (("cpu-contention", 0.41), ("power-limit", 1.0))
+    )
+    cause = ENGLISH.say("tune.note.disturbed-counted", cause=contended)
+    assert ENGLISH.say("tune.note.reason-of-candidates", names="8 x 2", reason=cause) in text
+    assert usual not in text
     document = tune_document(tuning, {})
     by_name = {each["name"]: each["disturbed"] for each in document["candidates"]}  # type: ignore[index,attr-defined]
     assert (by_name["8 x 2"], by_name["4 x 4"]) == (["cpu-contention"], [])
@@ -87,7 +94,7 @@ def test_one_that_died_is_reported_in_its_own_words(tunings: Any, tmp_path: Path
     text = page(
         tune(tunings.request(tunings.config(), 400.0), bench=tunings.stopwatch(answer).bench(tmp_path))
     )
-    assert "8 x 2: died while measuring: it is gone" in text
+    assert f"8 x 2: {DIED}" in text
 
 
 def test_why_small_micro_batches_were_not_tried_is_reported_as_a_prediction(
@@ -102,7 +109,7 @@ def test_why_small_micro_batches_were_not_tried_is_reported_as_a_prediction(
     tuning = tune(tunings.request(config, 900.0), bench=tunings.stopwatch(answer).bench(tmp_path))
     (numbers,) = (each.numbers for each in tune_findings(tuning) if each.code == "unfilled")
     assert numbers == {"size": 2, "share": pytest.approx(276 * 3.1e-6 / 2.36e-3, rel=0.02)}
-    assert "36% of the time goes to their beginnings and ends (predicted, not measured)" in page(tuning)
+    assert ENGLISH.say("finding.unfilled", size="2", share="36%") in page(tuning)
 
 
 def test_other_arithmetic_that_was_chosen_is_called_so(tunings: Any, tmp_path: Path) -> None:
@@ -112,10 +119,10 @@ def test_other_arithmetic_that_was_chosen_is_called_so(tunings: Any, tmp_path: P
 
     request = tunings.request(tunings.config(n_layer=12, n_embd=768, n_head=12), 900.0, allow_different=True)
     tuning = tune(request, bench=tunings.stopwatch(answer).bench(tmp_path))
-    reported = "other arithmetic (residual_dtype=bfloat16): what that does to the loss was not measured"
-    assert reported in page(tuning)
+    other = ENGLISH.say("tune.chosen.other-arithmetic", switches="residual_dtype=bfloat16")
+    assert other in page(tuning)
     plain = tune(replace(request, allow_different=False), bench=tunings.stopwatch(answer).bench(tmp_path))
-    assert "other arithmetic" not in page(plain)
+    assert other not in page(plain)
     document = tune_document(tuning, {})
     kinds = {each["name"]: each["arithmetic"] for each in document["candidates"]}  # type: ignore[index,attr-defined]
     assert tuning.pick is not None

@@ -1,4 +1,4 @@
-"""`nanodyno attribute`: which change between two configs did what, by measuring combinations of them."""
+"""`nanodyno attribute`: the effect of each change between two configs, by measuring combinations."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -8,6 +8,7 @@ import typer
 from nanodyno.cli.options import (
     INTERRUPTED,
     RUNS_FOLDER,
+    Everything,
     Json,
     Lang,
     bytes_of,
@@ -60,7 +61,7 @@ def attribute(  # noqa: PLR0913 - one parameter per option
     memory_limit: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZE", help="Emulate a smaller card, 12GB (of 2^30 bytes) or 11.2GiB, context included."
+            metavar="SIZE", help="Emulate a smaller GPU, 12GB (of 2^30 bytes) or 11.2GiB, context included."
         ),
     ] = None,
     make_fit: Annotated[
@@ -75,6 +76,7 @@ def attribute(  # noqa: PLR0913 - one parameter per option
     again: Annotated[
         bool, typer.Option("--again", help="Measure anew what is remembered of an earlier command.")
     ] = False,
+    everything: Everything = False,
     html: Html = None,
     opened: Open = False,
     form: FormatOption = None,
@@ -82,7 +84,7 @@ def attribute(  # noqa: PLR0913 - one parameter per option
     lang: Lang = None,
     json: Json = False,
 ) -> None:
-    """Measure which change between two configs did what, with intervals and with the mechanism.
+    """Measure the effect of each change between two configs, with 95% CIs and with reasons.
 
     nanodyno attribute gpt2-384 gpt2-768 --html report.html --open
 
@@ -93,7 +95,7 @@ def attribute(  # noqa: PLR0913 - one parameter per option
     nanodyno attribute demo demo,n_embd=256,learning_rate=1e-3 --metric val_loss --device=cpu
 
     Settings that differ are changed one by one in every combination; those that cannot move the metric are
-    told and not measured. --key=value after the two goes for both.
+    reported and not measured. --key=value after the two goes for both.
 
     Ctrl-C shows what is known by then; the same command goes on with it.
     """
@@ -131,7 +133,7 @@ def attribute(  # noqa: PLR0913 - one parameter per option
     if json:
         _print_document(found)
     elif not wanted.takes_stdout:
-        _show(found, language)
+        _show(found, language, everything)
     deliver(wanted, lambda language: _report(found, language))
     if found.interrupted:
         raise typer.Exit(INTERRUPTED)
@@ -164,11 +166,11 @@ def _print_document(found: "Attribution") -> None:
     typer.echo(to_json(attribution_document(found)))
 
 
-def _show(found: "Attribution", language: "Language") -> None:
+def _show(found: "Attribution", language: "Language", everything: bool) -> None:
     from nanodyno.report.attribute import attribution_page
 
     console = console_for(json=False)
-    print_page(attribution_page(found, console.width, language), console, language)
+    print_page(attribution_page(found, console.width, language, everything), console, language)
 
 
 def _report(found: "Attribution", language: "Language") -> "Page":

@@ -101,7 +101,8 @@ def demo(  # noqa: PLR0913 - one parameter per option
             from nanodyno.report.attribute import attribution_page
 
             console.print()
-            print_page(attribution_page(apart, console.width, language), console, language)
+            page = attribution_page(apart, console.width, language, everything=False)
+            print_page(page, console, language)
     runs = [run for run, _ in results]
     deliver(
         replace(wanted, html=html or REPORT),

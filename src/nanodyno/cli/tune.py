@@ -9,6 +9,7 @@ import typer
 from nanodyno.cli.options import (
     INTERRUPTED,
     RUNS_FOLDER,
+    Everything,
     Json,
     Lang,
     assumed_note,
@@ -50,7 +51,7 @@ def tune(  # noqa: PLR0913 - one parameter per option
     memory_limit: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZE", help="Emulate a smaller card, 12GB (of 2^30 bytes) or 11.2GiB, context included."
+            metavar="SIZE", help="Emulate a smaller GPU, 12GB (of 2^30 bytes) or 11.2GiB, context included."
         ),
     ] = None,
     allow: Annotated[
@@ -75,9 +76,10 @@ def tune(  # noqa: PLR0913 - one parameter per option
     ray: Annotated[
         str | None,
         typer.Option(
-            metavar="ADDRESS", help="Spread probes over a Ray cluster of equal cards: auto or HOST:PORT."
+            metavar="ADDRESS", help="Spread probes over a Ray cluster of equal GPUs: auto or HOST:PORT."
         ),
     ] = None,
+    everything: Everything = False,
     html: Html = None,
     opened: Open = False,
     form: FormatOption = None,
@@ -132,7 +134,8 @@ def tune(  # noqa: PLR0913 - one parameter per option
         _print_document(tuning, changes)
     elif not wanted.takes_stdout:
         options = {"--budget": budget, "--memory-limit": memory_limit, "--allow": allow, "--ray": ray}
-        _show(tuning, request.name, how_to_train(request, after, options, write), language)
+        how = how_to_train(request, after, options, write)
+        _show(tuning, request.name, how, language, everything)
     deliver(wanted, lambda language: _report(tuning, request.name, language))
     if write is not None and tuning.chosen is not None:
         write_tuned(write, toml_text(after.settings, tuning, request.name))
@@ -261,14 +264,16 @@ def _print_document(tuning: "Tuning", changes: dict[str, object]) -> None:
     typer.echo(to_json(tune_document(tuning, changes)))
 
 
-def _show(tuning: "Tuning", name: str, how: str, language: "Language") -> None:
-    from nanodyno.report.tune import tune_page
+def _show(tuning: "Tuning", name: str, how: str, language: "Language", everything: bool) -> None:
+    """The command on a line of its own, however long: it is to be copied."""
+    from nanodyno.report.tune import tune_body, tune_head
 
     console = console_for(json=False)
-    print_page(tune_page(tuning, name, console.width, language), console, language)
+    print_page(tune_head(tuning, name, language, everything), console, language)
     if tuning.chosen is not None:
         words = language.say("tune.next.train-command", command=how)
-        console.print(f"\n{words}", highlight=False, markup=False, soft_wrap=True)
+        console.print(words, highlight=False, markup=False, soft_wrap=True)
+    print_page(tune_body(tuning, console.width, language, everything), console, language)
 
 
 def _report(tuning: "Tuning", name: str, language: "Language") -> "Page":

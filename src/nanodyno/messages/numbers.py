@@ -42,7 +42,7 @@ OUR_REASONS = {
 LISTS: frozenset[Unit] = frozenset(
     {
         "GPUs", "losses", "number", "pairs", "parts of time", "percentages", "setting changes", "shapes",
-        "shares of GPUs", "steps", "texts", "texts and",
+        "shares of GPUs", "steps", "texts", "texts and", "turn of settings",
     }
 )  # fmt: skip
 """That write several values as one; of other units, two values have two places: `{loss_0}`, `{loss_1}`."""
@@ -94,6 +94,12 @@ def change_words(change: float, metric: Any, language: Language = ENGLISH, signe
     return q.share(change, f"{sign},.{0 if abs(change) >= 1 else 1}f", language)
 
 
+def confidence_words(low: float | None, high: float | None, metric: Any, language: Language = ENGLISH) -> str:
+    """Within a sentence: 95% CI -1.2% to +0.8%."""
+    bounds = interval_words(low, high, metric, language)
+    return bounds if low is None or high is None else language.say("attribute.interval.ci", interval=bounds)
+
+
 def interval_words(low: float | None, high: float | None, metric: Any, language: Language = ENGLISH) -> str:
     if low is None or high is None:
         return language.say("attribute.interval.none")
@@ -122,7 +128,7 @@ def setting_words(value: Any, language: Language = ENGLISH) -> str:
 
 
 def turn_words(key: str, before: Any, after: Any, language: Language = ENGLISH) -> str:
-    """n_embd 384 to 768."""
+    """n_embd 384 -> 768."""
     return language.say(
         "attribute.value.change",
         key=key,
@@ -194,6 +200,17 @@ def _setting_changes(changes: Any, language: Language) -> str:
     )
 
 
+def _turn_of_settings(ends: Sequence[Mapping[str, Any]], language: Language) -> str:
+    """Between two combinations: n_embd 384 -> 768 with batch_size=16."""
+    before, after = ends
+    changed = [key for key in before if before[key] != after[key]]
+    turn = language.joined([turn_words(key, before[key], after[key], language) for key in changed])
+    same = {key: value for key, value in before.items() if key not in changed}
+    if not same:
+        return turn
+    return language.say("attribute.value.turn-beside", turn=turn, settings=settings_words(same))
+
+
 def _pairs(pairs: Sequence[Sequence[str]], language: Language) -> str:
     return language.joined(
         [language.say("attribute.value.pair", one=one, other=other) for one, other in pairs]
@@ -206,7 +223,7 @@ def _parts_of_time(parts: Sequence[Mapping[str, Any]], language: Language) -> st
             language.say(
                 "attribute.value.time-part",
                 part=language.say(PARTS_OF_TIME[each["part"]]),
-                size=q.share(each["moved"], "+.1f", language),
+                size=language.number(100 * each["moved"], "+.1f"),
             )
             for each in parts
         ]
@@ -220,7 +237,7 @@ def _steps(steps: Sequence[Mapping[str, Any]], numbers: FindingNumbers, language
             "attribute.value.step",
             change=each["change"],
             size=change_words(each["size"], metric, language),
-            interval=interval_words(each["low"], each["high"], metric, language),
+            interval=confidence_words(each["low"], each["high"], metric, language),
         )
         for each in steps
     ]
@@ -266,7 +283,7 @@ _OF_SEVERAL: dict[Unit, Callable[[Any, FindingNumbers, Language], str]] = {
     "width of effect": lambda value, numbers, language: change_words(
         value, numbers.get("metric"), language, signed=False
     ),
-    "interval of effect": lambda _, numbers, language: interval_words(
+    "interval of effect": lambda _, numbers, language: confidence_words(
         numbers["low"], numbers["high"], numbers.get("metric"), language
     ),
     "value of metric": _value_of_metric,
@@ -327,5 +344,6 @@ _UNITS: dict[Unit, Callable[[Any, Language], str]] = {
     "texts": lambda values, language: language.joined(list(values)),
     "texts and": lambda values, language: language.listed(list(values)),
     "times": _in(".1f"),
+    "turn of settings": _turn_of_settings,
     "whole percent": _share(".0f"),
 }

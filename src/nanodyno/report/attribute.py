@@ -7,10 +7,12 @@ from rich.text import Text
 
 from nanodyno.analysis.attribution import Attribution
 from nanodyno.analysis.attribution_findings import attribution_findings
+from nanodyno.analysis.effects import Effect
 from nanodyno.analysis.findings import Finding, Severity
 from nanodyno.messages import quantities
 from nanodyno.messages.findings import words
 from nanodyno.messages.language import ENGLISH, Language
+from nanodyno.messages.numbers import confidence_words, written
 from nanodyno.report.attribute_picture import waterfall, waterfall_figure
 from nanodyno.report.attribute_tables import combinations_table, factor_words, judged, parts_table, size_words
 from nanodyno.report.behind import numbers_table
@@ -27,6 +29,9 @@ METRICS = {
     "achieved_flops_per_second": "common.work-rate",
     "val_loss": "common.val-loss",
 }
+OF_THE_WHOLE = frozenset({"difference", "difference-tied", "difference-not-shown", "difference-once"})
+FIRST_FINDINGS: dict[Severity, int] = {"fact": 2, "wrong": 1, "caution": 3, "next": 1}
+"""What the first page has of each at most."""
 TOLD_BY_TABLES = frozenset({"part", "part-tied", "part-not-shown", "part-once"})
 TITLES: tuple[tuple[str, tuple[Severity, ...]], ...] = (
     ("attribute.section.findings", ("fact",)),
@@ -35,19 +40,75 @@ TITLES: tuple[tuple[str, tuple[Severity, ...]], ...] = (
 )
 
 
-def attribution_page(found: Attribution, width: int, language: Language = ENGLISH) -> RenderableType:
-    pieces: list[RenderableType] = [
-        Prose(title_words(found, language), style="bold"),
-        Text(),
-        combinations_table(found, width, language),
-    ]
+def attribution_page(
+    found: Attribution, width: int, language: Language = ENGLISH, everything: bool = True
+) -> RenderableType:
+    """The answer, then the effects, then the rest; the first page has of that only the most important."""
+    findings = attribution_findings(found)
+    pieces: list[RenderableType] = [Prose(title_words(found, language), style="bold"), Text()]
     if found.interrupted:
-        pieces += [Text(), Prose(stopped_words(language), style="yellow")]
+        pieces.append(Prose(stopped_words(language), style="yellow"))
+    pieces += [Prose(each) for each in answer_words(found, findings, language)]
     if found.look.effects.parts:
-        pieces += [Text(), parts_table(found, language), Text(), waterfall(found, width, language)]
-    sections = attribution_sections(attribution_findings(found), language)
-    reported = [Prose(each, style="dim") for each in remarks(found, language)]
-    return Group(*pieces, Text(), to_terminal(sections), *([Text()] if reported else []), *reported)
+        pieces += [Text(), parts_table(found, width, language), Text(), waterfall(found, width, language)]
+    if everything or not found.look.effects.parts:
+        pieces += [Text(), combinations_table(found, width, language)]
+    rest = [each for each in findings if each.code not in OF_THE_WHOLE]
+    sections = attribution_sections(rest if everything else _first(rest), language)
+    notes = list(remarks(found, language)) if everything else [language.say("attribute.note.more")]
+    return Group(
+        *pieces, Text(), to_terminal(sections), Text(), *(Prose(each, style="dim") for each in notes)
+    )
+
+
+def _first(findings: Sequence[Finding]) -> list[Finding]:
+    """Of each severity the first few, in the order that they have."""
+    reported = [each for each in findings if each.code not in TOLD_BY_TABLES]
+    kept: list[Finding] = []
+    for severity, most in FIRST_FINDINGS.items():
+        kept += [each for each in reported if each.severity == severity][:most]
+    return [each for each in reported if each in kept]
+
+
+def answer_words(found: Attribution, findings: Sequence[Finding], language: Language) -> list[str]:
+    """Which change has the largest effect, if one has, and the whole difference."""
+    whole = [words(each, language) for each in findings if each.code in OF_THE_WHOLE]
+    return [*_largest(found, language), *whole]
+
+
+def _largest(found: Attribution, language: Language) -> Iterator[str]:
+    """Called the largest only where its interval lies beyond those of all others."""
+    parts = found.look.effects.parts
+    if len(parts) < 2:
+        return
+    order = sorted(range(len(parts)), key=lambda number: -abs(parts[number].interval.value))
+    first, *others = (_bounds(parts[number]) for number in order)
+    if first is None:
+        return
+    if all(each.call != "different" for each in parts):
+        metric = written("metric", found.metric, {}, language)
+        yield language.say("attribute.answer.none", metric=metric)
+        return
+    apart = all(each is not None and each[1] < first[0] for each in others)
+    answer = "attribute.answer.larger" if len(parts) == 2 else "attribute.answer.largest"
+    interval = parts[order[0]].interval
+    ends = [None if each is None else found.change(each) for each in (interval.low, interval.high)]
+    yield language.say(
+        answer if apart else "attribute.answer.unclear",
+        change=factor_words(found.design.factors[order[0]], language),
+        size=size_words(found, parts[order[0]], language),
+        metric=written("metric", found.metric, {}, language),
+        interval=confidence_words(ends[0], ends[1], found.metric, language),
+    )
+
+
+def _bounds(effect: Effect) -> tuple[float, float] | None:
+    """Of its size, whichever way it goes."""
+    low, high = effect.interval.low, effect.interval.high
+    if low is None or high is None:
+        return None
+    least = 0.0 if low <= 0 <= high else min(abs(low), abs(high))
+    return least, max(abs(low), abs(high))
 
 
 def stopped_words(language: Language) -> str:

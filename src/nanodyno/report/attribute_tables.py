@@ -1,4 +1,4 @@
-"""The tables of an attribution: a row a corner, a row a change."""
+"""The tables of an attribution: a row a combination, a row a change."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -52,7 +52,7 @@ CALLS: dict[VerdictCall, str] = {
 
 
 def combinations_table(found: Attribution, width: int, language: Language = ENGLISH) -> Table:
-    """A row a corner, before first and after last; a column a setting, or a group where they are too many."""
+    """Before first and after last; a column a setting, or a group where they are too many."""
     settings = {combination: found.design.settings(combination) for combination in found.combinations}
     columns = {key: key for key in found.design.settings(0)}
     if sum(_width([key, *_shown(settings, key, language)]) for key in columns) > width - FIGURES:
@@ -78,7 +78,7 @@ def _leading(factors: Iterable[Factor]) -> dict[str, str]:
 
 
 def changes_table(found: Attribution, width: int, language: Language = ENGLISH) -> Table:
-    """The same in fewer columns: a corner by what is changed in it."""
+    """The same in fewer columns: a combination by what is changed in it."""
     heads = {
         combination: [
             _end(found, combination, language) or settings_words(_changed(found, combination), language)
@@ -179,38 +179,40 @@ def _memory(memory: MemoryRecord, language: Language) -> str:
     return UNKNOWN if peak is None else quantities.gib(peak, language)
 
 
-def parts_table(found: Attribution, language: Language = ENGLISH) -> Table:
-    """What each change does if it is made first, if last, and its part of the whole."""
+def parts_table(found: Attribution, width: int, language: Language = ENGLISH) -> Table:
+    """The effect of each change, and what it is if it is made first and if last, where there is room."""
     effects, screened = found.look.effects, found.look.effects.screened
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
-    table.add_column(language.say("common.change"), overflow="fold")
     several = len(effects.parts) > 1 and not screened
-    titles = (
-        [language.say("attribute.parts.made-first"), language.say("attribute.parts.made-last")]
-        if several
-        else []
-    )
-    part_title = (
-        language.say("attribute.parts.average") if screened else language.say("attribute.parts.own-part")
-    )
-    for title in (*titles, part_title, language.say("common.interval"), ""):
-        table.add_column(title, justify="left" if not title else "right", no_wrap=bool(title))
-    whole = last_combination(len(effects.parts))
-    for number, part in enumerate(effects.parts):
-        factor = found.design.factors[number]
-        ends = [effects.steps[0, number], effects.steps[whole & ~(1 << number), number]] if several else []
-        shown = [size_words(found, each, language) for each in (*ends, part)]
-        table.add_row(factor_words(factor, language), *shown, *judged(found, part, language))
+    rows = [[size_words(found, part, language), *judged(found, part, language)] for part in effects.parts]
+    orders = [_first_and_last(found, number, language) for number in range(len(rows))] if several else []
     if several or screened:
-        reported = effects.total
-        assert reported is not None, "parts need both ends"
-        cells = [
-            *[""] * len(titles),
-            size_words(found, reported, language),
-            *judged(found, reported, language),
-        ]
-        table.add_row(language.say("attribute.parts.total"), *cells, style="bold")
+        assert effects.total is not None, "effects need both ends"
+        rows.append([size_words(found, effects.total, language), *judged(found, effects.total, language)])
+    effect = "attribute.parts.average" if screened else "attribute.parts.own-part"
+    titles = [language.say(effect), language.say("attribute.table.interval"), ""]
+    ends = [language.say("attribute.parts.made-first"), language.say("attribute.parts.made-last")]
+    turns = [turn for factor in found.design.factors for turn in _turns(factor, language)]
+    columns = [[title, *(row[place] for row in rows)] for place, title in enumerate(titles)]
+    before = [[title, *(row[place] for row in orders)] for place, title in enumerate(ends)]
+    if not several or sum(map(_width, [turns, *before, *columns])) - GAP > width:
+        ends, orders = [], [[] for _ in rows]
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
+    name_width = min(max(map(cell_len, turns)), width // 2)
+    table.add_column(language.say("common.change"), overflow="fold", min_width=name_width)
+    for title in (*ends, *titles):
+        table.add_column(title, justify="left" if not title else "right", no_wrap=bool(title))
+    for factor, order, row in zip(found.design.factors, orders, rows, strict=False):
+        table.add_row(factor_words(factor, language), *order, *row)
+    if several or screened:
+        total = language.say("attribute.parts.total")
+        table.add_row(total, *[""] * len(ends), *rows[-1], style="bold")
     return table
+
+
+def _first_and_last(found: Attribution, number: int, language: Language) -> list[str]:
+    steps, whole = found.look.effects.steps, last_combination(len(found.design.factors))
+    ends = steps[0, number], steps[whole & ~(1 << number), number]
+    return [size_words(found, each, language) for each in ends]
 
 
 def size_words(found: Attribution, effect: Effect, language: Language) -> str:
@@ -218,11 +220,14 @@ def size_words(found: Attribution, effect: Effect, language: Language) -> str:
 
 
 def factor_words(factor: Factor, language: Language) -> str:
-    """n_embd 384 to 768."""
-    turns = [
+    """n_embd 384 -> 768."""
+    return language.joined(_turns(factor, language))
+
+
+def _turns(factor: Factor, language: Language) -> list[str]:
+    return [
         turn_words(key, factor.before[key], factor.after[key], language) for key in factor.name.split("+")
     ]
-    return language.joined(turns)
 
 
 def judged(found: Attribution, effect: Effect, language: Language) -> list[str]:

@@ -36,7 +36,7 @@ def make_attribute_display(
 
 
 class PlainAttributing:
-    """A line for each corner that was measured: for files, pipes and CI."""
+    """A line for each combination that was measured: for files, pipes and CI."""
 
     def __init__(self, console: Console, language: Language) -> None:
         self._console = console

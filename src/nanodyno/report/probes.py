@@ -136,6 +136,13 @@ def call_words(comparison: SpeedComparison, language: Language = ENGLISH) -> str
     return language.say("probe.comparison.no-difference")
 
 
+def call_code(comparison: SpeedComparison) -> str:
+    """As documents have it, whatever the words."""
+    if comparison.call != "different":
+        return comparison.call
+    return "faster" if comparison.ratio.value < 1 else "slower"
+
+
 def bars(shares: Mapping[str, TimeShares], width: int, language: Language = ENGLISH) -> Table:
     """A row a part, a column a config; without room for bars the percentages alone."""
     room = (min(width, 120) - TITLE_WIDTH) // len(shares) - PERCENT_WIDTH - 3
@@ -226,7 +233,7 @@ def _comparison_document(comparison: SpeedComparison) -> dict[str, object]:
         "reference": comparison.reference,
         "seconds_ratio": comparison.ratio.document(),
         "margin": comparison.margin,
-        "verdict": "tied" if comparison.call == "tied" else call_words(comparison),
+        "verdict": call_code(comparison),
     }
 
 

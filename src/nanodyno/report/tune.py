@@ -3,22 +3,24 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from nanodyno.analysis.candidates import Candidate
 from nanodyno.analysis.tune_findings import tune_findings
 from nanodyno.analysis.tuning import TuneRow, Tuning, against_chosen, curve_of, rows_of
+from nanodyno.analysis.verdict import SpeedComparison
 from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language
-from nanodyno.report.probes import call_words
+from nanodyno.report.page import BulletList, Section, to_terminal
+from nanodyno.report.probes import call_code, call_words
 from nanodyno.report.prose import Prose
 from nanodyno.report.tune_notes import disturbance_document, disturbed, untried
 from nanodyno.report.tune_picture import tune_picture
 from nanodyno.report.tune_words import (
     UNKNOWN,
     finding_words,
+    fits_code,
     fits_words,
     memory_words,
     rate_words,
@@ -27,8 +29,14 @@ from nanodyno.report.tune_words import (
 )
 
 WIDE = 100
+FIRST_ROWS = 7
+FIRST_REASONS = 3
+FIRST_RIVALS = 2
+"""What the first page has of each at most: 30 lines in all."""
 LEAST_SWITCHES = 15
 MARK = "*"
+RIVAL = "dim"
+"""The style of those lines of a verdict that hold other finalists against the chosen one."""
 CHOSEN = {
     (False, True): "tune.chosen.measured",
     (False, False): "tune.chosen.search-only",
@@ -37,28 +45,66 @@ CHOSEN = {
 }
 """By whether the search was interrupted, and whether it came to the final."""
 OTHER_ARITHMETIC = "tune.chosen.other-arithmetic"
+AS_ASKED = "tune.chosen.as-asked"
 NONE = "tune.chosen.none-measured"
 NONE_ROOMY = "tune.chosen.none-fits-run"
 
 
 def tune_page(tuning: Tuning, name: str, width: int, language: Language = ENGLISH) -> RenderableType:
+    """Everything."""
+    head = tune_head(tuning, name, language, everything=True)
+    return Group(head, tune_body(tuning, width, language, everything=True))
+
+
+def tune_head(tuning: Tuning, name: str, language: Language, everything: bool) -> RenderableType:
+    """The title and what was chosen; of the first page without the rivals that are far behind."""
+    lines = list(verdict_lines(tuning, rows_of(tuning), language))
+    rivals = [line for line in lines if line[1] == RIVAL]
+    left_out = [] if everything else rivals[FIRST_RIVALS:]
+    title = Prose(title_words(tuning, name, language), style="bold")
+    shown = [Prose(line, style=style) for line, style in lines if (line, style) not in left_out]
+    return Group(title, Text(), *shown)
+
+
+def tune_body(tuning: Tuning, width: int, language: Language, everything: bool) -> RenderableType:
+    """The table and the reasons; of the first page the best rows and the first reasons."""
     rows = rows_of(tuning)
     chosen = None if tuning.pick is None else tuning.pick.chosen
-    pieces: list[RenderableType] = [Prose(title_words(tuning, name, language), style="bold"), Text()]
-    if any(row.summary is not None for row in rows):
-        pieces += [tune_table(rows, chosen, width, language), Text()]
-    if reported := [*untried(tuning, rows, language), *disturbed(rows, language)]:
-        pieces += [*map(Prose, reported), Text()]
-    pieces += [Prose(line, style=style) for line, style in verdict_lines(tuning, rows, language)]
+    shown = rows if everything else _best(rows, tuning)
+    pieces: list[RenderableType] = []
+    if any(row.summary is not None for row in shown):
+        pieces += [Text(), tune_table(shown, chosen, width, language)]
+    untold = [*untried(tuning, rows, language), *disturbed(rows, language)]
+    if untold and (everything or chosen is None):
+        pieces += [Text(), *map(Prose, untold if everything else untold[:FIRST_REASONS])]
     curve = curve_of(rows, chosen)
-    if len(curve) > 1:
+    if everything and len(curve) > 1:
         pieces += [Text(), tune_picture(curve, chosen, width, language)]
     found = [finding_words(each, language) for each in tune_findings(tuning)]
     if found:
-        indented = (Padding(words, (0, 0, 0, 2), expand=False) for words in map(Prose, found))
-        pieces += [Text(), Text(language.say("tune.section.reasons"), style="bold"), *indented]
-    reported = remarks(tuning, rows, language)
-    return Group(*pieces, *([Text()] if reported else []), *(Prose(each, style="dim") for each in reported))
+        reasons = BulletList(tuple(found if everything else found[:FIRST_REASONS]))
+        pieces += [Text(), to_terminal([Section(language.say("tune.section.reasons"), (reasons,))])]
+    notes = remarks(tuning, rows, language) if everything else [_more(rows, shown, language)]
+    return Group(*pieces, *([Text()] if notes else []), *(Prose(each, style="dim") for each in notes))
+
+
+def _more(rows: Sequence[TuneRow], shown: Sequence[TuneRow], language: Language) -> str:
+    if len(rows) == len(shown):
+        return language.say("tune.note.more")
+    return language.say_plural("tune.note.more-rows", len(rows) - len(shown))
+
+
+def _best(rows: Sequence[TuneRow], tuning: Tuning) -> list[TuneRow]:
+    """The chosen one, the one asked for, finalists and the fastest, in the order of the table."""
+    chosen = None if tuning.pick is None else tuning.pick.chosen
+
+    def rank(row: TuneRow) -> tuple[bool, bool, bool, float]:
+        rate = row.tokens_per_second
+        worth = -(rate.value if rate else 0.0)
+        return row.name != chosen, not is_asked(row, tuning), not row.is_final, worth
+
+    best = sorted((row for row in rows if row.summary is not None), key=rank)[:FIRST_ROWS]
+    return [row for row in rows if row in best]
 
 
 def remarks(tuning: Tuning, rows: Sequence[TuneRow], language: Language) -> list[str]:
@@ -151,28 +197,47 @@ def verdict_lines(
     )
     yield words, "bold green"
     if other := chosen.candidate.other_arithmetic:
-        said = language.say(OTHER_ARITHMETIC, switches=language.joined(other))
-        yield f"  {said}", "yellow"
+        yield language.say(OTHER_ARITHMETIC, switches=language.joined(other)), "yellow"
+    yield from _against_others(tuning, rows, chosen, language)
+
+
+def _against_others(
+    tuning: Tuning, rows: Sequence[TuneRow], chosen: TuneRow, language: Language
+) -> Iterator[tuple[str, str]]:
+    """The chosen one against what was asked for, then the other finalists against the chosen one."""
     asked = next((row for row in rows if is_asked(row, tuning)), None)
-    if asked is not None and (gained := _gain_words(asked, chosen, language)):
-        yield f"  {gained}", ""
-    for each in against_chosen(tuning):
+    rivals = {each.config: each for each in against_chosen(tuning)}
+    own = None if asked is None else rivals.pop(asked.name, None)
+    if asked is not None and (gained := _gain_words(asked, chosen, own, language)):
+        yield gained, ""
+    for each in rivals.values():
         change = quantities.share(1 / each.ratio.value - 1, "+.1f", language)
         call = call_words(each, language)
         said = language.say("tune.chosen.against-candidate", config=each.config, change=change, verdict=call)
-        yield f"  {said}", ""
+        yield said, RIVAL
 
 
-def _gain_words(asked: TuneRow, chosen: TuneRow, language: Language) -> str | None:
-    if asked.name == chosen.name or not asked.tokens_per_second or not chosen.tokens_per_second:
+def _gain_words(
+    asked: TuneRow, chosen: TuneRow, own: SpeedComparison | None, language: Language
+) -> str | None:
+    """By how much the chosen one beats what was asked for, and how sure that is."""
+    if asked.name == chosen.name:
+        return language.say(AS_ASKED)
+    if own is not None and own.ratio.low is not None and own.ratio.high is not None:
+        change, low, high = (
+            quantities.share(each - 1, "+.1f", language)
+            for each in (own.ratio.value, own.ratio.low, own.ratio.high)
+        )
+        interval = language.say("common.range", low=low, high=high)
+        return language.say("tune.chosen.against-asked", change=change, name=asked.name, interval=interval)
+    if not asked.tokens_per_second or not chosen.tokens_per_second:
         return None
     gain = chosen.tokens_per_second.value / asked.tokens_per_second.value - 1
-    words = (
-        "tune.chosen.against-asked"
-        if asked.is_final and chosen.is_final
-        else "tune.chosen.against-asked-first-look"
+    return language.say(
+        "tune.chosen.against-asked-screening",
+        change=quantities.share(gain, "+.1f", language),
+        name=asked.name,
     )
-    return language.say(words, change=quantities.share(gain, "+.1f", language), name=asked.name)
 
 
 def is_asked(row: TuneRow, tuning: Tuning) -> bool:
@@ -223,7 +288,7 @@ def tune_document(tuning: Tuning, settings: Mapping[str, object]) -> dict[str, o
             {
                 "name": each.config,
                 "seconds_ratio": each.ratio.document(),
-                "verdict": call_words(each),
+                "verdict": _verdict_code(each),
             }
             for each in against_chosen(tuning)
         ],
@@ -233,6 +298,11 @@ def tune_document(tuning: Tuning, settings: Mapping[str, object]) -> dict[str, o
         "interrupted": tuning.interrupted,
         "notes": list(tuning.notes),
     }
+
+
+def _verdict_code(comparison: SpeedComparison) -> str:
+    code = call_code(comparison)
+    return f"tied within {quantities.percent(comparison.margin)}" if code == "tied" else code
 
 
 def _candidate_document(row: TuneRow) -> dict[str, object]:
@@ -250,7 +320,7 @@ def _candidate_document(row: TuneRow) -> dict[str, object]:
         "run_bytes": row.needs_bytes,
         "predicted_bytes": None if row.candidate.memory is None else row.candidate.memory.total,
         "predicted_seconds": row.candidate.predicted_seconds,
-        "fits": fits_words(row),
+        "fits": fits_code(row),
         "reason": row.reason,
         "disturbed": disturbance_document(row),
     }

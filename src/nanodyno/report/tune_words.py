@@ -19,6 +19,13 @@ FITS: dict[SkipReason | None, str] = {
     "failed": "common.failed",
     "disturbed": "common.disturbed",
 }
+FIT_CODES: dict[SkipReason | None, str] = {
+    None: "yes",
+    "too-large": "no",
+    "tight": "tightly",
+    "failed": "failed",
+    "disturbed": "disturbed",
+}
 REASONS: dict[SkipReason, str] = {
     "too-large": "common.does-not-fit",
     "larger": "tune.reason.larger",
@@ -88,6 +95,12 @@ def fits_words(row: TuneRow, language: Language = ENGLISH) -> str:
         return UNKNOWN
     known = FITS.get(row.reason)
     return UNKNOWN if known is None else language.say(known)
+
+
+def fits_code(row: TuneRow) -> str:
+    """The same as documents have it, whatever the words."""
+    known = row.reason is not None or row.summary is not None
+    return FIT_CODES.get(row.reason, UNKNOWN) if known else UNKNOWN
 
 
 def rate_words(row: TuneRow, language: Language = ENGLISH) -> str:

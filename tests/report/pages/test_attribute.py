@@ -9,15 +9,19 @@ from tests.analysis.accounts import AFTER, BEFORE
 from tests.report.html.static import Checked
 
 from nanodyno.analysis.attribution import Attribution
+from nanodyno.analysis.attribution_findings import attribution_findings
 from nanodyno.analysis.compare import compare
 from nanodyno.analysis.conclusions import conclusions
+from nanodyno.messages.findings import words
 from nanodyno.messages.language import ENGLISH, LANGUAGES, Language
+from nanodyno.report.attribute import title_words
 from nanodyno.report.figures import Waterfall
 from nanodyno.report.html.document import to_html
 from nanodyno.report.page import Page, Table
 from nanodyno.report.pages.attribute import attribution_report
 from nanodyno.report.pages.compare import comparison_report
 
+PARTS = ("attribute.parts.title", "attribute.section.combinations", "attribute.section.findings")
 RATE = 16_384 / 100
 """Tokens per second of the made-up card: 308, 427, 172 and 396 of these."""
 
@@ -41,10 +45,11 @@ def text(page: Page, language: Language = ENGLISH) -> str:
 def test_the_page_goes_from_the_answer_over_the_parts_to_every_combination(found: Attribution) -> None:
     page = attribution_report(found, ENGLISH)
     titles = [section.title for section in page.sections]
-    assert titles[1:4] == ["which change did what", "every combination", "what was found"]
-    reported = text(page)
-    assert "From train2 to train1 the throughput goes from" in reported
-    assert reported.count("the throughput goes from") == 1
+    assert titles[1:4] == [ENGLISH.say(each) for each in PARTS]
+    (difference,) = [words(each) for each in attribution_findings(found) if each.code == "difference"]
+    parts = [part for section in page.sections for part in section.parts]
+    assert parts.count(difference) == 1
+    text(page)
 
 
 def test_of_three_changes_a_combination_is_named_by_what_is_changed_in_it(
@@ -53,7 +58,8 @@ def test_of_three_changes_a_combination_is_named_by_what_is_changed_in_it(
     """A column for each of three settings beside six figures would have to be scrolled sideways."""
     after = {"n_embd": 256, "batch_size": 2, "bias": True}
     page = attribution_report(attributions.measure(attributions.inquiry(after), tmp_path)[0], ENGLISH)
-    (section,) = [each for each in page.sections if each.title == "every combination"]
+    title = ENGLISH.say("attribute.section.combinations")
+    (section,) = [each for each in page.sections if each.title == title]
     (table,) = [part for part in section.parts if isinstance(part, Table)]
     assert len(table.headers) == 7
     assert [row[0] for row in table.rows] == [
@@ -81,7 +87,7 @@ def test_without_a_combination_there_is_no_waterfall(attributions: Any, tmp_path
     surface = attributions.surface(too_large=((256, 4),))
     page = attribution_report(attributions.measure(attributions.inquiry(), tmp_path, surface)[0], ENGLISH)
     assert waterfalls(page) == []
-    assert "does not fit" in text(page)
+    assert ENGLISH.say("common.does-not-fit") in text(page)
 
 
 def test_a_comparison_shows_what_was_measured_apart(found: Attribution) -> None:
@@ -89,7 +95,8 @@ def test_a_comparison_shows_what_was_measured_apart(found: Attribution) -> None:
     page = comparison_report(comparison, conclusions(comparison), ENGLISH, [found])
     assert len(waterfalls(page)) == 1
     reported = text(page)
-    assert "Measured apart: train2 to train1 on NVIDIA H200: tokens per second." in reported
+    title = title_words(found, ENGLISH)
+    assert ENGLISH.say("attribute.embedded.measured-apart", title=title) in reported
     places = [
         reported.index(ENGLISH.say(each))
         for each in ("compare.section.changes", "attribute.parts.title", "compare.section.metrics")
@@ -100,6 +107,6 @@ def test_a_comparison_shows_what_was_measured_apart(found: Attribution) -> None:
 @pytest.mark.parametrize("code", [each for each in LANGUAGES if each != "en"])
 def test_it_is_whole_in_every_language(found: Attribution, code: str) -> None:
     page, language = attribution_report(found, LANGUAGES[code]), LANGUAGES[code]
-    assert "which change" not in text(page, language).lower()
+    assert ENGLISH.say("attribute.parts.title") not in text(page, language).lower()
     html = to_html(page, language, datetime(2026, 1, 1, tzinfo=UTC))
     assert "<code>n_embd=128</code>, <code>batch_size=2</code>" in html  # as it is typed

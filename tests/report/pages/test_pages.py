@@ -33,6 +33,7 @@ from nanodyno.report.pages.tune import tune_report
 from nanodyno.report.plan_facts import PlanSource
 
 GIB = 2**30
+WHY = ENGLISH.say("tune.section.reasons")
 
 
 def figures(page: Page, kind: type[Any]) -> list[Any]:
@@ -106,11 +107,14 @@ def test_a_tuning_shows_speed_with_intervals_memory_beside_and_where_the_time_we
     assert shares["matmul"] == pytest.approx((0.95, 0.95))
     assert shares["idle"] == pytest.approx((0.05, 0.05))
     (table,) = [part for section in page.sections for part in section.parts if isinstance(part, Table)]
-    assert "8 x 2, chosen" in [row[0] for row in table.rows]
-    (why,) = [part for section in page.sections if section.title == "why" for part in section.parts]
+    assert ENGLISH.say("tune.table.chosen-row", micro_batch="8 x 2") in [row[0] for row in table.rows]
+    (why,) = [part for section in page.sections if section.title == WHY for part in section.parts]
     assert isinstance(why, BulletList)
     assert len(why.behind) == len(why.sentences)
-    assert "Chosen: 8 x 2: 16,384 tok/s" in text(page)
+    answer = page.sections[0].parts[0]
+    assert isinstance(answer, str)
+    assert [each for each in ("8 x 2", "16,384 tok/s", "8.00 GiB") if each not in answer] == []
+    assert "16,384 tok/s" in text(page)
 
 
 def test_a_tuning_of_nothing_has_sentences_in_place_of_pictures(tunings: Any, tmp_path: Path) -> None:
@@ -119,8 +123,8 @@ def test_a_tuning_of_nothing_has_sentences_in_place_of_pictures(tunings: Any, tm
         tune(tunings.request(tunings.config(), 400.0), bench=nothing.bench(tmp_path)), "gpt2", ENGLISH
     )
     assert figures(page, object) == []
-    assert "Nothing could be measured" in text(page)
-    assert "Where the time went was not measured." in text(page)
+    assert ENGLISH.say("tune.picture.nothing-measured") in text(page)
+    assert ENGLISH.say("tune.picture.time-not-measured") in text(page)
 
 
 def test_a_run_shows_its_curve_and_where_its_time_went(
@@ -203,7 +207,7 @@ def test_memory_is_drawn_where_it_was_measured() -> None:
 def test_the_demo_shows_what_it_wrote_and_what_it_tuned(tuning: Tuning) -> None:
     comparison = compare([account("a"), account("b", settings={"n_embd": 384})])
     page = demo_report(comparison, conclusions(comparison), tuning, ("a", "def f(): ..."), ENGLISH)
-    assert titles(page)[:4] == ["a and b", "a writes", "micro-batch", "speed"]
+    assert titles(page)[:4] == ["a and b", ENGLISH.say("demo.sample.title", name="a"), "micro-batch", "speed"]
     assert "def f(): ..." in text(page)
     untuned = demo_report(comparison, conclusions(comparison), None, ("a", "def f(): ..."), ENGLISH)
     assert "micro-batch" not in titles(untuned)

@@ -1,12 +1,18 @@
-"""An attribution as a page to open: the difference, a waterfall, the parts, every corner, and why."""
+"""An attribution as a page to open: the difference, a waterfall, the effects, every combination, and why."""
 
 from nanodyno.analysis.attribution import Attribution
 from nanodyno.analysis.attribution_findings import attribution_findings
 from nanodyno.analysis.shapley import last_combination
-from nanodyno.messages.findings import words
 from nanodyno.messages.language import Language
 from nanodyno.messages.numbers import value_words
-from nanodyno.report.attribute import attribution_sections, remarks, stopped_words, title_words
+from nanodyno.report.attribute import (
+    OF_THE_WHOLE,
+    answer_words,
+    attribution_sections,
+    remarks,
+    stopped_words,
+    title_words,
+)
 from nanodyno.report.attribute_picture import waterfall_figure
 from nanodyno.report.attribute_tables import (
     changes_table,
@@ -21,17 +27,16 @@ ROOMY = 400
 """A width at which no column of a terminal's table is left out."""
 MOST_COLUMNS = 2
 """Of settings, beside the figures: with more of them a page would have to be scrolled sideways."""
-OF_THE_WHOLE = frozenset({"difference", "difference-tied", "difference-not-shown", "difference-once"})
 
 
 def attribution_report(found: Attribution, language: Language) -> Page:
     findings = attribution_findings(found)
-    reported = [words(each, language) for each in findings if each.code in OF_THE_WHOLE]
+    reported = answer_words(found, findings, language)
     if found.interrupted:
         reported.append(stopped_words(language))
     sections = [Section(title_words(found, language), (*reported, *_tiles(found, language)))]
     if found.look.effects.parts:
-        shown = (waterfall_figure(found, language), *from_terminal(parts_table(found, language)))
+        shown = (waterfall_figure(found, language), *from_terminal(parts_table(found, ROOMY, language)))
         sections.append(Section(language.say("attribute.parts.title"), shown))
     table = changes_table if len(found.design.factors) > MOST_COLUMNS else combinations_table
     combinations = from_terminal(table(found, ROOMY, language))
