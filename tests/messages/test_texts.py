@@ -28,7 +28,8 @@ STAYS = {
     "{date} {time} UTC", "{kind} attention", "micro-batch", "loss", "val loss", "attention", "context",
     "matmul", "graph", "offload", "bf16 moments", "bfloat16 moments", "moments",
     # the same word in French
-    "machine", "fragmentation", "activations", "tokens", "params", "MFU", "run", "gradients", "{number} tokens", "copies",
+    "machine", "fragmentation", "activations", "tokens", "params", "MFU", "run", "gradients",
+    "{number} tokens", "copies",
     "batch", "exact", "minutes", "plan", "micro-batch x accumulation",
     "{big} h {small} min", "{big} min {small} s", "{n} threads",
     # the same in Hindi
