@@ -5,7 +5,7 @@ BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 # Texts that tools/plain_words.py reads.
-PLAIN := README.md ARCHITECTURE.md src $(filter-out docs/compare.md docs/forecast.md docs/import.md, \
+PLAIN := README.md ARCHITECTURE.md src $(filter-out docs/compare.md docs/import.md, \
 	$(wildcard docs/*.md docs/*/README.md))
 
 .PHONY: demo test nightly check docs bench messages clean

@@ -10,7 +10,7 @@ DOCS = ROOT / "docs"
 TASKS = sorted(DOCS.glob("*.md"))
 PAGES = [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]
 LARGEST_BYTES = {"README.md": 8192, "measurements.md": 25_600}
-TO_SPLIT = {"compare.md", "forecast.md", "import.md"}
+TO_SPLIT = {"compare.md", "import.md"}
 
 
 def text_of(page: Path) -> str:
