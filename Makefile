@@ -5,8 +5,8 @@ BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 # Texts that tools/plain_words.py reads.
-PLAIN := README.md ARCHITECTURE.md src $(filter-out docs/forecast.md, \
-	$(wildcard docs/*.md docs/*/README.md))
+PLAIN := README.md ARCHITECTURE.md src src/nanodyno/messages/en.po \
+	$(wildcard docs/*.md docs/*/README.md)
 
 .PHONY: demo test nightly check docs bench messages clean
 

@@ -10,7 +10,6 @@ DOCS = ROOT / "docs"
 TASKS = sorted(DOCS.glob("*.md"))
 PAGES = [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]
 LARGEST_BYTES = {"README.md": 8192, "measurements.md": 25_600}
-TO_SPLIT = {"forecast.md"}
 
 
 def text_of(page: Path) -> str:
@@ -60,7 +59,7 @@ def test_an_anchor_that_is_nowhere_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [*(each for each in TASKS if each.name not in TO_SPLIT), ROOT / "ARCHITECTURE.md"], ids=str
+    "page", [*TASKS, ROOT / "ARCHITECTURE.md"], ids=str
 )
 def test_every_page_is_short(page: Path) -> None:
     assert page.stat().st_size <= LARGEST_BYTES.get(page.name, 8192)
@@ -79,5 +78,5 @@ def test_every_page_is_in_the_index_and_in_the_site() -> None:
 
 @pytest.mark.parametrize("page", TASKS, ids=lambda page: page.name)
 def test_every_page_of_a_task_begins_with_its_commands(page: Path) -> None:
-    if page.name not in {"README.md", "measurements.md", "words.md", *TO_SPLIT}:
+    if page.name not in {"README.md", "measurements.md", "words.md"}:
         assert re.match(r"# .+\n\n```sh\n", page.read_text(encoding="utf-8"))

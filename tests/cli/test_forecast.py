@@ -8,6 +8,10 @@ import pytest
 from tests.analysis.losses import cosine, true_loss
 from tests.report.html.static import Checked
 
+from nanodyno.analysis.findings import Finding
+from nanodyno.messages.findings import words
+from nanodyno.messages.language import LANGUAGES
+
 Nanodyno = Callable[..., Any]
 TOLD = [
     f"--set={each}"
@@ -44,34 +48,39 @@ def flat(text: str) -> str:
 def test_a_run_is_forecast_on_a_page_and_as_a_document(imported: Nanodyno) -> None:
     page = imported("forecast", "a")
     assert page.exit_code == 0
-    assert "a ends at a loss of 3.2" in page.output
-    assert "at iteration 10,000 (tokens: 5.24B)" in flat(page.output)
-    assert "a takes 40 min" in page.output  # 4,900 iterations of half a second
+    assert len(page.output.splitlines()) <= 30
+    for number in ("3.2", "10,000", "5.24B", "40 min"):  # 4,900 iterations of half a second
+        assert number in page.output
     document = json.loads(imported("forecast", "a", "--json").output)
+    assert "forecast-end" in [each["code"] for each in document["findings"]]
     assert document["final_val_loss"]["low"] < document["final_val_loss"]["value"]
     assert document["tokens"] == 10_000 * 524_288
     assert document["eta_seconds"] == pytest.approx(4900 * 0.5, rel=0.01)
 
 
 def test_a_target_another_schedule_and_two_runs(imported: Nanodyno) -> None:
-    assert "does not reach 2.900 with this schedule" in flat(
-        imported("forecast", "a", "--until-loss", "2.9").output
-    )
-    changed = imported("forecast", "a", "--set", "lr_decay_iters=20000", "--set", "max_iters=20000")
-    assert "at iteration 20,000" in flat(changed.output)
-    assert "instead of" in changed.output
-    both = imported("forecast", "a", "b", "--hours", "1")
-    assert "b ends lower than a with a probability of >99%" in flat(both.output)
-    assert "a rough answer" in flat(both.output)
+    def found(*arguments: str) -> dict[str, Any]:
+        document = json.loads(imported("forecast", *arguments, "--json").output)
+        return {each["code"]: each for each in document["findings"]}
+
+    assert found("a", "--until-loss", "2.9")["target-not-reached"]["numbers"]["target"] == 2.9
+    changed = found("a", "--set", "lr_decay_iters=20000", "--set", "max_iters=20000")
+    assert changed["forecast-end"]["numbers"]["iterations"] == 20_000
+    assert changed["forecast-changed"]["numbers"]["iterations"] == 10_000
+    both = found("a", "b", "--hours", "1")
+    assert both["ends-lower"]["runs"] == ["b", "a"]
+    assert both["ends-lower"]["numbers"]["probability"] > 0.99
+    assert "ends-rough" in both
+    assert ">99%" in imported("forecast", "a", "b", "--hours", "1").output
 
 
 def test_compare_says_which_of_two_unfinished_runs_ends_lower(imported: Nanodyno) -> None:
-    page = flat(imported("compare", "a", "b").output)
-    assert "where they will end b ends lower than a with a probability of" in page
-    french = flat(imported("compare", "a", "b", "--format", "markdown", "--lang", "fr").output)
-    assert "## où elles finiront b finira plus bas que a avec une probabilité de" in french
-    codes = {each["code"] for each in json.loads(imported("compare", "a", "b", "--json").output)["findings"]}
-    assert "ends-lower" in codes
+    document = json.loads(imported("compare", "a", "b", "--json").output)
+    (found,) = (each for each in document["findings"] if each["code"] == "ends-lower")
+    finding = Finding("ends-lower", found["severity"], tuple(found["runs"]), found["numbers"])
+    for code in ("en", "fr"):
+        page = flat(imported("compare", "a", "b", "--format", "markdown", "--lang", code).output)
+        assert flat(words(finding, LANGUAGES[code])).partition(" (")[0] in page
 
 
 def test_a_page_to_open_has_the_band_and_the_target(imported: Nanodyno, tmp_path: Path) -> None:
@@ -79,40 +88,47 @@ def test_a_page_to_open_has_the_band_and_the_target(imported: Nanodyno, tmp_path
     assert "report: a.html" in result.stderr
     page = Checked((tmp_path / "a.html").read_text(encoding="utf-8"))
     assert page.faults == []
-    for words in ("a ends at a loss of 3.2", "80% interval", "target: 3.300", "time from now"):
-        assert words in page.text
+    say = LANGUAGES["en"].say
+    for shown in (
+        say("forecast.picture.target", loss="3.300"),
+        say("common.interval-of-level", level="80"),
+        say("forecast.tile.time-left"),
+    ):
+        assert shown in page.text
 
 
 def test_a_forecast_is_reported_in_the_language_that_is_asked_for(imported: Nanodyno) -> None:
-    answers = {
-        "fr": "a devrait finir à une perte de 3,2",
-        "zh-Hant": "a 最終損失預計為 3.2",
-        "ja": "a の最終損失は 3.2",
-        "hi": "a इटरेशन 10,000 (टोकन: 5.24B) पर 3.2",
-        "ar": "ينتهي a عند خسارة قدرها 3.2",
-    }
-    for code, answer in answers.items():
-        assert answer in flat(imported("forecast", "a", "--lang", code).output)
+    (found,) = (
+        each
+        for each in json.loads(imported("forecast", "a", "--json").output)["findings"]
+        if each["code"] == "forecast-end"
+    )
+    finding = Finding("forecast-end", "fact", tuple(found["runs"]), found["numbers"])
+    for code in ("fr", "zh-Hant", "ja", "hi", "ar"):
+        shown = "".join(imported("forecast", "a", "--lang", code).output.split())
+        assert "".join(words(finding, LANGUAGES[code]).split()) in shown
     document = ("forecast", "a", "--json")
     assert imported(*document, "--lang", "fr").stdout == imported(*document).stdout
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "reported"),
     [
-        (["a", "--tokens", "1B", "--iters", "9"], "each say how far"),
-        (["a", "--hours", "0"], "no time to train in"),
+        (["a", "--tokens", "1B", "--iters", "9"], "--tokens and --iters"),
+        (["a", "--hours", "0"], "--hours=0"),
         (["a", "--tokens", "many"], "not a number of tokens"),
         (["a", "--set", "n_embd=3"], "changes the schedule only"),
         (["a", "--set", "nonsense"], "not a setting"),
-        (["a", "b", "a"], "one run, or of two"),
+        (["a", "b", "a"], "one run or two"),
         (["nobody"], "there is no run"),
     ],
 )
-def test_a_mistake_is_reported_with_exit_code_2(imported: Nanodyno, arguments: list[str], words: str) -> None:
+def test_a_mistake_is_reported_with_exit_code_2(
+    imported: Nanodyno, arguments: list[str], reported: str
+) -> None:
     result = imported("forecast", *arguments)
     assert result.exit_code == 2
-    assert words in flat(result.output)
+    assert reported in flat(result.output)
 
 
 def test_a_log_that_tells_no_schedule_is_asked_for_it(nanodyno: Nanodyno, tmp_path: Path) -> None:
@@ -120,13 +136,15 @@ def test_a_log_that_tells_no_schedule_is_asked_for_it(nanodyno: Nanodyno, tmp_pa
     refused = nanodyno("forecast", "a")
     assert refused.exit_code == 2
     assert "--set lr_decay_iters" in flat(refused.output)
-    answered = nanodyno("forecast", "a", "--iters", "10000")
-    assert "its learning-rate schedule is not known" in flat(answered.output)
+    answered = json.loads(nanodyno("forecast", "a", "--iters", "10000", "--json").output)
+    assert "forecast-schedule-unknown" in [each["code"] for each in answered["findings"]]
 
 
 def test_a_run_of_our_own_that_is_done_has_been_there(nanodyno: Nanodyno, tiny: list[str]) -> None:
     assert nanodyno(*tiny, "--name=own").exit_code == 0
-    assert "own has ended: its loss was" in nanodyno("forecast", "own").output
+    assert nanodyno("forecast", "own").exit_code == 0
+    found = json.loads(nanodyno("forecast", "own", "--json").output)["findings"]
+    assert "forecast-over" in [each["code"] for each in found]
 
 
 def test_what_the_hint_proposes_answers(nanodyno: Nanodyno, tmp_path: Path) -> None:
@@ -136,19 +154,20 @@ def test_what_the_hint_proposes_answers(nanodyno: Nanodyno, tmp_path: Path) -> N
     assert refused.exit_code == 2
     reported = [each for each in flat(refused.stderr).split() if "=" in each]
     assert len(reported) == 2
-    answered = nanodyno("forecast", "c", *(f"--set={each}" for each in reported))
+    answered = nanodyno("forecast", "c", *(f"--set={each}" for each in reported), "--json")
     assert answered.exit_code == 0
-    assert "c ends at a loss of" in answered.output
-    assert "instead of" not in answered.output
+    codes = {each["code"] for each in json.loads(answered.stdout)["findings"]}
+    assert "forecast-end" in codes
+    assert "forecast-changed" not in codes
 
 
 def test_losses_of_different_text_are_not_held_against_each_other(nanodyno: Nanodyno, tmp_path: Path) -> None:
     for name, data in (("a", "fineweb"), ("b", "code")):
         file = str(log(tmp_path / f"{name}.log", 5000))
         assert nanodyno("import", file, *TOLD, f"--set=dataset={data}").exit_code == 0
-    page = flat(nanodyno("forecast", "a", "b").output)
-    assert "a and b are of different text or tokenizers" in page
-    assert "probability" not in page
+    found = json.loads(nanodyno("forecast", "a", "b", "--json").output)["findings"]
+    assert ["a", "b"] in [each["runs"] for each in found if each["code"] == "ends-on-other-data"]
+    assert not {each["code"] for each in found} & {"ends-lower", "ends-alike"}
 
 
 def test_a_finished_run_of_the_same_recipe_sharpens_and_is_named(imported: Nanodyno, tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nanodyno.messages.language import ENGLISH
+
 Nanodyno = Callable[..., Any]
 
 
@@ -60,20 +62,29 @@ def test_runs_keeps_showing_until_ctrl_c(trained: Nanodyno) -> None:
 def test_a_table_that_changes_is_no_document(nanodyno: Nanodyno) -> None:
     result = nanodyno("runs", "--watch", "--json")
     assert result.exit_code == 2
-    assert "leave one of them out" in result.stderr
+    assert "--watch" in result.stderr
+    assert "--json" in result.stderr
 
 
 def test_show_says_how_a_run_stands(trained: Nanodyno) -> None:
     output = trained("show", "small").output
-    assert "state" in output
-    assert "done, 20" in output
+    assert ENGLISH.say("common.state") in output
+    assert ENGLISH.say("state.done.at", when="20").removesuffix(".") in output
+
+
+def test_show_fits_a_page_and_prints_everything_with_all(trained: Nanodyno) -> None:
+    run = json.loads(Path("runs/small/run.json").read_text())
+    run["notes"] = [f"note {each}" for each in range(40)]
+    Path("runs/small/run.json").write_text(json.dumps(run))
+    assert len(trained("show", "small").stdout.splitlines()) <= 30
+    assert "note 39" in trained("show", "small", "--all").stdout
 
 
 def test_show_draws_the_curve_and_names_the_formula(trained: Nanodyno) -> None:
     output = " ".join(trained("show", "small").output.split())
-    assert "exact causal FLOPs" in output
-    assert "nanoGPT's MFU (A100)" in output
-    assert "train loss" in output
+    assert "MFLOP/token" in output
+    assert "nanoGPT" in output
+    assert ENGLISH.say("common.train-loss") in output
 
 
 def test_show_takes_a_path(trained: Nanodyno) -> None:
@@ -193,7 +204,11 @@ def test_a_result_goes_out_and_comes_back_as_the_same_row(trained: Nanodyno, tin
     assert document["changes"] == []
     for values in document["metrics"].values():
         assert values["small"] == values["copy"]
-    assert "imported: a result of nanodyno" in trained("show", "copy").output
+    document = json.loads(trained("show", "copy", "--json").stdout)
+    assert (document["summary"]["state"]["kind"], document["run"]["origin"]["files"][0]["kind"]) == (
+        "imported",
+        "result",
+    )
 
 
 @pytest.mark.parametrize(

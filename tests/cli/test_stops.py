@@ -62,7 +62,7 @@ def test_a_signal_finishes_the_iteration_saves_and_ends(
     child.send_signal(number)
     output = child.communicate(timeout=600)[0]
     assert child.returncode == code, output
-    assert "the same command goes on" in output
+    assert "the same command resumes" in output
     run = read_run(tmp_path / "runs" / "long")
     assert run.stop is not None
     assert run.stop.reason == reason

@@ -32,9 +32,16 @@ def test_runs_without_a_name_are_numbered(nanodyno: Nanodyno, tiny: list[str]) -
     assert sorted(path.name for path in Path("runs").iterdir()) == ["demo-1", "demo-2"]
 
 
-def test_every_number_of_the_design_is_on_a_plain_line(nanodyno: Nanodyno, tiny: list[str]) -> None:
-    output = nanodyno(*tiny, "--log_interval=1").output
+def iteration_line(output: str) -> str:
     (line,) = (line for line in output.splitlines() if line.startswith("iter 2/4"))
+    return line
+
+
+def test_a_plain_line_is_short_and_log_full_has_every_number(nanodyno: Nanodyno, tiny: list[str]) -> None:
+    short = iteration_line(nanodyno(*tiny, "--log_interval=1").output)
+    assert [word for word in ("loss", "lr", "tok/s", "FLOP/s", "iB", "ETA") if word not in short] == []
+    assert len(short) <= 120
+    line = iteration_line(nanodyno(*tiny, "--log_interval=1", "--log", "full").output)
     wanted = (
         "loss",
         "lr",
@@ -42,7 +49,7 @@ def test_every_number_of_the_design_is_on_a_plain_line(nanodyno: Nanodyno, tiny:
         "ms/micro-batch",
         "tok/s",
         "FLOP/s",
-        "nanoGPT's MFU (A100)",
+        "nanoGPT",
         "peak",
         "ETA",
     )

@@ -1,10 +1,12 @@
 """Forecasts in words: every finding has some, with all of its numbers, and pictures fit the screen."""
 
+import io
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 from tests.analysis.losses import cosine, true_loss, with_losses
 from tests.analysis.test_forecast_growth import grown
 from tests.analysis.test_forecast_shapes import DEAD, OVERFIT, STUCK, seeds
@@ -16,11 +18,12 @@ from nanodyno.analysis.forecast import Forecast, ForecastLoss, ForecastQuestion,
 from nanodyno.analysis.forecast_findings import Forecasts, findings_of, lower_of
 from nanodyno.analysis.forecast_plan import IterationTimes
 from nanodyno.messages.findings import words
-from nanodyno.messages.language import ENGLISH
+from nanodyno.messages.language import ENGLISH, LANGUAGES, Language
 from nanodyno.report.figures import BandFigure
-from nanodyno.report.forecast import forecast_document, picture, sections
-from nanodyno.report.page import Page, Tile, Tiles
+from nanodyno.report.forecast import answering, forecast_document, forecast_page, picture, sections
+from nanodyno.report.page import BulletList, Page, Tile, Tiles
 from nanodyno.report.pages.forecast import forecast_report
+from nanodyno.report.runs import FIRST_PAGE_LINES
 
 RUN = with_losses(5000)
 OVER = with_losses(10_000)
@@ -84,7 +87,7 @@ def test_every_code_is_found_in_some_run_and_has_words() -> None:
 def test_words_leave_no_placeholder_and_no_raw_number(finding: Finding) -> None:
     text = words(finding)
     assert "{" not in text
-    assert "None" not in text
+    assert not re.search(r"\bNone\b(?! of)", text)
     assert not re.search(r"\d\.\d{6}", text)
     assert words(finding).endswith(".")
 
@@ -92,14 +95,40 @@ def test_words_leave_no_placeholder_and_no_raw_number(finding: Finding) -> None:
 def test_a_target_that_is_missed_by_a_hair_is_not_reported_as_the_same_number() -> None:
     numbers = {"target": 3.26, "loss": 3.26004, "iterations": 9}
     reported = words(Finding("target-not-reached", "fact", ("a",), numbers))
-    assert reported == "a does not reach 3.260 with this schedule: 3.26004 is expected at iteration 9"
+    places = {"run": "a", "target": "3.260", "loss": "3.26004", "iterations": "9"}
+    assert reported == ENGLISH.say("finding.target-not-reached", **places)
 
 
 def test_the_answer_comes_first_and_what_stands_against_it_after() -> None:
-    answer, mind = sections(of(RUN, ForecastQuestion(until_loss=2.5, iterations=20_000)))
-    assert answer.title is None
-    assert str(answer.parts[0]).startswith("run ends at a loss of")
-    assert mind.title == "what to bear in mind"
+    found = of(RUN, ForecastQuestion(until_loss=2.5, iterations=20_000))
+    answer, caveats = sections(found)
+    assert (answer.title, caveats.title) == (None, ENGLISH.say("forecast.section.cautions"))
+    assert answering(found)[0].code == "forecast-end"
+    assert answer.parts == tuple(words(each) for each in answering(found))
+    (bullets,) = caveats.parts
+    assert isinstance(bullets, BulletList)
+    assert len(bullets.sentences) == len(found) - len(answer.parts) > 0
+
+
+def lines_of(page: object, width: int = 100) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(page)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("language", LANGUAGES.values(), ids=lambda each: each.code)
+def test_the_first_page_fits_and_names_the_way_to_the_rest(language: Language) -> None:
+    made = forecast(RUN, ForecastQuestion(), PACE)
+    few = Forecasts((RUN,), (made,), findings_of(made, RUN))
+    warnings = [each for each in FOUND if each.code.startswith("warning")]
+    many = replace(few, findings=(*few.findings, *warnings, *warnings))
+    more = language.say("forecast.more", runs="run")
+    assert len(lines_of(forecast_page(few, 100, language))) <= FIRST_PAGE_LINES
+    page = lines_of(forecast_page(many, 100, language))
+    assert len(page) <= FIRST_PAGE_LINES
+    assert more in page[-1]
+    assert more not in "\n".join(lines_of(forecast_page(many, 100, language, everything=True)))
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
@@ -122,7 +151,10 @@ def test_a_document_has_the_promised_keys() -> None:
 
 def test_a_run_of_few_losses_is_drawn_without_a_band() -> None:
     few = with_losses(400)
-    assert "expected" not in picture([forecast(few, ForecastQuestion(), None)], [few], 80).plain
+    assert (
+        ENGLISH.say("forecast.picture.expected")
+        not in picture([forecast(few, ForecastQuestion(), None)], [few], 80).plain
+    )
 
 
 def _made(account: Account) -> Forecast:
@@ -137,7 +169,9 @@ def report(account: Account, question: ForecastQuestion) -> Page:
 def test_a_page_to_open_has_a_band_where_there_is_one_and_calls_it_expected() -> None:
     answer, losses, *_ = report(RUN, ForecastQuestion(until_loss=3.3)).sections
     (tiles,) = [part for part in answer.parts if isinstance(part, Tiles)]
-    assert [tile.label for tile in tiles.tiles] == ["expected val loss", "tokens", "time from now"]
+    assert [tile.label for tile in tiles.tiles] == [
+        ENGLISH.say(each) for each in ("common.expected-val-loss", "common.tokens", "forecast.tile.time-left")
+    ]
     (band,) = losses.parts
     assert isinstance(band, BandFigure)
     assert band.target == 3.3
@@ -149,7 +183,7 @@ def test_a_page_to_open_has_a_band_where_there_is_one_and_calls_it_expected() ->
 def test_a_page_of_a_place_that_was_passed_shows_what_was_measured() -> None:
     answer, losses, *_ = report(RUN, ForecastQuestion(iterations=3000)).sections
     (tiles,) = [part for part in answer.parts if isinstance(part, Tiles)]
-    assert tiles.tiles[0] == Tile("val loss", f"{RUN.evals[14].val_loss:.3f}")
+    assert tiles.tiles[0] == Tile(ENGLISH.say("common.val-loss"), f"{RUN.evals[14].val_loss:.3f}")
     assert not any(isinstance(part, BandFigure) for part in losses.parts)
 
 
@@ -162,5 +196,5 @@ def test_a_target_far_off_is_left_out_of_the_picture() -> None:
 def test_two_runs_are_drawn_on_common_axes() -> None:
     other = replace(with_losses(5000, loss=lambda at: true_loss(cosine(10_000), at) - 0.1), name="b")
     drawn = picture([_made(RUN), _made(other)], [RUN, other], 100).plain
-    assert "run: so far" in drawn
-    assert "b: expected" in drawn
+    assert f"run: {ENGLISH.say('forecast.picture.measured')}" in drawn
+    assert f"b: {ENGLISH.say('forecast.picture.expected')}" in drawn

@@ -8,10 +8,17 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from nanodyno.messages.language import ENGLISH
 from nanodyno.records.events import RunEvent, Started
 from nanodyno.report.progress import LiveDisplay, NanogptDisplay, PlainDisplay
 
 Builder = Callable[..., Any]
+
+
+def full(screen: Console) -> PlainDisplay:
+    return PlainDisplay(screen, full=True)
+
+
 ALL = [PlainDisplay, LiveDisplay, NanogptDisplay]
 
 
@@ -57,17 +64,15 @@ def test_the_time_left_counts_the_saves_at_evaluations(
 def test_running_out_of_memory_is_reported_everywhere(
     display: Callable[[Console], Any], started: Started, split: Builder
 ) -> None:
-    words = (
-        "out of memory at iteration 500: micro-batches of 4 from here on (before: 8), "
-        "at the same tokens per iteration"
+    assert "out of memory at iteration 500: micro-batch cut from 8 to 4" in shown(
+        display, [started, split(500)]
     )
-    assert words in shown(display, [started, split(500)])
 
 
 def test_after_a_split_the_rates_begin_anew(started: Started, step: Builder, split: Builder) -> None:
     before = [step(i, step_seconds=6.4, micro_steps=64) for i in range(19)]
     after = [step(19, step_seconds=12.8, micro_steps=128)]
-    last = shown(PlainDisplay, [started, *before, split(19), *after]).splitlines()[-1]
+    last = shown(full, [started, *before, split(19), *after]).splitlines()[-1]
     assert "12,800 ms/iter | 100.0 ms/micro-batch" in last
 
 
@@ -75,7 +80,7 @@ def test_the_first_iterations_after_a_split_do_not_stay_in_the_rates(
     started: Started, step: Builder, split: Builder
 ) -> None:
     after = [step(i, step_seconds=90.0 if i < 99 else 12.8, micro_steps=128) for i in range(96, 100)]
-    last = shown(PlainDisplay, [started, step(95), split(96), *after]).splitlines()[-1]
+    last = shown(full, [started, step(95), split(96), *after]).splitlines()[-1]
     assert "12,800 ms/iter" in last
 
 
@@ -108,7 +113,7 @@ def test_a_stop_says_where_it_stands_and_how_it_goes_on(
     display: Callable[[Console], Any], started: Started, save: Builder, stop: Builder, reason: str, how: str
 ) -> None:
     text = shown(display, [started, save(500, reason="stop"), stop(500, reason)])
-    assert f"stopped {how} at iteration 500 of 19073, saved; the same command goes on" in text
+    assert f"stopped {how} at iteration 500 of 19073, saved" in text
 
 
 @pytest.mark.parametrize("display", ALL)
@@ -121,30 +126,32 @@ def test_the_end_and_a_failure_are_reported_elsewhere(
 
 def test_a_stop_at_once_goes_on_from_what_was_saved(started: Started, save: Builder, stop: Builder) -> None:
     last = shown(PlainDisplay, [started, save(480), stop(500, "interrupted")]).splitlines()[-1]
-    assert last.endswith("at iteration 500 of 19073; the same command goes on from iteration 480")
+    assert "at iteration 500 of 19073; " in last
+    assert last.endswith("from iteration 480")
 
 
 def test_a_stop_before_anything_was_saved_says_so(started: Started, stop: Builder) -> None:
     last = shown(PlainDisplay, [started, stop(0, "interrupted")]).splitlines()[-1]
-    assert last.endswith("nothing was saved yet: the same command begins anew")
+    assert "nothing was saved" in last
 
 
 def test_a_resumed_run_stopped_in_its_first_iteration_is_still_saved(record: Builder, stop: Builder) -> None:
     resumed = Started(record(), Path("r"), 500)
     last = shown(PlainDisplay, [resumed, stop(500, "interrupted")]).splitlines()[-1]
-    assert last.endswith("at iteration 500 of 19073, saved; the same command goes on")
+    assert "at iteration 500 of 19073, saved" in last
 
 
 def test_two_gpus_are_named_with_their_peak_together(record: Builder, step: Builder) -> None:
     started = Started(record(gpu=("NVIDIA H200", 139.8), processes=2), Path("r"), 0)
-    text = shown(PlainDisplay, [started, step(0, step_seconds=0.5, micro_steps=32)])
+    text = shown(full, [started, step(0, step_seconds=0.5, micro_steps=32)])
     assert "on 2 x NVIDIA H200: bfloat16, compiled; datasheet peak 1.98 PFLOP/s dense" in text
     assert "524,288 tokens/iteration = 8 x 1024 x 32 micro-steps x 2 processes" in text
     # 1,048,576 tokens/s x 797.87 MFLOP = 836.6 TFLOP/s: 42.3% of 2 x 989; each is 143.6% of an A100.
-    assert "15.6 ms/micro-batch | 1,048,576 tok/s | 42.3% of 2 x H200's peak" in text
-    assert "nanoGPT's MFU (A100) 143.6%" in text
+    assert "15.6 ms/micro-batch | 1,048,576 tok/s | MFU 42.3% of 2 x H200 | " in text
+    assert "143.6%" in text
 
 
 def test_two_processes_on_a_cpu_are_two_processes(record: Builder) -> None:
     started = Started(record(gpu=None, dtype="float32", processes=2), Path("r"), 0)
-    assert "on some CPU, 2 processes of 8 threads: float32" in shown(PlainDisplay, [started])
+    threads = ENGLISH.say_plural("common.processes-with-threads", 2, threads="8 threads")
+    assert f"on some CPU, {threads}: float32" in shown(PlainDisplay, [started])

@@ -11,10 +11,20 @@ from rich.console import Console
 from nanodyno.hardware.ceilings import Ceilings
 from nanodyno.records.events import Message, RunEvent, Started
 from nanodyno.records.types import EvalRecord, MachineRecord, RunRecord, StepRecord
+from nanodyno.report.meter import Meter
 from nanodyno.report.progress import LiveDisplay, NanogptDisplay, PlainDisplay, make_display
+from nanodyno.report.words import LINE_WIDTH, SEPARATOR, short_step_parts
 
 Builder = Callable[..., Any]
 GIB = 2**30
+
+
+def full(screen: Console) -> PlainDisplay:
+    return PlainDisplay(screen, full=True)
+
+
+def live_in_full(screen: Console) -> LiveDisplay:
+    return LiveDisplay(screen, full=True)
 
 
 def console(terminal: bool = False, width: int = 200) -> Console:
@@ -48,11 +58,40 @@ def events(h200: RunRecord, step: Builder, evaluation: Builder) -> list[RunEvent
 
 
 def test_a_line_has_the_rates_of_a_known_gpu(events: list[RunEvent]) -> None:
-    last = shown(PlainDisplay, events).splitlines()[-1]
     # 524,288 tokens/s x 797.87 MFLOP = 418.3 TFLOP/s: 42.3% of 989; nanoGPT's formula: 143.6% of an A100.
-    assert "1,000 ms/iter | 15.6 ms/micro-batch | 524,288 tok/s | 42.3% of H200's peak" in last
-    assert "nanoGPT's MFU (A100) 143.6%" in last
+    last = shown(full, events).splitlines()[-1]
+    assert "1,000 ms/iter | 15.6 ms/micro-batch | 524,288 tok/s | MFU 42.3% of H200 | " in last
+    assert "143.6%" in last
     assert "peak 7.00 GiB allocated, 8.00 GiB reserved" in last
+    short = shown(PlainDisplay, events).splitlines()[-1]
+    assert short == (
+        "iter     4/19073 | loss 5.0000 | lr 3.0e-04 | 524,288 tok/s | MFU 42.3% of H200 | 7.0 GiB | "
+        "ETA 5 h 19 min"
+    )
+
+
+@pytest.mark.parametrize("skipped", [None, "not-finite"])
+@pytest.mark.parametrize("max_iters", [20, 600_000_000])
+@pytest.mark.parametrize("processes", [1, 16])
+def test_a_line_is_at_most_120_characters(
+    record: Builder, step: Builder, processes: int, max_iters: int, skipped: str | None
+) -> None:
+    longest = record({"max_iters": max_iters}, gpu=("NVIDIA H200 NVL", 139.8), processes=processes)
+    memory = {"peak_allocated_bytes": 139 * GIB, "peak_reserved_bytes": 140 * GIB, "micro_steps": 4}
+    first = step(0, step_seconds=0.01, loss=12345.5, skipped=skipped, **memory)
+    meter = Meter(Started(longest, Path("r"), 0))
+    parts = short_step_parts(first, meter.add_step(first), meter)
+    assert len(SEPARATOR.join(parts)) <= LINE_WIDTH == 120
+    assert [parts[0].split()[0], parts[-1].split()[0]] == ["iter", "ETA"]
+    assert bool(skipped) == any("update not applied" in each for each in parts)
+
+
+def test_a_line_without_a_known_peak_has_the_achieved_rate(record: Builder, step: Builder) -> None:
+    started = Started(record(gpu=None, dtype="float32"), Path("r"), 0)
+    last = shown(PlainDisplay, [started, step(0, peak_host_bytes=GIB // 2)]).splitlines()[-1]
+    # 131,072 tokens/s x 797.87 MFLOP.
+    assert "104.6 TFLOP/s | 0.50 GiB | ETA" in last
+    assert "MFU" not in last
 
 
 @pytest.mark.parametrize("display", [PlainDisplay, LiveDisplay, NanogptDisplay])
@@ -61,8 +100,8 @@ def test_a_batch_that_grew_is_reported_once(
 ) -> None:
     more = [step(i, step_seconds=1.0, tokens=1_048_576) for i in range(4, 7)]
     text = shown(display, [*events, *more], terminal=display is LiveDisplay)
-    assert text.count("1,048,576 tokens per iteration from iteration 5 on (before: 524,288)") == 1
-    assert text.count("(before:") == 1
+    (line,) = (line for line in text.splitlines() if line.rstrip().endswith("at iteration 5"))
+    assert line.index("524,288") < line.index("1,048,576")
 
 
 def test_a_line_and_the_header_name_the_measured_ceiling_where_there_is_one(
@@ -71,10 +110,10 @@ def test_a_line_and_the_header_name_the_measured_ceiling_where_there_is_one(
     def recall(machine: MachineRecord) -> Ceilings | None:
         return ceilings() if machine == h200.machine else None
 
-    first, *_, last = shown(lambda console: PlainDisplay(console, recall), events).splitlines()[1:]
+    first, *_, last = shown(lambda console: PlainDisplay(console, recall, full=True), events).splitlines()[1:]
     assert "datasheet peak 989.0 TFLOP/s dense, measured ceiling 791.2 TFLOP/s" in first
     # 418.3 of 791.2 TFLOP/s.
-    assert "42.3% of H200's peak | 52.9% of the measured ceiling | nanoGPT's" in last
+    assert "MFU 42.3% of H200 | 52.9% of the measured ceiling | " in last
 
 
 def test_the_time_left_counts_iterations_and_evaluations(events: list[RunEvent]) -> None:
@@ -94,7 +133,7 @@ def test_the_first_iterations_do_not_stay_in_the_rates(
 ) -> None:
     slow = [step(i, step_seconds=60.0) for i in range(3)]
     steady = [step(3, step_seconds=1.0)]
-    last = shown(PlainDisplay, [Started(h200, Path("r"), 0), evaluation(0), *slow, *steady]).splitlines()[-1]
+    last = shown(full, [Started(h200, Path("r"), 0), evaluation(0), *slow, *steady]).splitlines()[-1]
     assert "1,000 ms/iter" in last
 
 
@@ -168,10 +207,10 @@ def test_a_terminal_gets_a_bar_and_keeps_the_evaluations(events: list[RunEvent],
 
 @pytest.mark.parametrize("width", [60, 80])
 def test_a_narrow_terminal_tears_no_number_from_its_unit(events: list[RunEvent], width: int) -> None:
-    text = shown(LiveDisplay, events, terminal=True, width=width)
+    text = shown(live_in_full, events, terminal=True, width=width)
     for whole in (
         "15.6 ms/micro-batch",
-        "42.3% of H200's peak",
+        "MFU 42.3% of H200",
         "peak 7.00 GiB allocated, 8.00 GiB reserved",
     ):
         assert whole in text
@@ -197,6 +236,8 @@ def test_the_display_follows_where_it_is_shown() -> None:
     assert isinstance(make_display("auto", console(terminal=True)), LiveDisplay)
     assert isinstance(make_display("auto", console()), PlainDisplay)
     assert isinstance(make_display("plain", console(terminal=True)), PlainDisplay)
+    assert isinstance(make_display("full", console(terminal=True)), LiveDisplay)
+    assert isinstance(make_display("full", console()), PlainDisplay)
     assert isinstance(make_display("nanogpt", console(terminal=True)), NanogptDisplay)
 
 
@@ -204,7 +245,7 @@ def test_a_line_names_the_noise_scale_once_it_has_settled(h200: RunRecord, step:
     """Squares of 1 + 524,288 / tokens: 65 over 8,192 and 2, or 2.02, over 524,288."""
     norms = {"micro_grad_norm": 65**0.5, "micro_tokens": 8192}
     steps: list[RunEvent] = [step(i, grad_norm=(2.0 + 0.02 * (i % 2)) ** 0.5, **norms) for i in range(50)]
-    lines = shown(PlainDisplay, [Started(h200, Path("r"), 0), *steps]).splitlines()
+    lines = shown(full, [Started(h200, Path("r"), 0), *steps]).splitlines()
     assert "| noise scale settling | " in lines[-50]
     assert "| noise scale 51" in lines[-1]
 
@@ -212,7 +253,7 @@ def test_a_line_names_the_noise_scale_once_it_has_settled(h200: RunRecord, step:
 def test_the_rate_after_a_batch_has_grown_is_of_its_own_iterations(h200: RunRecord, step: Builder) -> None:
     small = [step(i, step_seconds=1.0) for i in range(30)]
     grown = step(30, step_seconds=2.0, tokens=2 * 524_288, micro_steps=128)
-    last = shown(PlainDisplay, [Started(h200, Path("r"), 0), *small, grown]).splitlines()[-1]
+    last = shown(full, [Started(h200, Path("r"), 0), *small, grown]).splitlines()[-1]
     assert "2,000 ms/iter | 15.6 ms/micro-batch | 524,288 tok/s" in last
 
 
@@ -220,7 +261,7 @@ def test_a_ramp_is_reported_in_the_header_and_its_size_in_every_line(record: Bui
     settings = {"batch_size": 8, "tokens_per_iter": 524_288, "max_iters": 100}
     steps = [step(0), step(1, tokens=1_048_576)]
     scheduled = record(settings=settings | {"batch_ramp": "100k:1_048_576"})
-    text = shown(PlainDisplay, [Started(scheduled, Path("r"), 0), *steps])
+    text = shown(full, [Started(scheduled, Path("r"), 0), *steps])
     assert "x 64 micro-steps, growing to 1,048,576 from 100.0k tokens on;" in text
     assert [line.split(" | ")[3] for line in text.splitlines() if line.startswith("iter ")] == [
         "524,288 tokens/iter",

@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 
 from nanodyno.analysis.summary import summarise
+from nanodyno.messages.language import ENGLISH
 from nanodyno.records.store import Run
 from nanodyno.report.state import state_cell, state_words
 
 Builder = Callable[..., Any]
-NOON = 1_767_268_800.0  # 2026-01-01 12:00 UTC
+NOON = 1_767_268_800.0
+WHEN = "2026-01-01 12:00 UTC"
+COMMAND = "nanodyno train --resume runs/case"
+say = ENGLISH.say
 
 
 @pytest.fixture
@@ -34,23 +38,24 @@ def test_a_running_one_names_its_process_and_how_to_stop_it(
 ) -> None:
     now = run(steps, history=[start(wall_time=NOON)], running=True)
     assert cell(now) == "running 40%"
-    assert words(now) == (
-        "running: process 123 on home since 2026-01-01 12:00 UTC; `kill 123` saves and stops it"
-    )
+    assert words(now) == say("state.running.one-process", process="123", host="home", when=WHEN)
+    assert "`kill 123`" in words(now)
 
 
 def test_a_running_one_of_several_processes_names_the_first(run: Builder, start: Builder) -> None:
-    assert "process 123 (the first of 4) on home" in words(run(history=[start(processes=4)], running=True))
+    now = run(history=[start(processes=4, wall_time=NOON)], running=True)
+    expected = say("state.running.several-processes", process="123", processes="4", host="home", when=WHEN)
+    assert words(now) == expected
 
 
 def test_one_that_is_being_started_has_no_process_yet(run: Builder) -> None:
-    assert words(run(running=True)) == "running: it is just being started"
+    assert words(run(running=True)) == say("state.running.starting")
 
 
 def test_a_finished_one_is_done(run: Builder, steps: list[Any], start: Builder, stop: Builder) -> None:
     done = run(steps, history=[start(), stop(19_073, wall_time=NOON)])
-    assert cell(done) == "done"
-    assert words(done) == "done, 2026-01-01 12:00 UTC"
+    assert cell(done) == say("state.cell.done")
+    assert words(done) == say("state.done.at", when=WHEN)
 
 
 def test_one_that_died_says_from_where_it_goes_on(
@@ -58,14 +63,12 @@ def test_one_that_died_says_from_where_it_goes_on(
 ) -> None:
     died = run(steps, history=[start(), save(6_000)])
     assert cell(died) == "died 40%"
-    assert words(died) == (
-        "died at iteration 7,630 of 19,073 (killed, or the machine went down): "
-        "`nanodyno train --resume runs/case` goes on from iteration 6,000"
-    )
+    go_on = say("state.resume.same-command", command=COMMAND, iteration="6,000")
+    assert words(died) == say("state.died.at-iteration", iteration="7,630", planned="19,073", go_on=go_on)
 
 
 def test_one_that_saved_nothing_begins_anew(run: Builder, steps: list[Any], start: Builder) -> None:
-    assert words(run(steps, history=[start()])).endswith("begins anew, as nothing was saved yet")
+    assert words(run(steps, history=[start()])).endswith(say("state.restart.same-command", command=COMMAND))
 
 
 def test_one_that_was_stopped_says_by_whom(
@@ -73,19 +76,19 @@ def test_one_that_was_stopped_says_by_whom(
 ) -> None:
     stopped = run(steps, history=[start(), save(7_630), stop(7_630, "terminated", wall_time=NOON)])
     assert cell(stopped) == "stopped 40%"
-    assert words(stopped) == (
-        "stopped by SIGTERM at iteration 7,630 of 19,073, 2026-01-01 12:00 UTC: "
-        "`nanodyno train --resume runs/case` goes on from iteration 7,630"
+    go_on = say("state.resume.same-command", command=COMMAND, iteration="7,630")
+    assert words(stopped) == say(
+        "state.stopped.by-sigterm", iteration="7,630", planned="19,073", when=WHEN, go_on=go_on
     )
 
 
 @pytest.mark.parametrize(
     ("reason", "what_to_do"),
     [
-        ("diverged", "`nanodyno train --resume runs/case` with a lower --learning_rate goes on"),
-        ("no-space", "`nanodyno train --resume runs/case`, once there is room, goes on"),
-        ("no-memory", "`nanodyno train --resume runs/case` with a smaller --batch_size goes on"),
-        ("failed", "`nanodyno train --resume runs/case` goes on"),
+        ("diverged", "state.resume.after-divergence"),
+        ("no-space", "state.resume.after-full-disk"),
+        ("no-memory", "state.resume.after-out-of-memory"),
+        ("failed", "state.resume.same-command"),
     ],
 )
 def test_one_that_failed_says_why_and_what_to_do(
@@ -94,10 +97,27 @@ def test_one_that_failed_says_why_and_what_to_do(
     history = [start(), save(5), stop(7_630, reason, words="the disk is on fire", wall_time=NOON)]
     failed = run(history=history)
     assert cell(failed) == "failed 40%"
-    assert words(failed) == (
-        "failed at iteration 7,630 of 19,073, 2026-01-01 12:00 UTC: the disk is on fire; "
-        f"{what_to_do} from iteration 5"
-    )
+    go_on = say(what_to_do, command=COMMAND, iteration="5")
+    assert words(failed) == say(
+        "state.failed.at-iteration-why",
+        iteration="7,630", planned="19,073", when=WHEN, why="the disk is on fire", go_on=go_on,
+    )  # fmt: skip
+    assert [each in go_on for each in ("--learning_rate", "--batch_size")] == [
+        reason == "diverged",
+        reason == "no-memory",
+    ]
+
+
+def test_a_run_that_died_of_nan_names_the_iteration_that_its_progress_has(
+    run: Builder, step: Builder, start: Builder, stop: Builder
+) -> None:
+    """The eleventh iteration is recorded, and the stop is of the tenth, the last whose update counted."""
+    lost = [step(i, loss=float("nan"), skipped="not-finite") for i in range(1, 11)]
+    failed = run([step(0), *lost], history=[start(), stop(10, "diverged", words="NaN.", wall_time=NOON)])
+    summary = summarise(failed)
+    assert (summary.state.iteration, summary.iterations_done) == (11, 11)
+    assert "11 of 19,073" in words(failed)
+    assert ".." not in words(failed)
 
 
 def test_a_share_is_not_rounded_up_to_the_end(run: Builder, step: Builder, start: Builder) -> None:
@@ -107,11 +127,12 @@ def test_a_share_is_not_rounded_up_to_the_end(run: Builder, step: Builder, start
 def test_a_run_that_only_evaluates_has_no_share(run: Builder, record: Builder, start: Builder) -> None:
     looking = run(record=record({"eval_only": True}), history=[start()])
     assert cell(looking) == "died"
-    assert words(looking).startswith("died (killed")
+    go_on = say("state.restart.same-command", command=COMMAND)
+    assert words(looking) == say("state.died.evaluation-only", go_on=go_on)
 
 
 def test_one_without_any_history_is_not_begun(run: Builder) -> None:
-    assert cell(run()) == "not begun"
+    assert cell(run()) == say("state.cell.not-begun")
 
 
 def test_a_folder_with_a_blank_is_quoted(run: Builder, start: Builder) -> None:

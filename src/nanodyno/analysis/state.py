@@ -6,7 +6,7 @@ from typing import Literal
 
 from nanodyno.records.imported import ImportedRecord
 from nanodyno.records.store import Run
-from nanodyno.records.types import HistoryRecord, SaveRecord, StartRecord, StopReason
+from nanodyno.records.types import HistoryRecord, SaveRecord, StartRecord, StopReason, StopRecord
 
 StateKind = Literal["running", "done", "stopped", "failed", "died", "not begun", "imported"]
 """died: nothing writes it any more and nobody stopped it: a kill, a crash, a power cut."""
@@ -37,8 +37,7 @@ def run_state(run: Run) -> RunState:
         return RunState("died" if begun else "not begun", run.iterations_done, saved)
     return RunState(
         kind=_ended(run.stop.reason),
-        # The one that failed is recorded, and counts as done although its update was left out.
-        iteration=max(run.stop.iteration, run.iterations_done),
+        iteration=_ended_at(run, run.stop),
         saved_iteration=saved,
         reason=run.stop.reason,
         words=run.stop.words,
@@ -54,6 +53,11 @@ def saved_iteration(history: Sequence[HistoryRecord]) -> int | None:
         elif isinstance(entry, StartRecord):
             newest = entry.iteration or None
     return newest
+
+
+def _ended_at(run: Run, stop: StopRecord) -> int:
+    """The iteration whose loss became NaN is recorded, and not counted where the run stopped."""
+    return max(stop.iteration, run.iterations_done) if _ended(stop.reason) == "failed" else stop.iteration
 
 
 def _ended(reason: StopReason) -> StateKind:

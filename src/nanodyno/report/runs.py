@@ -21,8 +21,8 @@ from nanodyno.report.plot import Labels, PlotSeries, line_plot
 from nanodyno.report.prose import Prose
 from nanodyno.report.state import STYLES, state_cell
 
-FIRST_PAGE_LINES, FIRST_PAGE_WIDTH = 30, 100
-"""Of what a command prints without --all; a narrower window breaks it into more lines."""
+FIRST_PAGE_LINES = 30
+"""Of what a command prints without --all."""
 PLOT_HEIGHT, SMALL_PLOT_HEIGHT = 12, 7
 PLOT_MAX_WIDTH = 100
 UNKNOWN = "-"
@@ -93,7 +93,7 @@ def run_page(
 
 
 def fits_first_page(page: RenderableType, width: int) -> bool:
-    console = Console(width=max(width, FIRST_PAGE_WIDTH), file=io.StringIO())
+    console = Console(width=width, file=io.StringIO())
     return len(console.render_lines(page)) <= FIRST_PAGE_LINES
 
 

@@ -200,7 +200,7 @@ def step_parts(step: StepRecord, progress: Progress, meter: Meter) -> list[str]:
 def short_step_parts(step: StepRecord, progress: Progress, meter: Meter) -> list[str]:
     """One iteration in a line of at most 120 characters; what matters least goes where it is too long."""
     now, width = progress.speed, len(str(meter.config.max_iters))
-    rate, gpu = now.tokens_per_second, now.reference.gpu_name
+    rate = now.tokens_per_second
     parts = {
         "iteration": f"iter {step.iteration + 1:>{width}}/{meter.config.max_iters}",
         "loss": f"loss {step.loss:.4f}",
@@ -211,10 +211,17 @@ def short_step_parts(step: StepRecord, progress: Progress, meter: Meter) -> list
         "skipped": f"update not applied ({ENGLISH.say(SKIPPED[step.skipped])})" if step.skipped else "",
         "eta": f"ETA {quantities.clock(progress.eta_seconds)}",
     }
-    for name in ("mfu", "memory", "learning rate", "speed"):
+    without_name = "" if now.mfu is None else f"MFU {quantities.percent(now.mfu.value)}"
+    for name, shorter in (
+        ("mfu", without_name),
+        ("memory", ""),
+        ("learning rate", ""),
+        ("speed", ""),
+        ("mfu", ""),
+    ):
         if len(SEPARATOR.join(filter(None, parts.values()))) <= LINE_WIDTH:
             break
-        parts[name] = f"MFU {quantities.percent(now.mfu.value)}" if name == "mfu" and now.mfu and gpu else ""
+        parts[name] = shorter
     return [each for each in parts.values() if each]
 
 
