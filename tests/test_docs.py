@@ -58,9 +58,7 @@ def test_an_anchor_that_is_nowhere_is_found(tmp_path: Path) -> None:
     assert links_of(page) == ["#speed"]
 
 
-@pytest.mark.parametrize(
-    "page", [*TASKS, ROOT / "ARCHITECTURE.md"], ids=str
-)
+@pytest.mark.parametrize("page", [*TASKS, ROOT / "ARCHITECTURE.md"], ids=str)
 def test_every_page_is_short(page: Path) -> None:
     assert page.stat().st_size <= LARGEST_BYTES.get(page.name, 8192)
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from nanodyno.messages.language import ENGLISH
 from nanodyno.probe import checkup as probe_checkup
 
 Nanodyno = Callable[..., Any]
@@ -64,4 +65,4 @@ def test_a_machine_with_something_to_fix_ends_with_0(
     monkeypatch.setattr(probe_checkup, "check_up", lambda *_: hot)
     done = nanodyno("doctor")
     assert done.exit_code == 0
-    assert "to fix" in done.stdout
+    assert ENGLISH.say("doctor.section.to-fix") in done.stdout

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.plan_words import says
 
 Run = Callable[..., Any]
 
@@ -14,8 +15,8 @@ def test_a_run_that_was_too_short_is_reported_so_and_exits_with_1(nanodyno: Run,
     assert nanodyno(*tiny, "--name=short").exit_code == 0
     done = nanodyno("tune", "short", "--critical-batch-size")
     assert done.exit_code == 1
-    assert "Gradient noise of short, by its records: 4 iterations, 256 tokens" in done.output
-    assert "none: it has not settled, which takes 32 measured iterations" in " ".join(done.output.split())
+    assert says(done.output, "batch.title.from-records", name="short", seen="4 iterations, 256 tokens")
+    assert says(done.output, "batch.unsettled.too-few", number="32")
     document = json.loads(nanodyno("tune", "short", "--critical-batch-size", "--json").stdout)
     assert (document["settled"], document["verdict"], document["critical_batch_range"]) == (
         False,

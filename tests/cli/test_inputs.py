@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.plan_words import says
 
 from nanodyno.config import RunConfig, build_config
 from nanodyno.costs.target import Target, named_target
 from nanodyno.inputs import resolve
+from nanodyno.messages.language import ENGLISH
 from nanodyno.recipes import load_settings, override
 from nanodyno.records.store import read_run, read_run_record
 
@@ -54,7 +56,7 @@ def test_a_run_is_planned_as_it_was_trained(nanodyno: Run, tiny: list[str], tmp_
 def test_what_a_log_does_not_tell_is_reported_or_asked_for(nanodyno: Run, tmp_path: Path) -> None:
     assert nanodyno("import", str(CASE)).exit_code == 0
     planned = nanodyno("plan", "train2", "--gpu", "RTX 3060 12GB")
-    assert "what the log of train2 does not tell is as nanodyno has it by default" in planned.stdout
+    assert says(planned.stdout, "option.log.defaults-assumed", run="train2")
     assert "41.0M parameters" in planned.stdout
     little = tmp_path / "little.log"
     little.write_text("iter 0: loss 4.0, time 10.0ms\niter 1: loss 3.9, time 10.0ms\n", encoding="utf-8")
@@ -100,7 +102,8 @@ def test_the_hours_asked_for_are_those_it_is_made_for(nanodyno: Run) -> None:
     assert document["hours"] <= 0.95 * 3
     refused = nanodyno("plan", "best-8h", "--gpu", "H200", "--tokens", "1B")
     assert refused.exit_code == 2
-    assert "best-8h is made for its hours" in refused.stderr
+    assert "best-8h" in refused.stderr
+    assert "--tokens" in refused.stderr
     other = nanodyno("train", "demo", "--device=cpu", "--hours=3").stderr
     assert "hours: demo is not made for a time" in other
     assert "train --max-hours 3 stops any run" in " ".join(other.split())
@@ -164,10 +167,12 @@ def test_a_plan_at_a_rate_to_be_found_is_the_plan(nanodyno: Run) -> None:
     plain = json.loads(nanodyno("plan", "best-1h", "--gpu", "H200", "--json").stdout)
     found = json.loads(nanodyno("plan", "best-1h", "--gpu", "H200", "--learning_rate=auto", "--json").stdout)
     assert (found["chosen"], found["hours"]) == (plain["chosen"], plain["hours"])
-    page = nanodyno("plan", "best-1h", "--gpu", "H200", "--learning_rate=auto").stdout
-    assert "beyond GPT-2   RoPE" in page
-    assert "Muon at" not in page
-    assert "learning rate  " not in page
+    page = nanodyno("plan", "best-1h", "--gpu", "H200", "--learning_rate=auto", "--all").stdout
+    assert "   RoPE, " in page
+    assert "Muon" in page
+    assert not says(page, "model.optimizer-rate", optimizer="Muon")
+    title = ENGLISH.say("plan.row.learning-rate")
+    assert not [line for line in page.splitlines() if line.startswith(f"{title} ")]
 
 
 @pytest.mark.usefixtures("gpu")
@@ -218,7 +223,7 @@ def test_data_that_would_be_seen_too_often_are_reported(
     for split in ("train", "val"):
         (folder / f"{split}.bin").write_bytes(bytes(2 * 5000))
     page = nanodyno("plan", "best-1h", "--gpu", "H200", f"--dataset={dataset}", "--vocab_size=50257").stdout
-    assert f"dataset {dataset} has 5.00k train tokens and would be seen" in page
+    assert says(page, "size.data.repeated", dataset=dataset, tokens="5.00k")
 
 
 def test_a_plan_tells_that_training_would_refuse_the_data(nanodyno: Run, tmp_path: Path) -> None:
@@ -228,12 +233,12 @@ def test_a_plan_tells_that_training_would_refuse_the_data(nanodyno: Run, tmp_pat
         (folder / f"{split}.bin").write_bytes(bytes(2 * 5000))
     asked = ("plan", "best-1h", "--gpu", "H200", "--dataset=bare")
     page = " ".join(nanodyno(*asked).stdout.split())
-    reported = "training would refuse the dataset: data/bare does not say"
-    assert reported in page
+    assert says(page, "size.data.refused")
+    assert "data/bare does not say" in page
     assert "its vocabulary (the first 5,000 tokens of train.bin go up to 0, so vocab_size=1 or more" in page
-    assert "dataset bare has 5.00k train tokens and would be seen" in page
-    assert "is not here" not in page
-    assert "would refuse" not in nanodyno(*asked, "--vocab_size=50304").stdout
+    assert says(page, "size.data.repeated", dataset="bare", tokens="5.00k")
+    assert not says(page, "size.data.vocabulary-assumed")
+    assert not says(nanodyno(*asked, "--vocab_size=50304").stdout, "size.data.refused")
     (folder / "val.bin").write_bytes(b"odd")
     assert "has an odd number of bytes" in nanodyno(*asked, "--vocab_size=50304").stdout
 
@@ -241,7 +246,7 @@ def test_a_plan_tells_that_training_would_refuse_the_data(nanodyno: Run, tmp_pat
 def test_an_empty_folder_is_no_dataset_that_training_would_refuse(nanodyno: Run, tmp_path: Path) -> None:
     (tmp_path / "data" / "edu").mkdir(parents=True)
     page = nanodyno("plan", "best-1h", "--gpu", "H200").stdout
-    assert "dataset edu is not here" in page
+    assert says(page, "size.data.vocabulary-assumed", dataset="edu")
     assert "nanodyno prepare fineweb-edu" in page
 
 
@@ -251,7 +256,7 @@ def test_the_embedded_corpus_is_seen_too_often_before_it_is_prepared(
 ) -> None:
     arguments = ("--gpu", "H200", "--dataset=python", f"--tokenizer={tokenizer}")
     page = nanodyno("plan", "best-1h", *arguments).stdout
-    assert "the embedded corpus has about" in page
+    assert says(page, "size.data.embedded-repeated")
     assert not (tmp_path / "data").exists()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nanodyno.messages.language import ENGLISH
 from nanodyno.records.store import read_run
 
 Nanodyno = Callable[..., Any]
@@ -103,7 +104,9 @@ def test_nanogpt_config_and_data_train_as_they_are(nanodyno: Nanodyno, tmp_path:
     assert run.record.vocab_size == 60
     assert run.record.notes[:2] == (
         "accepted and ignored: wandb_log",
-        "lr_decay_iters does nothing beside the other settings: it needs schedule=cosine / linear / wsd",
+        ENGLISH.say_plural(
+            "option.note.without-effect", 1, keys="lr_decay_iters", needs="schedule=cosine / linear / wsd"
+        ),
     )
 
 

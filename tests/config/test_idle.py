@@ -7,6 +7,7 @@ import pytest
 from nanodyno.config import build_config
 from nanodyno.config.idle import Idle, Unreached, idle_settings
 from nanodyno.data.resolve import EMBEDDED
+from nanodyno.messages.language import ENGLISH
 from nanodyno.recipes import load_settings
 from nanodyno.recipes.reading import recipe_names
 from nanodyno.report.idle import idle_notes
@@ -65,7 +66,9 @@ def test_no_recipe_has_any() -> None:
 
 def test_each_is_one_sentence() -> None:
     found = idle(decay_lr=False, schedule="wsd", min_lr=1e-6, kernels="autograd", cuda_graph=False)
+    two = {"keys": "min_lr and schedule", "needs": "decay_lr=True"}
+    one = {"keys": "cuda_graph", "needs": "kernels=auto / fused"}
     assert list(idle_notes(found)) == [
-        "min_lr and schedule do nothing beside the other settings: they need decay_lr=True",
-        "cuda_graph does nothing beside the other settings: it needs kernels=auto / fused",
+        ENGLISH.say_plural("option.note.without-effect", 2, **two),
+        ENGLISH.say_plural("option.note.without-effect", 1, **one),
     ]

@@ -29,7 +29,7 @@ STAYS = {
     "matmul", "graph", "offload", "bf16 moments", "bfloat16 moments", "moments",
     "CUDA graph", "fused", "bf16 residual", "optimizer moments", "confirmation",
     # the same word in French
-    "machine", "fragmentation", "activations", "tokens", "params", "MFU", "run", "gradients",
+    "machine", "fragmentation", "activations", "tokens", "params", "run", "gradients",
     "{number} tokens", "copies",
     "batch", "exact", "minutes", "plan", "micro-batch x accumulation",
     "{big} h {small} min", "{big} min {small} s", "{n} threads",

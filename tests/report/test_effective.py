@@ -6,11 +6,12 @@ from datetime import UTC, datetime
 
 import pytest
 from rich.console import Console, RenderableType
+from tests.plan_words import says
 
 from nanodyno.analysis.effective import BatchSizeAdvice
 from nanodyno.analysis.noise_scale import Heading, NoiseScalePoint
 from nanodyno.config.ramp import Ramp
-from nanodyno.messages.language import LANGUAGES
+from nanodyno.messages.language import ENGLISH, LANGUAGES
 from nanodyno.noise import NoiseScale
 from nanodyno.report.effective import NoiseScaleSource, effective_page
 from nanodyno.report.html.document import to_html
@@ -53,42 +54,45 @@ def shown(page: RenderableType, width: int = 120) -> str:
 def test_a_page_of_a_settled_run_says_what_serves_and_where_it_heads() -> None:
     """Every row is there, and what is fitted is called so."""
     text = shown(effective_page(ASKED, SETTLED))
-    assert "Gradient noise of mine, by its records: 300 iterations, 19.7M tokens" in text
-    assert "10,000 to 40,000 tokens per iteration; 65,536 is larger" in text
-    assert "by theory 65,536 takes 2.64 times the fewest to a loss" in text
-    assert "--tokens_per_iter=16384 --batch_size=8, the learning rate by the root of the change" in text
-    assert "80.0k tokens (60.0k to 110.0k) at 262.1M tokens" in text
-    assert "(fitted to 4 stretches, not measured)" in text
+    assert says(text, "batch.title.from-records", name="mine", seen="300 iterations, 19.7M tokens")
+    assert says(text, "batch.advice.too-large", low="10,000", high="40,000", has="65,536")
+    assert says(text, "batch.token-cost", has="65,536", times="2.64")
+    assert says(text, "batch.settings-to-try", settings="--tokens_per_iter=16384 --batch_size=8")
+    ahead = {"tokens": "80.0k", "low": "60.0k", "high": "110.0k", "seen": "262.1M", "points": "4"}
+    assert says(text, "batch.trend.expected", **ahead)
     assert "--batch_ramp=99000000:32768" in text
     assert "20.0M 4.000 20.0k 18.0k to 24.0k" in text
-    assert "measured until" not in text
+    assert not says(text, "batch.noise.before-decay")
     decayed = shown(effective_page(ASKED, replace(SETTLED, decayed_at=1250)))
-    assert "measured until iteration 1,250, when the learning rate fell below half of its peak" in decayed
+    assert says(decayed, "batch.noise.before-decay", iteration="1,250")
 
 
 @pytest.mark.parametrize("scale", [NoiseScale(120.0, 60.0, 400.0, 31), NoiseScale(-125.0, 0.0, 90.0, 200)])
 def test_too_few_iterations_and_a_number_below_zero_are_no_noise_scale(scale: NoiseScale) -> None:
-    assert noise_scale_words(scale) == f"not known yet ({scale.samples} measured iterations)"
+    measured = ENGLISH.say_plural("batch.noise.measured-iterations", scale.samples)
+    assert noise_scale_words(scale) == ENGLISH.say("batch.noise.not-known-yet", measured=measured)
 
 
 def test_what_is_not_known_is_said_without_advice() -> None:
     text = shown(effective_page(ASKED, UNSETTLED))
-    assert "not known (40 measured iterations): the noise drowns the signal; at least 9.00k tokens" in text
-    assert "none: it has not settled: the signal cannot be told from zero, so it has no upper end" in text
-    assert "train it longer, or with a larger --tokens_per_iter" in text
-    assert "try" not in text
+    assert says(text, "batch.noise.not-known", measured="40 measured iterations")
+    assert says(text, "batch.noise.at-least", tokens="9.00k")
+    assert says(text, "batch.advice.none-yet", why=ENGLISH.say("batch.unsettled.no-upper-end"))
+    assert ENGLISH.say("batch.row.settings-to-try") not in text
     wide = replace(UNSETTLED, scale=NoiseScale(9e3, 4e3, 20e3, 40))
-    assert "interval is more than 4 times the lower" in shown(effective_page(ASKED, wide))
-    assert "there is one micro-step per iteration" in shown(effective_page(ASKED, SILENT))
-    assert "no iteration was done" in shown(effective_page(ASKED, replace(SILENT, lack="no-iteration")))
-    assert "no iteration told of it" in shown(effective_page(ASKED, replace(SILENT, lack="no-sample")))
+    assert says(shown(effective_page(ASKED, wide)), "batch.unsettled.interval-too-wide", times="4")
+    assert says(shown(effective_page(ASKED, SILENT)), "batch.not-measured.one-micro-step")
+    none_done = shown(effective_page(ASKED, replace(SILENT, lack="no-iteration")))
+    assert says(none_done, "batch.not-measured.no-iteration")
+    none_recorded = shown(effective_page(ASKED, replace(SILENT, lack="no-sample")))
+    assert says(none_recorded, "batch.not-measured.no-sample")
 
 
 def test_where_it_heads_is_not_reported_of_too_few_stretches_nor_at_the_end() -> None:
     few = replace(SETTLED, heading=None)
-    assert "it takes four settled stretches; --batch_ramp=noise" in shown(effective_page(ASKED, few))
+    assert says(shown(effective_page(ASKED, few)), "batch.trend.not-known")
     ended = replace(few, points=SETTLED.points * 2)
-    assert "nowhere: the run has come to its end" in shown(effective_page(ASKED, ended))
+    assert says(shown(effective_page(ASKED, ended)), "batch.trend.run-ended")
 
 
 def test_a_scale_without_an_upper_end_is_about_so_much() -> None:
@@ -96,7 +100,9 @@ def test_a_scale_without_an_upper_end_is_about_so_much() -> None:
         "about 5.00k tokens (32 measured iterations); at least 2.00k tokens"
     )
     assert noise_scale_words(NoiseScale(5e3, None, None, 50)) == "about 5.00k tokens (50 measured iterations)"
-    assert unsettled_words(NoiseScale(5e3, None, None, 2)).endswith("which takes 32 measured iterations")
+    assert unsettled_words(NoiseScale(5e3, None, None, 2)) == (
+        ENGLISH.say("batch.unsettled.too-few", number="32")
+    )
 
 
 def test_an_interval_that_is_far_wider_than_the_others_runs_out_of_the_picture() -> None:
@@ -116,9 +122,10 @@ def test_the_page_to_open_has_the_rows_and_a_picture_where_there_is_a_course(adv
 
 def test_a_ramp_is_reported_after_the_batch() -> None:
     assert with_ramp("8 x 64", Ramp(512)) == "8 x 64"
+    step = ENGLISH.say("batch.ramp.step", size="1,024", since="20.0M")
     assert with_ramp("8 x 64", Ramp(512, ((20_000_000, 1024),))) == (
-        "8 x 64, growing to 1,024 from 20.0M tokens on"
+        ENGLISH.say("batch.ramp.growing", batch="8 x 64", steps=step)
     )
     assert with_ramp("8 x 64", Ramp(512, most=8192)) == (
-        "8 x 64, doubling with the measured noise up to 8,192"
+        ENGLISH.say("batch.ramp.by-noise", batch="8 x 64", most="8,192")
     )

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.plan_words import says
 
 from nanodyno.analysis.conclusions import compared_runs
 from nanodyno.analysis.summary import summarise
@@ -103,15 +104,17 @@ def test_the_noise_scale_is_reported_with_its_interval_and_what_serves(run: Buil
     steps = [step(i, grad_norm=(2.0 + 0.2 * (i % 2)) ** 0.5, **norms) for i in range(64)]
     reported = rows(run(steps))["common.noise-scale"]
     assert reported.startswith("57.")
-    assert "(95% interval " in reported
-    assert "32 measured iterations); 29." in reported
-    assert reported.endswith("k tokens per iteration serve now")
+    measured = ENGLISH.say_plural("batch.noise.measured-iterations", 32)
+    assert says(reported, "batch.noise.with-interval", measured=measured)
+    assert f"{measured}); 29." in reported
+    assert says(reported, "batch.advice.range")
 
 
 def test_a_noise_scale_that_has_not_settled_gives_no_advice(run: Builder, step: Builder) -> None:
     norms = {"micro_grad_norm": 3.0, "micro_tokens": 8192, "grad_norm": 2**0.5, "tokens": 65_536}
     reported = rows(run([step(i, **norms) for i in range(10)]))["common.noise-scale"]
-    assert "no advice from it: it has not settled, which takes 32 measured iterations" in reported
+    why = ENGLISH.say("batch.unsettled.too-few", number="32")
+    assert says(reported, "batch.advice.none", why=why)
 
 
 def test_one_micro_step_per_iteration_is_said_to_leave_the_noise_unmeasured(
@@ -119,7 +122,7 @@ def test_one_micro_step_per_iteration_is_said_to_leave_the_noise_unmeasured(
 ) -> None:
     alone = record({"n_embd": 768, "batch_size": 8, "gradient_accumulation_steps": 1})
     reported = rows(run([step(0)], record=alone))["common.noise-scale"]
-    assert reported.startswith("not measured: there is one micro-step per iteration")
+    assert reported == ENGLISH.say("batch.not-measured.one-micro-step")
     assert "common.noise-scale" not in rows(run([step(0)]))  # an older run, of 64 micro-steps
 
 

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from nanodyno.config import build_config
-from nanodyno.messages.language import LANGUAGES
+from nanodyno.messages.language import ENGLISH, LANGUAGES
 from nanodyno.report.modern import modern_words
 
 
@@ -18,27 +18,46 @@ def test_every_part_is_reported_once_in_the_order_of_the_model() -> None:
         "zero_init": True, "embedding_init": 0.5, "optimizer": "muon", "muon_lr": 2e-3, "embedding_lr": 0.01,
         "cautious_decay": True,
     }  # fmt: skip
-    assert modern_words(build_config(settings)) == (
-        "RoPE, RMSNorm, ReLU squared, QK-norm, 2 heads of keys and values, a window of 256 (SSSL), value "
-        "embeddings (3), an untied head, logits capped at 15, zero-initialised projections, embedding from "
-        "0.5, Muon at 2.00e-03, embeddings at 1.00e-02, cautious decay"
+    say = ENGLISH.say
+    assert modern_words(build_config(settings)) == ENGLISH.joined(
+        [
+            "RoPE",
+            "RMSNorm",
+            say("model.relu-squared"),
+            "QK-norm",
+            ENGLISH.say_plural("model.kv-heads", 2),
+            say("model.window", window="256", pattern="SSSL"),
+            say("model.value-embeddings", number="3"),
+            say("model.untied-head"),
+            say("model.logit-softcap", cap="15"),
+            say("model.zero-init"),
+            say("model.embedding-init", deviation="0.5"),
+            say("model.optimizer-rate", optimizer="Muon", rate="2.00e-03"),
+            say("model.embedding-rate", rate="1.00e-02"),
+            say("model.cautious-decay"),
+        ]
     )
 
 
 def test_muon_without_a_rate_of_its_own_has_the_others() -> None:
-    assert modern_words(build_config({"optimizer": "muon", "learning_rate": 3e-4})) == "Muon at 3.00e-04"
+    config = build_config({"optimizer": "muon", "learning_rate": 3e-4})
+    assert modern_words(config) == ENGLISH.say("model.optimizer-rate", optimizer="Muon", rate="3.00e-04")
 
 
 def test_a_rate_for_tables_that_are_not_there_is_not_reported() -> None:
     assert modern_words(build_config({"embedding_lr": 0.1})) == ""
-    assert modern_words(build_config({"embedding_lr": 0.1, "untied_head": True})).endswith("at 1.00e-01")
+    assert modern_words(build_config({"embedding_lr": 0.1, "untied_head": True})).endswith(
+        ENGLISH.say("model.embedding-rate", rate="1.00e-01")
+    )
 
 
 def test_a_rate_that_is_still_to_be_found_is_not_reported() -> None:
     settings = {"optimizer": "muon", "learning_rate": 3e-4}
     assert modern_words(build_config(settings), has_rate=False) == "Muon"
     given = build_config(settings | {"muon_lr": 2e-3})
-    assert modern_words(given, has_rate=False) == "Muon at 2.00e-03"
+    assert modern_words(given, has_rate=False) == (
+        ENGLISH.say("model.optimizer-rate", optimizer="Muon", rate="2.00e-03")
+    )
 
 
 @pytest.mark.parametrize("code", LANGUAGES)

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from tests.plan_words import says
 
 from nanodyno.hardware.ceilings import Ceilings
+from nanodyno.messages.language import ENGLISH
 from nanodyno.records.events import Message, RunEvent, Started
 from nanodyno.records.types import EvalRecord, MachineRecord, RunRecord, StepRecord
 from nanodyno.report.meter import Meter
@@ -262,11 +264,13 @@ def test_a_ramp_is_reported_in_the_header_and_its_size_in_every_line(record: Bui
     steps = [step(0), step(1, tokens=1_048_576)]
     scheduled = record(settings=settings | {"batch_ramp": "100k:1_048_576"})
     text = shown(full, [Started(scheduled, Path("r"), 0), *steps])
-    assert "x 64 micro-steps, growing to 1,048,576 from 100.0k tokens on;" in text
+    step_words = ENGLISH.say("batch.ramp.step", size="1,048,576", since="100.0k")
+    assert says(text, "batch.ramp.growing", steps=f"{step_words};")
+    assert "x 64 micro-steps" in text
     assert [line.split(" | ")[3] for line in text.splitlines() if line.startswith("iter ")] == [
         "524,288 tokens/iter",
         "1,048,576 tokens/iter",
     ]
     by_noise = record(settings=settings | {"batch_ramp": "noise"})
     text = shown(PlainDisplay, [Started(by_noise, Path("r"), 0)])
-    assert "micro-steps, doubling with the measured noise up to 8,388,608;" in text
+    assert says(text, "batch.ramp.by-noise", most="8,388,608;")

@@ -21,16 +21,16 @@ from nanodyno.report.sizing import choice_document, sizes_table, sizes_title
 from nanodyno.report.stacked import memory_bars
 
 UNKNOWN = "-"
-MOST_LINES = 30
+MOST_LINES, AT_WIDTH = 30, 100
 MOST_ROWS, FEWEST_ROWS = 8, 3
 MOST_NOTES = 5
 MOST_ADVICE = 4
 
 
 def short_page(plan: Plan, source: PlanSource, width: int, language: Language = ENGLISH) -> RenderableType:
-    """The answer, a table and the notes that matter most. Where the window is small, the table is cut first
-    and then the notes."""
-    screen = Console(file=io.StringIO(), width=width)
+    """The answer, a table and the notes that matter most, on 30 lines of 100 columns: the table is cut first,
+    then the notes. A narrower window has the same on more lines."""
+    screen = Console(file=io.StringIO(), width=max(width, AT_WIDTH))
     page: RenderableType = Text()
     sizes = [(rows, MOST_NOTES) for rows in range(MOST_ROWS, FEWEST_ROWS, -1)]
     for rows, notes in [*sizes, *((FEWEST_ROWS, notes) for notes in range(MOST_NOTES, 0, -1))]:
@@ -48,7 +48,7 @@ def _short_page(plan: Plan, source: PlanSource, rows: int, notes: int, language:
     if source.choice is None:
         pieces += [candidates_table(plan, language, rows), Text()]
     else:
-        pieces += [sizes_table(source.choice, language), Text()]
+        pieces += [sizes_table(source.choice, language, rows), Text()]
     rates, *others = remarks(plan, language) or [""]
     reported = [each for each in (rates, *source.notes, *others) if each]
     pieces += [Prose(each, style="dim") for each in reported[:notes]]

@@ -61,8 +61,8 @@ def sizes_title(choice: SizeChoice, language: Language = ENGLISH) -> str:
     )
 
 
-def sizes_table(choice: SizeChoice, language: Language = ENGLISH) -> Table:
-    """Losses are expected ones. The chosen size is bold."""
+def sizes_table(choice: SizeChoice, language: Language = ENGLISH, most: int | None = None) -> Table:
+    """Losses are expected ones. The chosen size is bold; of at most so many, the others are next to it."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     titles = (
         "size.table.layers-and-width",
@@ -75,7 +75,9 @@ def sizes_table(choice: SizeChoice, language: Language = ENGLISH) -> Table:
     for title in titles:
         table.add_column(language.say(title), justify="right")
     table.add_column(language.say("common.fits"))
-    for each in choice.shown:
+    place = choice.shown.index(choice.chosen)
+    near = sorted(range(len(choice.shown)), key=lambda number: abs(number - place))[:most]
+    for each in (choice.shown[number] for number in sorted(near)):
         table.add_row(
             f"{each.config.n_layer} x {each.config.n_embd}",
             quantities.count(each.parameters, language),
