@@ -11,50 +11,54 @@ from nanodyno.analysis.leaderboard import (
     UnrankedReason,
 )
 from nanodyno.messages import quantities as q
+from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.report.document import as_document
 from nanodyno.report.page import BulletList, Section, Table
 
 TITLES: dict[LeaderboardMetric, str] = {
-    "val_loss_at_equal_tokens": "val loss",
-    "tokens_per_second": "tokens per second",
-    "mfu": "MFU",
+    "val_loss_at_equal_tokens": "common.val-loss",
+    "tokens_per_second": "common.tokens-per-second",
+    "mfu": "compare.metric.mfu",
 }
 REASONS: dict[UnrankedReason, str] = {
-    "no-evaluation": "no evaluation of a trained model",
-    "tokens-unknown": "tokens per iteration not known (--set tokens_per_iter=...)",
-    "tokens-contradict": "the tokens per iteration that it prints are not those of its settings",
-    "text-unknown": "text or tokenizer not reported (import with --set dataset=... --set tokenizer=...)",
-    "only-one-of-its-text": "no other run has the same text and tokenizer; other losses do not compare",
-    "not-evaluated-there": "no evaluation near the same number of tokens as the others",
-    "dead": "its latest losses are NaN/inf, or not below those of an untrained model",
-    "perplexity-as-loss": "what is called a val loss is a perplexity",
-    "other-schedule": "its learning rate is at another stage of its schedule there than the others'",
-    "times-unknown": "no times reported",
-    "too-few-iterations": "too few undisturbed iterations for an interval",
-    "speed-uncertain": "its speed does not fit the time that it took",
-    "machine-busy": "the machine was busy, or its GPU was throttled or shared",
-    "other-data": "its text is not that of the best run",
-    "unrecorded-difference": "no recorded setting explains how far it lies from the best run",
-    "model-unknown": "the model, or the GPU's peak at this precision, is not known",
-    "gpu-unknown": "GPU not known (import with --gpu NAME)",
-    "on-cpu": "trained on a CPU, which has no datasheet peak",
-    "rate-impossible": "more than the GPU can do: the GPU, the model or the times are not as reported",
-    "only-one-of-its-device": "no other run on the same device",
-    "only-one": "no other run to rank it with",
+    "dead": "compare.leaderboard.reason.dead",
+    "gpu-unknown": "compare.leaderboard.reason.gpu-unknown",
+    "machine-busy": "compare.leaderboard.reason.machine-busy",
+    "model-unknown": "compare.leaderboard.reason.model-unknown",
+    "no-evaluation": "compare.leaderboard.reason.no-evaluation",
+    "not-evaluated-there": "compare.leaderboard.reason.not-evaluated-there",
+    "on-cpu": "compare.leaderboard.reason.on-cpu",
+    "only-one": "compare.leaderboard.reason.only-one",
+    "only-one-of-its-device": "compare.leaderboard.reason.only-one-of-its-device",
+    "only-one-of-its-text": "compare.leaderboard.reason.only-one-of-its-text",
+    "other-data": "compare.leaderboard.reason.other-data",
+    "other-schedule": "compare.leaderboard.reason.other-schedule",
+    "perplexity-as-loss": "compare.leaderboard.reason.perplexity-as-loss",
+    "rate-impossible": "compare.leaderboard.reason.rate-impossible",
+    "speed-uncertain": "compare.leaderboard.reason.speed-uncertain",
+    "text-unknown": "compare.leaderboard.reason.text-unknown",
+    "times-unknown": "compare.leaderboard.reason.times-unknown",
+    "tokens-contradict": "compare.leaderboard.reason.tokens-contradict",
+    "tokens-unknown": "compare.leaderboard.reason.tokens-unknown",
+    "too-few-iterations": "compare.leaderboard.reason.too-few-iterations",
+    "unrecorded-difference": "compare.leaderboard.reason.unrecorded-difference",
 }
-SHARED = "Runs share a rank where no significant difference is shown: another start or seed differs as much."
 
 
-def leaderboard_page(found: Leaderboard) -> list[Section]:
-    sections = [Section(_title(board), (_table(board),)) for board in found.boards]
+def leaderboard_page(found: Leaderboard, language: Language = ENGLISH) -> list[Section]:
+    sections = [Section(_title(board, language), (_table(board, language),)) for board in found.boards]
     if any(_is_shared(board) for board in found.boards):
-        sections.append(Section(None, (SHARED,)))
+        sections.append(Section(None, (language.say("compare.leaderboard.shared"),)))
     if found.compared_early:
-        names = ", ".join(found.compared_early)
-        words = f"Losses are compared where most runs were evaluated; {names} went more than twice as far."
-        sections.append(Section(None, (f"{words} Name runs to rank those alone.",)))
+        names = language.joined(found.compared_early)
+        sections.append(Section(None, (language.say("compare.leaderboard.compared-early", runs=names),)))
     if found.unranked:
-        sections.append(Section("not ranked", (BulletList(_reasons(found.unranked)),)))
+        sections.append(
+            Section(
+                language.say("compare.leaderboard.not-ranked"),
+                (BulletList(_reasons(found.unranked, language)),),
+            )
+        )
     return sections
 
 
@@ -62,42 +66,56 @@ def leaderboard_document(found: Leaderboard) -> dict[str, object]:
     return as_document(found)
 
 
-def _title(board: Board) -> str:
-    title = TITLES[board.metric]
+def _title(board: Board, language: Language) -> str:
+    title = language.say(TITLES[board.metric])
     if board.device is not None:
-        return f"{title} on {board.device}"
+        return language.say("compare.leaderboard.title.on-device", metric=title, device=board.device)
     if board.text is None or board.at_tokens is None:
         return title
-    return f"{title} on {board.text.dataset} ({board.text.tokens}) after {q.count(board.at_tokens)} tokens"
+    return language.say(
+        "compare.leaderboard.title.on-text",
+        metric=title,
+        dataset=board.text.dataset,
+        tokens_of=board.text.tokens,
+        tokens=q.count(board.at_tokens, language),
+    )
 
 
-def _table(board: Board) -> Table:
+def _table(board: Board, language: Language) -> Table:
     named = board.device is None and any(entry.device for entry in board.entries)
-    within = "95% CI" if board.metric == "val_loss_at_equal_tokens" else "95% CI of the run itself"
-    headers = ("", "run", "params", TITLES[board.metric], within, "device" if named else "")
-    rows = tuple(_row(board.metric, entry, named) for entry in board.entries)
+    of_loss = board.metric == "val_loss_at_equal_tokens"
+    headers = (
+        "",
+        language.say("common.run"),
+        language.say("compare.leaderboard.column.parameters"),
+        language.say(TITLES[board.metric]),
+        language.say("compare.leaderboard.column.ci" if of_loss else "compare.leaderboard.column.ci-of-run"),
+        language.say("compare.leaderboard.column.device") if named else "",
+    )
+    rows = tuple(_row(board.metric, entry, named, language) for entry in board.entries)
     return Table(headers, rows, figures_from=2)
 
 
-def _row(metric: LeaderboardMetric, entry: Entry, named: bool) -> tuple[str, ...]:
+def _row(metric: LeaderboardMetric, entry: Entry, named: bool, language: Language) -> tuple[str, ...]:
     value = entry.value
     within = "-"
     if value.low is not None and value.high is not None:
-        within = f"{_shown(metric, value.low)} to {_shown(metric, value.high)}"
+        bounds = (_shown(metric, each, language) for each in (value.low, value.high))
+        within = language.say("common.range", **dict(zip(("low", "high"), bounds, strict=True)))
     return (
         "-" if entry.rank is None else str(entry.rank),
         entry.run,
-        "-" if entry.parameters is None else q.count(entry.parameters),
-        _shown(metric, value.value),
+        "-" if entry.parameters is None else q.count(entry.parameters, language),
+        _shown(metric, value.value, language),
         within,
         (entry.device or "-") if named else "",
     )
 
 
-def _shown(metric: LeaderboardMetric, value: float) -> str:
+def _shown(metric: LeaderboardMetric, value: float, language: Language) -> str:
     if metric == "val_loss_at_equal_tokens":
-        return f"{value:.4f}"
-    return q.rate(value) if metric == "tokens_per_second" else q.percent(value)
+        return language.number(value, ".4f")
+    return q.rate(value, language) if metric == "tokens_per_second" else q.percent(value, language)
 
 
 def _is_shared(board: Board) -> bool:
@@ -105,11 +123,17 @@ def _is_shared(board: Board) -> bool:
     return len(set(places)) < len(places)
 
 
-def _reasons(unranked: Sequence[Unranked]) -> tuple[str, ...]:
-    """Runs with the same gap in one sentence."""
+def _reasons(unranked: Sequence[Unranked], language: Language) -> tuple[str, ...]:
+    """Runs with the same gap in one line."""
     runs: dict[tuple[LeaderboardMetric, UnrankedReason], list[str]] = {}
     for each in unranked:
         runs.setdefault((each.metric, each.reason), []).append(each.run)
     return tuple(
-        f"{TITLES[metric]}: {', '.join(names)}: {REASONS[reason]}" for (metric, reason), names in runs.items()
+        language.say(
+            "compare.leaderboard.skipped",
+            metric=language.say(TITLES[metric]),
+            runs=language.joined(names),
+            reason=language.say(REASONS[reason]),
+        )
+        for (metric, reason), names in runs.items()
     )
