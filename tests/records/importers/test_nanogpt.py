@@ -272,7 +272,7 @@ def test_what_is_not_finite_is_never_the_best_and_has_no_perplexity(imported: An
     run = imported(losses + f"step 3: train loss {value}, val loss {value}\n")
     summary: Any = summarise(run)
     assert summary.best_val.loss == 5.1
-    assert "perplexity" not in dict(loss_facts(run, summary, ENGLISH))["val loss"]
+    assert "perplexity" not in dict(loss_facts(run, summary, ENGLISH))["common.val-loss"]
 
 
 def test_the_output_of_a_notebook_is_read(imported: Any, losses: Any) -> None:
