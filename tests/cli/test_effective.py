@@ -46,7 +46,7 @@ def test_a_config_is_trained_a_short_while_and_leaves_nothing(
     ("words", "reported"),
     [
         (["demo", "--critical-batch-size", "--write=a.toml"], "--critical-batch-size measures gradients"),
-        (["demo", "--critical-batch-size", "--budget=off"], "a training without an end"),
+        (["demo", "--critical-batch-size", "--budget=off"], "--budget=off would train without end"),
         (
             ["demo", "--critical-batch-size", "--batch_size=1", "--gradient_accumulation_steps=1"],
             "cannot be halved",

@@ -28,7 +28,7 @@ def tune_effective_batch(source: str, arguments: list[str], budget: str, wanted:
     """From the records of a run, or from a short training of a config."""
     seconds = seconds_of(budget)
     if seconds is None:
-        raise NanodynoError("a training without an end", "give --budget a time, such as 5m")
+        raise NanodynoError(f"--budget={budget} would train without end", "give it a time, such as 5m")
     found = _of_a_run(source, arguments)
     asked, steps, config, interrupted = found or _of_a_config(source, arguments, seconds)
 
@@ -66,8 +66,8 @@ def _of_a_run(
         return None
     if arguments:
         raise NanodynoError(
-            f"{source} is a run, which was trained as it was: {' '.join(arguments)} changes nothing of it",
-            "leave that out, or give a recipe or file to train a short while",
+            f"{source} is a finished record, so {' '.join(arguments)} cannot change it",
+            "leave that out, or give a recipe or file for a short training",
         )
     run = read_run(folder)
     config, steps = run.own.config, list(run.own_steps)
@@ -97,7 +97,7 @@ def _of_a_config(
     if trained != config:
         say(
             console,
-            f"in micro-batches of {trained.batch_size}: one micro-step has nothing to compare",
+            f"in micro-batches of {trained.batch_size}, since the noise needs at least two micro-steps",
         )
     steps, interrupted = short_training(trained, seconds, lambda text: say(console, text))
     asked = NoiseScaleSource(request.name, "short-training", len(steps), sum(step.tokens for step in steps))

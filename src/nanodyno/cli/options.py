@@ -31,7 +31,7 @@ _BLANKS_AT_THE_END = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
-Everything = Annotated[bool, typer.Option("--all", help="print everything, not only the first page")]
+Everything = Annotated[bool, typer.Option("--all", help="Print everything, not only the first page.")]
 Lang = Annotated[
     str | None,
     typer.Option(

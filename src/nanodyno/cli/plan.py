@@ -1,4 +1,4 @@
-"""`nanodyno plan`: before running, on any card: does it fit, how fast, how long, what it costs."""
+"""`nanodyno plan`: before running, on any GPU: does it fit, how fast, how long, what it costs."""
 
 import math
 from dataclasses import replace

@@ -22,7 +22,7 @@ ARITHMETIC: dict[Arithmetic, str] = {
 def advice_table(
     advice: Sequence[MemoryAdvice], host_bytes: int | None, language: Language = ENGLISH
 ) -> RenderableType:
-    """`host_bytes` are free in the machine that the card is in, where that is known."""
+    """`host_bytes` are free in the machine that the GPU is in, where that is known."""
     possible = any(each.fits for each in advice)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(language.say("plan.advice.title"), overflow="fold")

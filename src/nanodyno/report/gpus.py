@@ -1,4 +1,4 @@
-"""The table of cards, to choose from."""
+"""The table of GPUs, to choose from."""
 
 from collections.abc import Sequence
 

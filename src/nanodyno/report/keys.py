@@ -11,11 +11,11 @@ from nanodyno.config import SETTINGS, RunConfig
 OF_RECIPES = {
     "--hours": (
         "recipe's",
-        "of a recipe or TOML file that has it: what it leaves out is chosen for the card and so many hours",
+        "time budget of a recipe or TOML file: what it leaves out is chosen for the GPU and these hours",
     ),
     "auto_batch_size": (
         "False",
-        "in a TOML file only: true takes the fastest micro-batch that fits the card",
+        "in a TOML file only: true takes the fastest micro-batch that fits the GPU",
     ),
 }
 """They are gone before there is a config."""

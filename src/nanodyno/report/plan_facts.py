@@ -40,7 +40,7 @@ class PlanSource:
     """Where the config's learning rate is still to be found."""
 
     def title(self, language: Language) -> str:
-        """The recipe's name, and in what it is another config; the card is named beside it."""
+        """The recipe's name, and in what it is another config; the GPU is named beside it."""
         changes = ", ".join(f"{key}={value}" for key, value in self.changed.items() if key != "device")
         if not changes:
             return self.name

@@ -1,4 +1,4 @@
-"""What was chosen for so many hours on a card, and of which sizes: in words, and for programs."""
+"""What was chosen for so many hours on a GPU, and of which sizes: in words, and for programs."""
 
 import math
 from collections.abc import Iterator
