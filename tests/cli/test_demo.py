@@ -22,7 +22,8 @@ def test_the_demo_trains_two_runs_and_samples_from_the_better_one(
     monkeypatch.setattr("nanodyno.cli.demo.TUNE_BUDGET", "0.5s")
     result = nanodyno("demo", "--max-iters", "2", "--device", "cpu", "--json")
     assert result.exit_code == 0, result.output
-    assert "not tuned: --budget of 0.5 s is too short" in result.stderr
+    skipped = ENGLISH.say("demo.tune.skipped", reason="--budget of 0.5 s")
+    assert skipped in result.stderr
     document = json.loads(result.stdout)
     assert document["tuned"] == {}
     narrow, wide = document["runs"]
@@ -50,16 +51,8 @@ def test_an_interrupted_demo_goes_on_with_what_it_had(nanodyno: Callable[..., An
     assert [run["summary"]["name"] for run in again["runs"]] == ["demo-narrow-1", "demo-wide-1"]
     assert sorted(path.name for path in Path("runs").glob("*/")) == ["demo-narrow-1", "demo-wide-1"]
     shown = nanodyno(*command[:-1]).output
-    writes, compared = (
-        shown.index("writes"),
-        shown.index(ENGLISH.say("finding.one-change.single", changed="n_embd")),
-    )
-    assert (
-        writes
-        < compared
-        < shown.index(ENGLISH.say("compare.section.metrics"))
-        < shown.index("nanodyno compare demo-narrow-2")
-    )
+    sample = shown.index(ENGLISH.say("demo.sample.title", name="demo"))
+    assert sample < shown.index("n_embd", sample) < shown.index("nanodyno compare demo-narrow-2")
     assert len(list(Path("runs").glob("*/"))) == 4
 
 

@@ -7,8 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from nanodyno.messages.language import ENGLISH
+
 TINY = ["--n_layer=1", "--n_head=1", "--n_embd=16", "--block_size=16", "--batch_size=2", "--device=cpu"]
 QUICK = ["--limit=0.3s", "--redo=0", "--threads=1"]
+
+PROCESS = ENGLISH.say("probe.progress.process", name="demo", number="2", most="16")
+STARTED = ENGLISH.say("probe.progress.stage", name=PROCESS, stage=ENGLISH.say("probe.stage.starting"))
 
 
 def test_ctrl_c_leaves_a_document_of_what_was_measured_and_exits_with_130(tmp_path: Path) -> None:
@@ -30,7 +35,7 @@ def test_ctrl_c_leaves_a_document_of_what_was_measured_and_exits_with_130(tmp_pa
     ) as process:
         assert process.stderr is not None
         for line in process.stderr:
-            if "demo, process 2 of at most 16: starting" in line:
+            if STARTED in line:
                 break
         os.kill(process.pid, signal.SIGINT)
         stdout, _ = process.communicate()
@@ -50,7 +55,8 @@ def test_ctrl_c_leaves_a_document_of_what_was_measured_and_exits_with_130(tmp_pa
 def test_a_config_that_does_not_fit_is_a_result_and_no_failure(nanodyno: Callable[..., Any]) -> None:
     done = nanodyno("probe", "demo,vocab_size=2000000000", *TINY, *QUICK)
     assert done.exit_code == 0
-    assert "demo,vocab_size=2000000000: out of memory while building" in done.stdout
+    full = ENGLISH.say("probe.out-of-memory.stage", stage=ENGLISH.say("probe.stage.building"))
+    assert f"demo,vocab_size=2000000000: {full}" in done.stdout
 
 
 def test_a_config_comes_before_the_settings(nanodyno: Callable[..., Any]) -> None:

@@ -29,7 +29,7 @@ def found(attributions: Any, tmp_path: Path) -> Attribution:
 
 @pytest.fixture
 def gappy(attributions: Any, tmp_path: Path) -> Attribution:
-    """Without one of the corners."""
+    """Without one of the combinations."""
     surface = attributions.surface(too_large=((256, 4),))
     return attributions.measure(attributions.inquiry(), tmp_path, surface)[0]
 

@@ -10,7 +10,8 @@ from nanodyno.analysis.statistics import Interval
 from nanodyno.analysis.verdict import SpeedComparison, call_of
 from nanodyno.config import build_config
 from nanodyno.hardware.telemetry import Holder
-from nanodyno.messages.language import ENGLISH
+from nanodyno.messages.language import ENGLISH, LANGUAGES, Language
+from nanodyno.messages.numbers import PARTS_OF_TIME
 from nanodyno.records.probe import (
     BreakdownRecord,
     Disturbance,
@@ -144,6 +145,15 @@ def test_a_profiler_that_is_not_allowed_leaves_the_rate_and_says_why_there_are_n
     assert "524,288" in shown
     assert f"a: {ENGLISH.say('probe.note.no-breakdown', reason='the profiler saw no kernel')}" in shown
     assert ENGLISH.say("common.where-time-went") not in shown
+
+
+@pytest.mark.parametrize("language", LANGUAGES.values(), ids=lambda each: each.code)
+def test_bars_have_a_line_each_however_long_the_names_of_the_parts(language: Language) -> None:
+    shares = TimeShares({"matmul": 0.5}, 0.0, 0.5, 100, 1, 1.0)
+    console = Console(width=80)
+    with console.capture() as capture:
+        console.print(bars({"a": shares, "b": shares}, 80, language))
+    assert len(capture.get().splitlines()) == 1 + len(PARTS_OF_TIME)
 
 
 def test_bars_are_as_long_as_their_shares() -> None:

@@ -18,7 +18,7 @@ from nanodyno.experiments.tune import tune
 from nanodyno.messages.language import ENGLISH
 from nanodyno.records.probe import ProbeProgress, ProbeResult
 from nanodyno.report.document import to_json
-from nanodyno.report.tune import tune_body, tune_document, tune_head, tune_page
+from nanodyno.report.tune import tune_body, tune_document, tune_head, tune_page, verdict_lines
 from nanodyno.report.tune_words import (
     REASONS,
     finding_words,
@@ -40,6 +40,10 @@ def page(tuning: Tuning, width: int = 100) -> str:
     return capture.get()
 
 
+def verdict(tuning: Tuning) -> list[str]:
+    return [line for line, _ in verdict_lines(tuning, rows_of(tuning))]
+
+
 @pytest.fixture
 def tuning(tunings: Any, tmp_path: Path) -> Tuning:
     return tune(tunings.request(tunings.config(), 400.0), bench=tunings.stopwatch().bench(tmp_path))
@@ -58,11 +62,9 @@ def test_the_page_has_a_row_a_micro_batch_the_winner_and_a_picture(tuning: Tunin
     assert re.search(r"^ +4 x 4 .* 4\.00 GiB +1,100\.0 +14,895 +±0\.0% .* yes", text, re.M)
     assert re.search(r"^ +2 x 8 .* 2\.00 GiB +1,500\.0 +10,923 +- .* yes", text, re.M)
     assert re.search(r"^ +16 x 1 .* no", text, re.M)
-    lines = text.splitlines()
-    chosen = next(line for line in lines if "8 x 2" in line and "8.00 GiB" in line)
-    assert "16,384 tok/s" in chosen
-    asked = next(line for line in lines if "+10.0%" in line and "4 x 4" in line)
-    assert lines.index(chosen) < lines.index(asked) < lines.index(next(x for x in lines if x.startswith("*")))
+    assert text.index("16,384 tok/s") < text.index("+10.0%") < text.index("\n*")
+    asked = next(line for line in verdict(tuning) if "+10.0%" in line)
+    assert "4 x 4" in asked
     assert re.search(r"^ +8 │.*●", text, re.M)
 
 

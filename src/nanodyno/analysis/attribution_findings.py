@@ -112,7 +112,7 @@ def _of_missing(found: Attribution) -> Iterator[Finding]:
 
 
 def _of_paths(found: Attribution) -> Iterator[Finding]:
-    """What is left to be said where a corner is missing."""
+    """What is left to be said where a combination is missing."""
     if found.look.effects.screened:
         yield _of(found, "no-parts-screened", "caution")
         return

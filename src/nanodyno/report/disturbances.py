@@ -34,7 +34,7 @@ WORDS: dict[DisturbanceCode, str | Plural] = {
     ),
 }
 USUAL: frozenset[DisturbanceCode] = frozenset({"power-limit", "clock-drop", "neighbour"})
-"""Of a card that does all it can, or shows a desktop: nothing that a second attempt would be without."""
+"""Of a GPU that does all it can, or shows a desktop: nothing that a second attempt would be without."""
 STAGES: dict[ProbeStage, str] = {
     "starting": "probe.stage.starting",
     "building": "probe.stage.building",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -19,7 +20,6 @@ from nanodyno.report.probe_notes import probe_notes
 from nanodyno.report.prose import Prose
 
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red", "white", "bright_black")
-TITLE_WIDTH = 17
 PERCENT_WIDTH = 7
 LEAST_BAR = 4
 MOST_BAR = 40
@@ -145,7 +145,9 @@ def call_code(comparison: SpeedComparison) -> str:
 
 def bars(shares: Mapping[str, TimeShares], width: int, language: Language = ENGLISH) -> Table:
     """A row a part, a column a config; without room for bars the percentages alone."""
-    room = (min(width, 120) - TITLE_WIDTH) // len(shares) - PERCENT_WIDTH - 3
+    titles = ("common.where-time-went", *PARTS_OF_TIME.values())
+    title_width = max(cell_len(language.say(each)) for each in titles)
+    room = (min(width, 120) - title_width) // len(shares) - PERCENT_WIDTH - 3
     longest = max(share for each in shares.values() for _, share in share_rows(each))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(language.say("common.where-time-went"), no_wrap=True)

@@ -1,4 +1,4 @@
-"""Memory over micro-batch as stacked bars of letters, one for each component, with the card's line."""
+"""Memory over micro-batch as stacked bars of letters, one for each component, with the GPU's line."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ LABEL_WIDTH = 5
 AMOUNT_WIDTH = 11
 MOST_WIDTH = 120
 BEYOND = 1.25
-"""How much further than the card's line the bars are drawn, in shares of it."""
+"""How much further than the GPU's line the bars are drawn, in shares of it."""
 LEGEND_COLUMNS = 3
 LINE = "│"
 BEYOND_MARK = ("»", "")

@@ -133,7 +133,7 @@ def title_words(tuning: Tuning, name: str, language: Language = ENGLISH) -> str:
 def tune_table(
     rows: Sequence[TuneRow], chosen: str | None, width: int, language: Language = ENGLISH
 ) -> Table:
-    """Rates without ± are of the search, those with it were measured afresh in the final."""
+    """Rates with ± are of the confirmation, those without it of the screening."""
     on_gpu = any(row.summary is not None and row.summary.speed.mfu is not None for row in rows)
     narrow = width < WIDE
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0 if narrow else 1))

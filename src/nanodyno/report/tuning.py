@@ -85,7 +85,7 @@ def asked_words(asked: AskStarted, language: Language) -> str:
 
 
 def heard_words(heard: Heard, language: Language) -> str:
-    """`16 x 32: 607,553 tok/s, 8.93 GiB (a first look)`."""
+    """`16 x 32: 607,553 tok/s, 8.93 GiB (screening)`."""
     words = _result_words(heard.result, language)
     stage = language.say(STAGES[heard.stage])
     return language.say("tune.progress.measured", name=heard.candidate.name, words=words, stage=stage)
