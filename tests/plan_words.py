@@ -6,7 +6,7 @@ from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.messages.texts import texts
 
 
-def says(page: str, message: str, /, language: Language = ENGLISH, **places: str) -> bool:
+def says(page: str, message: str, language: Language = ENGLISH, /, **places: str) -> bool:
     """Whether a text of this id stands in the page with these places; any other place may hold anything.
 
     It does not matter where lines are broken.

@@ -11,7 +11,7 @@ from nanodyno.analysis.tune_findings import tune_findings
 from nanodyno.analysis.tuning import Tuning
 from nanodyno.experiments.tune import tune
 from nanodyno.messages.language import ENGLISH
-from nanodyno.records.probe import Disturbance, ProbeResult
+from nanodyno.records.probe import Disturbance, DisturbanceCode, ProbeResult
 from nanodyno.report.disturbances import disturbance_words
 from nanodyno.report.tune import tune_document, tune_page
 
@@ -75,9 +75,10 @@ def test_figures_that_something_else_had_a_part_in_say_so(tunings: Any, tmp_path
         tunings.request(tunings.config(), 900.0, held=frozenset({"kernels", "compile"})), bench=bench
     )
     text = page(tuning)
+    seen: dict[DisturbanceCode, float] = {"cpu-contention": 0.41, "power-limit": 1.0}
     contended, usual = (
         disturbance_words(Disturbance(code=code, numbers={"share": share, "celsius": 60}))
-        for code, share in (("cpu-contention", 0.41), ("power-limit", 1.0))
+        for code, share in seen.items()
     )
     cause = ENGLISH.say("tune.note.disturbed-counted", cause=contended)
     assert ENGLISH.say("tune.note.reason-of-candidates", names="8 x 2", reason=cause) in text

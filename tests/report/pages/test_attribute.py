@@ -15,6 +15,7 @@ from nanodyno.analysis.conclusions import conclusions
 from nanodyno.messages.findings import words
 from nanodyno.messages.language import ENGLISH, LANGUAGES, Language
 from nanodyno.report.attribute import title_words
+from nanodyno.report.compare import first_page
 from nanodyno.report.figures import Waterfall
 from nanodyno.report.html.document import to_html
 from nanodyno.report.page import Page, Table
@@ -110,3 +111,13 @@ def test_it_is_whole_in_every_language(found: Attribution, code: str) -> None:
     assert ENGLISH.say("attribute.parts.title") not in text(page, language).lower()
     html = to_html(page, language, datetime(2026, 1, 1, tzinfo=UTC))
     assert "<code>n_embd=128</code>, <code>batch_size=2</code>" in html  # as it is typed
+
+
+def test_the_first_page_of_a_comparison_has_the_measured_effects(found: Attribution) -> None:
+    comparison = compare((BEFORE, AFTER))
+    answer, *rest = first_page(comparison, conclusions(comparison), [found], "nanodyno compare a b --all")
+    measured = [each for each in answer.parts if isinstance(each, str) and found.machine.device_name in each]
+    assert len(measured) == 1
+    assert all(factor.name in measured[0] for factor in found.design.factors)
+    said = [part for section in rest for part in section.parts if isinstance(part, str)]
+    assert not [each for each in said if "nanodyno attribute" in each]
