@@ -98,7 +98,8 @@ def test_every_option_in_the_readme_and_the_docs_exists() -> None:
         "--max-restarts",
         "--user",
         "--now",
-    }  # torchrun's and systemd's
+        "--lr",
+    }  # torchrun's and systemd's, and one that is meant to be wrong
     used = {
         word
         for page in pages

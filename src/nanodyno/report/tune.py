@@ -74,9 +74,9 @@ def tune_body(tuning: Tuning, width: int, language: Language, everything: bool) 
     pieces: list[RenderableType] = []
     if any(row.summary is not None for row in shown):
         pieces += [Text(), tune_table(shown, chosen, width, language)]
-    untold = [*untried(tuning, rows, language), *disturbed(rows, language)]
-    if untold and (everything or chosen is None):
-        pieces += [Text(), *map(Prose, untold if everything else untold[:FIRST_REASONS])]
+    left_out = [*untried(tuning, rows, language), *disturbed(rows, language)]
+    if left_out and (everything or chosen is None):
+        pieces += [Text(), *map(Prose, left_out if everything else left_out[:FIRST_REASONS])]
     curve = curve_of(rows, chosen)
     if everything and len(curve) > 1:
         pieces += [Text(), tune_picture(curve, chosen, width, language)]
