@@ -21,7 +21,7 @@ from nanodyno.analysis.machine_state import MachineState
 from nanodyno.hardware.gpus import gpu_named
 from nanodyno.messages.language import ENGLISH
 from nanodyno.records.types import DataRecord
-from nanodyno.report.compare import comparison_document, comparison_page, named_words
+from nanodyno.report.compare import TITLES, comparison_document, comparison_page, named_words
 from nanodyno.report.page import Table
 
 SPEED, LOSS = "tokens_per_second", "val_loss_at_equal_tokens"
@@ -190,7 +190,7 @@ def test_prose_table_document_and_leaderboard_have_one_decision(
     cells = {
         row[0].split(" (")[0]: row[-1] for each in tables if isinstance(each, Table) for row in each.rows
     }
-    shown = {"tokens per second": SPEED, "val loss at equal tokens": LOSS}
+    shown = {ENGLISH.say(TITLES[metric]): metric for metric in (SPEED, LOSS)}
     for title, metric in shown.items():
         decision = comparison.decision(metric, "other")
         assert decision is not None
@@ -458,13 +458,16 @@ def test_whatever_the_runs_no_reader_has_another_decision(groups: list[tuple[Acc
     page = comparison_page(comparison, findings)
     tables = [part for section in page for part in section.parts if isinstance(part, Table)]
     rows = {row[0].split(" (")[0]: row[-1] for table in tables for row in table.rows}
-    for title, metric in (("tokens per second", SPEED), ("val loss at equal tokens", LOSS)):
-        cell, winner = rows.get(title, ""), comparison.winners.get(metric)
+    for metric in (SPEED, LOSS):
+        cell, winner = rows.get(ENGLISH.say(TITLES[metric]), ""), comparison.winners.get(metric)
         best = [each for each in comparison.settling.get(metric, ()) if each is not None]
         assert (winner is not None) == (bool(best) and all(each.call == "better" for each in best))
-        assert cell.startswith("run-") and ":" not in cell if winner else not cell or "no" in cell
+        assert (cell.startswith("run-") and ":" not in cell) == (winner is not None), (cell, winner)
         said = [each for each in comparison.decisions if each.metric == metric]
-        if cell in ("no significant difference", "not comparable: the machine was busy"):
+        if cell in (
+            ENGLISH.say("compare.table.no-difference"),
+            ENGLISH.say("compare.not-comparable.machine-busy"),
+        ):
             assert {(each.call, each.reason) for each in (*best, *said)} == {(best[0].call, best[0].reason)}
         assert all(each.reason is None for each in best) or winner is None
 
@@ -499,7 +502,10 @@ def test_of_three_runs_the_column_names_those_that_are_not_told_apart() -> None:
     comparison = compare(runs)
     tables = [part for each in comparison_page(comparison, []) for part in each.parts]
     rows = {row[0]: row[-1] for each in tables if isinstance(each, Table) for row in each.rows}
-    assert rows["tokens per second"] == "b and c: no significant difference"
+    cell = ENGLISH.say(
+        "compare.finding.of-runs", names="b and c", sentence=ENGLISH.say("compare.table.no-difference")
+    )
+    assert rows[ENGLISH.say(TITLES[SPEED])] == cell
     assert not comparison.winners.keys() & {SPEED}
     assert {each.call for each in comparison.decisions if each.metric == SPEED} == {"better"}
 

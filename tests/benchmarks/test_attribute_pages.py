@@ -96,7 +96,9 @@ def test_the_report_of_the_case_has_the_attribution_of_another_machine_in_it(
     report = (docs / "reports" / "case-en.html").read_text("utf-8")
     assert LANGUAGES["en"].say("attribute.parts.title").lower() in report.lower()
     assert "NVIDIA H200" in report
-    assert LANGUAGES["fr"].say("common.tokens-per-second") in (docs / "reports" / "case-fr.html").read_text("utf-8")
+    assert LANGUAGES["fr"].say("common.tokens-per-second") in (docs / "reports" / "case-fr.html").read_text(
+        "utf-8"
+    )
 
 
 def test_the_ablation_of_the_recipe_is_reported_as_it_was_measured(

@@ -98,7 +98,7 @@ def test_logs_of_another_gpu_are_measured_here_and_compare_shows_it(faked: Any, 
     jobs = {(job.config.n_embd, job.config.batch_size) for job in faked.jobs.values()}
     assert jobs == {(384, 16), (768, 16), (384, 8), (768, 8)}
     assert {job.config.n_layer for job in faked.jobs.values()} == {12}
-    after = " ".join(nanodyno("compare", "train2", "train1").stdout.split())
+    after = " ".join(nanodyno("compare", "train2", "train1", "--all").stdout.split())
     assert ENGLISH.say("attribute.parts.title") in after
     assert turn_words("n_embd", 384, 768) in after
     assert elsewhere in after

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from nanodyno.messages.language import ENGLISH
+from nanodyno.messages.numbers import turn_words
 
 Nanodyno = Callable[..., Any]
 CASE = Path(__file__).parents[2] / "examples"
@@ -26,7 +27,7 @@ def test_two_runs_are_compared_on_a_page_in_markdown_and_as_a_document(
     page = trained("compare", "a", "b|<b>")
     assert page.exit_code == 0
     assert len(page.output.splitlines()) <= 30
-    assert "learning_rate 0.01 to 0.02" in page.output
+    assert turn_words("learning_rate", 0.01, 0.02) in page.output
     assert ENGLISH.say("compare.summary.speed") in page.output
     assert ENGLISH.say("compare.section.metrics") in trained("compare", "a", "b|<b>", "--all").output
     markdown = trained("compare", "a", "b|<b>", "--markdown").output

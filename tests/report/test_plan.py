@@ -229,7 +229,7 @@ def test_a_choice_tells_its_learning_rate_and_what_is_beyond_gpt2() -> None:
     text = page(plan, PlanSource("best", ramp=config.ramp, choice=choice, config=config))
     rate = f"{config.learning_rate:.2e}"
     assert says(text, "plan.learning-rate.growing", rate=rate)
-    assert "beyond GPT-2 RoPE, RMSNorm" in text
+    assert f"{ENGLISH.say('common.beyond-gpt2')} RoPE, RMSNorm" in text
     to_be_found = page(plan, PlanSource("best", ramp=config.ramp, choice=choice))
     assert not says(to_be_found, "plan.learning-rate.growing")
     assert rate not in to_be_found

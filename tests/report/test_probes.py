@@ -29,7 +29,7 @@ from nanodyno.records.probe import (
 from nanodyno.records.types import ArithmeticRecord, MachineRecord, VersionsRecord
 from nanodyno.report.disturbances import WORDS, disturbance_words, result_words
 from nanodyno.report.document import to_json
-from nanodyno.report.probes import bars, call_code, call_words, probes_document, probes_page
+from nanodyno.report.probes import FULL, bars, call_code, call_words, probes_document, probes_page
 from nanodyno.report.probing import progress_words
 
 GIB = 2**30
@@ -144,7 +144,7 @@ def test_a_profiler_that_is_not_allowed_leaves_the_rate_and_says_why_there_are_n
     )
     assert "524,288" in shown
     assert f"a: {ENGLISH.say('probe.note.no-breakdown', reason='the profiler saw no kernel')}" in shown
-    assert ENGLISH.say("common.where-time-went") not in shown
+    assert FULL not in shown
 
 
 @pytest.mark.parametrize("language", LANGUAGES.values(), ids=lambda each: each.code)

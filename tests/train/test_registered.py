@@ -180,9 +180,9 @@ def test_a_plan_counts_its_memory_and_its_time(
 
 
 def test_it_is_named_in_a_report_and_others_are_refused() -> None:
-    assert (
-        modern_words(build_config({"optimizer": NAME, "learning_rate": 3e-4})) == "Sign-Momentum at 3.00e-04"
-    )
+    words = modern_words(build_config({"optimizer": NAME, "learning_rate": 3e-4}))
+    assert words.startswith("Sign-Momentum")
+    assert "3.00e-04" in words
     with pytest.raises(ConfigError) as refused:
         build_config({"optimizer": "sign"})
     assert [fault.partition(":")[0] for fault in refused.value.faults] == ["optimizer"]

@@ -119,7 +119,7 @@ def test_logs_of_two_programs_are_no_run(imported: Any) -> None:
 
 
 def test_a_gpu_that_nobody_knows(imported: Any) -> None:
-    with pytest.raises(NanodynoError, match="no card 'RTX 9999'"):
+    with pytest.raises(NanodynoError, match="RTX 9999"):
         imported(LOG, gpu="RTX 9999")
 
 
