@@ -1,6 +1,7 @@
 """Smoothed training losses: the line through them, its standard error, and what is decided from them."""
 
 import math
+from typing import Any
 
 import pytest
 from tests.analysis.accounts import account
@@ -23,12 +24,12 @@ def points(at: float = 100.0, scatter: float = 0.1) -> list[tuple[float, float]]
     ]
 
 
-def losing(name: str, loss: float, seconds: float = 1.0, **changes: object) -> Account:
+def losing(name: str, loss: float, seconds: float = 1.0, **changes: Any) -> Account:
     steps = tuple(
         AccountStep(at, loss + (0.1 if at % 2 else -0.1), seconds * (1 + 0.001 * (at % 3 - 1)))
         for at in range(200)
     )
-    return account(name, steps=steps, **({"evals": ()} | changes))
+    return account(name, steps=steps, **{"evals": (), **changes})
 
 
 def test_the_value_is_that_of_the_line_and_its_error_follows_from_the_scatter() -> None:

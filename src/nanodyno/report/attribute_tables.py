@@ -195,7 +195,7 @@ def parts_table(found: Attribution, width: int, language: Language = ENGLISH) ->
     columns = [[title, *(row[place] for row in rows)] for place, title in enumerate(titles)]
     before = [[title, *(row[place] for row in orders)] for place, title in enumerate(ends)]
     if not several or sum(map(_width, [turns, *before, *columns])) - GAP > width:
-        ends, orders = [], [[] for _ in rows]
+        ends, orders = [], [list[str]() for _ in rows]
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
     name_width = min(max(map(cell_len, turns)), width // 2)
     table.add_column(language.say("common.change"), overflow="fold", min_width=name_width)

@@ -36,7 +36,7 @@ def ends(iterations: int) -> dict[str, Any]:
     return {"warmup_iters": 0, "min_lr": 0.0, "lr_decay_iters": iterations, "max_iters": iterations}
 
 
-RATE = {"learning_rate": 1e-3}
+RATE: dict[str, Any] = {"learning_rate": 1e-3}
 
 
 NOISY = curve(6.0, 0.1), curve(6.01, 0.1)
