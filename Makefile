@@ -8,7 +8,7 @@ READY_DEV := $(VENV)/.ready-dev
 PLAIN := README.md ARCHITECTURE.md src src/nanodyno/messages/en.po \
 	$(wildcard docs/*.md docs/*/README.md)
 
-.PHONY: demo test nightly check docs bench messages clean
+.PHONY: demo test nightly check docs bench messages pages clean
 
 demo: $(READY)
 	$(BIN)/nanodyno demo
@@ -36,6 +36,9 @@ bench: $(READY)
 
 messages: $(READY)
 	$(BIN)/python tools/messages.py
+
+pages: $(READY_DEV)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/report/written_pages.py
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
