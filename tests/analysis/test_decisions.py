@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,8 @@ from nanodyno.analysis.account import Account, AccountEval
 from nanodyno.analysis.changes import changes_between
 from nanodyno.analysis.compare import compare
 from nanodyno.analysis.conclusions import LOSS_REASONS, SPEED_REASONS, conclusions
-from nanodyno.analysis.decisions import DEFAULT_SPEED_SD, Decision, default_seed_sd, groups_of
+from nanodyno.analysis.decisions import DEFAULT_SPEED_SD, Decision, NotComparable, default_seed_sd, groups_of
+from nanodyno.analysis.findings import Code
 from nanodyno.analysis.leaderboard import leaderboard, standing_of
 from nanodyno.analysis.machine_state import MachineState
 from nanodyno.hardware.gpus import gpu_named
@@ -274,9 +276,17 @@ def test_two_runs_of_one_config_are_called_different_only_at_99_percent() -> Non
     assert called(1.09, "a") == ("not-comparable", 0.99)
 
 
-def test_a_busy_machine_is_the_reason_though_few_iterations_are_left() -> None:
-    busy = run("b", "b", steps=steps(1.0, count=5), machine_state=MachineState(is_busy=True))
-    assert decided([run("a", "a"), busy], SPEED).reason == "machine-busy"
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        (MachineState(is_busy=True, gpu_shared=True), "machine-busy"),
+        (MachineState(gpu_shared=True, is_throttled=True), "gpu-shared"),
+        (MachineState(is_throttled=True), "gpu-throttled"),
+    ],
+)
+def test_a_disturbance_is_the_reason_though_few_iterations_are_left(state: MachineState, reason: str) -> None:
+    disturbed = run("b", "b", steps=steps(1.0, count=5), machine_state=state)
+    assert decided([run("a", "a"), disturbed], SPEED).reason == reason
 
 
 def test_runs_of_one_seed_say_nothing_of_other_seeds() -> None:
@@ -423,6 +433,10 @@ def some_groups(draw: st.DrawFn) -> list[tuple[Account, ...]]:
     ]
 
 
+def reasons_of(code: Code, codes: Mapping[NotComparable, Code]) -> set[str]:
+    return {reason for reason, each in codes.items() if each == code}
+
+
 CALLS_OF_CODES = {
     "speed-within-noise": (SPEED, {"no-significant-difference"}),
     "throughput-changed": (SPEED, {"better", "worse"}),
@@ -430,8 +444,8 @@ CALLS_OF_CODES = {
     "throughput-rose-rate-fell": (SPEED, {"better"}),
     "losses-within-noise": (LOSS, {"no-significant-difference"}),
     "losses-apart": (LOSS, {"better", "worse"}),
-    **{code: (SPEED, {reason}) for reason, code in SPEED_REASONS.items()},
-    **{code: (LOSS, {reason}) for reason, code in LOSS_REASONS.items()},
+    **{code: (SPEED, reasons_of(code, SPEED_REASONS)) for code in SPEED_REASONS.values()},
+    **{code: (LOSS, reasons_of(code, LOSS_REASONS)) for code in LOSS_REASONS.values()},
 }
 
 

@@ -118,3 +118,16 @@ def test_english_needs_no_babel() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "2 threads False\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "spaced"),
+    [
+        ("GPU の負荷", "GPU の負荷"),
+        ("速度 の負荷", "速度の負荷"),
+        ("GPUの3%と", "GPU の 3% と"),
+        ("「a」の、b", "「a」の、b"),
+    ],
+)
+def test_a_space_parts_latin_from_japanese_whatever_fills_a_place(text: str, spaced: str) -> None:
+    assert LANGUAGES["ja"].spaced(text) == spaced

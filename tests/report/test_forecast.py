@@ -102,7 +102,7 @@ def test_a_target_that_is_missed_by_a_hair_is_not_reported_as_the_same_number() 
 def test_the_answer_comes_first_and_what_stands_against_it_after() -> None:
     found = of(RUN, ForecastQuestion(until_loss=2.5, iterations=20_000))
     answer, caveats = sections(found)
-    assert (answer.title, caveats.title) == (None, ENGLISH.say("forecast.section.cautions"))
+    assert (answer.title, caveats.title) == (None, ENGLISH.say("common.section.caveats"))
     assert answering(found)[0].code == "forecast-end"
     assert answer.parts == tuple(words(each) for each in answering(found))
     (bullets,) = caveats.parts

@@ -168,9 +168,9 @@ def _of_speed(one: Account, other: Account, comparison: RunComparison) -> Iterat
         "throughput_ratio": decision.effect.value,
         "tokens_per_second": _means("tokens_per_second", decision, comparison),
         **_certainty(decision, "ratio", "run_noise"),
-        "on_cpu": {one.device_kind, other.device_kind} == {"cpu"},
     }
     if decision.reason is not None:
+        numbers["reason"] = decision.reason
         yield _of_decision(decision, SPEED_REASONS[decision.reason], "caution", numbers)
         return
     rate = comparison.decision("achieved_flops_per_second", other.name)
@@ -198,6 +198,8 @@ SPEED_REASONS: dict[NotComparable, Code] = {
     "speed-uncertain": "speed-uncertain",
     "tokens-contradict": "speed-of-contradicting-tokens",
     "machine-busy": "speed-on-busy-machine",
+    "gpu-shared": "speed-on-busy-machine",
+    "gpu-throttled": "speed-on-busy-machine",
     "rate-impossible": "speed-impossible",
     "unrecorded-difference": "speed-unrecorded-difference",
 }

@@ -23,12 +23,13 @@ from nanodyno.errors import NanodynoError
 from nanodyno.schedule import learning_rate_at
 
 Call = Literal["better", "worse", "no-significant-difference", "not-comparable"]
+Disturbance = Literal["machine-busy", "gpu-shared", "gpu-throttled"]
 NotComparable = Literal[
+    Disturbance,
     "other-data",
     "other-schedule",
     "too-few-iterations",
     "speed-uncertain",
-    "machine-busy",
     "tokens-contradict",
     "rate-impossible",
     "unrecorded-difference",
@@ -211,7 +212,9 @@ class Replicates:
         return max(map(self._noise_on_device, sides.values()), key=lambda noise: noise.sd)
 
     def _noise_on_device(self, account: Account) -> RunNoise:
-        here = [each for each in self._accounts if _device(each) == _device(account) and not is_busy(each)]
+        here = [
+            each for each in self._accounts if _device(each) == _device(account) and not disturbance(each)
+        ]
         rates = [(each, each.speed.tokens_per_second) for each in here]
         values = [(each, math.log(rate.value)) for each, rate in rates if rate and rate.low is not None]
         found = self._pooled(values, "speed")
@@ -306,10 +309,16 @@ def _loss_variance(account: Account, loss: LossAt, noise: RunNoise, speed_sd: fl
     return noise.sd**2 + evaluation_sd(account, loss) ** 2 + (loss.slope * speed_sd) ** 2
 
 
-def is_busy(account: Account) -> bool:
-    """Whether other programs or heat took speed away, so that what is left is not the config's own."""
+def disturbance(account: Account) -> Disturbance | None:
+    """Return what took speed away, so that the run's speed is not the config's own; None if nothing did."""
     state = account.machine_state
-    return state is not None and (state.is_busy or state.is_throttled or state.gpu_shared)
+    if state is None:
+        return None
+    if state.is_busy:
+        return "machine-busy"
+    if state.gpu_shared:
+        return "gpu-shared"
+    return "gpu-throttled" if state.is_throttled else None
 
 
 @dataclass(frozen=True)
@@ -387,8 +396,9 @@ def decide_speed(
 
 
 def _why_no_speed(accounts: RunGroup, values: Sequence[Interval]) -> NotComparable | None:
-    if any(map(is_busy, accounts)):
-        return "machine-busy"
+    for each in accounts:
+        if reason := disturbance(each):
+            return reason
     if all(value.low is not None for value in values):
         return None
     unlike_clock = any(each.elapsed_excess is not None for each in accounts)

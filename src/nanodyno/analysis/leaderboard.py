@@ -7,7 +7,7 @@ shown to be worse than the first of a rank share it, by the decisions that `comp
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from nanodyno.analysis.account import OF_GPT2, Account
 from nanodyno.analysis.audit import IMPOSSIBLE, audit
@@ -17,14 +17,15 @@ from nanodyno.analysis.curves import LossAt, last_of_stretches, loss_on
 from nanodyno.analysis.decisions import (
     LEVEL,
     Decision,
+    Disturbance,
     GroupPair,
     Replicates,
     RunGroup,
     at_one_stage,
     decide_loss,
     decide_speed,
+    disturbance,
     groups_of,
-    is_busy,
     loss_interval,
 )
 from nanodyno.analysis.forecast_overfit import death_of
@@ -47,7 +48,7 @@ UnrankedReason = Literal[
     "times-unknown",
     "too-few-iterations",
     "speed-uncertain",
-    "machine-busy",
+    Disturbance,
     "other-data",
     "unrecorded-difference",
     "model-unknown",
@@ -337,7 +338,7 @@ def _no_speed(standing: LeaderboardRun, metric: LeaderboardMetric) -> UnrankedRe
             not standing.flaws.isdisjoint(IMPOSSIBLE),
             "rate-impossible",
         ),
-        (is_busy(account), "machine-busy"),
+        *((disturbance(account) == each, each) for each in get_args(Disturbance)),
         (not standing.flaws.isdisjoint(UNCERTAIN), "speed-uncertain"),
         (speed is not None and speed.low is None, "too-few-iterations"),
     )

@@ -136,7 +136,7 @@ VARIANTS: dict[str, Callable[[FindingNumbers, Finding], list[str]]] = {
     "machine-busy": lambda numbers, _: [
         "by-host" if _larger(numbers, "stolen_cpu_share", "others_cpu_share") else "by-programs"
     ],
-    "speed-on-busy-machine": lambda numbers, _: ["cpu" if numbers["on_cpu"] else "gpu"],
+    "speed-on-busy-machine": lambda numbers, _: [str(numbers["reason"])],
     "gpu-throttled": lambda numbers, _: [
         "by-power" if _larger(numbers, "power_brake_share", "thermal_share") else "by-heat"
     ],

@@ -22,6 +22,9 @@ _WORD = r"[-+±~<>]{0,2}[A-Za-z0-9`][!-'*-~±]*"
 _LATIN = re.compile(rf"{_WORD}(?: ?(?:{_WORD}|\([ !-'*-~±]+\)))*")
 """Words, with what is in brackets only where both of them are Latin's."""
 _LOOSE_END = re.compile(r"[.,;:!?]+$")
+_EAST_ASIAN = r"[\u3041-\u3096\u30a1-\u30fa\u30fc\u3400-\u9fff]"
+_UNSPACED_JOIN = re.compile(rf"(?<={_EAST_ASIAN}) (?={_EAST_ASIAN})")
+_SPACED_JOIN = re.compile(rf"(?<={_EAST_ASIAN})(?=[A-Za-z0-9`])|(?<=[A-Za-z0-9`%])(?={_EAST_ASIAN})")
 
 
 @dataclass(frozen=True)
@@ -51,12 +54,18 @@ class Language:
 
     def say(self, message: str, /, **values: str) -> str:
         """The text of the message with this id."""
-        return texts(self.locale).forms[message][0].format(**values)
+        return self.spaced(texts(self.locale).forms[message][0].format(**values))
 
     def say_plural(self, message: str, n: int, /, **values: str) -> str:
         """In the form for the count `n`, which is shown as `{n}`."""
         known = texts(self.locale)
-        return known.forms[message][known.form_of(n)].format(n=self.number(n, ","), **values)
+        return self.spaced(known.forms[message][known.form_of(n)].format(n=self.number(n, ","), **values))
+
+    def spaced(self, text: str) -> str:
+        """In Japanese and Chinese a space parts Latin from other letters, whichever of them fills a place."""
+        if self.code not in UNSPACED:
+            return text
+        return _SPACED_JOIN.sub(" ", _UNSPACED_JOIN.sub("", text))
 
     def has(self, message: str) -> bool:
         return message in texts(self.locale).forms

@@ -35,7 +35,7 @@ FIRST_FINDINGS: dict[Severity, int] = {"fact": 2, "wrong": 1, "caution": 3, "nex
 TOLD_BY_TABLES = frozenset({"part", "part-tied", "part-not-shown", "part-once"})
 TITLES: tuple[tuple[str, tuple[Severity, ...]], ...] = (
     ("attribute.section.findings", ("fact",)),
-    ("attribute.section.cautions", ("wrong", "caution")),
+    ("common.section.caveats", ("wrong", "caution")),
     ("common.section.next", ("next",)),
 )
 

@@ -86,7 +86,7 @@ TITLES: dict[str, str] = {
 SEVERITIES: tuple[tuple[Severity, str], ...] = (
     ("wrong", "compare.section.impossible"),
     ("fact", "compare.section.facts"),
-    ("caution", "compare.section.limits"),
+    ("caution", "common.section.caveats"),
     ("next", "common.section.next"),
 )
 SUMMARY = {
@@ -163,7 +163,7 @@ def first_page(
             None,
             (*_changes(comparison, language), *(named_words(each, several, language) for each in causes)),
         ),
-        *([Section(language.say("compare.section.caveats"), (BulletList(shown),))] if shown else []),
+        *([Section(language.say("common.section.caveats"), (BulletList(shown),))] if shown else []),
         Section(
             None,
             (
@@ -436,6 +436,8 @@ NOT_COMPARABLE: dict[NotComparable, str] = {
     "too-few-iterations": "compare.not-comparable.too-few-iterations",
     "speed-uncertain": "compare.not-comparable.speed-uncertain",
     "machine-busy": "compare.not-comparable.machine-busy",
+    "gpu-shared": "compare.not-comparable.gpu-shared",
+    "gpu-throttled": "compare.not-comparable.gpu-throttled",
     "tokens-contradict": "compare.not-comparable.tokens-contradict",
     "rate-impossible": "compare.not-comparable.rate-impossible",
     "unrecorded-difference": "compare.not-comparable.unrecorded-difference",

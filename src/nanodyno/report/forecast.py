@@ -62,7 +62,7 @@ def sections(findings: Sequence[Finding], language: Language = ENGLISH) -> list[
     if rest:
         behind = tuple(numbers_table(each.numbers) for each in rest)
         cautions = BulletList(tuple(words(each, language) for each in rest), behind)
-        made.append(Section(language.say("forecast.section.cautions"), (cautions,)))
+        made.append(Section(language.say("common.section.caveats"), (cautions,)))
     return made
 
 

@@ -22,6 +22,8 @@ TITLES: dict[LeaderboardMetric, str] = {
 }
 REASONS: dict[UnrankedReason, str] = {
     "dead": "compare.leaderboard.reason.dead",
+    "gpu-shared": "compare.leaderboard.reason.gpu-shared",
+    "gpu-throttled": "compare.leaderboard.reason.gpu-throttled",
     "gpu-unknown": "compare.leaderboard.reason.gpu-unknown",
     "machine-busy": "compare.leaderboard.reason.machine-busy",
     "model-unknown": "compare.leaderboard.reason.model-unknown",

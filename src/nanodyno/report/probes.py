@@ -111,7 +111,7 @@ def comparison_table(comparisons: Sequence[SpeedComparison], language: Language 
     table.add_column(language.say("probe.table.config"), overflow="fold")
     against = language.say("probe.comparison.speed-against", name=comparisons[0].reference)
     table.add_column(against, justify="right")
-    table.add_column(language.say("common.interval-of-level", level=level), justify="right", no_wrap=True)
+    table.add_column(language.say("probe.comparison.interval", level=level), justify="right", no_wrap=True)
     table.add_column("")
     for each in comparisons:
         ratio = each.ratio

@@ -78,7 +78,7 @@ PAIRS: dict[str, Sentence] = {
         pair(log("RTX 4070", head=TORCHRUN.format(1)), log("RTX 4070", seconds=9.0, head=TORCHRUN.format(1))),
         {"throughput_ratio": pytest.approx(9.34, rel=1e-3)},
     ),
-    "speed-on-busy-machine": Sentence(pair(CALM, BUSY), pair(CALM, CALM), {"on_cpu": True}),
+    "speed-on-busy-machine": Sentence(pair(CALM, BUSY), pair(CALM, CALM), {"reason": "machine-busy"}),
     "speed-unrecorded-difference": Sentence(
         pair(log(), log(seconds=3.91)),
         pair(log(), log(seconds=3.91, compile=False)),

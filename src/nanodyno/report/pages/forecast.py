@@ -71,7 +71,7 @@ def _picture(made: Forecast, account: Account, language: Language) -> PageElemen
         Series(language.say("forecast.picture.expected"), tuple(_line(made.band)), manner="median"),
         tuple(float(each) for each in made.band.low),
         tuple(float(each) for each in made.band.high),
-        language.say("common.interval-of-level", level="80"),
+        language.say("forecast.picture.interval", level="80"),
         tuple(Series(name, points, manner="beside") for name, points in public_beside(made, account).items()),
         target,
         ""
