@@ -23,7 +23,8 @@ from nanodyno.analysis.machine_state import MachineState
 from nanodyno.hardware.gpus import gpu_named
 from nanodyno.messages.language import ENGLISH
 from nanodyno.records.types import DataRecord
-from nanodyno.report.compare import TITLES, comparison_document, comparison_page, named_words
+from nanodyno.report.compare import comparison_document, comparison_page, named_words
+from nanodyno.report.compare_tables import TITLES
 from nanodyno.report.page import Table
 
 SPEED, LOSS = "tokens_per_second", "val_loss_at_equal_tokens"

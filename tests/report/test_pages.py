@@ -30,7 +30,8 @@ from nanodyno.experiments.tune import tune
 from nanodyno.messages.language import ENGLISH, LANGUAGES, Language
 from nanodyno.recipes import load_settings
 from nanodyno.report.attribute import attribution_page, measured_apart
-from nanodyno.report.compare import MOVES, comparison_page
+from nanodyno.report.compare import comparison_page
+from nanodyno.report.compare_tables import MOVES
 from nanodyno.report.doctor import doctor_page
 from nanodyno.report.effective import effective_page
 from nanodyno.report.forecast import sections

@@ -1,25 +1,25 @@
-"""A comparison in words and tables: a first page with the answer, its causes and caveats, and the whole."""
+"""The pages of a comparison: a first one with the answer, its causes and caveats, and the whole."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from nanodyno.analysis.attribution import Attribution
-from nanodyno.analysis.changes import Changes
-from nanodyno.analysis.compare import ComparedMetric, RunComparison, loss_metric
-from nanodyno.analysis.curves import CurveAxis
-from nanodyno.analysis.decisions import Decision, NotComparable
+from nanodyno.analysis.compare import RunComparison
 from nanodyno.analysis.findings import Finding, Severity
-from nanodyno.analysis.moves import Kind
-from nanodyno.analysis.statistics import Interval
-from nanodyno.messages import quantities as q
-from nanodyno.messages.findings import MULTIPLIED, repeated, words
+from nanodyno.messages.findings import words
 from nanodyno.messages.language import ENGLISH, Language
-from nanodyno.messages.numbers import fold, place, turn_words
-from nanodyno.records.imported import Setting
+from nanodyno.messages.numbers import turn_words
 from nanodyno.report.attribute_tables import factor_words, judged, size_words
 from nanodyno.report.behind import numbers_table
+from nanodyno.report.compare_tables import (
+    answer_of_several,
+    changes_table,
+    group_names,
+    metrics_table,
+    summary_table,
+)
 from nanodyno.report.document import as_document
-from nanodyno.report.page import BulletList, Section, Table
+from nanodyno.report.page import BulletList, Section
 
 ANSWERS = (
     (
@@ -47,92 +47,12 @@ ENDS = ("ends-lower", "ends-alike", "ends-rough")
 """Of two runs: which ends lower."""
 MOST_CAVEATS, MOST_CHANGES, MOST_STEPS = 5, 6, 2
 """On the first page."""
-MOVES: dict[Kind, tuple[str, str]] = {
-    "model": ("compare.moves.model", ""),
-    "function": ("common.loss", "compare.moves.speed-memory"),
-    "split": (
-        "compare.moves.micro-batch-split",
-        "compare.moves.micro-batch-split-keeps",
-    ),
-    "batch": ("compare.moves.batch", "compare.moves.work-per-token"),
-    "optimizer": ("compare.moves.optimizer", "compare.moves.work-per-token"),
-    "learning": ("common.loss", "compare.moves.speed-memory"),
-    "pass": ("compare.moves.forward-pass", "compare.moves.work-per-token"),
-    "speed": ("compare.moves.speed-memory", "compare.moves.loss-but-rounding"),
-    "precision": ("compare.moves.precision", "compare.moves.work-per-token"),
-    "data": ("compare.moves.data", "compare.moves.speed-memory"),
-    "length": ("compare.moves.training-length", "compare.moves.speed-memory"),
-    "reading": ("compare.moves.evaluation", "compare.moves.evaluation-keeps"),
-    "record": ("", "compare.moves.everything"),
-    "other": ("common.not-known", "common.not-known"),
-}
-TITLES: dict[str, str] = {
-    "parameters": "compare.metric.parameters",
-    "tokens_per_iter": "compare.metric.tokens-per-iteration",
-    "iteration_seconds": "compare.metric.iteration-time",
-    "micro_step_seconds": "compare.metric.micro-batch-time",
-    "tokens_per_second": "common.tokens-per-second",
-    "achieved_flops_per_second": "compare.metric.achieved-compute",
-    "nanogpt_flops_per_second": "compare.metric.work-rate-nanogpt",
-    "mfu": "compare.metric.mfu",
-    "nanogpt_mfu": "compare.metric.mfu-nanogpt",
-    "peak_allocated_bytes": "compare.metric.peak-memory",
-    "val_loss_at_equal_iterations": "compare.metric.val-loss-equal-iterations",
-    "val_loss_at_equal_tokens": "compare.metric.val-loss-equal-tokens",
-    "val_loss_at_equal_seconds": "compare.metric.val-loss-equal-time",
-    "val_loss_at_equal_flops": "compare.metric.val-loss-equal-work",
-    "train_loss_at_equal_seconds": "compare.metric.train-loss-equal-time",
-}
 SEVERITIES: tuple[tuple[Severity, str], ...] = (
     ("wrong", "compare.section.impossible"),
     ("fact", "compare.section.facts"),
     ("caution", "common.section.caveats"),
     ("next", "common.section.next"),
 )
-SUMMARY = {
-    "tokens_per_second": "compare.summary.speed",
-    "mfu": "compare.metric.mfu",
-    "achieved_flops_per_second": "compare.summary.achieved-compute",
-    "peak_allocated_bytes": "compare.summary.memory",
-}
-LOSS_ROWS: tuple[tuple[tuple[CurveAxis, ...], str, str], ...] = (
-    (
-        ("tokens", "iterations"),
-        "compare.summary.val-loss-equal-tokens",
-        "compare.verdict.no-loss-at-equal-tokens",
-    ),
-    (("seconds",), "compare.summary.val-loss-equal-time", "compare.verdict.no-loss-at-equal-time"),
-)
-FASTER = {
-    "up": "compare.verdict.faster",
-    "down": "compare.verdict.slower",
-    "times-up": "compare.verdict.times-faster",
-    "times-down": "compare.verdict.times-slower",
-}
-HIGHER = {
-    "up": "compare.verdict.higher",
-    "down": "compare.verdict.lower",
-    "times-up": "compare.verdict.times-higher",
-    "times-down": "compare.verdict.times-lower",
-}
-VERDICTS = {
-    "tokens_per_second": FASTER,
-    "mfu": HIGHER,
-    "achieved_flops_per_second": HIGHER,
-    "peak_allocated_bytes": HIGHER,
-}
-_SHOWN: dict[str, Callable[[float, Language], str]] = {
-    "parameters": q.count,
-    "tokens_per_iter": q.rate,
-    "iteration_seconds": q.milliseconds,
-    "micro_step_seconds": q.milliseconds,
-    "tokens_per_second": q.rate,
-    "achieved_flops_per_second": q.flop_rate,
-    "nanogpt_flops_per_second": q.flop_rate,
-    "mfu": q.percent,
-    "nanogpt_mfu": q.percent,
-    "peak_allocated_bytes": lambda value, language: q.gib(int(value), language),
-}
 
 
 def first_page(
@@ -148,7 +68,7 @@ def first_page(
     `command` prints everything.
     """
     several = len(comparison.groups) > 2
-    answer = answering(findings)
+    answer = [] if several else answering(findings)
     causes = [] if attributions else [each for each in findings if each.code in (*CAUSES, SEPARATE)]
     said = {*map(id, (*answer, *causes))}
     rest = [each for each in findings if id(each) not in said and each.code not in IN_TABLE]
@@ -181,9 +101,9 @@ def comparison_page(
     attributions: Sequence[Attribution] = (),
 ) -> list[Section]:
     """Return everything, the answer first."""
-    names = _names(comparison, language)
+    names = group_names(comparison, language)
     several = len(names) > 2
-    reported = answering(findings)
+    reported = [] if several else answering(findings)
     causes = [each for each in findings if each.code in CAUSES]
     ends = [each for each in findings if each.code in ENDS]
     said = {*map(id, (*reported, *causes, *ends))}
@@ -194,12 +114,12 @@ def comparison_page(
         changes = comparison.changes[group[0]]
         parts = (
             *([_points(own, False, language)] if own else []),
-            *([_changes_table(changes, language)] if changes.changed else []),
+            *([changes_table(changes, language)] if changes.changed else []),
         )
         title = language.say("compare.section.changes-of-one", first=names[0], other=group[0])
         if parts:
             sections.append(Section(title if several else language.say("compare.section.changes"), parts))
-    sections.append(Section(language.say("compare.section.metrics"), (_metrics_table(comparison, language),)))
+    sections.append(Section(language.say("compare.section.metrics"), (metrics_table(comparison, language),)))
     if ends:
         words_of_ends = tuple(words(each, language) for each in ends)
         sections.append(Section(language.say("compare.section.forecast"), words_of_ends))
@@ -231,18 +151,16 @@ def _points(findings: Sequence[Finding], several: bool, language: Language) -> B
     return BulletList(sentences, tuple(numbers_table(each.numbers) for each in findings))
 
 
-def _names(comparison: RunComparison, language: Language) -> list[str]:
-    return [repeated(group[0], len(group), language) for group in comparison.groups]
-
-
 def _answer(
     comparison: RunComparison,
     answer: Sequence[Finding],
     attributions: Sequence[Attribution],
     language: Language,
 ) -> Section:
-    names = _names(comparison, language)
-    sentences = [named_words(each, len(names) > 2, language) for each in answer]
+    names = group_names(comparison, language)
+    sentences = [words(each, language) for each in answer]
+    if len(names) > 2:
+        sentences = answer_of_several(comparison, language)
     speed, *others = sentences or [""]
     measured = [said for each in attributions if (said := _measured(each, language))]
     title = language.listed(names) if len(names) == 2 else language.joined(names)
@@ -288,85 +206,6 @@ def _changes(comparison: RunComparison, language: Language) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def summary_table(comparison: RunComparison, language: Language = ENGLISH) -> Table:
-    """What most readers ask for, each with its verdict."""
-    known = {metric.name: metric for metric in comparison.metrics}
-    rows: list[tuple[str, ...]] = []
-    names = ("tokens_per_second", "mfu" if "mfu" in known else "achieved_flops_per_second")
-    for name in names:
-        rows.append(_summary_row(language.say(SUMMARY[name]), known.get(name), comparison, language))
-    for axes, title, missing in LOSS_ROWS:
-        at = next((each for axis in axes for each in comparison.losses if each.axis == axis), None)
-        if at is None:
-            cells = ("-",) * len(comparison.groups)
-            rows.append((language.say(title, place="-"), *cells, language.say(missing)))
-            continue
-        tokens = at.axis == "tokens"
-        where = q.count(at.at, language) if tokens else place(at.axis, at.at, language)
-        kind = "compare.summary.train-loss-equal-time" if at.kind == "train" else title
-        row_title = language.say(kind, place=where)
-        rows.append(_summary_row(row_title, known[loss_metric(at)], comparison, language))
-    memory = "peak_allocated_bytes"
-    rows.append(_summary_row(language.say(SUMMARY[memory]), known.get(memory), comparison, language))
-    names = _names(comparison, language)
-    return Table(("", *names, language.say("compare.table.verdict")), tuple(rows), figures_from=1)
-
-
-def _summary_row(
-    title: str, metric: ComparedMetric | None, comparison: RunComparison, language: Language
-) -> tuple[str, ...]:
-    if metric is None:
-        cells = (language.say("compare.summary.not-reported"),) * len(comparison.groups)
-        return (title, *cells, "")
-    cells = (_cell(metric, group, language) for group in comparison.groups)
-    return (title, *cells, verdict(comparison, metric.name, language))
-
-
-def verdict(comparison: RunComparison, metric: str, language: Language = ENGLISH) -> str:
-    """What the decision on two runs says; of more, which is better than all others."""
-    if len(comparison.groups) != 2:
-        return _decision(comparison, metric, language)
-    found = comparison.decision(metric, comparison.groups[1][0])
-    if found is None or found.effect is None:
-        return ""
-    if found.reason is not None:
-        return language.say(NOT_COMPARABLE[found.reason])
-    if found.call == "no-significant-difference":
-        if found.effect.low is None:
-            return language.say("compare.table.no-difference")
-        return language.say("compare.verdict.no-difference", **_interval(found.effect, metric, language))
-    if "loss_at_equal" in metric:
-        return _loss_verdict(found, found.effect, metric, language)
-    (run, _), ratio = _named(found, language), found.effect.value
-    way = "up" if ratio > 1 else "down"
-    if 1 / MULTIPLIED < ratio < MULTIPLIED:
-        return language.say(VERDICTS[metric][way], run=run, size=q.share(abs(ratio - 1), ".1f", language))
-    return language.say(VERDICTS[metric][f"times-{way}"], run=run, size=fold(ratio, language))
-
-
-def _loss_verdict(decision: Decision, effect: Interval, metric: str, language: Language) -> str:
-    """Of the run whose loss is lower, by how much."""
-    one, other = _named(decision, language)
-    positive = effect if effect.value > 0 else effect.times(-1)
-    lower = other if effect.value > 0 else one
-    if positive is not effect:
-        positive = replace(positive, low=positive.high, high=positive.low)
-    size = language.number(positive.value, ".3f")
-    bounds = _interval(positive, metric, language, sign="")
-    return language.say("compare.verdict.lower-loss", run=lower, difference=size, **bounds)
-
-
-def _interval(effect: Interval, metric: str, language: Language, sign: str = "+") -> dict[str, str]:
-    assert effect.low is not None
-    assert effect.high is not None
-    of_loss = "loss_at_equal" in metric
-    low, high = (
-        language.number(each, f"{sign}.3f") if of_loss else q.share(each - 1, "+.1f", language)
-        for each in (effect.low, effect.high)
-    )
-    return {"level": q.share(effect.level, ".3g", language), "low": low, "high": high}
-
-
 def named_words(finding: Finding, several: bool, language: Language) -> str:
     """Of several runs, with those two that it is about."""
     text = words(finding, language)
@@ -380,102 +219,6 @@ def _names_both(finding: Finding, language: Language) -> bool:
     names = "\ue000", "\ue001"
     text = words(replace(finding, runs=names), language)
     return all(name in text for name in names)
-
-
-def _changes_table(changes: Changes, language: Language) -> Table:
-    titles = (
-        "compare.table.setting",
-        "common.before",
-        "common.after",
-        "compare.table.can-move",
-        "compare.table.leaves-alone",
-    )
-    batch_changed = any(each.kind == "batch" for each in changes.changed)
-    rows = [
-        (
-            each.key,
-            _setting(each.before, language),
-            _setting(each.after, language),
-            *(
-                language.say(id) if id else "-"
-                for id in (moved, "" if each.kind == "split" and batch_changed else kept)
-            ),
-        )
-        for each in changes.changed
-        for moved, kept in [MOVES[each.kind]]
-    ]
-    return Table(tuple(map(language.say, titles)), tuple(rows))
-
-
-def _setting(value: Setting, language: Language) -> str:
-    if isinstance(value, bool) or value is None:
-        return str(value)
-    if isinstance(value, str):
-        return value
-    return language.number(value, "," if isinstance(value, int) else "g")
-
-
-def _metrics_table(comparison: RunComparison, language: Language) -> Table:
-    names = _names(comparison, language)
-    rows: list[tuple[str, ...]] = []
-    for metric in comparison.metrics:
-        at = next((each for each in comparison.losses if metric.name == loss_metric(each)), None)
-        title = language.say(TITLES[metric.name])
-        if at is not None:
-            title = language.say(
-                "compare.table.metric-at-place", title=title, place=place(at.axis, at.at, language)
-            )
-        cells = [_cell(metric, group, language) for group in comparison.groups]
-        rows.append((title, *cells, _decision(comparison, metric.name, language)))
-    return Table(("", *names, language.say("compare.table.better")), tuple(rows), figures_from=1)
-
-
-NOT_COMPARABLE: dict[NotComparable, str] = {
-    "other-data": "compare.not-comparable.other-data",
-    "other-schedule": "compare.not-comparable.other-schedule",
-    "too-few-iterations": "compare.not-comparable.too-few-iterations",
-    "speed-uncertain": "compare.not-comparable.speed-uncertain",
-    "machine-busy": "compare.not-comparable.machine-busy",
-    "gpu-shared": "compare.not-comparable.gpu-shared",
-    "gpu-throttled": "compare.not-comparable.gpu-throttled",
-    "tokens-contradict": "compare.not-comparable.tokens-contradict",
-    "rate-impossible": "compare.not-comparable.rate-impossible",
-    "unrecorded-difference": "compare.not-comparable.unrecorded-difference",
-}
-
-
-def _decision(comparison: RunComparison, metric: str, language: Language) -> str:
-    """The runs that are better than all others, or why none is: of which two, where others stand apart."""
-    found = comparison.settling.get(metric, ())
-    open_one = next((each for each in found if each is None or each.call != "better"), None)
-    if not found or None in found:
-        return ""
-    if open_one is None:
-        return _named(found[0], language)[0]
-    words = language.say(
-        "compare.table.no-difference" if open_one.reason is None else NOT_COMPARABLE[open_one.reason]
-    )
-    every = [*found, *(each for each in comparison.decisions if each.metric == metric)]
-    if all(each and (each.call, each.reason) == (open_one.call, open_one.reason) for each in every):
-        return words
-    names = language.listed(_named(open_one, language))
-    return language.say("compare.finding.of-runs", names=names, sentence=words)
-
-
-def _named(decision: Decision | None, language: Language) -> list[str]:
-    groups = () if decision is None else (decision.runs, decision.against)
-    return [repeated(group[0], len(group), language) for group in groups]
-
-
-def _cell(metric: ComparedMetric, group: Sequence[str], language: Language) -> str:
-    """The mean over repeated runs."""
-    names = [name for name in group if name in metric.values]
-    if not names:
-        return "-"
-    mean = metric.mean(names)
-    if "loss_at_equal" in metric.name:
-        return language.number(mean, ".3f" if metric.name.startswith("train") else ".4f")
-    return _SHOWN[metric.name](mean, language)
 
 
 def comparison_document(comparison: RunComparison, findings: Sequence[Finding]) -> dict[str, object]:

@@ -37,7 +37,8 @@ def comparison_report(
     attributions: Sequence[Attribution] = (),
 ) -> Page:
     answer, changed, *rest = comparison_page(comparison, findings, language, attributions)
-    tables = [table for each in answering(findings) if (table := numbers_table(each.numbers)) is not None]
+    said = answering(findings) if len(comparison.groups) == 2 else []
+    tables = [table for each in said if (table := numbers_table(each.numbers)) is not None]
     behind = (Folded(language.say("page.numbers-behind"), tuple(tables)),) if tables else ()
     answer = Section(answer.title, (*answer.parts, *behind))
     names = tuple(account.name for account in comparison.accounts)
