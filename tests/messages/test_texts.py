@@ -35,6 +35,9 @@ STAYS = {
     "{big} h {small} min", "{big} min {small} s", "{n} threads",
     # the same in Hindi
     "{n} head", "{n} heads",
+    # the same in Chinese
+    "optimizer", "bfloat16 residual stream", "GEMM autotuning", "cautious weight decay", "logit softcap {cap}",
+    "ReLU²", "profiling", "load average {load}", "loss spike",
 }  # fmt: skip
 """What a community takes over from English as it is."""
 
