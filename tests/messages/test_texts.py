@@ -34,7 +34,10 @@ STAYS = {
     "batch", "exact", "minutes", "plan", "micro-batch x accumulation",
     "{big} h {small} min", "{big} min {small} s", "{n} threads",
     # the same in Hindi
-    "{n} head", "{n} heads",
+    "{n} head", "{n} heads", "{n} KV heads", "train loss", "loss spike", "learning rate",
+    "{optimizer} (learning rate {rate})", "embeddings (learning rate {rate})",
+    "attention window {window} ({pattern})", "recompute", "recompute {level}", "recompute light",
+    "recompute mlp", "recompute full", "{allocated} allocated, {reserved} reserved", "load average {load}",
 }  # fmt: skip
 """What a community takes over from English as it is."""
 
