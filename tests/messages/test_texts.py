@@ -37,7 +37,7 @@ STAYS = {
     "{n} head", "{n} heads", "{n} KV heads", "train loss", "loss spike", "learning rate",
     "{optimizer} (learning rate {rate})", "embeddings (learning rate {rate})",
     "attention window {window} ({pattern})", "recompute", "recompute {level}", "recompute light",
-    "recompute mlp", "recompute full", "{allocated} allocated, {reserved} reserved", "load average {load}",
+    "recompute mlp", "recompute full", "{allocated} allocated, {reserved} reserved",
 }  # fmt: skip
 """What a community takes over from English as it is."""
 
