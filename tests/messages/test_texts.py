@@ -38,7 +38,7 @@ STAYS = {
     # the same in Chinese
     "optimizer", "bfloat16 residual stream", "GEMM autotuning", "cautious weight decay", "logit softcap {cap}",
     "ReLU²", "profiling", "load average {load}", "loss spike",
-    "{n} head", "{n} heads", "{n} KV heads", "train loss", "loss spike", "learning rate",
+    "{n} KV heads", "train loss", "learning rate",
     "{optimizer} (learning rate {rate})", "embeddings (learning rate {rate})",
     "attention window {window} ({pattern})", "recompute", "recompute {level}", "recompute light",
     "recompute mlp", "recompute full", "{allocated} allocated, {reserved} reserved",
