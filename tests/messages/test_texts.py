@@ -31,7 +31,8 @@ STAYS = {
     # the same word in French
     "machine", "fragmentation", "activations", "tokens", "params", "run", "gradients",
     "{number} tokens", "copies",
-    "batch", "exact", "minutes", "plan", "micro-batch x accumulation",
+    "batch", "exact", "minutes", "plan", "micro-batch x accumulation", "LR range test", "attribution", "seeds",
+    "kernels", "matmul {size} x {size}, {dtype}", "batch x steps",
     "{big} h {small} min", "{big} min {small} s", "{n} threads",
     # the same in Hindi
     "{n} head", "{n} heads",
