@@ -31,7 +31,9 @@ STAYS = {
     # the same word in French
     "machine", "fragmentation", "activations", "tokens", "params", "run", "gradients",
     "{number} tokens", "copies",
-    "batch", "exact", "minutes", "plan", "micro-batch x accumulation",
+    "batch", "exact", "minutes", "plan", "micro-batch x accumulation", "attribution", "Contradictions",
+    "learning rate", "LR range test", "seeds", "kernels", "batch x steps", "ReLU²", "{n} SMs",
+    "matmul {size} x {size}, {dtype}",
     "{big} h {small} min", "{big} min {small} s", "{n} threads",
     # the same in Hindi
     "{n} head", "{n} heads",
