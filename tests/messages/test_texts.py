@@ -33,6 +33,8 @@ STAYS = {
     "{number} tokens", "copies",
     "batch", "exact", "minutes", "plan", "micro-batch x accumulation",
     "{big} h {small} min", "{big} min {small} s", "{n} threads",
+    # the same in Japanese
+    "train loss", "ReLU²", "logit softcap {cap}", "cautious weight decay", "{n} SMs",
     # the same in Hindi
     "{n} head", "{n} heads",
 }  # fmt: skip
