@@ -45,6 +45,7 @@ STAYS_IN = {
         "recompute mlp", "recompute full", "batch", "fragmentation", "micro-batch x accumulation",
         "{allocated} allocated, {reserved} reserved",
     },
+    "ja": {"GPU", "train loss", "logit softcap {cap}", "cautious weight decay", "{n} SMs"},
     "zh-Hant": {
         "optimizer", "bfloat16 residual stream", "GEMM autotuning", "cautious weight decay",
         "logit softcap {cap}", "batch", "profiling", "load average {load}", "loss spike",
