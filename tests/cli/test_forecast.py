@@ -91,7 +91,7 @@ def test_a_page_to_open_has_the_band_and_the_target(imported: Nanodyno, tmp_path
     say = LANGUAGES["en"].say
     for shown in (
         say("forecast.picture.target", loss="3.300"),
-        say("common.interval-of-level", level="80"),
+        say("forecast.picture.interval", level="80"),
         say("forecast.tile.time-left"),
     ):
         assert shown in page.text

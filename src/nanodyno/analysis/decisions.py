@@ -23,9 +23,9 @@ from nanodyno.errors import NanodynoError
 from nanodyno.schedule import learning_rate_at
 
 Call = Literal["better", "worse", "no-significant-difference", "not-comparable"]
-Disturbance = Literal["machine-busy", "gpu-shared", "gpu-throttled"]
+DisturbedBy = Literal["machine-busy", "gpu-shared", "gpu-throttled"]
 NotComparable = Literal[
-    Disturbance,
+    DisturbedBy,
     "other-data",
     "other-schedule",
     "too-few-iterations",
@@ -213,7 +213,7 @@ class Replicates:
 
     def _noise_on_device(self, account: Account) -> RunNoise:
         here = [
-            each for each in self._accounts if _device(each) == _device(account) and not disturbance(each)
+            each for each in self._accounts if _device(each) == _device(account) and not disturbed_by(each)
         ]
         rates = [(each, each.speed.tokens_per_second) for each in here]
         values = [(each, math.log(rate.value)) for each, rate in rates if rate and rate.low is not None]
@@ -309,7 +309,7 @@ def _loss_variance(account: Account, loss: LossAt, noise: RunNoise, speed_sd: fl
     return noise.sd**2 + evaluation_sd(account, loss) ** 2 + (loss.slope * speed_sd) ** 2
 
 
-def disturbance(account: Account) -> Disturbance | None:
+def disturbed_by(account: Account) -> DisturbedBy | None:
     """Return what took speed away, so that the run's speed is not the config's own; None if nothing did."""
     state = account.machine_state
     if state is None:
@@ -397,7 +397,7 @@ def decide_speed(
 
 def _why_no_speed(accounts: RunGroup, values: Sequence[Interval]) -> NotComparable | None:
     for each in accounts:
-        if reason := disturbance(each):
+        if reason := disturbed_by(each):
             return reason
     if all(value.low is not None for value in values):
         return None
