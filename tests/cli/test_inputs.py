@@ -130,7 +130,7 @@ def test_the_chosen_settings_are_the_runs_own(nanodyno: Run, tmp_path: Path) -> 
     assert (run.config.n_layer, run.config.tokens_per_iter) == (2, 64)
     assert (run.config.optimizer, run.config.schedule, run.config.positions) == ("muon", "wsd", "rope")
     assert run.config.learning_rate != build_config({}).learning_rate
-    assert run.notes[0].startswith("best-1h for RTX 4070: 2 layers of 64 for 1 h 00 min")
+    assert run.notes[0].startswith("best-1h for RTX 4070: 2 layers of 64 for 1 h")
 
 
 @pytest.mark.usefixtures("gpu")

@@ -36,7 +36,7 @@ STAYS_IN = {
         "{number} tokens", "copies", "batch", "exact", "minutes", "plan", "micro-batch x accumulation",
         "attribution", "Contradictions", "learning rate", "LR range test", "seeds", "kernels",
         "batch x steps", "{n} SMs", "matmul {size} x {size}, {dtype}",
-        "{big} h {small} min", "{big} min {small} s", "{n} threads",
+        "{n} h", "{n} min", "{n} s", "{n} threads",
     },
     "hi": {
         "{n} head", "{n} heads", "{n} KV heads", "train loss", "loss spike", "learning rate",

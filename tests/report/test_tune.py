@@ -316,7 +316,7 @@ def test_a_file_gets_a_line_for_each_repetition_and_a_terminal_also_the_time(
         display(replace(asked, spent_seconds=65.0))
         display(ProbeProgress("8 x 2", 0, "warming up"))
         display.close()
-    assert f"1 min 05 s of 6 min 40 s  {ENGLISH.say('tune.stage.first-look')}" in shown.get()
+    assert f"1 min 5 s of 6 min 40 s  {ENGLISH.say('tune.stage.first-look')}" in shown.get()
 
 
 def test_a_micro_batch_that_fits_by_its_switches_says_which_and_what_it_spares(

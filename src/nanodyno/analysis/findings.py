@@ -58,6 +58,7 @@ Unit = Literal[
     "share of time",
     "signed change of ratio",
     "shares of GPUs",
+    "size of effect",
     "source of noise",
     "steps",
     "tenths of percent",
@@ -65,10 +66,10 @@ Unit = Literal[
     "texts",
     "texts and",
     "times",
+    "tokens",
     "turn of settings",
     "value of metric",
     "whole percent",
-    "width of effect",
 ]
 """How a number is written; `messages.numbers` has a function for each."""
 
@@ -151,9 +152,9 @@ OF_RUNS: Mapping[Code, FindingKind] = {
     ),
     "nothing-in-common": _kind(),
     "no-change": _kind(),
-    "one-change": _kind(changed="texts", moving="keys that move", speed="texts", loss_keys="texts"),
+    "one-change": _kind(changed="texts and", moving="keys that move", speed="texts", loss_keys="texts"),
     "one-change-each": _kind(speed="texts", loss_keys="texts"),
-    "one-known-change": _kind(changed="texts", count="number"),
+    "one-known-change": _kind(counted="count", changed="texts and"),
     "settings-unknown": _kind(keys="texts"),
     "no-common-loss": _kind(),
     "losses-on-other-data": _kind(at="place", losses="losses"),
@@ -190,10 +191,11 @@ OF_RUNS: Mapping[Code, FindingKind] = {
         work_times=("fold", "work_ratio"),
     ),
     "throughput-rose-rate-fell": _kind(
-        achieved_flops_per_second="FLOP/s", parameters_ratio="ratio",
+        achieved_flops_per_second="FLOP/s", parameters_times=("fold", "parameters_ratio"),
         rate_change=("change of ratio", "rate_ratio"),
         throughput_change=("change of ratio", "throughput_ratio"),
-        throughput_times=("fold", "throughput_ratio"), tokens_per_second="amount", work_ratio="ratio",
+        throughput_times=("fold", "throughput_ratio"), tokens_per_second="amount",
+        work_times=("fold", "work_ratio"),
     ),
     "throughput-changed": _kind(
         throughput_change=("change of ratio", "throughput_ratio"),
@@ -224,29 +226,29 @@ OF_RUNS: Mapping[Code, FindingKind] = {
 OF_FORECASTS: Mapping[Code, FindingKind] = {
     "forecast-end": _kind(
         high="forecast loss", iterations="count", loss="forecast loss", low="forecast loss",
-        perplexity="perplexity", perplexity_high="perplexity", perplexity_low="perplexity", tokens="amount",
+        perplexity="perplexity", perplexity_high="perplexity", perplexity_low="perplexity", tokens="tokens",
     ),
     "forecast-by-size": _kind(
         high="forecast loss", iterations="count", loss="forecast loss", low="forecast loss",
-        perplexity="perplexity", perplexity_high="perplexity", perplexity_low="perplexity", tokens="amount",
+        perplexity="perplexity", perplexity_high="perplexity", perplexity_low="perplexity", tokens="tokens",
     ),
     "forecast-ended": _kind(iterations="count", loss="forecast loss"),
     "forecast-over": _kind(
-        iterations="count", loss="forecast loss", perplexity="perplexity", tokens="amount",
+        iterations="count", loss="forecast loss", perplexity="perplexity", tokens="tokens",
     ),
     "forecast-changed": _kind(
         difference="forecast change", iterations="count", loss=("forecast loss", "losses"),
     ),
     "target-reached": _kind(
         iterations="count", likely_iterations="count", seconds="duration", target="forecast loss",
-        tokens="amount",
+        tokens="tokens",
     ),
     "target-reached-perhaps": _kind(
-        iterations="count", seconds="duration", target="forecast loss", tokens="amount",
+        iterations="count", seconds="duration", target="forecast loss", tokens="tokens",
     ),
     "target-behind": _kind(
         iterations="count", loss="forecast loss", seconds="duration", target="forecast loss",
-        tokens="amount",
+        tokens="tokens",
     ),
     "target-not-reached": _kind(iterations="count", loss="loss beside target", target="forecast loss"),
     "target-missed": _kind(
@@ -276,7 +278,7 @@ OF_FORECASTS: Mapping[Code, FindingKind] = {
     "forecast-batch-grows": _kind(tokens="amount", tokens_per_iter="amount"),
     "forecast-batch-by-noise": _kind(tokens="amount"),
     "warning-diverging": _kind(best="forecast loss", loss="forecast loss", rise="forecast loss"),
-    "warning-plateau": _kind(slope="forecast loss"),
+    "warning-plateau": _kind(),
     "warning-spikes": _kind(count="count", of="count"),
     "warning-parting": _kind(gap="forecast loss", smallest="forecast loss"),
     "warning-repeating": _kind(epochs="times", tokens="amount"),
@@ -350,10 +352,10 @@ OF_ATTRIBUTIONS: Mapping[Code, FindingKind] = {
     "combination-dispatches": _kind(combination="settings", idle="share of time"),
     "combination-recomputes": _kind(combination="settings", level="number"),
     "token-time-moved": _kind(
-        moved="effect", parts="parts of time", turn=("turn of settings", "combinations"),
+        moved="size of effect", parts="parts of time", turn=("turn of settings", "combinations"),
     ),
     "work-time-moved": _kind(
-        moved="effect", parts="parts of time", turn=("turn of settings", "combinations"),
+        moved="size of effect", parts="parts of time", turn=("turn of settings", "combinations"),
     ),
     "idle-moved": _kind(shares="share of time", turn=("turn of settings", "combinations")),
     "matmul-moved": _kind(
@@ -372,8 +374,8 @@ OF_ATTRIBUTIONS: Mapping[Code, FindingKind] = {
     "taken-by-default": _kind(),
     "short-training": _kind(counted="seeds", steps="number"),
     "one-round": _kind(),
-    "not-precise": _kind(counted="rounds", asked="width of effect", widest="width of effect"),
-    "not-precise-after-all": _kind(counted="rounds", asked="width of effect", widest="width of effect"),
+    "not-precise": _kind(counted="rounds", asked="size of effect", widest="size of effect"),
+    "not-precise-after-all": _kind(counted="rounds", asked="size of effect", widest="size of effect"),
     "round-lost": _kind(combination="settings", round="number", words="number"),
     "round-set-aside": _kind(combination="settings", round="number"),
 }

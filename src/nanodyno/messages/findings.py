@@ -107,6 +107,19 @@ def _slower_at_higher_rate(numbers: FindingNumbers, finding: Finding) -> list[st
     return [*_throughput(numbers, finding), cost, rate]
 
 
+def _faster_at_lower_rate(numbers: FindingNumbers, finding: Finding) -> list[str]:
+    cost = "smaller" if numbers["parameters_ratio"] < 1 else "cost"
+    return [*_throughput(numbers, finding), cost, "rate"]
+
+
+def _at_one_iteration(numbers: FindingNumbers, _: Finding) -> list[str]:
+    return ["at-one" if len(set(numbers["iterations"])) == 1 else "apart"]
+
+
+def _longer(numbers: FindingNumbers, _: Finding) -> list[str]:
+    return ["longer" if numbers["moved"] > 0 else "shorter"]
+
+
 def _losses_at_equal_time(numbers: FindingNumbers, _: Finding) -> list[str]:
     lead = {"better": "other-lower", "worse": "run-lower"}.get(numbers["call"], "within-noise")
     return [lead, *(["smoothed"] if numbers["kind"] == "train" else [])]
@@ -125,7 +138,7 @@ def _larger(numbers: FindingNumbers, one: str, other: str) -> bool:
 
 VARIANTS: dict[str, Callable[[FindingNumbers, Finding], list[str]]] = {
     "throughput-fell-rate-rose": _slower_at_higher_rate,
-    "throughput-rose-rate-fell": lambda numbers, finding: [*_throughput(numbers, finding), "cost", "rate"],
+    "throughput-rose-rate-fell": _faster_at_lower_rate,
     "losses-at-equal-time": _losses_at_equal_time,
     "throughput-changed": _throughput,
     "same-effective-batch": lambda numbers, _: ["other-split" if numbers["split_changed"] else "same-split"],
@@ -145,6 +158,12 @@ VARIANTS: dict[str, Callable[[FindingNumbers, Finding], list[str]]] = {
         "several-processes" if numbers["processes"] else "one-process"
     ],
     "measured-here": _measured_here,
+    "measured-lower": _at_one_iteration,
+    "measured-alike": _at_one_iteration,
+    "ends-lower": _at_one_iteration,
+    "ends-alike": _at_one_iteration,
+    "token-time-moved": _longer,
+    "work-time-moved": _longer,
     "short-training": lambda numbers, _: ["equal-time" if numbers["equal"] == "time" else ""],
     "does-not-fit": lambda numbers, _: ["with-usable" if "usable_bytes" in numbers else ""],
 }

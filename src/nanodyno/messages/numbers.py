@@ -9,6 +9,8 @@ from nanodyno.messages.language import ENGLISH, Language
 
 FindingNumbers = Mapping[str, Any]
 GPUS_SHOWN = 16
+HIGHEST_PERPLEXITY = 100_000
+"""Above any vocabulary a figure says no more: guessing has its vocabulary's size."""
 PARTS_OF_TIME = {
     "matmul": "probe.part.matmul",
     "attention": "common.attention",
@@ -79,6 +81,8 @@ def forecast_loss(value: float, language: Language) -> str:
 
 
 def perplexity(value: float, language: Language) -> str:
+    if value > HIGHEST_PERPLEXITY:
+        return f">{language.number(HIGHEST_PERPLEXITY, ',.0f')}"
     return language.number(value, ".1f" if value < 1000 else ",.0f")
 
 
@@ -254,6 +258,12 @@ def _reason(words: Any, language: Language) -> str:
     return language.say(OUR_REASONS[words]) if words in OUR_REASONS else str(words)
 
 
+def _tokens(value: float | None, _: FindingNumbers, language: Language) -> str:
+    if value is None:
+        return language.say("finding.number.tokens-not-known")
+    return language.say("common.token-count", number=q.count(value, language))
+
+
 def _source_of_noise(_value: Any, numbers: FindingNumbers, language: Language) -> str:
     if numbers["degrees_of_freedom"] is None:
         return language.say("finding.noise-source.default")
@@ -279,9 +289,10 @@ def _keys_that_move(_: Any, numbers: FindingNumbers, language: Language) -> str:
 _OF_SEVERAL: dict[Unit, Callable[[Any, FindingNumbers, Language], str]] = {
     "place": lambda at, numbers, language: place(numbers["axis"], at, language),
     "source of noise": _source_of_noise,
+    "tokens": _tokens,
     "effect": lambda value, numbers, language: change_words(value, numbers.get("metric"), language),
-    "width of effect": lambda value, numbers, language: change_words(
-        value, numbers.get("metric"), language, signed=False
+    "size of effect": lambda value, numbers, language: change_words(
+        abs(value), numbers.get("metric"), language, signed=False
     ),
     "interval of effect": lambda _, numbers, language: confidence_words(
         numbers["low"], numbers["high"], numbers.get("metric"), language
@@ -322,7 +333,7 @@ _UNITS: dict[Unit, Callable[[Any, Language], str]] = {
     "percent": q.percent,
     "percent change": _share("+.1f"),
     "percentages": lambda values, language: language.listed(
-        [q.share(each, ".1f", language) for each in values]
+        list(dict.fromkeys(q.share(each, ".1f", language) for each in values))
     ),
     "perplexity": perplexity,
     "probability": _probability,

@@ -14,9 +14,9 @@ BYTE_RATES = (
     (1e3, "kB/s"),
 )
 DURATIONS = (
-    (86400, 3600, "unit.days-and-hours"),
-    (3600, 60, "unit.hours-and-minutes"),
-    (60, 1, "unit.minutes-and-seconds"),
+    (86400, "unit.days", 3600, "unit.hours"),
+    (3600, "unit.hours", 60, "unit.minutes"),
+    (60, "unit.minutes", 1, "unit.seconds"),
 )
 
 
@@ -83,21 +83,21 @@ def epochs(value: float, language: Language = ENGLISH) -> str:
 
 
 def duration(seconds: float | None, language: Language = ENGLISH) -> str:
-    """850 ms, 12.3 s, 4 min 05 s, 2 h 03 min, 3 d 04 h."""
+    """850 ms, 12.3 s, 4 min 5 s, 2 h, 3 d 4 h."""
     if seconds is None or not math.isfinite(seconds):
         return "?"
     if seconds < 1:
         return of_unit(language.number(seconds * 1000, ".0f"), "ms", language)
     if seconds < 59.95:
         return of_unit(language.number(seconds, ".1f"), "s", language)
-    for size, small_size, words in DURATIONS:
+    for size, name, small_size, small_name in DURATIONS:
         rounded = round(seconds / small_size) * small_size
         if rounded >= size:
             big, small = rounded // size, rounded % size // small_size
-            digits = (
-                f"{small:02d}" if language is ENGLISH else str(small)
-            )  # elsewhere nobody writes a 0 there
-            return language.say(words, big=language.number(big, "d"), small=digits)
+            shown = language.say_plural(name, big)
+            if not small:
+                return shown
+            return language.say("unit.two-parts", big=shown, small=language.say_plural(small_name, small))
     return of_unit(language.number(seconds, ".0f"), "s", language)
 
 

@@ -169,7 +169,7 @@ def _loss_rows(comparison: RunComparison, language: Language) -> list[tuple[str,
     for axes, title, missing in LOSS_ROWS:
         at = next((each for axis in axes for each in comparison.losses if each.axis == axis), None)
         if at is None:
-            rows.append((language.say(title, place="-"), None, missing))
+            rows.append((language.say(TITLES[f"val_loss_at_equal_{axes[0]}"]), None, missing))
             continue
         where = q.count(at.at, language) if at.axis == "tokens" else place(at.axis, at.at, language)
         kind = "compare.summary.train-loss-equal-time" if at.kind == "train" else title

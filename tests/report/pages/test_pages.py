@@ -168,7 +168,7 @@ def test_a_recipes_plan_begins_with_what_was_chosen_and_shows_the_loss_it_expect
     answer, tiles = page.sections[0].parts
     assert isinstance(tiles, Tiles)
     assert isinstance(answer, str)
-    assert answer.startswith("10 layers of 640 for 8 h 00 min: ")
+    assert answer.startswith("10 layers of 640 for 8 h: ")
     assert choice.expected is not None
     assert (tiles.tiles[-1].label, tiles.tiles[-1].value) == (
         ENGLISH.say("common.expected-val-loss"),
