@@ -48,7 +48,7 @@ STAYS_IN = {
     "ja": {"GPU", "train loss", "logit softcap {cap}", "cautious weight decay", "{n} SMs"},
     "zh-Hant": {
         "optimizer", "bfloat16 residual stream", "GEMM autotuning", "cautious weight decay",
-        "logit softcap {cap}", "batch", "profiling", "load average {load}", "loss spike",
+        "logit softcap {cap}", "batch", "profiling", "load average {load}", "loss spike", "GPU",
     },
 }  # fmt: skip
 
