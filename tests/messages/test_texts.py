@@ -43,7 +43,8 @@ STAYS_IN = {
         "{optimizer} (learning rate {rate})", "embeddings (learning rate {rate})",
         "attention window {window} ({pattern})", "recompute", "recompute {level}", "recompute light",
         "recompute mlp", "recompute full", "batch", "fragmentation", "micro-batch x accumulation",
-        "{allocated} allocated, {reserved} reserved",
+        "{allocated} allocated, {reserved} reserved", "GPU", "GEMM autotuning", "cautious weight decay",
+        "embedding init std {deviation}", "logit softcap {cap}", "zero-init projections", "{n} SMs",
     },
     "ja": {"GPU", "train loss", "logit softcap {cap}", "cautious weight decay", "{n} SMs"},
     "zh-Hant": {
