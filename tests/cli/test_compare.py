@@ -1,4 +1,5 @@
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,15 @@ def test_a_run_against_itself_shows_no_difference(trained: Nanodyno) -> None:
     assert document["runs"] == ["a", "a (2)"]
     assert document["changes"] == []
     assert document["winners"] == {}
+
+
+def test_a_copy_of_a_run_has_its_folders_name_and_is_left_out(trained: Nanodyno) -> None:
+    shutil.copytree("runs/a", "runs/copied")
+    compared = trained("compare", "a", "b|<b>", "copied", "--json")
+    assert json.loads(compared.stdout)["groups"] == [["a"], ["b|<b>"]]
+    assert "copied" in compared.stderr
+    names = [each["name"] for each in json.loads(trained("runs", "--json").stdout)]
+    assert sorted(names) == ["a", "b|<b>", "copied"]
 
 
 @pytest.mark.parametrize(

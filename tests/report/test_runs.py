@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,8 +78,7 @@ def test_columns_go_before_a_cell_is_cut(
         steps=[step(i, step_seconds=0.5, peak_allocated_bytes=100 * 2**30) for i in range(9)],
         evals=[evaluation(0, val_loss=10.9881)],
     )
-    named = fast.record.model_copy(update={"name": "fourteen-chars"})
-    rows = [dataclasses.replace(each, record=named) for each in (fast, run())]
+    rows = [dataclasses.replace(each, folder=Path("fourteen-chars")) for each in (fast, run())]
     table = text_of(runs_table([(each, summarise(each)) for each in rows], width), width)
     assert "…" not in table
     assert " ".join(table.splitlines()[0].split()) == titles

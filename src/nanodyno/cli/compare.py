@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -84,6 +85,9 @@ def compare(  # noqa: PLR0913 - one parameter per option
     comparison, concluded = compared_runs(
         found, other_runs(RUNS_FOLDER, [run.folder for run in found]), sizes
     )
+    compared = {*chain(*comparison.groups)}
+    for name in (each.name for each in comparison.accounts if each.name not in compared):
+        typer.echo(f"{name} is left out: it is a copy of another run here", err=True)
     apart = attributions(found)
     findings = [each for each in concluded if each.code != "next-measure-apart" or not apart]
     if json:

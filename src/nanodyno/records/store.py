@@ -68,7 +68,8 @@ class Run:
 
     @property
     def name(self) -> str:
-        return self.record.name
+        """Return the folder's name, by which a run is asked for: a copy or a moved run has its new one."""
+        return self.folder.name or self.record.name
 
     @property
     def own(self) -> RunRecord:

@@ -81,11 +81,17 @@ HIGHER = {
     "times-up": "compare.verdict.times-higher",
     "times-down": "compare.verdict.times-lower",
 }
+MORE = {
+    "up": "compare.verdict.more-memory",
+    "down": "compare.verdict.less-memory",
+    "times-up": "compare.verdict.times-more-memory",
+    "times-down": "compare.verdict.times-less-memory",
+}
 VERDICTS = {
     "tokens_per_second": FASTER,
     "mfu": HIGHER,
     "achieved_flops_per_second": HIGHER,
-    "peak_allocated_bytes": HIGHER,
+    "peak_allocated_bytes": MORE,
 }
 _SHOWN: dict[str, Callable[[float, Language], str]] = {
     "parameters": q.count,
