@@ -55,7 +55,7 @@ def test_a_copy_of_a_run_has_its_folders_name_and_is_left_out(trained: Nanodyno)
     compared = trained("compare", "a", "b|<b>", "copied", "--json")
     assert json.loads(compared.stdout)["groups"] == [["a"], ["b|<b>"]]
     assert "copied" in compared.stderr
-    names = [each["name"] for each in json.loads(trained("runs", "--json").stdout)]
+    names = [each["run"]["name"] for each in json.loads(trained("runs", "--json").stdout)]
     assert sorted(names) == ["a", "b|<b>", "copied"]
 
 

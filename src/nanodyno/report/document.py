@@ -23,7 +23,7 @@ def run_document(run: Run, summary: Summary) -> dict[str, object]:
         derived["parameters"] = {**as_document(sizes), "total": sizes.total, "nanogpt": sizes.nanogpt}
     return {
         "folder": str(run.folder),
-        "run": run.record.model_dump(mode="json"),
+        "run": run.record.model_dump(mode="json") | {"name": run.name},
         "summary": derived,
         "evals": [entry.model_dump(mode="json") for entry in run.evals],
         "history": [entry.model_dump(mode="json") for entry in run.history],
