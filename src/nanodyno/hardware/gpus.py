@@ -1,8 +1,7 @@
-"""What a card can do by its datasheet: the table in cards.csv and the lookup in it.
+"""What a GPU can do by its datasheet: the table in gpus.csv and the lookup in it.
 
-Tensor peaks are dense, with fp32 accumulation, at the specified boost clock. An unknown card has no row: its
-share of a peak is then unknown, never taken from another card. Laptop parts are left out on purpose, since
-their makers choose the clocks.
+Tensor peaks are dense, with fp32 accumulation, at the specified boost clock. An unknown GPU has no row: its
+MFU is then unknown, never taken from another GPU's peak.
 """
 
 import csv
@@ -18,6 +17,8 @@ GIB = 2**30
 TERA, GIGA = 1e12, 1e9
 BASES = frozenset({"datasheet", "whitepaper", "rule", "third-party"})
 """Where a tensor peak is from; rule: FLOP per clock and multiprocessor, times both from the source named."""
+FP32_PER_CLOCK = 256
+"""FLOP of a multiprocessor: 128 lanes, as every architecture from Ada on has them."""
 TENSOR_DTYPES = frozenset({"bfloat16", "float16"})
 
 # A 16 GB card with ECC on shows as little as 14.6 GiB; the nearest two cards of one name are 10 and 12 GB.
@@ -31,9 +32,15 @@ _OTHERWISE = (
 
 @dataclass(frozen=True)
 class Gpu:
-    """One row of the table: a card, or one of its variants when one name was sold with several memories."""
+    """One row of the table: a GPU, or one of its variants when one name was sold with several memories."""
 
     name: str
+    architecture: str
+    """Ampere, Ada and so on: costs/calibration.py knows rates by it."""
+    family: str
+    """GeForce has tensor cores at half rate and runs above its rated clock; see costs/calibration.py."""
+    memory: str
+    """GDDR, HBM or LPDDR."""
     memory_bytes: int
     """The nominal size; drivers show up to a tenth less."""
     multiprocessors: int | None
@@ -56,6 +63,13 @@ class Gpu:
         if dtype in ("float16", self.tensor_dtype):
             return self.tensor_flops
         return None
+
+    @property
+    def boost_hertz(self) -> float | None:
+        """Return the boost clock. Where the source gives none, it follows from the fp32 peak."""
+        if self.boost_mhz is not None:
+            return self.boost_mhz * 1e6
+        return self.fp32_flops / (self.multiprocessors * FP32_PER_CLOCK) if self.multiprocessors else None
 
     @property
     def label(self) -> str:
@@ -153,7 +167,7 @@ def _differs_by(row: Gpu, memory_bytes: int) -> int:
 @cache
 def all_gpus() -> tuple[Gpu, ...]:
     """The table, in its own order."""
-    return read_gpus(files("nanodyno.hardware").joinpath("cards.csv").read_text(encoding="utf-8"))
+    return read_gpus(files("nanodyno.hardware").joinpath("gpus.csv").read_text(encoding="utf-8"))
 
 
 @cache
@@ -189,8 +203,13 @@ def _gpu(row: Mapping[str, str]) -> Gpu:
         raise ValueError(f"tensor_dtype {dtype} beside tensor_tflops {tensor}")
     if not row["name"] or row["basis"] not in BASES or not row["source"]:
         raise ValueError("name, basis or source is missing")
+    if not all(row[column] for column in ("architecture", "family", "memory")):
+        raise ValueError("architecture, family or memory is missing")
     return Gpu(
         name=row["name"],
+        architecture=row["architecture"],
+        family=row["family"],
+        memory=row["memory"],
         memory_bytes=int(_positive(row, "memory_gb")) * GIB,
         multiprocessors=int(row["multiprocessors"]) if row["multiprocessors"] else None,
         boost_mhz=int(row["boost_mhz"]) if row["boost_mhz"] else None,
