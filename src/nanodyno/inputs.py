@@ -67,6 +67,7 @@ class Request:
     """That a log was made on."""
     gpu: str | None = None
     memory_limit_bytes: int | None = None
+    power_limit_watts: float | None = None
 
     @property
     def name(self) -> str:
@@ -83,7 +84,8 @@ class Request:
     @cached_property
     def target(self) -> Target:
         """The GPU that was named, or the one that training would take."""
-        return target_of(self._of_data.device, self.gpu, self.memory_limit_bytes)
+        target = target_of(self._of_data.device, self.gpu, self.memory_limit_bytes)
+        return replace(target, power_limit_watts=self.power_limit_watts)
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -147,6 +149,7 @@ def resolve(
     takes_runs: bool = True,
     gpu: str | None = None,
     memory_limit_bytes: int | None = None,
+    power_limit_watts: float | None = None,
 ) -> Request:
     """Return what a command was asked for: a source, and words as --key=value. A recipe comes before a run of
     its name, which has a path too."""
@@ -159,6 +162,7 @@ def resolve(
         typed=tuple(changes),
         gpu=gpu,
         memory_limit_bytes=memory_limit_bytes,
+        power_limit_watts=power_limit_watts,
     )
 
 

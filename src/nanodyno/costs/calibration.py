@@ -21,6 +21,7 @@ REFERENCE = "H200"
 MEASURED_HEAD = 64
 """Head size of the attention rates."""
 INTERVAL = 0.80
+LAPTOP = "GeForce Laptop"
 DEFAULT_HERTZ, DEFAULT_MULTIPROCESSORS = 1.7e9, 80
 """Of a GPU that no table describes."""
 
@@ -58,10 +59,14 @@ class Calibration:
     """What the power limit allows."""
     included_flops_per_second: float = math.inf
     """The power limit under which the rates above were measured, in the same unit."""
+    power_sharpness: float = 1.0
+    """How abruptly the power limit begins to count: at infinity only when it is reached."""
     power_watts: float | None = None
     """Power drawn in training."""
     speed_factor: float = 1.0
     """How much faster this GPU was measured than its class predicts."""
+    untried_ln_error: float = 0.0
+    """What is unknown besides, as of a laptop GPU, whose maker chooses the power."""
     basis: SpeedBasis = "training"
 
     @property
@@ -70,15 +75,15 @@ class Calibration:
 
     def seconds_under_power(self, seconds: float, flops: float) -> float:
         """Return the time of work that takes `seconds` at full clocks and has so many FLOPs."""
-        sharpness = _classes()["power"]["sharpness"]
+        sharpness = self.power_sharpness
         limit, included = flops / self.power_flops_per_second, flops / self.included_flops_per_second
         return (seconds**sharpness + max(0.0, limit**sharpness - included**sharpness)) ** (1 / sharpness)
 
     def speed_error(self, fused: bool) -> float:
         """Return the standard deviation of ln(speed / prediction)."""
-        errors = _classes()["ln_error"]
-        untried = errors["fused"] if fused and self.basis not in ("training", "measured") else 0.0
-        return math.hypot(errors[self.basis], untried)
+        errors = class_numbers()["ln_error"]
+        untried = errors["fused"] if fused and self.basis != "training" else 0.0
+        return math.hypot(errors[self.basis], untried, self.untried_ln_error)
 
 
 @dataclass(frozen=True)
@@ -91,14 +96,20 @@ class Predicted:
 
     @classmethod
     def of(cls, value: float, ln_error: float) -> "Predicted":
+        """Return the prediction of a value with a standard deviation of ln(truth / value)."""
         factor = math.exp(NormalDist().inv_cdf(0.5 + INTERVAL / 2) * ln_error)
         return cls(value, value / factor, value * factor)
 
+    @property
+    def ln_error(self) -> float:
+        return math.log(self.high / self.value) / NormalDist().inv_cdf(0.5 + INTERVAL / 2)
+
     def times(self, factor: float) -> "Predicted":
+        """Return the prediction in another unit, or of so many times as much."""
         return Predicted(self.value * factor, self.low * factor, self.high * factor)
 
     def under(self, amount: float) -> "Predicted":
-        """Return amount / value: how long an amount takes at a predicted speed."""
+        """Return amount / value: how long an amount takes at a predicted speed, or the speed."""
         return Predicted(amount / self.value, amount / self.high, amount / self.low)
 
 
@@ -107,7 +118,8 @@ def _document() -> dict[str, Any]:
     return json.loads(files("nanodyno.costs").joinpath("calibration.json").read_text(encoding="utf-8"))
 
 
-def _classes() -> dict[str, Any]:
+def class_numbers() -> dict[str, Any]:
+    """Return the numbers of the classes of GPUs."""
     return _document()["classes"]
 
 
@@ -121,20 +133,24 @@ def calibration_for(
     dtype: str = "bfloat16",
     ceilings: Ceilings | None = None,
     power_limit_watts: float | None = None,
+    measured_factor: float | None = None,
 ) -> Calibration:
-    """Return the rates of a GPU: the reference's own, or those of its class, scaled by what doctor measured.
+    """Return the rates of a GPU: the reference's own, or those of its class, scaled by what was measured.
 
-    The host's time for a launch counts in any case where it was measured.
+    `ceilings` is what doctor measured, `measured_factor` the measured speed of trainings on such a GPU over
+    the one that its class predicts. The host's time for a launch counts wherever it was measured.
     """
     own = gpu is None or (gpu.name == REFERENCE and dtype != "float32")
-    here = measured() if own else by_class(gpu, dtype, _classes())
+    here = measured() if own else by_class(gpu, dtype, class_numbers())
     if ceilings is not None:
         here = replace(here, launch_seconds=_launches(here, ceilings))
         if gpu is None or not own:
             here = _by_ceilings(here, gpu, dtype, ceilings)
-    elif gpu is not None and not own and (factor := _classes()["public"].get(gpu.name)):
+    elif measured_factor is not None:
+        here = replace(here, speed_factor=measured_factor, basis="measured")
+    elif gpu is not None and not own and (factor := class_numbers()["public"].get(gpu.label)):
         here = replace(here, speed_factor=factor, basis="public")
-    return here if gpu is None else _with_power(here, gpu, power_limit_watts, _classes())
+    return here if gpu is None else with_power(here, gpu, power_limit_watts, class_numbers())
 
 
 def by_class(gpu: Gpu, dtype: str, classes: Mapping[str, Any]) -> Calibration:
@@ -149,6 +165,7 @@ def by_class(gpu: Gpu, dtype: str, classes: Mapping[str, Any]) -> Calibration:
         multiprocessors=gpu.multiprocessors or reference.multiprocessors,
         matmul_flops_per_second=share * peak,
         bandwidth_bytes_per_second=entry["bandwidth_share"] * gpu.bandwidth_bytes_per_second,
+        untried_ln_error=classes["ln_error"]["laptop"] if gpu.family == LAPTOP else 0.0,
         basis="datasheet" if entry.get("unmeasured") else "class",
     )
     return _with_attention(here, gpu, peak, classes)
@@ -187,7 +204,7 @@ def _with_attention(here: Calibration, gpu: Gpu | None, peak: float, classes: Ma
     )
 
 
-def _with_power(
+def with_power(
     here: Calibration, gpu: Gpu, limit_watts: float | None, classes: Mapping[str, Any]
 ) -> Calibration:
     limit = limit_watts or gpu.tdp_watts
@@ -196,6 +213,7 @@ def _with_power(
         here,
         power_flops_per_second=power_flops_per_second(gpu, limit, classes),
         included_flops_per_second=power_flops_per_second(gpu, gpu.tdp_watts, classes) if own else math.inf,
+        power_sharpness=classes["power"]["sharpness"],
         power_watts=limit * classes["power"]["drawn_share"],
     )
 
@@ -218,7 +236,7 @@ def _by_ceilings(here: Calibration, gpu: Gpu | None, dtype: str, ceilings: Ceili
     here = replace(here, multiprocessors=ceilings.device.multiprocessors or here.multiprocessors)
     if rate is not None:
         here = replace(here, matmul_flops_per_second=rate)
-        here = _with_attention(here, gpu, rate, _classes())
+        here = _with_attention(here, gpu, rate, class_numbers())
     if ceilings.copy is not None:
         share = _copy_share(gpu, here, ceilings.copy.rate)
         here = replace(here, bandwidth_bytes_per_second=here.bandwidth_bytes_per_second * share)
