@@ -36,19 +36,21 @@ STAYS_IN = {
         "{number} tokens", "copies", "batch", "exact", "minutes", "plan", "micro-batch x accumulation",
         "attribution", "Contradictions", "learning rate", "LR range test", "seeds", "kernels",
         "batch x steps", "{n} SMs", "matmul {size} x {size}, {dtype}",
-        "{n} h", "{n} min", "{n} s", "{n} threads",
+        "{n} h", "{n} min", "{n} s", "{n} threads", "cautious weight decay", "recompute", "tuning",
+        "recompute {level}", "recompute light", "recompute mlp", "recompute full",
     },
     "hi": {
         "{n} head", "{n} heads", "{n} KV heads", "train loss", "loss spike", "learning rate",
         "{optimizer} (learning rate {rate})", "embeddings (learning rate {rate})",
         "attention window {window} ({pattern})", "recompute", "recompute {level}", "recompute light",
         "recompute mlp", "recompute full", "batch", "fragmentation", "micro-batch x accumulation",
-        "{allocated} allocated, {reserved} reserved",
+        "{allocated} allocated, {reserved} reserved", "GPU", "GEMM autotuning", "cautious weight decay",
+        "embedding init std {deviation}", "logit softcap {cap}", "zero-init projections", "{n} SMs",
     },
     "ja": {"GPU", "train loss", "logit softcap {cap}", "cautious weight decay", "{n} SMs"},
     "zh-Hant": {
         "optimizer", "bfloat16 residual stream", "GEMM autotuning", "cautious weight decay",
-        "logit softcap {cap}", "batch", "profiling", "load average {load}", "loss spike",
+        "logit softcap {cap}", "batch", "profiling", "load average {load}", "loss spike", "GPU",
     },
 }  # fmt: skip
 
