@@ -31,7 +31,7 @@ from nanodyno.hardware.gpus import Gpu, gpu_named
 
 DATA = Path(__file__).with_name("public_speeds.csv")
 NOT_A_SPEED = ("reversible-20m baseline",)
-"""1.5 TFLOP/s on a T4, less than its fp32 units do: the program waits for something else. Counted, not fitted."""
+"""1.5 TFLOP/s on a T4, less than its fp32 units do: the program waits for something else. Not fitted."""
 PRIORS: Mapping[str, tuple[float, float]] = {
     "Hopper HBM": (0.80, 1.25e-12),
     "Ampere HBM": (0.80, 1.7e-12),
@@ -41,10 +41,10 @@ PRIORS: Mapping[str, tuple[float, float]] = {
     "Turing GDDR": (0.85, 5.2e-12),
     "Volta HBM": (0.80, 5.2e-12),
 }
-"""Share of the bandwidth, and joules for a FLOP. The shares are what copies reach; Ada and Blackwell keep part
-of the traffic in a large L2 cache. The joules follow the process: 4 nm, 7 nm, and 12 nm with 2.2 times 8 nm."""
+"""Share of the bandwidth, and joules for a FLOP. The shares are what copies reach; Ada and Blackwell keep a
+part of the traffic in a large L2 cache. Joules follow the process: 4 nm, 7 nm, and 12 nm with 2.2 times 8 nm."""
 PRIOR_MATMUL, PRIOR_EXPONENT, PRIOR_CYCLES = {"GeForce": 1.05, "other": 0.82}, 0.17, 0.5
-"""Large matmuls of public_matmuls.csv: the median of GeForce, and of the others where no power limit counts."""
+"""Large matmuls of public_matmuls.csv: the median of GeForce, and of others that no power limit slows."""
 LN_SPREAD = {
     "bandwidth_share": 0.15, "joules_per_flop": 0.25, "GeForce": 0.03, "other": 0.05, "cycles_per_score": 0.1,
     "watts_exponent": 0.3,
@@ -140,7 +140,9 @@ def fitted(some: Sequence[Row]) -> dict[str, Any]:
 
     def residuals(moves: Sequence[float]) -> list[float]:
         errors = ln_errors(some, _moved(start, paths, moves))
-        from_rows = [weight * _robust(error / ROW_SPREAD) for weight, error in zip(weights, errors, strict=True)]
+        from_rows = [
+            weight * _robust(error / ROW_SPREAD) for weight, error in zip(weights, errors, strict=True)
+        ]
         return from_rows + [move / LN_SPREAD[str(path[-1])] for path, move in zip(paths, moves, strict=True)]
 
     found = least_squares(residuals, np.zeros(len(paths)), diff_step=1e-3)
@@ -224,9 +226,9 @@ def main() -> None:
     else:
         found = list(zip(every, ln_errors(every, class_numbers()), strict=True))
     for row, error in found:
-        expected = row.tokens_per_second * math.exp(error)
+        expected, size = row.tokens_per_second * math.exp(error), row.setup.batch_size
         print(
-            f"{row.gpu.label:44.44} {row.program:20.20} {row.setup.shape.n_embd:5} x {row.setup.batch_size:<4}"
+            f"{row.gpu.label:44.44} {row.program:20.20} {row.setup.shape.n_embd:5} x {size:<4}"
             f"{row.tokens_per_second:9,.0f} {expected:9,.0f} {math.expm1(error):+7.1%}"
         )
     print(summary(found))

@@ -149,7 +149,6 @@ def resolve(
     takes_runs: bool = True,
     gpu: str | None = None,
     memory_limit_bytes: int | None = None,
-    power_limit_watts: float | None = None,
 ) -> Request:
     """Return what a command was asked for: a source, and words as --key=value. A recipe comes before a run of
     its name, which has a path too."""
@@ -162,7 +161,6 @@ def resolve(
         typed=tuple(changes),
         gpu=gpu,
         memory_limit_bytes=memory_limit_bytes,
-        power_limit_watts=power_limit_watts,
     )
 
 
@@ -296,7 +294,7 @@ def target_of(device: str, gpu: str | None, limit_bytes: int | None) -> Target:
         raise NanodynoError(f"device={device}, but this machine has {len(found)} of them")
     if not number and len({(each.name, each.total_memory) for each in found}) > 1:
         listed = ", ".join(f"cuda:{place} {each.name}" for place, each in enumerate(found))
-        raise NanodynoError(f"which card is meant: {listed}", "name one by --device=cuda:N or --gpu NAME")
+        raise NanodynoError(f"which GPU is meant: {listed}", "name one by --device=cuda:N or --gpu NAME")
     place = int(number) if number else 0
     device_at, ceilings = found[place], recall_ceilings(describe_machine(torch.device("cuda", place)))
     target = present_target(device_at.name, device_at.total_memory, limit_bytes, available_memory())

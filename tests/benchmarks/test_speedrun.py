@@ -144,7 +144,9 @@ def test_the_grid_is_the_recipe_in_other_sizes_and_batches(speedrun: ModuleType)
         settings = each.settings(None) | {"max_iters": speedrun.MEASURED}
         own = {key: value for key, value in settings.items() if key not in speedrun.SPECIAL}
         configs[each.name] = speedrun.config_for(own, None)
-    sizes = {name: (config.n_layer, config.n_embd, config.tokens_per_iter) for name, config in configs.items()}
+    sizes = {
+        name: (config.n_layer, config.n_embd, config.tokens_per_iter) for name, config in configs.items()
+    }
     assert len(set(sizes.values())) == 12
     own_sizes = [size for name, size in sizes.items() if not any(part in name for part in VARIED)]
     assert len(own_sizes) == len(set(own_sizes)) == 12

@@ -192,8 +192,10 @@ def _size(suffix: str) -> float:
 
 
 def bytes_of(text: str, option: str) -> int:
-    """Return a limit of GPU memory in bytes: 8GB is what a GPU sold as 8 GB shows to a program, 8GiB is 8 GiB,
-    and MB are MiB, as nvidia-smi writes them."""
+    """Return a limit of GPU memory in bytes.
+
+    8GB is what a GPU sold as 8 GB shows to a program, and 8GiB is 8 GiB. MB are MiB, as in nvidia-smi.
+    """
     from nanodyno.costs.target import shown_bytes
 
     found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)\s*([GM]?)(i?)B?", text.strip(), re.IGNORECASE)

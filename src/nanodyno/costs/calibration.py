@@ -1,7 +1,7 @@
 """The rates that a GPU reaches in training: measured on one GPU, for the others by a model of their class.
 
-calibration.json has every number and its source. benchmarks/cost_public.py fits those of the classes to public
-measurements, and finds how far the predictions for a GPU that was left out are off.
+calibration.json has every number and its source. benchmarks/cost_public.py fits those of the classes to
+public measurements, and finds how far the predictions for a GPU that was left out are off.
 """
 
 import json
@@ -41,7 +41,7 @@ class Calibration:
     """Share of a matmul's reads and writes that is not hidden behind its arithmetic."""
     fp8_gain: float
     attention_flops_per_second: Mapping[str, float]
-    """By backend, in exact causal FLOPs with whole tiles on the diagonal. torch: what torch chooses itself."""
+    """By backend, in exact causal FLOPs with whole tiles on the diagonal. torch is its own choice."""
     attention_softmax_share: float
     """Share of attention's time at heads of MEASURED_HEAD that goes with the scores and not with FLOPs."""
     bandwidth_bytes_per_second: float
@@ -141,7 +141,7 @@ def calibration_for(
     the one that its class predicts. The host's time for a launch counts wherever it was measured.
     """
     own = gpu is None or (gpu.name == REFERENCE and dtype != "float32")
-    here = measured() if own else by_class(gpu, dtype, class_numbers())
+    here = measured() if gpu is None or own else by_class(gpu, dtype, class_numbers())
     if ceilings is not None:
         here = replace(here, launch_seconds=_launches(here, ceilings))
         if gpu is None or not own:
@@ -176,7 +176,9 @@ def _class_of(gpu: Gpu, classes: Mapping[str, Any]) -> dict[str, Any]:
     return next((each for each in classes["rates"] if key in each["of"]), classes["otherwise"])
 
 
-def _with_attention(here: Calibration, gpu: Gpu | None, peak: float, classes: Mapping[str, Any]) -> Calibration:
+def _with_attention(
+    here: Calibration, gpu: Gpu | None, peak: float, classes: Mapping[str, Any]
+) -> Calibration:
     """Flash attention does matmuls at a share of the peak, and each score takes cycles of a multiprocessor.
 
     Hopper has the reference's rates, by multiprocessors and clock. Before Ampere there is no flash attention,
@@ -238,7 +240,7 @@ def _by_ceilings(here: Calibration, gpu: Gpu | None, dtype: str, ceilings: Ceili
         here = replace(here, matmul_flops_per_second=rate)
         here = _with_attention(here, gpu, rate, class_numbers())
     if ceilings.copy is not None:
-        share = _copy_share(gpu, here, ceilings.copy.rate)
+        share = _copy_share(gpu, ceilings.copy.rate)
         here = replace(here, bandwidth_bytes_per_second=here.bandwidth_bytes_per_second * share)
     if ceilings.host_to_device is not None:
         share = ceilings.host_to_device.rate / there["host_to_device_bytes_per_second"]
@@ -248,7 +250,7 @@ def _by_ceilings(here: Calibration, gpu: Gpu | None, dtype: str, ceilings: Ceili
     return replace(here, basis="ceilings")
 
 
-def _copy_share(gpu: Gpu | None, here: Calibration, copied: float) -> float:
+def _copy_share(gpu: Gpu | None, copied: float) -> float:
     """Return what a GPU copies beside what the reference would with its bandwidth."""
     there, own = _document()["doctor"]["copy_bytes_per_second"], gpu_named(REFERENCE)
     if gpu is None:

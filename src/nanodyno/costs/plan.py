@@ -304,9 +304,7 @@ def _grown(time: IterationTime | None, ramp: Ramp, iterations: int, error: float
     if ramp.most is None:
         return None
     hours = None if time is None else time.of_run(Ramp(ramp.most), iterations) / 3600
-    return Grown(
-        ramp.most, iterations * ramp.most, None if hours is None else Predicted.of(hours, error)
-    )
+    return Grown(ramp.most, iterations * ramp.most, None if hours is None else Predicted.of(hours, error))
 
 
 def _seconds(time: IterationTime, config: RunConfig, iterations: int, tokens: int) -> float:

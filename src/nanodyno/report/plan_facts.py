@@ -210,11 +210,14 @@ def _limit_words(plan: Plan, language: Language) -> str:
 
 
 def _speed_words(asked: MicroBatchPlan, plan: Plan, ramp: Ramp | None, language: Language) -> str:
-    assert asked.time is not None
+    assert asked.time is not None and asked.tokens_per_second is not None  # noqa: PT018
+    speed = asked.tokens_per_second
     parts = [
         language.say(
             "plan.speed.expected",
-            rate=quantities.about(asked.time.tokens_per_second, language=language),
+            rate=quantities.about(speed.value, language=language),
+            low=quantities.about(speed.low, language=language),
+            high=quantities.about(speed.high, language=language),
             milliseconds=quantities.about(asked.time.seconds * 1000, language=language),
         )
     ]
@@ -230,7 +233,7 @@ def _speed_words(asked: MicroBatchPlan, plan: Plan, ramp: Ramp | None, language:
         clauses.append(first_size_words(ramp, language))
         rate = plan.bill.tokens_per_second
         if ramp.steps and rate is not None:  # a larger batch is faster: its updates are rarer
-            mean = quantities.about(rate, language=language)
+            mean = quantities.about(rate.value, language=language)
             clauses.append(language.say("plan.speed.whole-run", rate=mean))
     return language.clauses(clauses)
 
