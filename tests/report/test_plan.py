@@ -376,7 +376,7 @@ def test_the_first_page_of_a_recipe_for_hours_has_at_most_thirty_lines(code: str
 def test_the_first_page_answers_first_and_keeps_the_rest_for_all() -> None:
     plan = planned()
     _, *below = lines(short_page(plan, PlanSource("gpt2"), 120), 120)
-    short = " ".join(" ".join(below).split())
+    short = f" {' '.join(' '.join(below).split())}"
     titles = "common.fits", "common.speed", "common.model"
     order = [short.index(f" {ENGLISH.say(each)} ") for each in titles]
     assert order == sorted(order)
