@@ -42,7 +42,7 @@ PRIORS: Mapping[str, tuple[float, float]] = {
     "Volta HBM": (0.80, 5.2e-12),
 }
 """Share of the bandwidth, and joules for a FLOP. The shares are what copies reach; Ada and Blackwell keep a
-part of the traffic in a large L2 cache. Joules follow the process: 4, 7 and 12 nm, the last 2.2 times 8 nm."""
+part of the traffic in a large L2 cache. Joules follow the process: 4, 7, 12 nm, the last 2.2 times 8 nm."""
 PRIOR_MATMUL, PRIOR_EXPONENT, PRIOR_CYCLES = {"GeForce": 1.05, "other": 0.82}, 0.17, 0.5
 """Large matmuls of public_matmuls.csv: the median of GeForce, and of others that no power limit slows."""
 LN_SPREAD = {
