@@ -186,6 +186,8 @@ def test_a_config_that_does_not_fit_is_reported_with_what_would(nanodyno: Run) -
         (["--gpu", "H200", "--memory-limit", "8KB"], "--memory-limit=8KB is no size"),
         (["--gpu", "H200", "--power-limit", "much"], "--power-limit=much"),
         (["--gpu", "H200", "--power-limit", "0W"], "--power-limit=0W"),
+        (["--gpu", "RTX 4070 Ti Laptop"], "unknown GPU 'RTX 4070 Ti Laptop'"),
+        (["--gpu", "RTX 4070 Ti Laptop"], "--memory-limit 8GB"),
         (["--gpu", "H200", "--tokens", "-5"], "--tokens=-5 is not a number of tokens"),
         (["--gpu", "H200", "--tokens", "1e9B"], "--tokens=1e9B is not a number of tokens"),
         (["--gpu", "H200", "--tokens", "1e30"], "--tokens=1e30 is not a number of tokens"),
