@@ -234,6 +234,15 @@ def test_the_power_that_telemetry_saw_counts_for_the_energy() -> None:
     assert make_plan(config, 50304, 50257, limited, PlanRequest()).bill.watts == 120.0
 
 
+def test_a_gpu_of_another_maker_trains_by_autograd_unless_fused_is_asked_for() -> None:
+    assert planned(gpu="RX 7900 XTX").asked.setup.kernels == "autograd"
+    assert planned(gpu="RX 7900 XTX").asked.setup.compiled
+    assert planned(gpu="RX 7900 XTX", kernels="fused").asked.setup.kernels == "fused"
+    apple = planned(gpu="M2 Max", limit=None)
+    assert (apple.asked.setup.kernels, apple.asked.setup.compiled) == ("autograd", False)
+    assert apple.target.memory_bytes == 0.75 * 96 * GIB
+
+
 def test_without_tokens_the_configs_own_length_counts() -> None:
     assert planned(max_iters=100).bill.tokens == 100 * 524_288
 

@@ -12,10 +12,11 @@ from nanodyno.costs.calibration import Predicted, SpeedBasis, calibration_for
 from nanodyno.costs.flops import flops_per_token, nanogpt_flops_per_token
 from nanodyno.costs.memory import Memory, memory_of
 from nanodyno.costs.parameters import ParameterCount, parameters
-from nanodyno.costs.setup import RECOMPUTE, Recompute, Setup, settle
+from nanodyno.costs.setup import RECOMPUTE, Recompute, Setup, needs_fused, settle
 from nanodyno.costs.target import Target
 from nanodyno.costs.time import IterationTime, iteration_time
 from nanodyno.errors import NanodynoError
+from nanodyno.hardware.gpus import APPLE, NOT_NVIDIA
 
 CHINCHILLA_TOKENS_PER_PARAMETER = 20
 """About where Hoffmann and others (2022) found a model and its data in balance for the work they take."""
@@ -172,7 +173,10 @@ class Costs:
 
     def setup(self, config: RunConfig) -> Setup:
         """Return the switches as the trainer would set them; `config` may differ in its batch only."""
-        return settle(config, self.shape, self.target.dtype(config.dtype), self.target.memory_bytes)
+        gpu, dtype = self.target.gpu, self.target.dtype(config.dtype)
+        untried = gpu is not None and gpu.family in NOT_NVIDIA and not needs_fused(config)
+        setup = settle(config, self.shape, dtype, self.target.memory_bytes, "autograd" if untried else None)
+        return replace(setup, compiled=False) if gpu is not None and gpu.family == APPLE else setup
 
     def candidate(self, setup: Setup) -> MicroBatchPlan:
         """Return what is predicted of a micro-batch, where recompute is auto with the least that fits."""

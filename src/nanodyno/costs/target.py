@@ -10,6 +10,8 @@ from nanodyno.hardware.gpus import Gpu, find_gpu, gpu_named
 GIB = 2**30
 SHOWN_SHARE = 0.97
 """Share of a GPU's nominal memory that drivers show at least, when no display uses some of it."""
+UNIFIED_SHARE = 0.75
+"""Share of an Apple chip's memory that Metal recommends a program to use at most."""
 FOR_ERRORS = 0.05
 """Of the memory, left free because needs are predicted. What the allocator holds was at most so much too low
 for 31 of 36 configs; the others' gaps it gives back when it must: in use, 1.6% too low at most (docs/log)."""
@@ -60,7 +62,7 @@ def shown_bytes(nominal_bytes: float) -> int:
 
 def named_target(name: str, limit_bytes: int | None) -> Target:
     gpu = gpu_named(name)
-    shown = shown_bytes(gpu.memory_bytes)
+    shown = int(UNIFIED_SHARE * gpu.memory_bytes) if gpu.is_unified else shown_bytes(gpu.memory_bytes)
     limit = None if limit_bytes in (gpu.memory_bytes, shown) else limit_bytes
     return Target(gpu.label, gpu, _limited(gpu.label, shown, limit), limit is not None)
 

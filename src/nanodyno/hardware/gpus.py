@@ -20,6 +20,9 @@ BASES = frozenset({"datasheet", "whitepaper", "rule", "third-party"})
 FP32_PER_CLOCK = 256
 """FLOP of a multiprocessor: 128 lanes, as every architecture from Ada on has them."""
 BFLOAT16_ONLY = "bfloat16 only"
+APPLE = "Apple"
+NOT_NVIDIA = frozenset({APPLE, "Instinct", "Radeon"})
+"""Families without fused kernels (train/kernels.py: choose_way)."""
 TENSOR_DTYPES = frozenset({"bfloat16", "float16", BFLOAT16_ONLY})
 
 # A 16 GB GPU with ECC on shows as little as 14.6 GiB; the nearest two GPUs of one name are 10 and 12 GB.

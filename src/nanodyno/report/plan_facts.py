@@ -9,7 +9,6 @@ from nanodyno.config import RunConfig
 from nanodyno.config.ramp import Ramp
 from nanodyno.costs.plan import CHINCHILLA_TOKENS_PER_PARAMETER, MicroBatchPlan, Plan
 from nanodyno.costs.setup import Setup
-from nanodyno.costs.target import SHOWN_SHARE
 from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.report.modern import modern_words
@@ -205,7 +204,7 @@ def _limit_words(plan: Plan, language: Language) -> str:
         "plan.limit.by-datasheet",
         limit=limit,
         gigabytes=str(target.gpu.memory_gb),
-        share=quantities.share(SHOWN_SHARE, ".0f", language),
+        share=quantities.share(target.memory_bytes / target.gpu.memory_bytes, ".0f", language),
     )
 
 
