@@ -67,6 +67,7 @@ class Request:
     """That a log was made on."""
     gpu: str | None = None
     memory_limit_bytes: int | None = None
+    power_limit_watts: float | None = None
 
     @property
     def name(self) -> str:
@@ -83,7 +84,8 @@ class Request:
     @cached_property
     def target(self) -> Target:
         """The GPU that was named, or the one that training would take."""
-        return target_of(self._of_data.device, self.gpu, self.memory_limit_bytes)
+        target = target_of(self._of_data.device, self.gpu, self.memory_limit_bytes)
+        return replace(target, power_limit_watts=self.power_limit_watts)
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -292,7 +294,7 @@ def target_of(device: str, gpu: str | None, limit_bytes: int | None) -> Target:
         raise NanodynoError(f"device={device}, but this machine has {len(found)} of them")
     if not number and len({(each.name, each.total_memory) for each in found}) > 1:
         listed = ", ".join(f"cuda:{place} {each.name}" for place, each in enumerate(found))
-        raise NanodynoError(f"which card is meant: {listed}", "name one by --device=cuda:N or --gpu NAME")
+        raise NanodynoError(f"which GPU is meant: {listed}", "name one by --device=cuda:N or --gpu NAME")
     place = int(number) if number else 0
     device_at, ceilings = found[place], recall_ceilings(describe_machine(torch.device("cuda", place)))
     target = present_target(device_at.name, device_at.total_memory, limit_bytes, available_memory())

@@ -95,6 +95,30 @@ def test_what_a_device_lacks_is_reported(
     assert codes(checkup(device=device(**changes))) == [code]
 
 
+def test_on_rocm_the_fused_kernels_are_not_missed_and_the_untried_path_is_named(
+    checkup: Builder, device: Builder, machine: Builder
+) -> None:
+    amd = device(
+        machine(device_name="AMD Instinct MI300X VF", device_memory_bytes=192 * GIB, multiprocessors=304),
+        rocm=True,
+        cuda="7.0",
+        built_for=("gfx942",),
+        no_triton="Triton cannot be imported",
+        attention_faults={"cudnn-packed": "No module named 'cudnn'"},
+    )
+    found = findings(checkup(device=amd, inventory=Inventory(fault="no NVML"), ceilings=None))
+    assert {each.code: each.severity for each in found} == {"nvml-silent": "note", "rocm-untried": "note"}
+
+
+def test_an_apple_gpu_trains_and_the_untried_path_is_named(
+    checkup: Builder, device: Builder, machine: Builder
+) -> None:
+    mac = machine(device_type="mps", device_name="Apple M2 Max", device_memory_bytes=24 * GIB)
+    apple = device(mac, visible=(), cuda=None, triton=None, dtype="float32", bfloat16=False)
+    (only,) = findings(checkup(device=apple, inventory=Inventory(fault="no NVML"), ceilings=None))
+    assert (only.code, only.severity, only.numbers) == ("mps-untried", "note", {"dtype": "float32"})
+
+
 def test_two_gpus_of_one_kind_are_no_question(checkup: Builder, device: Builder) -> None:
     assert codes(checkup(device=device(visible=("NVIDIA H200", "NVIDIA H200")))) == []
 

@@ -183,7 +183,7 @@ def test_useful_work_has_the_tokenizers_vocabulary_and_nanogpts_count_the_padded
     ("gpu", "dtype"),
     [
         (None, "float32"),
-        (("NVIDIA GeForce RTX 4070 Laptop GPU", 8), "bfloat16"),
+        (("NVIDIA GeForce RTX 4070 Ti Laptop GPU", 8), "bfloat16"),
         (("NVIDIA GeForce RTX 3060", 5.8), "bfloat16"),
         (("Tesla T4", 14.6), "bfloat16"),
     ],

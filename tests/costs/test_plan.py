@@ -130,11 +130,19 @@ def test_hours_energy_and_money_follow_from_the_rate() -> None:
     plan = planned(request=PlanRequest(tokens=3_600_000_000, price_kwh=0.5, price_hour=2.0))
     assert plan.asked.time is not None
     hours = 1_000_000 / plan.asked.time.tokens_per_second
-    bill = plan.bill
-    assert bill.hours == pytest.approx(hours)
-    assert bill.kwh == pytest.approx(hours * 0.170)
-    assert bill.energy_cost == pytest.approx(hours * 0.085)
-    assert bill.rent == pytest.approx(hours * 2)
+    speed, bill = plan.asked.tokens_per_second, plan.bill
+    assert speed is not None
+    assert bill.hours is not None
+    assert bill.kwh is not None
+    assert bill.energy_cost is not None
+    assert bill.rent is not None
+    assert bill.hours.value == pytest.approx(hours)
+    assert (bill.hours.low, bill.hours.high) == pytest.approx((1e6 / speed.high, 1e6 / speed.low))
+    assert bill.watts == pytest.approx(0.9 * 170)
+    assert bill.kwh.value == pytest.approx(hours * 0.153)
+    assert bill.kwh.high / bill.kwh.value > bill.hours.high / bill.hours.value  # the power is predicted too
+    assert bill.energy_cost.value == pytest.approx(hours * 0.0765)
+    assert bill.rent.high == pytest.approx(bill.hours.high * 2)
     assert plan.tokens_per_parameter == pytest.approx(3_600_000_000 / 124_373_760)
 
 
@@ -145,8 +153,10 @@ def test_a_batch_that_grows_makes_its_updates_rarer() -> None:
     assert time is not None
     assert plan.bill.tokens == 50 * 65_536 + 50 * 131_072
     seconds = (50 * 8 + 50 * 16) * time.micro_step_seconds + 100 * time.once_seconds
-    assert plan.bill.hours == pytest.approx(seconds / 3600)
-    assert plan.bill.tokens_per_second == pytest.approx(plan.bill.tokens / seconds)
+    assert plan.bill.hours is not None
+    assert plan.bill.tokens_per_second is not None
+    assert plan.bill.hours.value == pytest.approx(seconds / 3600)
+    assert plan.bill.tokens_per_second.value == pytest.approx(plan.bill.tokens / seconds)
     assert time.tokens_per_second < plan.bill.tokens / seconds
     request = PlanRequest(hours=seconds / 3600 + 1e-6)
     again = planned(tokens_per_iter=65_536, batch_ramp="3276800:131072", request=request)
@@ -163,7 +173,8 @@ def test_what_can_become_of_a_batch_that_grows_with_the_noise_is_in_the_bill() -
     assert plan.bill.tokens == 100 * 65_536
     assert (grown.tokens_per_iter, grown.tokens) == (262_144, 100 * 262_144)
     seconds = 100 * (32 * time.micro_step_seconds + time.once_seconds)
-    assert grown.hours == pytest.approx(seconds / 3600)
+    assert grown.hours is not None
+    assert grown.hours.value == pytest.approx(seconds / 3600)
     without_gpu = planned(None, **grows).bill.grown
     assert without_gpu is not None
     assert (without_gpu.tokens, without_gpu.hours) == (100 * 262_144, None)
@@ -184,6 +195,52 @@ def test_nothing_is_sent_to_a_host_that_has_no_room_for_it() -> None:
     assert "offload_moments" in advised(None)
     assert "offload_moments" in advised(GIB)
     assert "offload_moments" not in advised(GIB // 2)
+
+
+def test_in_given_hours_the_tokens_are_uncertain_and_the_time_is_not() -> None:
+    plan = planned(request=PlanRequest(hours=48.0, price_hour=2.0))
+    hours, within, speed = plan.bill.hours, plan.bill.tokens_within, plan.asked.tokens_per_second
+    assert hours is not None
+    assert within is not None
+    assert speed is not None
+    assert hours.low == hours.value == hours.high
+    assert within.value == plan.bill.tokens
+    assert within.low / within.value == pytest.approx(speed.low / speed.value)
+    assert plan.bill.tokens_per_second is not None
+    assert plan.bill.tokens_per_second.high == pytest.approx(speed.high, rel=0.01)
+
+
+def test_a_power_limit_slows_a_gpu_and_saves_energy_for_a_token() -> None:
+    def limited(watts: float | None) -> Plan:
+        target = replace(named_target("RTX 4070", None), power_limit_watts=watts)
+        config = build_config({"tokens_per_iter": 524_288, "batch_size": 8})
+        return make_plan(config, 50304, 50257, target, PlanRequest(tokens=10**9))
+
+    full, half = limited(None), limited(100.0)
+    assert full.asked.time is not None
+    assert half.asked.time is not None
+    assert 0.5 < half.asked.time.tokens_per_second / full.asked.time.tokens_per_second < 0.9
+    assert full.bill.kwh is not None
+    assert half.bill.kwh is not None
+    assert half.bill.kwh.value < full.bill.kwh.value
+    assert limited(200.0).asked.time == full.asked.time
+
+
+def test_the_power_that_telemetry_saw_counts_for_the_energy() -> None:
+    target = replace(named_target("RTX 4070", None), drawn_watts=150.0)
+    config = build_config({"tokens_per_iter": 524_288, "batch_size": 8})
+    assert make_plan(config, 50304, 50257, target, PlanRequest()).bill.watts == 150.0
+    limited = replace(target, power_limit_watts=120.0)
+    assert make_plan(config, 50304, 50257, limited, PlanRequest()).bill.watts == 120.0
+
+
+def test_a_gpu_of_another_maker_trains_by_autograd_unless_fused_is_asked_for() -> None:
+    assert planned(gpu="RX 7900 XTX").asked.setup.kernels == "autograd"
+    assert planned(gpu="RX 7900 XTX").asked.setup.compiled
+    assert planned(gpu="RX 7900 XTX", kernels="fused").asked.setup.kernels == "fused"
+    apple = planned(gpu="M2 Max", limit=None)
+    assert (apple.asked.setup.kernels, apple.asked.setup.compiled) == ("autograd", False)
+    assert apple.target.memory_bytes == 0.75 * 96 * GIB
 
 
 def test_without_tokens_the_configs_own_length_counts() -> None:

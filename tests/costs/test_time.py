@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.costs.live import gpt
 
-from nanodyno.costs.calibration import Calibration, calibration_for, measured
+from nanodyno.costs.calibration import Calibration, calibration_for, class_numbers, measured
 from nanodyno.costs.flops import flops_per_token
 from nanodyno.costs.setup import Setup
 from nanodyno.costs.time import device_seconds, iteration_time, unfilled_share
@@ -124,17 +124,20 @@ def test_what_fp8_gains_is_predicted_within_2_percent(width: int, batch_size: in
     assert gain == pytest.approx(FP8[width, batch_size], 0.02)
 
 
-def test_another_gpu_is_scaled_by_its_datasheet_and_not_verified() -> None:
-    gpu = find_gpu("NVIDIA A100-SXM4-80GB", None)
-    scaled = calibration_for(gpu)
-    assert scaled.matmul_flops_per_second == pytest.approx(measured().matmul_flops_per_second * 312 / 989)
-    assert scaled.bandwidth_bytes_per_second == pytest.approx(
-        measured().bandwidth_bytes_per_second * 2039 / 4800
-    )
-    rates, own = scaled.attention_flops_per_second, measured().attention_flops_per_second
-    assert rates["flash"] == rates["torch"] == pytest.approx(own["flash"] * 312 / 989)
-    share = measured().attention_softmax_share * (312 / 989) / (108 / 132)
-    assert scaled.attention_softmax_share == pytest.approx(share)
+def test_another_gpu_has_the_rates_of_its_class_and_is_not_verified() -> None:
+    """An A100 has 312 TFLOP/s, 2,039 GB/s, 108 multiprocessors at 1,410 MHz and 400 W."""
+    classes, scaled = class_numbers(), calibration_for(find_gpu("NVIDIA A100-SXM4-80GB", None))
+    entry = next(each for each in classes["rates"] if "Ampere HBM" in each["of"])
+    assert scaled.matmul_flops_per_second == pytest.approx(312e12 * classes["matmul_share"]["other"])
+    assert scaled.bandwidth_bytes_per_second == pytest.approx(2039e9 * entry["bandwidth_share"])
+    numbers = classes["attention"]
+    by_flops = 1 / (numbers["matmul_share"] * 312e12)
+    by_scores = numbers["cycles_per_score"] / (12 * 64 * 108 * 1.41e9)
+    rates = scaled.attention_flops_per_second
+    assert rates["flash"] == rates["torch"] == pytest.approx(1 / (by_flops + by_scores))
+    assert scaled.attention_softmax_share == pytest.approx(by_scores / (by_flops + by_scores))
+    of_reference = (400 / 108 / classes["power"]["reference_watts"]) ** classes["power"]["watts_exponent"]
+    assert scaled.power_flops_per_second == pytest.approx(400 / entry["joules_per_flop"] / of_reference)
     assert (scaled.verified, calibration_for(find_gpu("NVIDIA H200", None)).verified) == (False, True)
 
 

@@ -138,3 +138,30 @@ def test_without_a_compiler_everything_that_is_compiled_is_named_as_slower() -> 
     for compiled in ("kernels=autograd", "an optimizer's own step on a GPU"):
         assert compiled in str(RunConfig.model_fields["compile"].description)
         assert compiled in str(hint)
+
+
+def test_rocm_and_its_gpu_are_called_by_their_names(
+    checkup: Builder, device: Builder, machine: Builder
+) -> None:
+    amd = machine(
+        device_name="AMD Radeon RX 7900 XTX", device_memory_bytes=24 * GIB, multiprocessors=48, driver=None
+    )
+    reported = unwrapped(checkup(device=device(amd, rocm=True, cuda="7.0"), ceilings=None))
+    assert "ROCm 7.0" in reported
+    assert "CUDA" not in reported
+    assert "cuDNN" not in reported
+    assert "122.8 TFLOP/s" in reported
+
+
+def test_an_apple_gpu_is_reported_with_its_memory_and_datasheet(
+    checkup: Builder, device: Builder, machine: Builder
+) -> None:
+    mac = machine(
+        device_type="mps", device_name="Apple M2 Max", device_memory_bytes=24 * GIB, multiprocessors=None
+    )
+    apple = device(mac, visible=(), cuda=None, cudnn=None, triton=None, dtype="float32", bfloat16=False)
+    reported = unwrapped(checkup(device=apple, inventory=Inventory(), ceilings=None))
+    assert "Apple M2 Max" in reported
+    assert "24.00 GiB" in reported
+    assert "13.6 TFLOP/s in float32" in reported
+    assert ENGLISH.say("doctor.torch.cpu-build") not in reported

@@ -10,6 +10,7 @@ from tests.plan_words import says
 
 from nanodyno.analysis.sizing import choose_size
 from nanodyno.config import build_config
+from nanodyno.costs.calibration import Predicted
 from nanodyno.costs.plan import Plan, PlanRequest, make_plan
 from nanodyno.costs.target import GIB, Target, named_target
 from nanodyno.messages.language import ENGLISH, LANGUAGES
@@ -177,11 +178,15 @@ def test_what_goes_to_the_host_is_reported() -> None:
 
 
 def test_why_a_prediction_is_not_verified_is_reported() -> None:
-    assert says(page(planned()), "plan.speed.unverified", reference="H200", gpu="RTX 3060 12GB")
+    assert says(page(planned()), "plan.basis.public")
+    assert says(page(planned()), "plan.note.fused-untried", reference="H200")
+    assert says(page(planned("RTX 3070")), "plan.basis.class")
+    assert says(page(planned("GTX 1080 Ti")), "plan.basis.datasheet")
+    assert not says(page(planned(kernels="autograd")), "plan.note.fused-untried")
     in_float32 = page(planned("H200", dtype="float32"))
     assert says(in_float32, "plan.speed.other-dtype", gpu="H200", dtype="float32")
-    assert says(page(planned("H200")), "plan.title.calibrated", gpu="H200")
-    for message in ("plan.speed.unverified", "plan.speed.other-dtype", "plan.title.unverified"):
+    assert says(page(planned("H200")), "plan.title.training", gpu="H200")
+    for message in ("plan.basis.public", "plan.speed.other-dtype", "plan.note.fused-untried"):
         assert not says(page(planned("H200")), message)
 
 
@@ -189,11 +194,9 @@ def test_what_was_measured_beyond_gpt2_is_reported_and_what_was_not() -> None:
     measured, unmeasured = "plan.note.not-plain-measured", "plan.note.not-plain-unmeasured"
     fused = page(planned("H200", optimizer="muon", positions="rope"))
     assert says(fused, measured, reference="H200")
-    assert says(fused, "plan.title.calibrated", gpu="H200")
     assert says(page(planned(positions="rope")), measured)
     by_autograd = page(planned("H200", positions="rope", n_kv_head=4))
     assert says(by_autograd, unmeasured)
-    assert says(by_autograd, "plan.title.unverified")
     assert not says(by_autograd, measured)
     assert not says(page(planned("H200")), measured)
     assert not says(page(planned("H200")), unmeasured)
@@ -336,11 +339,15 @@ def test_estimated_tokens_are_reported_as_such() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hours", "reported"), [(40 / 60, "about 40 min"), (10.0, "about 10.0 hours (10 h)")]
+    ("hours", "reported"),
+    [(40 / 60, "about 40 min (80%: 32 min to 50 min)"), (10.0, "about 10 hours (80%: 8.0 to 12)")],
 )
 def test_hours_are_reported_where_there_is_one(hours: float, reported: str) -> None:
-    plan = planned(request=PlanRequest(hours=hours))
-    assert reported in bill_words(replace(plan.bill, hours=hours), plan, ENGLISH)
+    plan = planned()
+    bill = replace(plan.bill, hours=Predicted(hours, 0.8 * hours, 1.25 * hours))
+    assert reported in bill_words(bill, plan, ENGLISH)
+    given = planned(request=PlanRequest(hours=10.0))
+    assert says(bill_words(given.bill, given, ENGLISH), "plan.bill.tokens-within")
 
 
 @pytest.mark.parametrize("code", LANGUAGES)
@@ -368,7 +375,8 @@ def test_the_first_page_of_a_recipe_for_hours_has_at_most_thirty_lines(code: str
 
 def test_the_first_page_answers_first_and_keeps_the_rest_for_all() -> None:
     plan = planned()
-    short = " ".join(" ".join(lines(short_page(plan, PlanSource("gpt2"), 120), 120)).split())
+    _, *below = lines(short_page(plan, PlanSource("gpt2"), 120), 120)
+    short = f" {' '.join(' '.join(below).split())}"
     titles = "common.fits", "common.speed", "common.model"
     order = [short.index(f" {ENGLISH.say(each)} ") for each in titles]
     assert order == sorted(order)

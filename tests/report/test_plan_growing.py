@@ -28,7 +28,7 @@ def test_the_speed_of_a_batch_that_grows_is_reported_from_that_of_its_run() -> N
     """Half of 100 iterations have 65,536 tokens and half twice as many: 9.83M."""
     plan, source = growing("3276800:131072")
     assert plan.bill.hours is not None
-    mean = round(9_830_400 / (plan.bill.hours * 3600), -2)
+    mean = round(9_830_400 / (plan.bill.hours.value * 3600), -2)
     first, whole = "plan.speed.at-first-size", "plan.speed.whole-run"
     assert says(text(plan, source), first, number="65,536")
     assert says(text(plan, source), whole, rate=f"{mean:,.0f}")
@@ -46,7 +46,7 @@ def test_what_the_noise_may_make_of_a_bill_is_reported_below_it() -> None:
     grows = "plan.bill.growing-batch"
     figures = {"first": "65,536", "most": "1,048,576", "tokens": "104.9M"}
     reported = ENGLISH.say(grows, **figures)
-    assert f"{reported}, about {plan.bill.grown.hours:.2f} hours (" in text(plan, source)
+    assert f"{reported}, about {plan.bill.grown.hours.value:.1f} hours (" in text(plan, source)
     assert not says(text(*growing("3276800:131072")), grows)
     assert f"{reported} {ENGLISH.say('common.iterations')} " in text(
         *growing("noise", Target(None, None, None))
@@ -61,9 +61,9 @@ def test_figures_of_the_first_size_are_marked_on_the_page_to_open() -> None:
         return [tile.note for tile in tiles.tiles]
 
     first = ENGLISH.say("plan.speed.at-first-size", number="65,536")
-    assert notes("noise") == ["", first, first]
-    assert notes("1M:131072") == ["", first, ""]
-    assert notes(None) == ["", "", ""]
+    assert [each.endswith(first) for each in notes("noise")] == [False, True, True]
+    assert [each.endswith(first) for each in notes("1M:131072")] == [False, True, False]
+    assert not any(each.endswith(first) for each in notes(None))
 
 
 def test_what_a_range_test_takes_is_reported_by_the_predicted_speed() -> None:

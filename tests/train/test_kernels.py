@@ -23,7 +23,7 @@ Trainers = Callable[..., Trainer]
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
-    """What torch says of the card there would be."""
+    """What torch says of the GPU there would be."""
 
     def gpu(major: int, minor: int) -> None:
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (major, minor))
@@ -103,6 +103,26 @@ def test_what_only_the_fused_way_has_brings_it_about_anywhere(
     asked = f"{setting[0]}={setting[1]}"
     words = f"{asked} takes the fused way, but Triton has no kernels for cpu: torch's own kernels run, slower"
     assert way == Way("fused", False, words)
+
+
+@pytest.mark.usefixtures("_ampere")
+def test_on_rocm_the_fused_kernels_run_only_where_they_are_asked_for(
+    config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.version, "hip", "7.0")
+    usual = choose_way(config(), on("cuda"))
+    assert (usual.kernels, usual.triton) == ("autograd", False)
+    assert usual.note is not None
+    assert "ROCm" in usual.note
+    assert choose_way(config(kernels="autograd"), on("cuda")) == Way("autograd", False)
+    assert choose_way(config(kernels="fused"), on("cuda")) == Way("fused", True)
+
+
+def test_on_an_apple_gpu_nothing_is_compiled(config: Configs) -> None:
+    assert choose_way(config(compile=False), on("mps", "float32")) == Way("autograd", False)
+    note = choose_way(config(compile=True), on("mps", "float32")).note
+    assert note is not None
+    assert "torch.compile" in note
 
 
 @pytest.mark.parametrize("asked", ["auto", "fused"])

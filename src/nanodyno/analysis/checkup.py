@@ -15,7 +15,7 @@ SLOW_DISK_BYTES_PER_SECOND = 100e6
 LITTLE_HOST_BYTES = 4 * GIB
 LITTLE_GPU_BYTES = 2 * GIB
 HELD_SHARE = 0.05
-"""Of a card's memory, in other programs' hands."""
+"""Of a GPU's memory, in other programs' hands."""
 LOW_CEILING_SHARE = 0.6
 """Of the datasheet: large products reach 70 to 100% where nothing is wrong."""
 FRONT_END = "cudnn-packed"
@@ -53,7 +53,7 @@ def free_memory(device: DeviceRecord, gpu: GpuState | None) -> int | None:
 
 
 def _of_torch(found: CheckupRecord) -> Iterator[Finding]:
-    """Why there is no card where one might be."""
+    """Yield why there is no GPU where one might be."""
     device, inventory = found.device, found.inventory
     if device is None:
         yield Finding("torch-broken", "impossible", numbers={"words": found.device_fault or "no answer"})
@@ -75,8 +75,12 @@ def _of_torch(found: CheckupRecord) -> Iterator[Finding]:
 
 def _of_device(device: DeviceRecord, found: CheckupRecord) -> Iterator[Finding]:
     machine = device.machine
+    if machine.device_type == "mps":
+        yield Finding("mps-untried", "note", numbers={"dtype": device.dtype})
     if machine.device_type != "cuda":
         return
+    if device.rocm:
+        yield Finding("rocm-untried", "note")
     if machine.compute_capability and not _is_built_for(machine.compute_capability, device.built_for):
         numbers: dict[str, Number] = {"gpu": machine.device_name, "sm": machine.compute_capability}
         yield Finding("torch-not-for-gpu", "impossible", numbers=numbers)
@@ -92,7 +96,9 @@ def _of_device(device: DeviceRecord, found: CheckupRecord) -> Iterator[Finding]:
 
 
 def _of_kernels(device: DeviceRecord) -> Iterator[Finding]:
-    if device.no_triton is not None:
+    if device.rocm:  # which leaves the fused kernels out
+        pass
+    elif device.no_triton is not None:
         yield Finding("no-triton", "fix", numbers={"words": device.no_triton})
     elif "No module" in device.attention_faults.get(FRONT_END, ""):
         yield Finding("no-cudnn-front-end", "fix")
@@ -116,7 +122,7 @@ def _of_gpu(gpu: GpuState | None, device: DeviceRecord) -> Iterator[Finding]:
 
 
 def _is_built_for(capability: str, built_for: tuple[str, ...]) -> bool:
-    """Binaries run on later cards of a generation, PTX on every later card. An unknown list is trusted."""
+    """Binaries run on later GPUs of a generation, PTX on every later GPU. An unknown list is trusted."""
     major, minor = (int(part) for part in capability.split("."))
     parsed = [found for each in built_for if (found := re.fullmatch(r"(sm|compute)_(\d+)(\d)[af]?", each))]
     if not parsed:

@@ -436,6 +436,8 @@ OF_MACHINES: Mapping[Code, FindingKind] = {
     "gpu-pages": _kind(),
     "no-gpu": _kind(words="reason"),
     "nvml-silent": _kind(words="reason"),
+    "rocm-untried": _kind(),
+    "mps-untried": _kind(dtype="reason"),
     "different-gpus": _kind(gpus="reason", meant="reason"),
     "unknown-gpu": _kind(gpu="reason"),
     "no-bfloat16": _kind(gpu="reason"),

@@ -99,8 +99,8 @@ class Reference:
 
 
 def gpu_of(machine: MachineRecord) -> Gpu | None:
-    """None on a CPU and for a GPU that is not in the table."""
-    if machine.device_type != "cuda":
+    """Return the GPU of the table, or None on a CPU and for a GPU that is not in it."""
+    if machine.device_type == "cpu":
         return None
     return find_gpu(machine.device_name, machine.device_memory_bytes, machine.multiprocessors)
 

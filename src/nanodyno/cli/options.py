@@ -192,9 +192,27 @@ def _size(suffix: str) -> float:
 
 
 def bytes_of(text: str, option: str) -> int:
-    """Cards are sold by GB and mean 2^30 bytes; nvidia-smi tells MiB."""
-    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)\s*([GM])?(?:i?B)?", text.strip(), re.IGNORECASE)
-    size = 0 if found is None else int(float(found[1]) * _BYTES[(found[2] or "G").upper()])
+    """Return a limit of GPU memory in bytes.
+
+    8GB is what a GPU sold as 8 GB shows to a program, and 8GiB is 8 GiB. MB are MiB, as in nvidia-smi.
+    """
+    from nanodyno.costs.target import shown_bytes
+
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)\s*([GM]?)(i?)B?", text.strip(), re.IGNORECASE)
+    size = 0
+    if found is not None:
+        unit = (found[2] or "G").upper()
+        size = int(float(found[1]) * _BYTES[unit])
+        size = shown_bytes(size) if unit == "G" and not found[3] else size
     if size == 0:
         raise NanodynoError(f"{option}={text} is no size", "for example 12GB, 11.2GiB or 12000MB")
     return size
+
+
+def watts_of(text: str, option: str) -> float:
+    """Return a limit of power: 150 or 150W."""
+    found = re.fullmatch(r"(\d{1,5}(?:\.\d{1,3})?)\s*W?", text.strip(), re.IGNORECASE)
+    watts = 0.0 if found is None else float(found[1])
+    if watts == 0:
+        raise NanodynoError(f"{option}={text} is not a power", "for example 150 or 150W")
+    return watts

@@ -17,6 +17,7 @@ from nanodyno.cli.options import (
     count_of,
     language_of,
     print_page,
+    watts_of,
 )
 from nanodyno.cli.reporting import FormatOption, Html, Open, Out, ReportOptions, deliver
 from nanodyno.errors import NanodynoError
@@ -49,9 +50,13 @@ def plan(  # noqa: PLR0913 - one parameter per option
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="GPU memory for training, with the CUDA context: 11.2GiB, 12000MB (GB counts as GiB). "
-            "Works with any GPU and with none.",
+            help="GPU memory for training, with the CUDA context. 8GB is what a GPU sold as 8 GB shows. 8GiB "
+            "is 8 GiB. Works with any GPU and with none.",
         ),
+    ] = None,
+    power_limit: Annotated[
+        str | None,
+        typer.Option(metavar="WATTS", help="Power limit of the GPU: 150 (default: the one it is sold with)."),
     ] = None,
     tokens: Annotated[
         str | None,
@@ -95,7 +100,7 @@ def plan(  # noqa: PLR0913 - one parameter per option
 
     Nothing is run. For the GPU in this machine, predictions use what `nanodyno doctor` measured.
 
-    Predictions from a datasheet alone are marked as unverified.
+    Speed, hours, energy and money have 80% prediction intervals. The page says what they rest on.
     """
     language = language_of(lang, json)
     if gpus:
@@ -118,7 +123,9 @@ def plan(  # noqa: PLR0913 - one parameter per option
     from nanodyno.report.plan import plan_document, plan_page, short_page
     from nanodyno.report.plan_facts import PlanSource
 
+    watts = None if power_limit is None else watts_of(power_limit, "--power-limit")
     asked = resolve(source, context.args, RUNS_FOLDER, gpu=gpu, memory_limit_bytes=limit)
+    asked = replace(asked, power_limit_watts=watts)
     asked, hours = _of_that_length(asked, tokens, hours)
     request = asked.at_any_rate()
     config, vocabulary = request.config, request.vocabulary

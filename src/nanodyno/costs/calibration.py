@@ -1,53 +1,116 @@
-"""What the cost model takes from measurements: few numbers, their sources in calibration.json."""
+"""The rates that a GPU reaches in training: measured on one GPU, for the others by a model of their class.
+
+calibration.json has every number and its source. benchmarks/cost_public.py fits those of the classes to
+public measurements, and finds how far the predictions for a GPU that was left out are off.
+"""
 
 import json
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from statistics import NormalDist
 from typing import Any, Literal
 
 from nanodyno.hardware.ceilings import Ceilings
 from nanodyno.hardware.gpus import Gpu, gpu_named
 
 REFERENCE = "H200"
-"""The card that was measured; others are scaled from it."""
+"""The GPU that nanodyno was measured on."""
 MEASURED_HEAD = 64
-"""Numbers of a head, of those that attention's rates are of."""
+"""Head size of the attention rates."""
+INTERVAL = 0.80
+LAPTOP = "GeForce Laptop"
+DEFAULT_HERTZ, DEFAULT_MULTIPROCESSORS = 1.7e9, 80
+"""Of a GPU that no table describes."""
 
-CalibrationBasis = Literal["training", "ceilings", "datasheet"]
-"""training: such a card was measured as it trained; ceilings: scaled by what doctor measured on this one."""
+SpeedBasis = Literal["training", "measured", "public", "ceilings", "class", "datasheet"]
+"""training: nanodyno trained on this GPU; measured: results of it were given; public: public logs have it;
+ceilings: what doctor measured on it; class: other GPUs of its architecture; datasheet: nothing but that."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Rates that a card keeps up in training, and what memory no code accounts for."""
+    """The rates of a GPU in training, and the memory that no code accounts for."""
 
     multiprocessors: int
     matmul_flops_per_second: float
-    """Of a matrix product without the traffic that it does not hide."""
+    """Of a matmul, besides the memory traffic that it does not hide."""
     matmul_traffic_share: float
-    """Of a product's reading and writing, what is not hidden behind its arithmetic."""
+    """Share of a matmul's reads and writes that is not hidden behind its arithmetic."""
     fp8_gain: float
-    attention_flops_per_second: dict[str, float]
-    """By backend, of exact causal FLOPs with whole tiles on the diagonal; torch is its own choice."""
+    attention_flops_per_second: Mapping[str, float]
+    """By backend, in exact causal FLOPs with whole tiles on the diagonal. torch is its own choice."""
     attention_softmax_share: float
-    """Of attention's time with heads of MEASURED_HEAD, what goes with the scores and not with FLOPs."""
+    """Share of attention's time at heads of MEASURED_HEAD that goes with the scores and not with FLOPs."""
     bandwidth_bytes_per_second: float
     eager_bandwidth_share: float
-    """Of it, what torch's own kernels between products keep up."""
+    """What torch's own kernels between matmuls reach of it."""
     host_bandwidth_bytes_per_second: float
     kernel_seconds: float
-    """Beginning and end of a kernel, where the card is not full."""
-    launch_seconds: dict[str, float]
-    """Of the host for a kernel outside a CUDA graph, eager or compiled: what a micro-step lasts at least."""
+    """For the beginning and the end of a kernel, when the GPU is not full."""
+    launch_seconds: Mapping[str, float]
+    """The host's time for a kernel outside of a CUDA graph, eager or compiled: a lower bound."""
     workspace_bytes: int
     context_bytes: int
     fragmentation_share: float
-    basis: CalibrationBasis = "training"
+    power_flops_per_second: float = math.inf
+    """What the power limit allows."""
+    included_flops_per_second: float = math.inf
+    """The power limit under which the rates above were measured, in the same unit."""
+    power_sharpness: float = 1.0
+    """How abruptly the power limit begins to count: at infinity only when it is reached."""
+    power_watts: float | None = None
+    """Power drawn in training."""
+    speed_factor: float = 1.0
+    """How much faster this GPU was measured than its class predicts."""
+    untried_ln_error: float = 0.0
+    """What is unknown besides, as of a laptop GPU, whose maker chooses the power."""
+    basis: SpeedBasis = "training"
 
     @property
     def verified(self) -> bool:
         return self.basis == "training"
+
+    def seconds_under_power(self, seconds: float, flops: float) -> float:
+        """Return the time of work that takes `seconds` at full clocks and has so many FLOPs."""
+        sharpness = self.power_sharpness
+        limit, included = flops / self.power_flops_per_second, flops / self.included_flops_per_second
+        return (seconds**sharpness + max(0.0, limit**sharpness - included**sharpness)) ** (1 / sharpness)
+
+    def speed_error(self, fused: bool) -> float:
+        """Return the standard deviation of ln(speed / prediction)."""
+        errors = class_numbers()["ln_error"]
+        untried = errors["fused"] if fused and self.basis != "training" else 0.0
+        return math.hypot(errors[self.basis], untried, self.untried_ln_error)
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A predicted value with an 80% prediction interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, value: float, ln_error: float) -> "Predicted":
+        """Return the prediction of a value with a standard deviation of ln(truth / value)."""
+        factor = math.exp(NormalDist().inv_cdf(0.5 + INTERVAL / 2) * ln_error)
+        return cls(value, value / factor, value * factor)
+
+    @property
+    def ln_error(self) -> float:
+        return math.log(self.high / self.value) / NormalDist().inv_cdf(0.5 + INTERVAL / 2)
+
+    def times(self, factor: float) -> "Predicted":
+        """Return the prediction in another unit, or of so many times as much."""
+        return Predicted(self.value * factor, self.low * factor, self.high * factor)
+
+    def under(self, amount: float) -> "Predicted":
+        """Return amount / value: how long an amount takes at a predicted speed, or the speed."""
+        return Predicted(amount / self.value, amount / self.high, amount / self.low)
 
 
 @cache
@@ -55,86 +118,147 @@ def _document() -> dict[str, Any]:
     return json.loads(files("nanodyno.costs").joinpath("calibration.json").read_text(encoding="utf-8"))
 
 
+def class_numbers() -> dict[str, Any]:
+    """Return the numbers of the classes of GPUs."""
+    return _document()["classes"]
+
+
 def measured() -> Calibration:
+    """Return the rates of the GPU that nanodyno was measured on."""
     return Calibration(**_document()[REFERENCE])
 
 
 def calibration_for(
-    gpu: Gpu | None, dtype: str = "bfloat16", ceilings: Ceilings | None = None
+    gpu: Gpu | None,
+    dtype: str = "bfloat16",
+    ceilings: Ceilings | None = None,
+    power_limit_watts: float | None = None,
+    measured_factor: float | None = None,
 ) -> Calibration:
-    """The card's own; else the reference's, scaled by this card's ceilings or by its datasheet.
+    """Return the rates of a GPU: the reference's own, or those of its class, scaled by what was measured.
 
-    Launching is the host's doing, so that a host that was measured counts in any case.
+    `ceilings` is what doctor measured, `measured_factor` the measured speed of trainings on such a GPU over
+    the one that its class predicts. The host's time for a launch counts wherever it was measured.
     """
-    here = _by_datasheet(gpu, dtype)
+    own = gpu is None or (gpu.name == REFERENCE and dtype != "float32")
+    here = measured() if gpu is None or own else by_class(gpu, dtype, class_numbers())
     if ceilings is not None:
-        own = gpu is not None and here.verified
         here = replace(here, launch_seconds=_launches(here, ceilings))
-        here = here if own else _by_ceilings(here, dtype, ceilings)
-    return here if here.verified else replace(here, attention_softmax_share=_softmax_share(here))
+        if gpu is None or not own:
+            here = _by_ceilings(here, gpu, dtype, ceilings)
+    elif measured_factor is not None:
+        here = replace(here, speed_factor=measured_factor, basis="measured")
+    elif gpu is not None and not own and (factor := class_numbers()["public"].get(gpu.label)):
+        here = replace(here, speed_factor=factor, basis="public")
+    return here if gpu is None else with_power(here, gpu, power_limit_watts, class_numbers())
 
 
-def _softmax_share(here: Calibration) -> float:
-    """Softmax is the multiprocessors' work, products are the tensor cores': where a multiprocessor has
-    slower ones, as outside of Hopper, softmax is less of the whole, and wider heads save less."""
-    reference = measured()
-    products = here.matmul_flops_per_second / here.multiprocessors
-    there = reference.matmul_flops_per_second / reference.multiprocessors
-    return reference.attention_softmax_share * min(1.0, products / there)
+def by_class(gpu: Gpu, dtype: str, classes: Mapping[str, Any]) -> Calibration:
+    """Return the rates of a GPU by its class, without its power limit."""
+    reference, entry = measured(), _class_of(gpu, classes)
+    shares = classes["matmul_share"]
+    family = dtype if dtype == "float32" else gpu.family
+    share = entry.get("matmul_share", shares.get(family, shares["other"]))
+    peak = gpu.peak_flops_per_second(dtype) or gpu.tensor_flops or gpu.fp32_flops
+    here = replace(
+        reference,
+        multiprocessors=gpu.multiprocessors or reference.multiprocessors,
+        matmul_flops_per_second=share * peak,
+        bandwidth_bytes_per_second=entry["bandwidth_share"] * gpu.bandwidth_bytes_per_second,
+        untried_ln_error=classes["ln_error"]["laptop"] if gpu.family == LAPTOP else 0.0,
+        basis="datasheet" if entry.get("unmeasured") else "class",
+    )
+    return _with_attention(here, gpu, peak, classes)
 
 
-def _by_ceilings(here: Calibration, dtype: str, ceilings: Ceilings) -> Calibration:
-    """Each rate by what doctor measured of its kind; one that it did not measure stays as it is."""
+def _class_of(gpu: Gpu, classes: Mapping[str, Any]) -> dict[str, Any]:
+    key = f"{gpu.architecture} {gpu.memory}"
+    return next((each for each in classes["rates"] if key in each["of"]), classes["otherwise"])
+
+
+def _with_attention(
+    here: Calibration, gpu: Gpu | None, peak: float, classes: Mapping[str, Any]
+) -> Calibration:
+    """Flash attention does matmuls at a share of the peak, and each score takes cycles of a multiprocessor.
+
+    Hopper has the reference's rates, by multiprocessors and clock. Before Ampere there is no flash attention,
+    and torch takes the memory-efficient one.
+    """
+    numbers = classes["attention"]
+    hertz = (None if gpu is None else gpu.boost_hertz) or DEFAULT_HERTZ
+    cycles = here.multiprocessors * hertz
+    if gpu is not None and gpu.architecture == "Hopper":
+        reference, own = measured(), gpu_named(REFERENCE)
+        assert own.boost_hertz is not None
+        share = cycles / (reference.multiprocessors * own.boost_hertz)
+        rates = {name: rate * share for name, rate in reference.attention_flops_per_second.items()}
+        return replace(here, attention_flops_per_second=rates)
+    by_flops = 1 / (numbers["matmul_share"] * peak)
+    by_scores = numbers["cycles_per_score"] / (12 * MEASURED_HEAD * cycles)
+    flash = 1 / (by_flops + by_scores)
+    efficient = flash / numbers["efficient_slower"]
+    has_flash = gpu is None or gpu.architecture not in numbers["without_flash"]
+    rates = dict.fromkeys(here.attention_flops_per_second, flash if has_flash else efficient)
+    return replace(
+        here,
+        attention_flops_per_second=rates | {"efficient": efficient},
+        attention_softmax_share=by_scores / (by_flops + by_scores),
+    )
+
+
+def with_power(
+    here: Calibration, gpu: Gpu, limit_watts: float | None, classes: Mapping[str, Any]
+) -> Calibration:
+    limit = limit_watts or gpu.tdp_watts
+    own = here.basis == "training"
+    return replace(
+        here,
+        power_flops_per_second=power_flops_per_second(gpu, limit, classes),
+        included_flops_per_second=power_flops_per_second(gpu, gpu.tdp_watts, classes) if own else math.inf,
+        power_sharpness=classes["power"]["sharpness"],
+        power_watts=limit * classes["power"]["drawn_share"],
+    )
+
+
+def power_flops_per_second(gpu: Gpu, watts: float, classes: Mapping[str, Any]) -> float:
+    """Return the FLOP/s that a power limit allows in training: at fewer watts for each multiprocessor the
+    clock and the voltage are lower, and a FLOP takes less energy."""
+    joules = _class_of(gpu, classes)["joules_per_flop"]
+    power = classes["power"]
+    each = watts / (gpu.multiprocessors or DEFAULT_MULTIPROCESSORS) / power["reference_watts"]
+    return watts / (joules * each ** power["watts_exponent"])
+
+
+def _by_ceilings(here: Calibration, gpu: Gpu | None, dtype: str, ceilings: Ceilings) -> Calibration:
+    """Each rate by what doctor measured of its kind. One that it did not measure stays as it is."""
     reference, there = measured(), _document()["doctor"]
-    width = there["gpt_width"]
-    gpt = ceilings.gpt_flops(width) if ceilings.gpt_dtype == dtype else None
     large = ceilings.matmul_flops(dtype)
-    if gpt is not None:
-        here = _with_arithmetic(here, gpt / there["gpt_flops_per_second"])
-    elif large is not None:
-        here = _with_arithmetic(here, large / there["matmul_flops_per_second"])
+    gpt = ceilings.gpt_flops(there["gpt_width"]) if ceilings.gpt_dtype == dtype else None
+    rate = max((each for each in (large, gpt) if each is not None), default=None)
+    here = replace(here, multiprocessors=ceilings.device.multiprocessors or here.multiprocessors)
+    if rate is not None:
+        here = replace(here, matmul_flops_per_second=rate)
+        here = _with_attention(here, gpu, rate, class_numbers())
     if ceilings.copy is not None:
-        share = ceilings.copy.rate / there["copy_bytes_per_second"]
-        here = replace(here, bandwidth_bytes_per_second=reference.bandwidth_bytes_per_second * share)
+        share = _copy_share(gpu, ceilings.copy.rate)
+        here = replace(here, bandwidth_bytes_per_second=here.bandwidth_bytes_per_second * share)
     if ceilings.host_to_device is not None:
         share = ceilings.host_to_device.rate / there["host_to_device_bytes_per_second"]
         here = replace(
             here, host_bandwidth_bytes_per_second=reference.host_bandwidth_bytes_per_second * share
         )
-    known = ceilings.device.multiprocessors
-    return replace(here, multiprocessors=known or here.multiprocessors, basis="ceilings")
+    return replace(here, basis="ceilings")
+
+
+def _copy_share(gpu: Gpu | None, copied: float) -> float:
+    """Return what a GPU copies beside what the reference would with its bandwidth."""
+    there, own = _document()["doctor"]["copy_bytes_per_second"], gpu_named(REFERENCE)
+    if gpu is None:
+        return copied / there
+    return copied / (gpu.bandwidth_bytes_per_second * there / own.bandwidth_bytes_per_second)
 
 
 def _launches(here: Calibration, ceilings: Ceilings) -> dict[str, float]:
     step = ceilings.micro_step.get("eager")
     share = 1.0 if step is None else step.each_seconds / _document()["doctor"]["micro_step_seconds"]
-    return {way: seconds * share for way, seconds in here.launch_seconds.items()}
-
-
-def _with_arithmetic(here: Calibration, share: float) -> Calibration:
-    """Products and attention at so much of the reference's rates."""
-    reference = measured()
-    attention = reference.attention_flops_per_second
-    attention = attention | {"torch": attention["flash"]}  # cuDNN's is torch's choice on such as an H200
-    return replace(
-        here,
-        matmul_flops_per_second=reference.matmul_flops_per_second * share,
-        attention_flops_per_second={name: rate * share for name, rate in attention.items()},
-    )
-
-
-def _by_datasheet(gpu: Gpu | None, dtype: str) -> Calibration:
-    reference, own = measured(), gpu_named(REFERENCE)
-    if gpu is None or (gpu.name == REFERENCE and dtype != "float32"):
-        return reference
-    own_peak = own.peak_flops_per_second("bfloat16")
-    assert own_peak is not None
-    arithmetic = (gpu.peak_flops_per_second(dtype) or gpu.tensor_flops or gpu.fp32_flops) / own_peak
-    return replace(
-        _with_arithmetic(reference, arithmetic),
-        multiprocessors=gpu.multiprocessors or reference.multiprocessors,
-        bandwidth_bytes_per_second=reference.bandwidth_bytes_per_second
-        * gpu.bandwidth_bytes_per_second
-        / own.bandwidth_bytes_per_second,
-        basis="datasheet",
-    )
+    return {engine: seconds * share for engine, seconds in here.launch_seconds.items()}

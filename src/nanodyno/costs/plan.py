@@ -8,20 +8,23 @@ from dataclasses import dataclass, replace
 from nanodyno.config import RunConfig
 from nanodyno.config.ramp import Ramp
 from nanodyno.costs.advice import MemoryAdvice, advise, offloaded_bytes
-from nanodyno.costs.calibration import CalibrationBasis, calibration_for
+from nanodyno.costs.calibration import Predicted, SpeedBasis, calibration_for
 from nanodyno.costs.flops import flops_per_token, nanogpt_flops_per_token
 from nanodyno.costs.memory import Memory, memory_of
 from nanodyno.costs.parameters import ParameterCount, parameters
-from nanodyno.costs.setup import RECOMPUTE, Recompute, Setup, settle
+from nanodyno.costs.setup import RECOMPUTE, Recompute, Setup, needs_fused, settle
 from nanodyno.costs.target import Target
 from nanodyno.costs.time import IterationTime, iteration_time
 from nanodyno.errors import NanodynoError
+from nanodyno.hardware.gpus import APPLE, NOT_NVIDIA
 
 CHINCHILLA_TOKENS_PER_PARAMETER = 20
 """About where Hoffmann and others (2022) found a model and its data in balance for the work they take."""
 MEASURED_DTYPE = "bfloat16"
 LARGEST_SHOWN = 128
 MOST_CANDIDATES = 9
+POWER_LN_ERROR = 0.1
+"""Of the board's power in training, which is predicted too."""
 NEARLY = 1 / 1.01
 """Of the fastest: within 1% the smallest micro-batch is taken, as `tune` does."""
 
@@ -41,12 +44,13 @@ class PlanRequest:
 
 @dataclass(frozen=True)
 class MicroBatchPlan:
-    """One micro-batch at the same effective batch. None is not known: no card, or no limit."""
+    """One micro-batch at the same batch size in tokens. None is not known: no GPU, or no limit."""
 
     setup: Setup
     memory: Memory
     fits: bool | None
     time: IterationTime | None
+    tokens_per_second: Predicted | None
     mfu: float | None
 
 
@@ -56,27 +60,34 @@ class Grown:
 
     tokens_per_iter: int
     tokens: int
-    hours: float | None
+    hours: Predicted | None
 
 
 @dataclass(frozen=True)
 class Bill:
-    """To train on so many tokens. Energy is the board's power all the time: an estimate, and a high one."""
+    """What a training on so many tokens takes."""
 
     tokens: int
+    tokens_within: Predicted | None
+    """How many tokens the hours allow, where hours were given."""
     max_iters: int
     """That reach the tokens; where hours were given, those that are done in them."""
-    hours: float | None
-    kwh: float | None
-    energy_cost: float | None
-    rent: float | None
+    hours: Predicted | None
+    watts: float | None
+    kwh: Predicted | None
+    energy_cost: Predicted | None
+    rent: Predicted | None
     grown: Grown | None
     """Where the noise decides: the most that can become of the bill, which has the first size throughout."""
 
     @property
-    def tokens_per_second(self) -> float | None:
-        """Over the whole run, of which an iteration's own speed is that of the beginning."""
-        return None if self.hours is None else self.tokens / (self.hours * 3600)
+    def tokens_per_second(self) -> Predicted | None:
+        """Return the speed over the whole run, of which an iteration's own is that of the beginning."""
+        if self.hours is None:
+            return None
+        if self.tokens_within is not None:
+            return self.tokens_within.times(1 / (self.hours.value * 3600))
+        return self.hours.under(self.tokens / 3600)
 
 
 @dataclass(frozen=True)
@@ -94,8 +105,8 @@ class Plan:
     """What would make it fit, the cheapest in speed first; empty where it fits or nothing is known."""
     bill: Bill
     verified: bool
-    """Whether the card's own rates were measured by us, with such a model going this way."""
-    basis: CalibrationBasis
+    """Whether the GPU's own rates were measured by us, with such a model and such kernels."""
+    basis: SpeedBasis
     offloaded_bytes: int
     """Of the host's memory."""
 
@@ -129,7 +140,7 @@ def make_plan(
         advice=()
         if target.memory_bytes is None or asked.fits
         else advise(asked.setup, target.memory_bytes, calibration, target.host_bytes),
-        bill=_bill(asked, config, target, request),
+        bill=_bill(asked, config, costs, request),
         basis=calibration.basis,
         verified=calibration.verified
         and target.gpu is not None
@@ -148,7 +159,13 @@ class Costs:
         self.shape = config.model_shape(vocab_size)
         self.params = parameters(self.shape)
         self.flops = flops_per_token(self.shape, data_vocab_size)
-        self.calibration = calibration_for(target.gpu, target.dtype(config.dtype), target.ceilings)
+        self.calibration = calibration_for(
+            target.gpu,
+            target.dtype(config.dtype),
+            target.ceilings,
+            target.power_limit_watts,
+            target.measured_factor,
+        )
         self._grows = config.batch_ramp is not None
         self._auto = config.recompute == "auto"
         self._memories: dict[Setup, Memory] = {}
@@ -156,7 +173,10 @@ class Costs:
 
     def setup(self, config: RunConfig) -> Setup:
         """Return the switches as the trainer would set them; `config` may differ in its batch only."""
-        return settle(config, self.shape, self.target.dtype(config.dtype), self.target.memory_bytes)
+        gpu, dtype = self.target.gpu, self.target.dtype(config.dtype)
+        untried = gpu is not None and gpu.family in NOT_NVIDIA and not needs_fused(config)
+        setup = settle(config, self.shape, dtype, self.target.memory_bytes, "autograd" if untried else None)
+        return replace(setup, compiled=False) if gpu is not None and gpu.family == APPLE else setup
 
     def candidate(self, setup: Setup) -> MicroBatchPlan:
         """Return what is predicted of a micro-batch, where recompute is auto with the least that fits."""
@@ -171,8 +191,15 @@ class Costs:
             memory=memory,
             fits=None if limit is None else memory.total <= limit,
             time=time,
+            tokens_per_second=None
+            if time is None
+            else Predicted.of(time.tokens_per_second, self.speed_error(setup)),
             mfu=None if time is None or not peak else time.tokens_per_second * self.flops / peak,
         )
+
+    def speed_error(self, setup: Setup) -> float:
+        """Return the standard deviation of ln(speed / prediction)."""
+        return self.calibration.speed_error(setup.kernels == "fused")
 
     def fastest(self, setup: Setup) -> MicroBatchPlan:
         """Return the smallest micro-batch that fits and is within 1% of the fastest that does. Where none
@@ -242,28 +269,46 @@ def splits(setup: Setup) -> list[tuple[int, int]]:
     return [(size, sequences // size) for size in sorted({*sizes, setup.batch_size})]
 
 
-def _bill(asked: MicroBatchPlan, config: RunConfig, target: Target, request: PlanRequest) -> Bill:
+def _bill(asked: MicroBatchPlan, config: RunConfig, costs: Costs, request: PlanRequest) -> Bill:
     max_iters = _max_iters(asked, config, request)
     tokens = request.tokens or config.ramp.tokens_after(max_iters)
-    hours = None if asked.time is None else _seconds(asked.time, config, max_iters, tokens) / 3600
-    watts = None if target.gpu is None else target.gpu.tdp_watts
-    kwh = None if hours is None or watts is None else hours * watts / 1000
+    error = costs.speed_error(asked.setup)
+    seconds = None if asked.time is None else _seconds(asked.time, config, max_iters, tokens)
+    within, hours = None, None if seconds is None else Predicted.of(seconds / 3600, error)
+    if request.hours is not None and hours is not None:  # then the time is known, and the tokens are not
+        within = Predicted.of(float(tokens), error)
+        hours = Predicted.of(hours.value, 0.0)
+    watts = _watts(costs)
+    kwh = None
+    if hours is not None and watts is not None:
+        kwh = Predicted.of(hours.value * watts / 1000, math.hypot(hours.ln_error, POWER_LN_ERROR))
     return Bill(
         tokens=tokens,
+        tokens_within=within,
         max_iters=max_iters,
         hours=hours,
+        watts=watts,
         kwh=kwh,
-        energy_cost=None if kwh is None or request.price_kwh is None else kwh * request.price_kwh,
-        rent=None if hours is None or request.price_hour is None else hours * request.price_hour,
-        grown=_grown(asked.time, config.ramp, max_iters),
+        energy_cost=None if kwh is None or request.price_kwh is None else kwh.times(request.price_kwh),
+        rent=None if hours is None or request.price_hour is None else hours.times(request.price_hour),
+        grown=_grown(asked.time, config.ramp, max_iters, error),
     )
 
 
-def _grown(time: IterationTime | None, ramp: Ramp, iterations: int) -> Grown | None:
+def _watts(costs: Costs) -> float | None:
+    """Return the power of the board in training: as telemetry has it, else by the GPU's class."""
+    target = costs.target
+    if target.drawn_watts is None:
+        return None if target.gpu is None else costs.calibration.power_watts
+    limit = target.power_limit_watts
+    return target.drawn_watts if limit is None else min(limit, target.drawn_watts)
+
+
+def _grown(time: IterationTime | None, ramp: Ramp, iterations: int, error: float) -> Grown | None:
     if ramp.most is None:
         return None
     hours = None if time is None else time.of_run(Ramp(ramp.most), iterations) / 3600
-    return Grown(ramp.most, iterations * ramp.most, hours)
+    return Grown(ramp.most, iterations * ramp.most, None if hours is None else Predicted.of(hours, error))
 
 
 def _seconds(time: IterationTime, config: RunConfig, iterations: int, tokens: int) -> float:
@@ -278,7 +323,7 @@ def _max_iters(asked: MicroBatchPlan, config: RunConfig, request: PlanRequest) -
         return config.max_iters
     if asked.time is None:
         raise NanodynoError(
-            f"how far {request.hours:g} hours go depends on the card, and the speed of none is known here",
+            f"how far {request.hours:g} hours go depends on the GPU, and the speed of none is known here",
             "name one with --gpu; nanodyno plan --gpus lists them",
         )
     seconds = request.hours * 3600

@@ -145,8 +145,8 @@ def rows_by_memory(memory_bytes: int, shape: ModelShape, dtype: Dtype) -> int:
     return min(max(rows, FEWEST_ROWS), MOST_ROWS)
 
 
-def _needs_fused(config: RunConfig) -> str | None:
-    """The first setting that only the fused way has."""
+def needs_fused(config: RunConfig) -> str | None:
+    """Return the first setting that only the fused engine has."""
     settings = {
         f"recompute={config.recompute}": config.recompute not in ("auto", "none"),
         f"residual_dtype={config.residual_dtype}": config.halves_stream_by_hand,
@@ -161,7 +161,7 @@ def _needs_fused(config: RunConfig) -> str | None:
 
 def _is_fused(config: RunConfig, dtype: Dtype) -> bool:
     """Refuses what training would."""
-    needed_by = _needs_fused(config)
+    needed_by = needs_fused(config)
     obstacles = {
         "kernels=autograd": config.kernels == "autograd",
         str(config.fused_unsupported): config.fused_unsupported is not None,

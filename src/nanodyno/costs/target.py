@@ -1,4 +1,4 @@
-"""The card that a plan is for: by name, or the one at hand; under a limit of memory."""
+"""The GPU that a plan is for: by name, or the one at hand; with a limit of memory and of power."""
 
 from dataclasses import dataclass
 
@@ -9,12 +9,14 @@ from nanodyno.hardware.gpus import Gpu, find_gpu, gpu_named
 
 GIB = 2**30
 SHOWN_SHARE = 0.97
-"""Of a card's nominal memory what drivers show at least, where nothing is shown on a display."""
+"""Share of a GPU's nominal memory that drivers show at least, when no display uses some of it."""
+UNIFIED_SHARE = 0.75
+"""Share of an Apple chip's memory that Metal recommends a program to use at most."""
 FOR_ERRORS = 0.05
 """Of the memory, left free because needs are predicted. What the allocator holds was at most so much too low
 for 31 of 36 configs; the others' gaps it gives back when it must: in use, 1.6% too low at most (docs/log)."""
 FOR_OTHERS = 0.05
-"""Of a card, for a display and other programs; a limit that was given is without their part."""
+"""Share of a GPU for a display and other programs. A limit that was given is without their part."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,14 @@ class Target:
     limited: bool = False
     """Whether the memory is a limit that was given."""
     host_bytes: int | None = None
-    """Free in the machine that the card is in; None where it is not this one."""
+    """Free in the machine that the GPU is in; None where it is not this one."""
     ceilings: Ceilings | None = None
-    """As measured on this very card."""
+    """As doctor measured them on this very GPU, or on another of its name."""
+    measured_factor: float | None = None
+    """How fast trainings on such a GPU were, over what its class predicts for them."""
+    power_limit_watts: float | None = None
+    drawn_watts: float | None = None
+    """Median power of a training whose telemetry is known."""
 
     @property
     def room_bytes(self) -> int | None:
@@ -40,7 +47,7 @@ class Target:
         return self.memory_bytes - int(free * self.memory_bytes)
 
     def dtype(self, asked: str) -> Dtype:
-        """As the trainer chooses on such a card; a card that is not known is taken for a recent one."""
+        """Return what the trainer chooses on such a GPU; an unknown one is taken for a recent one."""
         recent = self.gpu is None or self.gpu.tensor_dtype == "bfloat16"
         own: Dtype = "bfloat16" if recent else "float16"
         if asked in ("auto", "bfloat16"):
@@ -48,17 +55,22 @@ class Target:
         return "float32" if asked == "float32" else "float16"
 
 
+def shown_bytes(nominal_bytes: float) -> int:
+    """Return what a GPU that is sold with so much memory shows to a program."""
+    return int(nominal_bytes * SHOWN_SHARE)
+
+
 def named_target(name: str, limit_bytes: int | None) -> Target:
     gpu = gpu_named(name)
-    shown = int(gpu.memory_bytes * SHOWN_SHARE)
-    limit = None if limit_bytes == gpu.memory_bytes else limit_bytes
+    shown = int(UNIFIED_SHARE * gpu.memory_bytes) if gpu.is_unified else shown_bytes(gpu.memory_bytes)
+    limit = None if limit_bytes in (gpu.memory_bytes, shown) else limit_bytes
     return Target(gpu.label, gpu, _limited(gpu.label, shown, limit), limit is not None)
 
 
 def present_target(
     name: str, memory_bytes: int, limit_bytes: int | None, host_bytes: int | None = None
 ) -> Target:
-    """Of the card at hand, whether it is in the table or not."""
+    """Return the target of the GPU at hand, whether it is in the table or not."""
     memory = _limited(name, memory_bytes, limit_bytes, "; --device=cpu leaves the one at hand aside")
     return Target(name, find_gpu(name, memory_bytes), memory, limit_bytes is not None, host_bytes)
 
@@ -69,6 +81,6 @@ def _limited(name: str, memory_bytes: int, limit_bytes: int | None, hint: str = 
     if limit_bytes > memory_bytes:
         raise NanodynoError(
             f"--memory-limit is {limit_bytes / GIB:.1f} GiB, and {name} has {memory_bytes / GIB:.1f}",
-            f"a limit is for less than the card has: leave it out, or name a larger card with --gpu{hint}",
+            f"a limit is for less than the GPU has: leave it out, or name a larger GPU with --gpu{hint}",
         )
     return limit_bytes

@@ -1,4 +1,4 @@
-"""How long an iteration takes: each kind of work at the rate that the card keeps up for it."""
+"""How long an iteration takes: each kind of work at the rate that the GPU reaches for it."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from nanodyno.costs.work import Work, micro_step, per_iteration
 
 @dataclass(frozen=True)
 class IterationTime:
-    """Predicted seconds; `launch_bound` where the host cannot launch as fast as the card computes."""
+    """Predicted seconds. `launch_bound`: the host cannot launch as fast as the GPU computes."""
 
     micro_step_seconds: float
     once_seconds: float
@@ -40,22 +40,28 @@ class IterationTime:
 
 def iteration_time(setup: Setup, calibration: Calibration) -> IterationTime:
     work = micro_step(setup)
-    on_gpu = device_seconds(work, setup, calibration)
+    on_gpu = _at_measured_speed(work, setup, calibration)
     launch = calibration.launch_seconds["compiled" if setup.compiled else "eager"]
     launching = 0.0 if setup.cuda_graph else work.kernels * launch
     return IterationTime(
         micro_step_seconds=max(on_gpu, launching),
-        once_seconds=device_seconds(per_iteration(setup), setup, calibration),
+        once_seconds=_at_measured_speed(per_iteration(setup), setup, calibration),
         micro_steps=setup.micro_steps,
         tokens=setup.tokens_per_iter,
         launch_bound=launching > on_gpu,
     )
 
 
+def _at_measured_speed(work: Work, setup: Setup, calibration: Calibration) -> float:
+    flops = work.product_flops + work.fp8_flops / calibration.fp8_gain + work.attention_flops
+    seconds = device_seconds(work, setup, calibration)
+    return calibration.seconds_under_power(seconds, flops) / calibration.speed_factor
+
+
 def unfilled_share(setup: Setup, calibration: Calibration) -> float:
-    """Of a micro-step, what the card waits for launches, or is at the beginnings and ends of kernels."""
+    """Of a micro-step, what the GPU waits for launches, or is at the beginnings and ends of kernels."""
     work = micro_step(setup)
-    full = device_seconds(work, setup, calibration) - work.kernels * calibration.kernel_seconds
+    full = _at_measured_speed(work, setup, calibration) - work.kernels * calibration.kernel_seconds
     return 1 - full / iteration_time(setup, calibration).micro_step_seconds
 
 

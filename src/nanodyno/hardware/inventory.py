@@ -1,4 +1,4 @@
-"""Which cards there are and who holds their memory, by NVIDIA's library; or why it does not tell."""
+"""Which GPUs there are and who holds their memory, by NVIDIA's library, or why it does not say."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -11,7 +11,7 @@ from nanodyno.hardware.telemetry import MILLI, Holder, process_name
 @dataclass(frozen=True)
 class GpuState:
     index: int
-    """NVML's own: CUDA_VISIBLE_DEVICES renames cards for torch alone."""
+    """NVML's own: CUDA_VISIBLE_DEVICES renames GPUs for torch alone."""
     name: str | None = None
     uuid: str | None = None
     memory_bytes: int | None = None
@@ -36,7 +36,7 @@ class Inventory:
 
 
 def take_inventory(nvml: Any = None) -> Inventory:
-    """Goes on without NVIDIA's driver, and without permission to ask it."""
+    """Return what NVML reports, or why it does not: without NVIDIA's driver, or without permission."""
     if nvml is None:
         import pynvml
 
@@ -54,7 +54,7 @@ def take_inventory(nvml: Any = None) -> Inventory:
 
 def _state(nvml: Any, index: int) -> GpuState:
     handle = _asked(nvml, nvml.nvmlDeviceGetHandleByIndex, index)
-    if handle is None:  # a card that this user may not ask
+    if handle is None:  # a GPU that this user may not ask
         return GpuState(index)
     memory = _asked(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
     limit = _asked(nvml, nvml.nvmlDeviceGetEnforcedPowerLimit, handle)

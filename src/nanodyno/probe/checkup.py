@@ -72,7 +72,7 @@ def check_up(
     """A device that is not there is refused before anything else is done."""
     if re.fullmatch(DEVICES, wanted.device) is None:
         raise NanodynoError(f"--device={wanted.device} is no device", "auto, cpu, cuda, cuda:N or mps")
-    inventory = take_inventory()  # before torch takes some of the card's memory
+    inventory = take_inventory()  # before torch takes some of the GPU's memory
     request = DeviceRequest(device=wanted.device)
     device = check_device("device", request, DeviceRecord, lambda _, words: words and tell(words))
     tell("the host and its disk")
@@ -80,7 +80,7 @@ def check_up(
     if isinstance(device, Failure):
         return found.model_copy(update={"device_fault": device.words})
     found = found.model_copy(update={"device": device})
-    if not wanted.quick:
+    if not wanted.quick and device.machine.device_type != "mps":  # where training does not compile
         tell("a small compilation")
         found = found.model_copy(update={"compiling": _compiled(request)})
     return found.model_copy(update=_ceilings(wanted, device, tell, watch))

@@ -15,12 +15,12 @@ from nanodyno.probe.checkup import DeviceRequest
 from nanodyno.probe.child import Report
 from nanodyno.records.checkup import CompileRecord, DeviceRecord
 from nanodyno.train.attention import try_attention
-from nanodyno.train.device import DTYPES, Clock, DeviceChoice, choose, describe_machine
+from nanodyno.train.device import DTYPES, Clock, DeviceChoice, choose, describe_machine, on_rocm
 from nanodyno.train.engine import last_words
 from nanodyno.train.kernels import OLDEST_FP8, why_no_triton
 
 GPU_SHAPE, HOST_SHAPE = (8, 12, 1024, 64), (1, 2, 128, 64)
-"""Of attention: B, H, T, K. On a card a micro-batch of 8 of GPT-2 124M."""
+"""Of attention: B, H, T, K. On a GPU a micro-batch of 8 of GPT-2 124M."""
 OLDEST_FLOAT16 = (5, 3)
 
 
@@ -62,6 +62,7 @@ def describe_device(choice: DeviceChoice) -> DeviceRecord:
         reserved_bytes=torch.cuda.memory_reserved(device) if on_gpu else None,
         torch=torch.__version__,
         cuda=torch.version.cuda or torch.version.hip,
+        rocm=on_rocm(),
         built_for=tuple(torch.cuda.get_arch_list()),
         cudnn=torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None,
         triton=_triton_version(),
@@ -69,7 +70,7 @@ def describe_device(choice: DeviceChoice) -> DeviceRecord:
         dtype=choice.dtype,
         bfloat16=on_gpu and torch.cuda.is_bf16_supported(including_emulation=False),
         float16=capability is not None and capability >= OLDEST_FLOAT16,
-        fp8=capability is not None and torch.version.hip is None and capability >= OLDEST_FP8,
+        fp8=capability is not None and not on_rocm() and capability >= OLDEST_FP8,
         attention_seconds=seconds,
         attention_faults=faults,
         attention_shape=shape,

@@ -15,14 +15,16 @@ class DeviceRecord(Record):
     machine: MachineRecord
     uuid: str | None = None
     visible: tuple[str, ...] = ()
-    """Names of all cards that torch sees."""
+    """Names of all GPUs that torch sees."""
     free_bytes: int | None = None
     reserved_bytes: int | None = None
     """What of the rest torch itself held when the driver was asked: with what others hold and the context it
     makes up all that is not free."""
     torch: str
     cuda: str | None = None
-    """That this torch was built with; None is a build for the CPU."""
+    """Version of CUDA, or of ROCm, that this torch was built with. None is a build for the CPU."""
+    rocm: bool = False
+    """Whether it is a build for AMD GPUs."""
     built_for: tuple[str, ...] = ()
     """Architectures that this torch has kernels for."""
     cudnn: int | None = None

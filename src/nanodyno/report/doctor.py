@@ -87,6 +87,8 @@ def _device_rows(found: CheckupRecord, device: DeviceRecord, language: Language)
     machine = device.machine
     if machine.device_type == "cuda":
         yield from _gpu_rows(found, device, language)
+    elif machine.device_type == "mps":
+        yield from _apple_rows(device, language)
     else:
         words = language.say_plural(
             "doctor.device.cpu",
@@ -114,14 +116,22 @@ def _gpu_rows(found: CheckupRecord, device: DeviceRecord, language: Language) ->
         parts.append(language.say("doctor.device.power-limit", watts=language.number(limit, ".0f")))
     yield language.say("doctor.row.gpu"), language.joined(parts)
     yield language.say("common.memory"), _memory_words(device, state, language)
-    gpu = gpu_of(machine)
-    words = (
-        language.say("doctor.datasheet.not-in-table")
-        if gpu is None
-        else _datasheet_words(gpu, device.dtype, language)
-    )
-    yield language.say("doctor.row.datasheet"), words
+    yield _datasheet_row(device, language)
     yield language.say("doctor.row.paging"), language.say(PAGES if found.host.gpu_can_page else REFUSES)
+
+
+def _apple_rows(device: DeviceRecord, language: Language) -> DoctorRows:
+    total = device.machine.device_memory_bytes
+    yield language.say("doctor.row.gpu"), device.machine.device_name
+    yield language.say("common.memory"), UNKNOWN if total is None else quantities.gib(total, language)
+    yield _datasheet_row(device, language)
+
+
+def _datasheet_row(device: DeviceRecord, language: Language) -> tuple[str, str]:
+    gpu = gpu_of(device.machine)
+    if gpu is None:
+        return language.say("doctor.row.datasheet"), language.say("doctor.datasheet.not-in-table")
+    return language.say("doctor.row.datasheet"), _datasheet_words(gpu, device.dtype, language)
 
 
 def _memory_words(device: DeviceRecord, state: GpuState | None, language: Language) -> str:
@@ -178,10 +188,16 @@ def _precision_words(device: DeviceRecord, language: Language) -> str:
 
 
 def _torch_words(device: DeviceRecord, language: Language) -> str:
-    parts = [device.torch, f"CUDA {device.cuda}" if device.cuda else language.say("doctor.torch.cpu-build")]
-    parts += [f"cuDNN {_cudnn(device.cudnn)}"] if device.cudnn else []
+    parts = [device.torch, _build_words(device, language)]
+    parts += [f"cuDNN {_cudnn(device.cudnn)}"] if device.cudnn and not device.rocm else []
     parts += [f"Triton {device.triton}" if device.triton else language.say("doctor.torch.no-triton")]
     return language.joined(parts)
+
+
+def _build_words(device: DeviceRecord, language: Language) -> str:
+    if device.cuda:
+        return f"{'ROCm' if device.rocm else 'CUDA'} {device.cuda}"
+    return "MPS" if device.machine.device_type == "mps" else language.say("doctor.torch.cpu-build")
 
 
 def _cudnn(number: int) -> str:

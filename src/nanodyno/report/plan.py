@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from nanodyno.analysis.rates import Begun
-from nanodyno.costs.calibration import REFERENCE
-from nanodyno.costs.plan import CHINCHILLA_TOKENS_PER_PARAMETER, MicroBatchPlan, Plan
+from nanodyno.costs.calibration import LAPTOP, REFERENCE, Predicted, SpeedBasis
+from nanodyno.costs.plan import CHINCHILLA_TOKENS_PER_PARAMETER, MEASURED_DTYPE, MicroBatchPlan, Plan
 from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.report.advice import advice_table
@@ -21,6 +21,21 @@ from nanodyno.report.sizing import choice_document, sizes_table, sizes_title
 from nanodyno.report.stacked import memory_bars
 
 UNKNOWN = "-"
+TITLES: dict[SpeedBasis, str] = {
+    "training": "plan.title.training",
+    "measured": "plan.title.measured",
+    "public": "plan.title.public",
+    "ceilings": "plan.title.ceilings",
+    "class": "plan.title.class",
+    "datasheet": "plan.title.datasheet",
+}
+BASES: dict[SpeedBasis, str] = {
+    "measured": "plan.basis.measured",
+    "public": "plan.basis.public",
+    "ceilings": "plan.basis.ceilings",
+    "class": "plan.basis.class",
+    "datasheet": "plan.basis.datasheet",
+}
 MOST_LINES, AT_WIDTH = 30, 100
 MOST_ROWS, FEWEST_ROWS = 8, 3
 MOST_NOTES = 5
@@ -74,13 +89,9 @@ def title(plan: Plan, source: PlanSource, language: Language) -> str:
     config = source.title(language)
     if plan.target.name is None:
         return language.say("plan.title.no-gpu", title=config)
-    if plan.verified:
-        words = "plan.title.calibrated"
-    elif plan.basis == "ceilings":
-        words = "plan.title.by-ceilings"
-    else:
-        words = "plan.title.unverified"
-    return language.say(words, title=config, gpu=plan.target.name)
+    if plan.asked.time is None:
+        return language.say("plan.title.not-in-table", title=config, gpu=plan.target.name)
+    return language.say(TITLES[plan.basis], title=config, gpu=plan.target.name)
 
 
 def _facts(plan: Plan, rows: PlanRows, language: Language) -> Table:
@@ -111,13 +122,13 @@ def candidates_table(plan: Plan, language: Language = ENGLISH, most: int | None 
             table.add_column(language.say(title), justify="right", no_wrap=True)
     table.add_column(language.say("plan.table.recompute"), no_wrap=True)
     for each in plan.candidates if most is None else _nearest(plan, most):
-        setup, time, share = each.setup, each.time, each.mfu
+        setup, speed, share = each.setup, each.tokens_per_second, each.mfu
         asked = setup.batch_size == plan.asked.setup.batch_size
         table.add_row(
             f"{setup.batch_size} x {setup.micro_steps}",
             quantities.gib(each.memory.total, language),
             _fits_cell(each, plan.target.room_bytes, language),
-            UNKNOWN if time is None else quantities.about(time.tokens_per_second, language=language),
+            UNKNOWN if speed is None else quantities.about(speed.value, language=language),
             UNKNOWN if share is None else quantities.about_percent(share, language),
             setup.recompute if setup.kernels == "fused" else UNKNOWN,
             style="bold" if asked else "dim" if each.fits is False else "",
@@ -147,47 +158,38 @@ def _fits_cell(each: MicroBatchPlan, room: int | None, language: Language) -> st
 
 
 def remarks(plan: Plan, language: Language) -> list[str]:
-    remarks = _remarks_on_rates(plan, language)
+    setup = plan.asked.setup
+    remarks = _remarks_on_speed(plan, language)
     if plan.target.gpu is None and plan.advice:
         remarks.append(language.say("plan.note.switch-time-reference", reference=REFERENCE))
-    if not plan.asked.setup.was_measured:
+    if not setup.was_measured:
         remarks.append(language.say("plan.note.not-plain-unmeasured"))
-    elif not plan.asked.setup.is_plain:
-        remarks.append(
-            language.say(
-                "plan.note.not-plain-measured",
-                reference=REFERENCE,
-            )
-        )
-    if plan.asked.setup.fp8:
+    elif not setup.is_plain:
+        remarks.append(language.say("plan.note.not-plain-measured", reference=REFERENCE))
+    if setup.shape.value_embeddings:
+        remarks.append(language.say("plan.note.other-programs"))
+    if setup.fp8:
         remarks.append(language.say("plan.note.fp8-support"))
     return remarks
 
 
-def _remarks_on_rates(plan: Plan, language: Language) -> list[str]:
+def _remarks_on_speed(plan: Plan, language: Language) -> list[str]:
+    """What the speed follows from, and what narrows its interval."""
     name, gpu, dtype = plan.target.name, plan.target.gpu, plan.asked.setup.dtype
     if name is None:
         return [language.say("plan.note.no-gpu-assumed")]
-    if plan.basis == "ceilings":
-        return [
-            language.say(
-                "plan.speed.by-ceilings",
-                reference=REFERENCE,
-            )
-        ]
-    if gpu is None:
+    if plan.asked.time is None:
         return [language.say("plan.speed.gpu-not-in-table", gpu=name)]
-    if plan.verified or (gpu.name == REFERENCE and dtype == "bfloat16"):
-        return []
-    if gpu.name == REFERENCE:
+    if gpu is not None and gpu.name == REFERENCE and dtype != MEASURED_DTYPE:
         return [language.say("plan.speed.other-dtype", gpu=name, dtype=dtype)]
-    return [
-        language.say(
-            "plan.speed.unverified",
-            reference=REFERENCE,
-            gpu=name,
-        )
-    ]
+    if plan.basis == "training":
+        return []
+    found = [language.say(BASES[plan.basis])]
+    if plan.asked.setup.kernels == "fused":
+        found.append(language.say("plan.note.fused-untried", reference=REFERENCE))
+    if gpu is not None and gpu.family == LAPTOP and plan.target.power_limit_watts is None:
+        found.append(language.say("plan.basis.laptop"))
+    return found
 
 
 def plan_document(plan: Plan, source: PlanSource) -> dict[str, object]:
@@ -204,15 +206,18 @@ def plan_document(plan: Plan, source: PlanSource) -> dict[str, object]:
         "flops_per_token": {"exact": plan.flops_exact, "nanogpt": plan.flops_nanogpt},
         "tokens_per_iter": plan.asked.setup.tokens_per_iter,
         **_candidate(plan.asked),
-        "mean_tokens_per_second": plan.bill.tokens_per_second,
+        "mean_tokens_per_second": _interval(plan.bill.tokens_per_second),
         "host_bytes": plan.offloaded_bytes,
         "tokens": plan.bill.tokens,
+        "tokens_within_hours": _interval(plan.bill.tokens_within),
         "max_iters": plan.bill.max_iters,
-        "hours": plan.bill.hours,
-        "kwh_estimate": plan.bill.kwh,
-        "energy_cost": plan.bill.energy_cost,
-        "rent": plan.bill.rent,
+        "hours": _interval(plan.bill.hours),
+        "watts": plan.bill.watts,
+        "kwh_estimate": _interval(plan.bill.kwh),
+        "energy_cost": _interval(plan.bill.energy_cost),
+        "rent": _interval(plan.bill.rent),
         "grown": None if plan.bill.grown is None else dataclasses.asdict(plan.bill.grown),
+        "power_limit_watts": plan.target.power_limit_watts,
         "range_test": None if source.range_test is None else _range_test(source.range_test, plan),
         "counted_parameters": plan.counted_params,
         "tokens_per_parameter": plan.tokens_per_parameter,
@@ -226,11 +231,11 @@ def plan_document(plan: Plan, source: PlanSource) -> dict[str, object]:
 
 
 def _range_test(test: Begun, plan: Plan) -> dict[str, object]:
-    return {"iterations_at_least": test.work, "hours_at_least": range_test_hours(test, plan)}
+    return {"iterations_at_least": test.work, "hours_at_least": _interval(range_test_hours(test, plan))}
 
 
 def _candidate(each: MicroBatchPlan) -> dict[str, object]:
-    setup, time = each.setup, each.time
+    setup = each.setup
     return {
         "batch_size": setup.batch_size,
         "gradient_accumulation_steps": setup.micro_steps,
@@ -241,6 +246,11 @@ def _candidate(each: MicroBatchPlan) -> dict[str, object]:
         "allocated_bytes": each.memory.allocated,
         "reserved_bytes": each.memory.reserved,
         "fits": each.fits,
-        "tokens_per_second": None if time is None else time.tokens_per_second,
+        "tokens_per_second": _interval(each.tokens_per_second),
         "mfu": each.mfu,
     }
+
+
+def _interval(value: Predicted | None) -> dict[str, float] | None:
+    """Return a prediction with its 80% prediction interval, or None where it is not known."""
+    return None if value is None else dataclasses.asdict(value)

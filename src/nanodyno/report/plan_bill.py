@@ -1,6 +1,7 @@
 """What a planned training takes: hours, energy, money, iterations."""
 
 from nanodyno.analysis.rates import Begun
+from nanodyno.costs.calibration import Predicted
 from nanodyno.costs.plan import Bill, Plan
 from nanodyno.messages import quantities
 from nanodyno.messages.language import Language
@@ -10,33 +11,40 @@ def bill_words(bill: Bill, plan: Plan, language: Language) -> str:
     if bill.hours is None:
         return language.say("plan.bill.no-duration")
     parts = [_time_words(bill.hours, language)]
-    if bill.kwh is not None and plan.target.gpu is not None:
+    if bill.tokens_within is not None:
+        low, high = (quantities.count(each, language) for each in _bounds(bill.tokens_within))
+        parts = [
+            quantities.duration(bill.hours.value * 3600, language),
+            language.say("plan.bill.tokens-within", low=low, high=high),
+        ]
+    if bill.kwh is not None and bill.watts is not None:
         parts.append(
             language.say(
                 "plan.bill.energy",
-                kwh=quantities.about(bill.kwh, language=language),
-                watts=language.number(plan.target.gpu.tdp_watts, ".0f"),
+                kwh=quantities.about(bill.kwh.value, language=language),
+                watts=quantities.about(bill.watts, 2, language),
             )
         )
     if bill.energy_cost is not None:
-        amount = quantities.about(bill.energy_cost, language=language)
+        amount = quantities.about(bill.energy_cost.value, language=language)
         parts.append(language.say("plan.bill.energy-cost", amount=amount))
     if bill.rent is not None:
-        amount = quantities.about(bill.rent, language=language)
+        amount = quantities.about(bill.rent.value, language=language)
         parts.append(language.say("plan.bill.rent", amount=amount))
     parts += [language.say("plan.if-it-fitted")] if plan.asked.fits is False else []
     return language.joined(parts)
 
 
-def _time_words(hours: float, language: Language) -> str:
-    duration = quantities.duration(hours * 3600, language)
-    if hours < 1:
-        return language.say("plan.bill.duration", duration=duration)
-    return language.say(
-        "plan.bill.hours",
-        hours=quantities.about(hours, language=language),
-        duration=duration,
-    )
+def _time_words(hours: Predicted, language: Language) -> str:
+    if hours.value < 1:
+        durations = [quantities.duration(each * 3600, language) for each in (hours.value, *_bounds(hours))]
+        return language.say("plan.bill.short", duration=durations[0], low=durations[1], high=durations[2])
+    value, low, high = (quantities.about(each, 2, language) for each in (hours.value, *_bounds(hours)))
+    return language.say("plan.bill.hours", hours=value, low=low, high=high)
+
+
+def _bounds(value: Predicted) -> tuple[float, float]:
+    return value.low, value.high
 
 
 def growth_words(plan: Plan, language: Language) -> str | None:
@@ -52,9 +60,10 @@ def growth_words(plan: Plan, language: Language) -> str | None:
     return words if grown.hours is None else language.joined([words, _time_words(grown.hours, language)])
 
 
-def range_test_hours(test: Begun, plan: Plan) -> float | None:
-    """At least. Its iterations have the first size."""
-    return None if plan.asked.time is None else test.work * plan.asked.time.seconds / 3600
+def range_test_hours(test: Begun, plan: Plan) -> Predicted | None:
+    """Return the hours that it takes at least: its iterations have the first size."""
+    speed = plan.asked.tokens_per_second
+    return None if speed is None else speed.under(test.work * plan.asked.setup.tokens_per_iter / 3600)
 
 
 def range_test_words(test: Begun, plan: Plan, language: Language) -> str:

@@ -9,7 +9,6 @@ from nanodyno.config import RunConfig
 from nanodyno.config.ramp import Ramp
 from nanodyno.costs.plan import CHINCHILLA_TOKENS_PER_PARAMETER, MicroBatchPlan, Plan
 from nanodyno.costs.setup import Setup
-from nanodyno.costs.target import SHOWN_SHARE
 from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.report.modern import modern_words
@@ -205,16 +204,19 @@ def _limit_words(plan: Plan, language: Language) -> str:
         "plan.limit.by-datasheet",
         limit=limit,
         gigabytes=str(target.gpu.memory_gb),
-        share=quantities.share(SHOWN_SHARE, ".0f", language),
+        share=quantities.share(target.memory_bytes / target.gpu.memory_bytes, ".0f", language),
     )
 
 
 def _speed_words(asked: MicroBatchPlan, plan: Plan, ramp: Ramp | None, language: Language) -> str:
-    assert asked.time is not None
+    assert asked.time is not None and asked.tokens_per_second is not None  # noqa: PT018
+    speed = asked.tokens_per_second
     parts = [
         language.say(
             "plan.speed.expected",
-            rate=quantities.about(asked.time.tokens_per_second, language=language),
+            rate=quantities.about(speed.value, language=language),
+            low=quantities.about(speed.low, language=language),
+            high=quantities.about(speed.high, language=language),
             milliseconds=quantities.about(asked.time.seconds * 1000, language=language),
         )
     ]
@@ -230,7 +232,7 @@ def _speed_words(asked: MicroBatchPlan, plan: Plan, ramp: Ramp | None, language:
         clauses.append(first_size_words(ramp, language))
         rate = plan.bill.tokens_per_second
         if ramp.steps and rate is not None:  # a larger batch is faster: its updates are rarer
-            mean = quantities.about(rate, language=language)
+            mean = quantities.about(rate.value, language=language)
             clauses.append(language.say("plan.speed.whole-run", rate=mean))
     return language.clauses(clauses)
 

@@ -10,7 +10,7 @@ from nanodyno.model.batched import WithAdamW, make_optimizer
 from nanodyno.model.modern import ModernGPT
 from nanodyno.model.optimizer import set_learning_rate
 from nanodyno.train.attention import fastest_attention
-from nanodyno.train.device import DTYPES, Clock, DeviceChoice, is_out_of_memory
+from nanodyno.train.device import DTYPES, Clock, DeviceChoice, is_out_of_memory, on_mps
 from nanodyno.train.engine import DeviceBatch, Engine, Gradients, Prepared, first_half, last_words
 from nanodyno.train.parallel import exchange_gradients, replicate, whole
 from nanodyno.train.processes import Processes
@@ -26,7 +26,7 @@ class AutogradEngine(Engine):
         self, config: RunConfig, shape: ModelShape, choice: DeviceChoice, processes: Processes
     ) -> None:
         super().__init__(config, shape, choice, processes)
-        self.needs_preparation = config.compile
+        self.needs_preparation = config.compile and not on_mps(self.device)
         self.model.loss_chunk_size = config.loss_chunk_size
         self._attention_seconds: tuple[tuple[str, float], ...] = ()
         self._use_attention(None if config.attention == "auto" else config.attention)

@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -88,6 +89,16 @@ def _best_dtype(device: torch.device) -> Dtype:
     if device.type != "cuda":
         return "float32"
     return "bfloat16" if _has_bfloat16(device) else "float16"
+
+
+def on_rocm() -> bool:
+    """Return whether torch is a build for AMD GPUs, which it calls cuda too."""
+    return torch.version.hip is not None
+
+
+def on_mps(device: torch.device) -> bool:
+    """Return whether the device is an Apple GPU."""
+    return device.type == "mps"
 
 
 def take_threads(number: int | None) -> None:
@@ -185,8 +196,10 @@ def describe_machine(device: torch.device) -> MachineRecord:
             "device_memory_bytes": properties.total_memory,
             "multiprocessors": properties.multi_processor_count,
             "compute_capability": f"{properties.major}.{properties.minor}",
-            "driver": _nvidia_driver(),
+            "driver": None if on_rocm() else _nvidia_driver(),
         }
+    elif on_mps(device):
+        facts["device_memory_bytes"] = torch.mps.recommended_max_memory()
     return MachineRecord.model_validate(
         {
             "device_type": device.type,
@@ -200,7 +213,7 @@ def describe_machine(device: torch.device) -> MachineRecord:
 
 
 def gpu_key(device: torch.device, *more: object) -> str:
-    """What a card's own measurements are remembered by, and all else they depend on."""
+    """What a GPU's own measurements are remembered by, and all else they depend on."""
     return "; ".join(map(str, (torch.cuda.get_device_name(device), torch.__version__, *more)))
 
 
@@ -210,6 +223,15 @@ def _cpu_name() -> str:
         for line in cpuinfo.read_text(errors="replace").splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
+    if sys.platform == "darwin":  # where Python knows no more than `arm`
+        asked = subprocess.run(
+            ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if name := asked.stdout.strip():
+            return name
     return platform.processor() or platform.machine()
 
 

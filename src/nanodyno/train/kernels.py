@@ -1,4 +1,4 @@
-"""Which way a run's micro-steps go: written by hand on Triton kernels, or by torch's autograd."""
+"""Which engine runs the micro-steps: the fused one on Triton kernels, or torch's autograd."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,16 +10,20 @@ from nanodyno.errors import NanodynoError
 from nanodyno.model.attention import PACKED
 from nanodyno.train.attention import require
 from nanodyno.train.autograd import AutogradEngine
-from nanodyno.train.device import DTYPES, DeviceChoice
+from nanodyno.train.device import DTYPES, DeviceChoice, on_mps, on_rocm
 from nanodyno.train.engine import Engine
 from nanodyno.train.fused import FusedEngine
 from nanodyno.train.processes import Processes
 
 OLDEST = (8, 0)
-"""Ampere: the first cards that Triton and bfloat16 are made for."""
+"""Ampere: the first GPUs that Triton and bfloat16 are made for."""
 OLDEST_FP8 = (8, 9)
 FP8_MULTIPLE = 16
 """What torch's product in fp8 asks of every side."""
+
+
+NO_FUSED_ON_ROCM = "the fused kernels were never tried on ROCm: autograd runs (kernels=fused tries them)"
+NO_COMPILE_ON_MPS = "torch.compile was never tried on an Apple GPU: this runs without it"
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class Way:
 def make_engine(config: RunConfig, shape: ModelShape, choice: DeviceChoice, processes: Processes) -> Engine:
     way = choose_way(config, choice, processes.count)
     if choice.device.type == "cuda":
-        torch.cuda.set_device(choice.device)  # Triton launches on the current card, whatever its arguments
+        torch.cuda.set_device(choice.device)  # Triton launches on the current GPU, whatever its arguments
     if config.attention != "auto" and not config.eval_only:  # evaluations use torch's own choice
         heads = (1, shape.n_head, shape.block_size, shape.head_size)
         require(config.attention, heads, DTYPES[choice.dtype], choice.device)
@@ -42,7 +46,11 @@ def make_engine(config: RunConfig, shape: ModelShape, choice: DeviceChoice, proc
 
 
 def choose_way(config: RunConfig, choice: DeviceChoice, processes: int = 1) -> Way:
-    """`auto` is fused on a GPU with bfloat16 and Triton, where it is faster, or where a setting needs it."""
+    """Return the engine. `auto` is fused on an NVIDIA GPU with bfloat16 and Triton, where it is faster, or
+    where a setting needs it.
+
+    Nobody tried the fused kernels on ROCm, nor torch.compile on an Apple GPU, so neither is taken there.
+    """
     needed_by, obstacle = _needed_by(config), _obstacle(config, choice, processes)
     _refuse_contradictions(config, needed_by, obstacle)
     missing = why_no_triton(choice.device)
@@ -54,7 +62,9 @@ def choose_way(config: RunConfig, choice: DeviceChoice, processes: int = 1) -> W
             missing and f"{asked} takes the fused way, but {missing}: torch's own kernels run, slower",
         )
     if config.kernels == "autograd" or choice.device.type != "cuda":
-        return Way("autograd", False)
+        return Way("autograd", False, NO_COMPILE_ON_MPS if config.compile and on_mps(choice.device) else None)
+    if on_rocm():
+        return Way("autograd", False, NO_FUSED_ON_ROCM)
     reason = obstacle or missing or (None if choice.dtype == "bfloat16" else f"dtype={choice.dtype}")
     if reason is None:
         return Way("fused", True)

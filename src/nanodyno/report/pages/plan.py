@@ -2,6 +2,7 @@
 
 from nanodyno.analysis.forecast import by_size
 from nanodyno.analysis.sizing import SizeChoice
+from nanodyno.costs.calibration import Predicted
 from nanodyno.costs.plan import MicroBatchPlan, Plan
 from nanodyno.messages import quantities as q
 from nanodyno.messages.language import Language
@@ -72,19 +73,20 @@ def _answer(plan: Plan, source: PlanSource, language: Language) -> tuple[PageEle
     words = fits_words(plan, language) if choice is None else chosen_words(choice, language)
     first = first_size_words(ramp, language) if ramp is not None and ramp.grows else ""
     tiles = [Tile(language.say("plan.tile.memory"), q.gib(plan.asked.memory.total, language))]
-    if plan.asked.time is not None:
+    if (speed := plan.asked.tokens_per_second) is not None:
         tiles.append(
             Tile(
                 language.say("plan.tile.tokens-per-second"),
-                q.about(plan.asked.time.tokens_per_second, language=language),
-                first,
+                q.about(speed.value, language=language),
+                language.clauses([interval_words(speed, language), *([first] if first else [])]),
             )
         )
-    if plan.bill.hours is not None:
+    if (hours := plan.bill.hours) is not None:
+        seconds = hours.times(3600)
         tiles.append(
             Tile(
                 language.say("plan.tile.time-to-tokens", tokens=q.count(plan.bill.tokens, language)),
-                q.duration(plan.bill.hours * 3600, language),
+                q.duration(seconds.value, language),
                 "" if plan.bill.grown is None else first,
             )
         )
@@ -99,6 +101,11 @@ def _answer(plan: Plan, source: PlanSource, language: Language) -> tuple[PageEle
     if choice is not None or plan.target.memory_bytes is None:
         return language.say("list.sentence-end", sentence=answer), Tiles(tuple(tiles))
     return language.say("plan.answer.fits", answer=answer), Tiles(tuple(tiles))
+
+
+def interval_words(speed: Predicted, language: Language) -> str:
+    low, high = (q.about(each, language=language) for each in (speed.low, speed.high))
+    return language.say("common.interval-80", low=low, high=high)
 
 
 def _by_micro_batch(plan: Plan, language: Language) -> Stacks:
@@ -145,14 +152,16 @@ def _speed(plan: Plan, language: Language) -> PageElement:
     rows = tuple(
         Estimate(
             str(each.setup.batch_size),
-            each.time.tokens_per_second,
-            q.about(each.time.tokens_per_second, language=language)
+            speed.value,
+            q.about(speed.value, language=language)
             + ("" if each.fits is not False else f" ({language.say('common.does-not-fit')})"),
+            low=speed.low,
+            high=speed.high,
             chosen=each.setup.batch_size == plan.asked.setup.batch_size,
             colour=0 if each.fits is not False else 1,
         )
         for each in plan.candidates
-        if each.time is not None
+        if (speed := each.tokens_per_second) is not None
     )
     if not rows:
         return language.say("plan.picture.no-gpu")
