@@ -20,8 +20,8 @@ def faults_of_the_block(values: Mapping[str, Any]) -> Iterator[SettingFault]:
             without = f"{key}={RunConfig.model_fields[key].default}"
             yield (
                 key,
-                f"{values[key]} says nothing without {each.requires}; leave it out ({without} where a "
-                "recipe sets it), or add that",
+                f"{values[key]} has no effect without {each.requires}; add that, or leave it out "
+                f"({without} where a recipe sets it)",
             )
     yield from _of_attention(values)
     yield from _of_value_embeddings(values)
