@@ -25,7 +25,7 @@ def test_it_says_what_it_recognised_read_and_does_not_know(case: Callable[..., A
     assert "recognized nanoGPT: train1.log" in reported
     assert "read 169 iterations, 169 timed, 2 evaluations" in reported
     assert "unknown n_layer, n_head, bias, GPU (add" in reported
-    assert "passed over 5 lines without news" in reported
+    assert "skipped 5 lines" in reported
     assert "next: nanodyno show train1" in reported
 
 

@@ -52,8 +52,8 @@ class RunConfig(OptimizerSettings, ModelSettings, frozen=True):
         derived_from=("gradient_accumulation_steps", *MICRO_BATCH),
     )  # fmt: skip
     batch_ramp: MaybeText = setting(
-        "growing tokens_per_iter: 10M:131072,50M:262144 are sizes from so many tokens on. noise: by the "
-        "measured noise, up to 16 times, or to noise:524288. The learning rate grows by the square root",
+        "grows tokens_per_iter, and the learning rate by the square root. 10M:131072,50M:262144: sizes from "
+        "so many tokens on. noise: by the measured noise, up to 16 times; noise:524288: up to that size",
         None, group="batch", affects="speed loss", none_means="none", part_of="tokens_per_iter",
         in_experiment="untimed",
     )  # fmt: skip
