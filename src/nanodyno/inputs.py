@@ -127,8 +127,8 @@ class Request:
         lacking = [key for key in needed if key not in self.own.values and key not in self.given.values]
         if lacking and self.is_log:
             raise NanodynoError(
-                f"the log of {self.name} does not tell {', '.join(lacking)}",
-                f"say it: {' '.join(f'--{key}=...' for key in lacking)}",
+                f"the log of {self.name} does not report {', '.join(lacking)}",
+                f"add {' '.join(f'--{key}=...' for key in lacking)}",
             )
         return build_config(at_any_rate(self.settings).values)
 
@@ -179,15 +179,15 @@ def resolve_resumed(run: str, source: str | None, arguments: Sequence[str], runs
     file = None if source is None else load_settings(source)
     if file is not None and file.hours is not None:
         raise NanodynoError(
-            f"a run goes on as it was made, and {source} makes another", f"leave {source} out"
+            f"{source} would make another run, and --resume keeps the settings", f"leave {source} out"
         )
     values = read_run_record(folder).config.model_dump() if file is None else file.values
     changes = parse_overrides(arguments)
     if refused := PLACES & changes.keys() - {"device"}:
-        raise NanodynoError(f"--resume says where a run is, and --{min(refused)} too", "give one of them")
+        raise NanodynoError(f"--resume and --{min(refused)} both say where the run is", "use one of the two")
     if wants_found_rate(override(Settings(folder.name, values), changes)):
         raise NanodynoError(
-            "learning_rate=auto finds a rate to begin with, and this run has begun", "give a number"
+            "learning_rate=auto finds the rate before a run starts, and this run has started", "give a number"
         )
     # These follow from what stays: with another micro-batch the effective batch is the same.
     stale = {"eval_only", *COUNTED_IN_MICRO_BATCHES} if file is None else set[str]()
@@ -215,7 +215,7 @@ def _read(source: str, runs_folder: Path, takes_runs: bool) -> Request:
     if not takes_runs:  # resuming a run and beginning another like it are two things
         raise NanodynoError(
             f"{source} is a run, and train takes a recipe or a file",
-            f"nanodyno train --resume {source} goes on with it; for another like it, give its recipe",
+            f"`nanodyno train --resume {source}` resumes it; to start another like it, give its recipe",
         )
     record = read_any_record(folder)
     if isinstance(record, ImportedRecord):
@@ -291,10 +291,12 @@ def target_of(device: str, gpu: str | None, limit_bytes: int | None) -> Target:
     found = [cuda.get_device_properties(number) for number in range(cuda.device_count())]
     _, _, number = device.partition(":")
     if number and int(number) >= len(found):
-        raise NanodynoError(f"device={device}, but this machine has {len(found)} of them")
+        raise NanodynoError(f"device={device}, but this machine has {len(found)} GPUs, from cuda:0 on")
     if not number and len({(each.name, each.total_memory) for each in found}) > 1:
         listed = ", ".join(f"cuda:{place} {each.name}" for place, each in enumerate(found))
-        raise NanodynoError(f"which GPU is meant: {listed}", "name one by --device=cuda:N or --gpu NAME")
+        raise NanodynoError(
+            f"this machine has different GPUs: {listed}", "choose one by --device=cuda:N or --gpu NAME"
+        )
     place = int(number) if number else 0
     device_at, ceilings = found[place], recall_ceilings(describe_machine(torch.device("cuda", place)))
     target = present_target(device_at.name, device_at.total_memory, limit_bytes, available_memory())
@@ -321,13 +323,13 @@ def resolve_pair(before: str, after: str, arguments: Sequence[str], runs_folder:
     for typed in (before, after):
         if typed.startswith("-"):
             raise NanodynoError(
-                f"two configs come before {typed}", "for example: nanodyno attribute gpt2-384 gpt2-768"
+                f"two configs must come before {typed}", "for example: nanodyno attribute gpt2-384 gpt2-768"
             )
         request = resolve_with_own(typed, arguments, runs_folder)
         if wants_found_rate(request.given):
             raise NanodynoError(
-                f"{typed}: learning_rate=auto is found by `nanodyno train`, and here it would be a guess",
-                "give the number that it found, or another",
+                f"{typed}: only `nanodyno train` can find learning_rate=auto",
+                "give a number",
             )
         found.append((request, ",".join((request.name, *typed.split(",")[1:]))))
     (one, first), (other, second) = found

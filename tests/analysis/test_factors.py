@@ -82,7 +82,7 @@ def test_a_dataset_moves_speed_by_its_vocabulary_alone() -> None:
 
 
 def test_clipping_costs_time_or_none_however_much_it_clips() -> None:
-    with pytest.raises(NanodynoError, match="grad_clip, none of which can move the speed"):
+    with pytest.raises(NanodynoError, match="grad_clip, which cannot affect the speed"):
         design_of(build(), build(grad_clip=2.0), "tokens_per_second")
     assert design_of(build(), build(grad_clip=0.0), "tokens_per_second").factors[0].name == "grad_clip"
 
@@ -115,12 +115,12 @@ def test_settings_that_say_nothing_without_another_are_one_change_with_it() -> N
 def test_what_has_no_answer_is_refused_with_what_would_have_one() -> None:
     with pytest.raises(NanodynoError, match="the same in every setting"):
         design_of(build(), build(), "tokens_per_second")
-    with pytest.raises(NanodynoError, match="learning_rate, min_lr, none of which") as inert:
+    with pytest.raises(NanodynoError, match="learning_rate, min_lr, which") as inert:
         design_of(build(), build(learning_rate=1e-4), "tokens_per_second")
-    assert inert.value.hint == "--metric val_loss asks about something else"
-    with pytest.raises(NanodynoError, match="no common metric"):
+    assert "--metric val_loss" in (inert.value.hint or "")
+    with pytest.raises(NanodynoError, match="not comparable"):
         design_of(build(), build(dataset="edu"), "val_loss")
-    with pytest.raises(NanodynoError, match="n_emb: no such setting"):
+    with pytest.raises(NanodynoError, match="n_emb: unknown setting"):
         design_of(build(), build(n_layer=6), "tokens_per_second", ignored=["n_emb"])
 
 
@@ -129,7 +129,7 @@ def test_more_than_eight_changes_say_what_to_group() -> None:
         n_layer=6, n_embd=768, block_size=512, bias=True, dropout=0.1, batch_size=8, dtype="float32",
         compile=False, kernels="autograd",
     )  # fmt: skip
-    with pytest.raises(NanodynoError, match="9 changes at once are more than 8") as refused:
+    with pytest.raises(NanodynoError, match=r"9 \(at most 8\)") as refused:
         design_of(build(), many, "tokens_per_second")
     assert refused.value.hint is not None
     assert "--group compile,kernels" in refused.value.hint
@@ -155,7 +155,7 @@ def test_what_every_combination_has_alike_is_reported_and_not_called_inert() -> 
         ["parallel"],
         ["seed"],
     )
-    with pytest.raises(NanodynoError, match=r"same wherever it is measured \(seed\)"):
+    with pytest.raises(NanodynoError, match=r"the same in every measurement \(seed\)"):
         design_of(build(), build(seed=7, log_interval=5), "val_loss")
 
 

@@ -168,7 +168,7 @@ def test_a_gpu_without_a_speed_is_refused() -> None:
     with pytest.raises(NanodynoError, match="there is none here") as none:
         choose_size(best(), Target(None, None, None), 50304, 50257)
     assert "--gpu NAME" in str(none.value.hint)
-    with pytest.raises(NanodynoError, match="Next's is not known") as unknown:
+    with pytest.raises(NanodynoError, match="Next is unknown") as unknown:
         choose_size(best(), Target("Next", None, 12 * GIB), 50304, 50257)
     assert "nanodyno doctor" in str(unknown.value.hint)
 
@@ -259,7 +259,7 @@ def test_a_given_model_that_does_not_fit_is_reported_the_nearest_that_does() -> 
     assert fitted("RTX 4070", 3 * GIB, n_layer=8, n_embd=512, n_head=8, value_embeddings=0) >= 1
     with pytest.raises(NanodynoError, match="speedrun-124m needs") as none:
         fitted("H200", GIB)
-    assert none.value.hint == "no smaller size of it fits either: a card with more memory is what it takes"
+    assert "GPU with more memory" in (none.value.hint or "")
 
 
 @pytest.mark.parametrize("gpu", ["RTX 4070", "H200", "RTX 3070"])

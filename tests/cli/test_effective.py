@@ -33,7 +33,7 @@ def test_a_config_is_trained_a_short_while_and_leaves_nothing(
         "tune", "demo", *one, "--tokens_per_iter=32", "--max_iters=40", "--critical-batch-size", "--json"
     )
     document = json.loads(done.stdout)
-    assert "in micro-batches of 1" in done.stderr
+    assert "micro-batches of 1" in done.stderr
     assert document["of"] == {
         "name": "demo", "whence": "short-training", "iterations": 40, "tokens_seen": 1280,
     }  # fmt: skip
@@ -81,7 +81,7 @@ def test_a_rate_that_is_found_is_reported_and_noted(
     for words in (["--learning_rate=auto"], ["auto.toml"]):
         again = nanodyno("train", *words, "--resume", "found")
         assert again.exit_code == 2
-        assert "this run has begun" in again.output
+        assert "learning_rate=auto" in again.output
 
 
 def test_what_does_not_train_takes_a_rate_that_is_to_be_found(nanodyno: Run) -> None:

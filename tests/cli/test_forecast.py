@@ -117,10 +117,10 @@ def test_a_forecast_is_reported_in_the_language_that_is_asked_for(imported: Nano
         (["a", "--tokens", "1B", "--iters", "9"], "--tokens and --iters"),
         (["a", "--hours", "0"], "--hours=0"),
         (["a", "--tokens", "many"], "not a number of tokens"),
-        (["a", "--set", "n_embd=3"], "changes the schedule only"),
+        (["a", "--set", "n_embd=3"], "--set n_embd"),
         (["a", "--set", "nonsense"], "not a setting"),
-        (["a", "b", "a"], "one run or two"),
-        (["nobody"], "there is no run"),
+        (["a", "b", "a"], "one or two runs"),
+        (["nobody"], "no run 'nobody'"),
     ],
 )
 def test_a_mistake_is_reported_with_exit_code_2(

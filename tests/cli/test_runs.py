@@ -94,7 +94,7 @@ def test_show_takes_a_path(trained: Nanodyno) -> None:
 def test_show_of_an_unknown_run_names_those_there_are(trained: Nanodyno) -> None:
     result = trained("show", "smal")
     assert result.exit_code == 2
-    assert "there are: small" in result.stderr
+    assert "runs: small" in result.stderr
 
 
 def test_sample_repeats_itself_for_a_seed_and_starts_with_the_prompt(trained: Nanodyno) -> None:
@@ -154,7 +154,7 @@ def test_runs_goes_on_past_a_run_json_of_another_program(trained: Nanodyno) -> N
     result = trained("runs")
     assert result.exit_code == 0
     assert "small" in result.stdout
-    assert "no run of nanodyno" in result.stderr
+    assert "not a run of nanodyno" in result.stderr
 
 
 CASE = Path(__file__).parents[2] / "examples"
@@ -198,7 +198,7 @@ def test_a_result_goes_out_and_comes_back_as_the_same_row(trained: Nanodyno, tin
     assert "4 iterations and 3 evaluations of small" in reported
     assert str(Path.cwd()) not in Path("small.json").read_text()
     reported = trained("import", "small.json", "--name", "copy").output
-    assert "recognised  nanodyno" in reported
+    assert "recognized  nanodyno" in reported
     assert "next: nanodyno show copy, nanodyno compare other copy" in " ".join(reported.split())
     document = json.loads(trained("compare", "small", "copy", "--json").stdout)
     assert document["changes"] == []
@@ -216,9 +216,9 @@ def test_a_result_goes_out_and_comes_back_as_the_same_row(trained: Nanodyno, tin
     [
         (("--export", "x.json"), "one run"),
         (("--export", "x.json", "train1", "train2"), "one run"),
-        (("--export", "x.json", "train1", "--leaderboard"), "do not go together"),
-        (("--watch", "--leaderboard"), "do not go together"),
-        (("--export", "there.txt", "train1"), "is no result"),
+        (("--export", "x.json", "train1", "--leaderboard"), "exclude each other"),
+        (("--watch", "--leaderboard"), "exclude each other"),
+        (("--export", "there.txt", "train1"), "not a result"),
         (("--export", "no/where.json", "train1"), "cannot write"),
         (("--export", "x.json", "nobody"), "no run 'nobody'"),
     ],

@@ -128,13 +128,13 @@ def test_resume_by_name_needs_no_recipe_and_takes_changes(nanodyno: Nanodyno, ti
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["train", "--resume", "nobody"], "there is no run 'nobody'"),
-        (["train", "--resume", "mine", "--name=other"], "two runs"),
+        (["train", "--resume", "nobody"], "no run 'nobody'"),
+        (["train", "--resume", "mine", "--name=other"], "--resume and --name"),
         (["train", "--resume", "mine", "--n_embd=32"], "n_embd is 32, and was 16"),
-        (["train", "--resume", "mine", "--out_dir=x"], "--resume says where a run is"),
-        (["train", "demo", "--autosave=often"], "is no duration"),
-        (["train", "demo", "--stop-at=25:00"], "is no time"),
-        (["train", "demo", "--stop-at=2001-01-01T00:00"], "has passed"),
+        (["train", "--resume", "mine", "--out_dir=x"], "--resume and --out_dir"),
+        (["train", "demo", "--autosave=often"], "not a duration"),
+        (["train", "demo", "--stop-at=25:00"], "not a time"),
+        (["train", "demo", "--stop-at=2001-01-01T00:00"], "in the past"),
         (["train"], "recipe"),
     ],
 )
@@ -161,7 +161,7 @@ def test_a_diverged_run_is_not_gone_on_with_by_the_same_command(nanodyno: Nanody
     assert nanodyno(*tiny, "--name=bad", *bad).exit_code == 1
     result = nanodyno(*tiny, "--name=bad", *bad)
     assert result.exit_code == 2
-    assert "would do so again" in result.stderr
+    assert "--resume" in result.stderr
 
 
 def test_a_damaged_checkpoint_is_passed_over_with_exit_code_0(nanodyno: Nanodyno, tiny: list[str]) -> None:
@@ -169,7 +169,7 @@ def test_a_damaged_checkpoint_is_passed_over_with_exit_code_0(nanodyno: Nanodyno
     Path("runs/mine/checkpoints/iter-00000004/model.safetensors").write_bytes(b"cut")
     result = nanodyno("train", "--resume", "mine", "--max_iters=6")
     assert result.exit_code == 0, result.output
-    assert "not as it was saved; going on from iteration 2" in " ".join(result.output.split())
+    assert "has changed since it was saved; resuming from iteration 2" in " ".join(result.output.split())
     assert read_run(Path("runs/mine")).finished
 
 
@@ -210,7 +210,7 @@ def detach(folder: Path, *command: str) -> "subprocess.CompletedProcess[str]":
 def test_a_detached_run_trains_on_its_own(tmp_path: Path, tiny: list[str]) -> None:
     done = detach(tmp_path, *tiny, "--log_interval=1")
     assert done.returncode == 0, done.stderr
-    assert "demo-1 trains in the background, process" in done.stdout
+    assert "demo-1 is training in the background, process" in done.stdout
     deadline = time.monotonic() + 300
     while not read_run(tmp_path / "runs" / "demo-1").finished and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -218,7 +218,7 @@ def test_a_detached_run_trains_on_its_own(tmp_path: Path, tiny: list[str]) -> No
     assert "iter 4/4" in (tmp_path / "runs" / "demo-1" / "log.txt").read_text()
     again = detach(tmp_path, *tiny, "--log_interval=1", "--name=demo-1")
     assert (again.returncode, "in the background" in again.stdout) == (0, False)
-    assert "has ended after 4 iterations: nothing to do" in again.stdout
+    assert "finished after 4 iterations" in again.stdout
 
 
 def test_a_detached_run_that_cannot_start_says_why(tmp_path: Path, tiny: list[str]) -> None:

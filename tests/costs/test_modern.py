@@ -237,5 +237,5 @@ def test_a_plan_of_it_goes_the_trainers_way_and_knows_whether_that_was_measured(
 
 def test_a_plan_refuses_what_training_would() -> None:
     config = build_config({"window": 256, "fp8": True})
-    with pytest.raises(NanodynoError, match="fp8=True cannot be had with window=256"):
+    with pytest.raises(NanodynoError, match=r"fp8=True .* window=256"):
         make_plan(config, 50304, 50257, H200, PlanRequest())

@@ -263,10 +263,10 @@ def test_a_gpu_before_bfloat16_trains_by_autograd_in_float16() -> None:
     [
         (
             {"kernels": "autograd", "recompute": "light"},
-            "recompute=light cannot be had with kernels=autograd",
+            "recompute=light .* kernels=autograd",
         ),
-        ({"dropout": 0.1, "fp8": True}, "fp8=True cannot be had with dropout=0.1"),
-        ({"dtype": "float16", "kernels": "fused"}, "kernels=fused cannot be had with dtype=float16"),
+        ({"dropout": 0.1, "fp8": True}, "fp8=True .* dropout=0.1"),
+        ({"dtype": "float16", "kernels": "fused"}, "kernels=fused .* dtype=float16"),
     ],
 )
 def test_what_training_refuses_a_plan_refuses_too(settings: dict[str, Any], words: str) -> None:

@@ -118,12 +118,12 @@ def test_nanogpt_has_no_room_for_a_vocabulary_beyond_uint16(tmp_path: Path) -> N
         (b"", "has 0 bytes, less than the header"),
         (shard([1, 2])[:1000], "has 1000 bytes, less than the header"),
         (shard([1, 2], magic=20240522), "its magic number is 20240522"),
-        (shard([1, 2], version=2), "of version 2; read is version 1"),
-        (shard([1, 2, 3])[:-1], r"tells of 3 tokens, but 1,029 bytes of uint16 and their header are 2\.5"),
-        (shard([1, 2, 3], count=4), r"tells of 4 tokens, .* are 3\.0"),
-        (shard([1, 2, 3], count=2), r"tells of 2 tokens, .* are 3\.0"),
-        (shard([], count=-1), "tells of -1 tokens"),
-        (shard([]), "tells of 0 tokens"),
+        (shard([1, 2], version=2), "of version 2; .* version 1"),
+        (shard([1, 2, 3])[:-1], r"3 tokens, but 1,029 bytes of uint16 .* 2\.5"),
+        (shard([1, 2, 3], count=4), r"4 tokens, .* 3\.0"),
+        (shard([1, 2, 3], count=2), r"2 tokens, .* 3\.0"),
+        (shard([], count=-1), " -1 tokens"),
+        (shard([]), " 0 tokens"),
     ],
 )
 def test_a_shard_that_is_not_sound_is_refused_by_name(content: bytes, message: str, tmp_path: Path) -> None:

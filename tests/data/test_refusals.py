@@ -141,5 +141,5 @@ def test_data_that_are_not_there_are_reported_from_data_that_are_refused(tmp_pat
     assert reported == {
         "nowhere": "dataset nowhere is not here",
         "empty": "dataset empty is not here",
-        "bare": f"{tmp_path / 'bare'} does not say its vocabulary",
+        "bare": f"{tmp_path / 'bare'} does not report its vocabulary",
     }

@@ -185,7 +185,7 @@ def test_nanogpts_files_need_vocab_size_and_meta_pkl_is_never_unpickled(tmp_path
     loot = tmp_path / "loot"
     # A pickle of protocol 0 that would call os.mkdir(loot) when it is read.
     (folder / "meta.pkl").write_bytes(f"cos\nmkdir\n(V{loot}\ntR.".encode())
-    with pytest.raises(NanodynoError, match="does not say its vocabulary") as caught:
+    with pytest.raises(NanodynoError, match="does not report its vocabulary") as caught:
         open_dataset(folder)
     assert "meta.pkl" in str(caught.value.hint)
     open_dataset(folder, vocab_size=65)
@@ -212,7 +212,7 @@ def test_an_empty_file_of_nanogpts_is_refused_and_never_to_be_deleted(
 
 
 def test_the_hint_for_a_missing_vocabulary_names_the_largest_token(tmp_path: Path) -> None:
-    with pytest.raises(NanodynoError, match="does not say its vocabulary") as caught:
+    with pytest.raises(NanodynoError, match="does not report its vocabulary") as caught:
         open_dataset(nanogpt_folder(tmp_path / "short", train=b"\1\0\x40\0\2\0"))
     assert caught.value.hint == (
         "the first 3 tokens of train.bin go up to 64, so vocab_size=65 or more; 50304 for GPT-2's"
@@ -246,7 +246,7 @@ def test_a_mistyped_name_is_answered_with_the_nearest_first(tmp_path: Path) -> N
         small_dataset(tmp_path / name)
     with pytest.raises(NanodynoError, match="no dataset 'finweb'") as caught:
         resolve_dataset("finweb", tmp_path, "bytes", None)
-    assert str(caught.value.hint).startswith("there is: fineweb, ")
+    assert str(caught.value.hint).startswith("datasets: fineweb, ")
     assert "python" in str(caught.value.hint)
 
 
@@ -266,7 +266,7 @@ def test_a_folder_of_llm_c_shards_is_a_dataset(tmp_path: Path) -> None:
     found = open_dataset(tmp_path / "theirs", vocab_size=257)
     assert [list(tokens) for tokens in found.split("train")] == [[256, *b"abc"], [*b"def"]]
     assert [list(tokens) for tokens in found.split("val")] == [[256, *b"gh"]]
-    with pytest.raises(NanodynoError, match="does not say its vocabulary"):
+    with pytest.raises(NanodynoError, match="does not report its vocabulary"):
         open_dataset(tmp_path / "theirs")
     for path in (tmp_path / "theirs").glob("*_val_*"):
         path.unlink()

@@ -10,7 +10,7 @@ def test_data_that_do_not_say_their_vocabulary_are_no_missing_data(tunings: Any,
     for split in ("train", "val"):
         (tmp_path / f"{split}.bin").write_bytes(bytes(2 * 5000))
     found = vocabulary_of(tunings.config(dataset=str(tmp_path)))
-    assert found.notes == (f"{tmp_path} does not say its vocabulary: a vocabulary of 50,257 is assumed",)
+    assert found.notes == (f"{tmp_path} does not report its vocabulary: a vocabulary of 50,257 is assumed",)
     assert (found.assumed, found.train_tokens) == (True, 5000)
     assert found.refused is not None
     given = vocabulary_of(tunings.config(dataset=str(tmp_path), vocab_size=50304))

@@ -315,7 +315,7 @@ def test_equal_tokens_are_fewer_steps_of_a_larger_batch_and_equal_time_is_by_pac
         0: pytest.approx(10 * 16_384),
         1: pytest.approx(10 * 32_768),
     }
-    with pytest.raises(NanodynoError, match="too short to take the pace of every combination"):
+    with pytest.raises(NanodynoError, match="--budget is too short"):
         tokens_of_each({0: small}, 10, {})
     with pytest.raises(NanodynoError, match="one could not be measured"):
         tokens_of_each({0: small}, 10, {0: tunings.failed(small, "died")})

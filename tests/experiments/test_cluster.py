@@ -161,5 +161,5 @@ def test_what_a_busy_cluster_does_not_begin_in_time_is_given_up(fake: tuple[Fake
 
 def test_no_cluster_there_is_reported() -> None:
     pytest.importorskip("ray", reason="ray is not installed (the extra `ray`)")
-    with pytest.raises(NanodynoError, match="is no address"):
+    with pytest.raises(NanodynoError, match="not the address"):
         tune(TuneRequest(build_config(TINY), 256), bench=ray_bench("nonsense"))

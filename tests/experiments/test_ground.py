@@ -41,7 +41,7 @@ def test_what_others_hold_is_gone_and_no_context(tunings: Any) -> None:
     assert place.ground.usable_bytes == 130 * GIB
     assert place.held_bytes == 10 * GIB
     assert place.holders == ("python (12)",)
-    assert "other programs hold 10.00 GiB of the card" in place.notes[0]
+    assert "other programs hold 10.00 GiB of the GPU" in place.notes[0]
 
 
 def test_a_smaller_gpu_is_emulated_as_a_whole(tunings: Any) -> None:
@@ -54,7 +54,7 @@ def test_where_the_driver_does_not_tell_a_context_is_assumed_and_reported(tuning
     for before in ((), (gpu(None),), (GpuState(0, uuid="GPU-another", free_bytes=GIB),)):
         place = place_of(tunings.config(), None, device(), before)
         assert place.ground.context_bytes > 0
-        assert "are assumed" in place.notes[0]
+        assert "is assumed" in place.notes[0]
 
 
 def test_no_gpu_is_larger_than_it_is(tunings: Any) -> None:

@@ -42,7 +42,7 @@ def test_a_language_that_is_lacking_gives_the_nearest_and_says_so(wanted: str, c
     assert language_for(wanted, {}).code == code
     reported = not_quite(wanted, {})
     assert reported is not None
-    assert f"shown in {code}" in reported
+    assert f"in {code};" in reported
     assert not_quite(None, {"LANG": wanted}) == reported
 
 

@@ -27,7 +27,7 @@ STAYS = {
     "ms/micro-batch", "tokens/s", "{time}/micro-batch", "swap {size}", "compute capability {number}",
     "{date} {time} UTC", "{kind} attention", "micro-batch", "loss", "val loss", "attention", "context",
     "matmul", "graph", "offload", "bf16 moments", "bfloat16 moments", "moments", "ReLU²", "run",
-    "CUDA graph", "fused", "bf16 residual", "optimizer moments", "confirmation",
+    "CUDA graph", "fused", "bf16 residual", "optimizer moments", "confirmation", "checkpoints",
 }  # fmt: skip
 """What every community takes over from English as it is."""
 STAYS_IN = {

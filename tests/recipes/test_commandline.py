@@ -100,5 +100,5 @@ def test_the_hint_for_a_setting_without_dashes_writes_it_with_them():
 
 def test_a_setting_that_is_no_switch_needs_a_value():
     for args in (["--n_layer"], ["--n_layer", "--compile"]):
-        with pytest.raises(NanodynoError, match="n_layer: has no value"):
+        with pytest.raises(NanodynoError, match="n_layer: "):
             parse_overrides(args)

@@ -59,7 +59,7 @@ def test_an_unknown_recipe_names_the_nearest_and_all_others():
 
 
 def test_a_recipe_for_other_hours_is_reported_how_to_ask_for_them():
-    assert (refusal_of("best-24h").hint or "").startswith("for so many hours: best-8h --hours=24; recipes: ")
+    assert (refusal_of("best-24h").hint or "").startswith("for 24 hours: best-8h --hours=24; recipes: ")
 
 
 def test_a_toml_file_is_read_flat_with_its_keys_without_effect_noted(tmp_path: Path):

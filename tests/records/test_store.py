@@ -128,7 +128,7 @@ def test_a_folder_of_another_run_is_refused_and_left_as_it_was(folder: Path, rec
 
 def test_a_folder_with_other_files_is_refused(tmp_path: Path, record: Records) -> None:
     (tmp_path / "thesis.tex").write_text("precious")
-    with pytest.raises(NanodynoError, match="is not empty and holds no run") as caught:
+    with pytest.raises(NanodynoError, match="is not empty") as caught:
         RunWriter.create(tmp_path, record())
     assert caught.value.hint
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]

@@ -135,7 +135,7 @@ def test_an_unknown_gpu_has_neither_a_row_nor_a_column_of_the_datasheet(
 def test_without_a_compiler_everything_that_is_compiled_is_named_as_slower() -> None:
     """As the setting says it, and as both engines do it."""
     hint = ENGLISH.say("finding.compile-fails.fix")
-    for compiled in ("kernels=autograd", "an optimizer's own step on a GPU"):
+    for compiled in ("kernels=autograd", "optimizers on a GPU"):
         assert compiled in str(RunConfig.model_fields["compile"].description)
         assert compiled in str(hint)
 

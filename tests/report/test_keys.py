@@ -40,4 +40,4 @@ def test_a_default_that_is_no_value_says_where_it_comes_from(
 
 def test_what_only_recipes_have_is_listed_too(rows: dict[str, str]) -> None:
     assert rows["--hours"].startswith("recipe's ")
-    assert rows["auto_batch_size"].startswith("False in a TOML file only")
+    assert rows["auto_batch_size"].startswith("False only in a TOML file")

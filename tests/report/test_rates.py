@@ -32,14 +32,14 @@ def test_it_says_what_it_will_take_and_then_what_is_left() -> None:
 @pytest.mark.parametrize(
     ("rate", "in_long", "words"),
     [
-        (5e-4, 8e-4, "0.0013 was best in 200 iterations and 0.0008 in 800, carried on from there to 4,272;"),
-        (8e-4, 8e-4, "0.0013 was best in 200 iterations and 0.0008 in 800, which is taken as it is;"),
-        (1.8e-3, 1.8e-3, "0.0013 was best in 200 iterations and 0.0018 in 800, which is taken as it is;"),
+        (5e-4, 8e-4, "0.0013 was best in 200 iterations and 0.0008 in 800, extrapolated to 4,272;"),
+        (8e-4, 8e-4, "0.0013 was best in 200 iterations and 0.0008 in 800, which is used unchanged;"),
+        (1.8e-3, 1.8e-3, "0.0013 was best in 200 iterations and 0.0018 in 800, which is used unchanged;"),
         (1.3e-3, None, "0.0013 was best in 200 iterations;"),
     ],
 )
 def test_it_says_from_which_lengths_the_rate_is(rate: float, in_long: float | None, words: str) -> None:
     assert words in reported(rate, in_long)
-    assert f"chose {rate:g} (95% interval {0.8 * rate:.2g} to {1.3 * rate:.2g} over 3 repeats)" in reported(
+    assert f"chose {rate:g} (95% CI {0.8 * rate:.2g} to {1.3 * rate:.2g} over 3 repeats)" in reported(
         rate, in_long
     )

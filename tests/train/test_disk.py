@@ -102,7 +102,7 @@ def test_a_full_disk_keeps_the_older_checkpoint_and_is_in_the_history(
         patch.setattr(os, "write", room_for_records_alone)
         with pytest.raises(RunFailed, match="cannot save the checkpoint") as caught:
             run_training(job(), lambda event: steps.append(event) if isinstance(event, StepRecord) else None)
-    assert "same command again" in (caught.value.hint or "")
+    assert "repeat the command" in (caught.value.hint or "")
     run = read_run(job().folder)
     assert run.stop is not None
     assert run.stop.reason == "no-space"

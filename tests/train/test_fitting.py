@@ -112,7 +112,7 @@ def test_moments_that_the_host_has_no_room_for_are_not_offloaded(
     judged(gpu, offload_moments=True)
     free(monkeypatch, 0.5)
     judged(gpu)
-    with pytest.raises(NanodynoError, match=r"needs 0\.9 GiB of the host's memory, and 0\.5 are free"):
+    with pytest.raises(NanodynoError, match=r"needs 0\.9 GiB of host memory, and 0\.5 GiB is free"):
         judged(gpu, offload_moments=True)
 
 

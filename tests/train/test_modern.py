@@ -122,12 +122,12 @@ def test_what_the_fused_way_does_not_know_goes_by_autograd_and_is_reported(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
     ((key, value),) = change.items()
-    note = f"the fused kernels do not know {key}={value}: autograd runs"
+    note = f"the fused kernels do not support {key}={value}: kernels=autograd runs"
     assert choose_way(config(**change), GPU) == Way("autograd", False, note)
 
 
 def test_a_switch_of_the_fused_way_is_refused_by_name(config: Configs) -> None:
-    with pytest.raises(NanodynoError, match="fp8=True cannot be had with window=5"):
+    with pytest.raises(NanodynoError, match=r"fp8=True .* window=5"):
         choose_way(config(window=5, fp8=True), GPU)
 
 
@@ -143,7 +143,7 @@ def test_a_modern_model_has_a_bf16_stream_in_training_only(trainer: Trainers, co
     assert seen == [torch.bfloat16, torch.float32]
     assert 0 < abs(training[0] - training[1]) < 0.02
     assert looking[0] == looking[1] == training[0]
-    with pytest.raises(NanodynoError, match="residual_dtype=bfloat16 cannot be had with dropout"):
+    with pytest.raises(NanodynoError, match=r"residual_dtype=bfloat16 .* dropout"):
         choose_way(config(residual_dtype="bfloat16", dropout=0.1), GPU)
 
 

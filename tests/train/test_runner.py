@@ -162,7 +162,7 @@ def test_resuming_another_model_is_refused_and_nothing_is_lost(
 
 
 def test_resuming_what_is_no_run_is_an_error(job: Callable[..., TrainingJob]) -> None:
-    with pytest.raises(NanodynoError, match="is no run"):
+    with pytest.raises(NanodynoError, match="is not a run"):
         run_training(job(init_from="resume"), ignore)
 
 
@@ -172,7 +172,7 @@ def test_a_run_that_saved_nothing_begins_anew_and_says_so(job: Callable[..., Tra
     assert read_run(job().folder).iterations_done == 2
     reported: list[RunEvent] = []
     run_training(job(init_from="resume"), reported.append)
-    assert any(isinstance(event, Message) and "begins anew" in event.text for event in reported)
+    assert any(isinstance(event, Message) and "starts over" in event.text for event in reported)
     run = read_run(job().folder)
     assert [step.iteration for step in run.steps] == list(range(8))
     assert run.record.resumed_at_iterations == ()
@@ -222,7 +222,7 @@ def test_a_run_whose_checkpoints_are_gone_does_not_lose_its_records_too(
 
 def test_fewer_iterations_than_are_made_is_refused(job: Callable[..., TrainingJob]) -> None:
     run_training(job(), ignore)
-    with pytest.raises(NanodynoError, match="max_iters is 5, and 8 are done"):
+    with pytest.raises(NanodynoError, match="max_iters is 5, but 8 are done"):
         run_training(job(init_from="resume", max_iters=5), ignore)
 
 

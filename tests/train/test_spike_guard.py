@@ -84,7 +84,7 @@ def test_a_bad_gradient_stops_the_run_with_the_state_before_it(
     steps: list[StepRecord] = []
     with pytest.raises(Diverged, match="the gradient's norm became nan in iteration 4") as caught:
         steps.extend(event for event in walk(ours, tmp_path) if isinstance(event, StepRecord))
-    assert "the state of iteration 2 is kept" in (caught.value.hint or "")
+    assert "the state of iteration 2" in (caught.value.hint or "")
     assert [step.skipped for step in steps] == [None, None, None, "not-finite"]
     assert all(p.isfinite().all() for p in ours.engine.model.parameters())
     assert {float(state["step"]) for state in ours.engine.optimizer.state.values()} == {3.0}
@@ -132,7 +132,7 @@ def test_a_spike_is_skipped_when_asked(trainer: Trainers) -> None:
 def test_a_run_that_skips_everything_gives_up(trainer: Trainers) -> None:
     ours = trainer(bad_update="skip", max_iters=40, eval_interval=100)
     poison(ours, set(range(5, 40)))
-    with pytest.raises(Diverged, match="10 updates in a row were left out") as caught:
+    with pytest.raises(Diverged, match="10 updates in a row") as caught:
         list(ours.events())
     assert "bad_update" not in (caught.value.hint or "")
     assert ours.iteration == 5 + 10 - 1
@@ -159,7 +159,7 @@ def test_weights_that_are_no_numbers_are_never_saved(trainer: Trainers, walk: Wa
     while not (isinstance(event := next(events), StepRecord) and event.iteration == 2):
         pass
     torch.nn.init.constant_(ours.engine.model.norm.weight, math.inf)
-    with pytest.raises(Diverged, match="weights are no numbers any more at iteration 3"):
+    with pytest.raises(Diverged, match=r"weights .* NaN/inf at iteration 3"):
         list(events)
     found = checkpoint.newest(tmp_path)
     assert found is not None

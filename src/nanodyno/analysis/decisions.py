@@ -143,7 +143,7 @@ def check_groups(groups: Sequence[RunGroup]) -> None:
                 raise NanodynoError(
                     f"{first.name} and {other.name} are not repeated runs of one config: they differ in "
                     f"{', '.join(keys)}",
-                    "put commas between runs that differ by their seed at most",
+                    "join only runs with commas that differ in nothing but their seed",
                 )
 
 

@@ -157,14 +157,13 @@ def unmeasured(
 def _refuse_losses_apart(before: RunConfig, after: RunConfig, moving: Sequence[FactorChange]) -> None:
     if any(each.key in TEXT_KEYS for each in moving):
         raise NanodynoError(
-            "no common metric: val losses on different text or in different tokens cannot be compared",
+            "the val losses are not comparable: the text or the tokenizer differs",
             "give both the same --dataset and --tokenizer, or measure --metric tokens_per_second",
         )
     if before.ramp.most is not None or after.ramp.most is not None:
         raise NanodynoError(
-            "batch_ramp=noise: how many tokens a training sees is decided on its way, so that no two see as "
-            "many",
-            "give a ramp by tokens, such as --batch_ramp=20M:65536, or none",
+            "batch_ramp=noise decides the number of tokens during training, so that runs are not comparable",
+            "give a ramp by tokens, such as --batch_ramp=20M:65536, or leave it out",
         )
 
 
@@ -227,7 +226,7 @@ def _refuse_unknown(keys: Iterable[str]) -> None:
     unknown = [key for key in keys if key not in RunConfig.model_fields]
     if unknown:
         raise NanodynoError(
-            f"{', '.join(unknown)}: no such setting", "`nanodyno train --keys` lists every setting"
+            f"{', '.join(unknown)}: unknown setting", "`nanodyno train --keys` lists every setting"
         )
 
 
@@ -237,32 +236,32 @@ def _nothing_moves(
     what = "the loss" if metric == "val_loss" else "the speed"
     if ignored:
         return NanodynoError(
-            f"nothing is left that can move {what}: {', '.join(ignored)} is as in BEFORE, by --ignore",
-            "leave --ignore out",
+            f"no change is left that can affect {what}: --ignore leaves out {', '.join(ignored)}",
+            "use --ignore for fewer settings",
         )
     if not changes:
         return NanodynoError(
-            "the two configs are the same in every setting: there is nothing to attribute",
-            "`nanodyno probe A B` measures how much equals differ",
+            "there is nothing to attribute: the two configs are the same in every setting",
+            "`nanodyno probe A B` measures the noise between equal configs",
         )
     keys, why = ", ".join(each.key for each in changes), unmeasured(changes, metric, equal)
     if why["untimed"]:
         return NanodynoError(
-            f"the two configs differ in {keys}. Only the first size of the batch is timed, and it is the "
-            "same in both: there is nothing to measure",
-            "--metric val_loss asks about something else; a later size is timed as --tokens_per_iter",
+            f"there is nothing to measure: the configs differ in {keys}, but not in the initial batch size, "
+            "the only one that is timed",
+            "use --metric val_loss, or set a later size as --tokens_per_iter",
         )
     if why["alike"]:
         held = ", ".join(each.key for each in why["alike"])
         return NanodynoError(
-            f"the two configs differ in {keys}, and what could move {what} is the same wherever it is "
-            f"measured ({held}): there is nothing to measure",
-            "train both as they are, and `nanodyno compare` the runs",
+            f"there is nothing to measure: the two configs differ in {keys}, and what could affect {what} is "
+            f"the same in every measurement ({held})",
+            "train both, then use `nanodyno compare`",
         )
     other = "tokens_per_second" if metric == "val_loss" else "val_loss"
     return NanodynoError(
-        f"the two configs differ in {keys}, none of which can move {what}: there is nothing to measure",
-        f"--metric {other} asks about something else",
+        f"there is nothing to measure: the two configs differ in {keys}, which cannot affect {what}",
+        f"try --metric {other}",
     )
 
 
@@ -270,6 +269,6 @@ def _too_many(factors: Sequence[Factor]) -> NanodynoError:
     names = [each.name for each in factors]
     spare = names[MOST_FACTORS - 1 :]
     return NanodynoError(
-        f"{len(names)} changes at once are more than {MOST_FACTORS}: {', '.join(names)}",
-        f"make some of them one, such as --group {','.join(spare)}, or leave some as before with --ignore",
+        f"too many changes, {len(names)} (at most {MOST_FACTORS}): {', '.join(names)}",
+        f"join some, such as --group {','.join(spare)}, or leave some out with --ignore",
     )

@@ -210,8 +210,8 @@ def _curve_in_nats(account: Account) -> Curve:
     curve = curve_of(account)
     if (curve.losses < 0).any():
         raise NanodynoError(
-            f"{account.name}: a loss of {np.nanmin(curve.losses):.3g} lies below 0, as no cross-entropy does",
-            "forecasts are of losses in nats",
+            f"{account.name}: a loss of {np.nanmin(curve.losses):.3g} is below 0, so no cross-entropy",
+            "a forecast needs losses in nats per token",
         )
     return curve
 
@@ -282,14 +282,14 @@ def _end(
     elif question.tokens is not None:
         if account.growth is None:
             raise NanodynoError(
-                f"{account.name}: how many tokens an iteration has is not known",
-                "ask by --iters, or import it with --set tokens_per_iter=524288",
+                f"{account.name}: the tokens per iteration are unknown",
+                "use --iters, or import it with --set tokens_per_iter=524288",
             )
         end = account.growth.iterations(question.tokens)
     elif question.hours is not None:
         if pace is None:
             raise NanodynoError(
-                f"{account.name}: its speed is not known, so hours say nothing", "ask by --tokens or --iters"
+                f"{account.name}: its speed is unknown, so --hours cannot be used", "use --tokens or --iters"
             )
         end = _reached_in(question.hours * 3600, account, pace)
     elif behind is not None and plan is None and "max_iters" not in account.settings:
@@ -297,7 +297,7 @@ def _end(
     else:
         end = _planned_end(account, question, plan)
     if not 1 <= end <= MOST_UPDATES or even(account, end) > MOST_UPDATES:
-        raise NanodynoError(f"{end:,} iterations are nothing to forecast", f"from 1 to {MOST_UPDATES:,} are")
+        raise NanodynoError(f"{end:,} iterations cannot be forecast", f"from 1 to {MOST_UPDATES:,} are")
     return end
 
 
@@ -315,8 +315,8 @@ def _planned_end(account: Account, question: ForecastQuestion, plan: ForecastSch
     planned = question.changes.get("max_iters", account.settings.get("max_iters"))
     if not isinstance(planned, int | float):
         raise NanodynoError(
-            f"{account.name}: where it is to end is not known, nor its learning-rate schedule",
-            "give the end by --tokens or --iters, or both: --set max_iters=19000 --set lr_decay_iters=19000",
+            f"{account.name}: the end of the run and its learning-rate schedule are unknown",
+            "set the end with --tokens or --iters, or both: --set max_iters=19000 --set lr_decay_iters=19000",
         )
     return int(planned)
 

@@ -71,10 +71,10 @@ def _checked(changes: Mapping[str, Setting]) -> dict[str, Setting]:
     for key, value in changes.items():
         if key not in KEYS:
             raise NanodynoError(
-                f"--set {key}: a forecast changes the schedule only", f"one of {', '.join(KEYS)}"
+                f"--set {key}: a forecast can change only the schedule", f"one of {', '.join(KEYS)}"
             )
         if not accepts(key, value):
-            raise NanodynoError(f"--set {key}={value} cannot be", "for example --set lr_decay_iters=20000")
+            raise NanodynoError(f"--set {key}={value} is not valid", "for example --set lr_decay_iters=20000")
     return dict(changes)
 
 
@@ -83,7 +83,7 @@ def _made(reported: Mapping[str, Setting]) -> ForecastSchedule:
     values = {key: int(value) if key in whole else value for key, value in reported.items()}  # pyright: ignore[reportArgumentType]
     plan = ForecastSchedule(**values)  # pyright: ignore[reportArgumentType]
     if not 0 < plan.max_iters <= MOST_UPDATES:
-        raise NanodynoError(f"{plan.max_iters:,} iterations are more than a forecast reaches")
+        raise NanodynoError(f"{plan.max_iters:,} iterations are too many for a forecast")
     return (
         plan
         if plan.lr_decay_iters > plan.warmup_iters

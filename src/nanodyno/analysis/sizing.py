@@ -118,7 +118,7 @@ def choose_size(settings: Settings, target: Target, vocab_size: int, data_vocab_
     _refuse_unknown(search)
     if "gradient_accumulation_steps" in values:
         raise NanodynoError(
-            f"gradient_accumulation_steps follows from the batch that is chosen for {search.name}",
+            f"gradient_accumulation_steps follows from the batch size that is chosen for {search.name}",
             "give tokens_per_iter or batch_size instead",
         )
     sizes = tuple(_sizes(search, hours))
@@ -213,14 +213,14 @@ def _refuse_unknown(search: _Search) -> None:
     target = search.target
     if target.name is None:
         raise NanodynoError(
-            f"{search.name} is chosen by the speed of a card, and there is none here",
-            f"nanodyno plan {search.name} --gpu NAME predicts it for another one. For one that is in no "
-            "table, name one of its speed, and its --memory-limit. nanodyno train demo needs none",
+            f"{search.name} depends on the GPU, and there is none here",
+            f"`nanodyno plan {search.name} --gpu NAME` predicts it for a GPU in the table. For another, "
+            "name one of similar speed and give --memory-limit. `nanodyno train demo` needs no GPU",
         )
     if target.gpu is None and target.ceilings is None:
         raise NanodynoError(
-            f"{search.name} is chosen by the speed of the card, and {target.name}'s is not known",
-            "nanodyno doctor measures it",
+            f"{search.name} depends on the speed of the GPU, and that of {target.name} is unknown",
+            "`nanodyno doctor` measures it",
         )
 
 
@@ -240,7 +240,7 @@ def _nearest(search: _Search, count: int) -> str:
                     keys = {**{key: getattr(costs.shape, key) for key in OF_THE_SIZE}, **given}
                     total = costs.params.total / 1e6
                     return f"the nearest that fits: {_options(keys)}, {total:.1f}M parameters"
-    return "no smaller size of it fits either: a card with more memory is what it takes"
+    return "no smaller size of it fits either: use a GPU with more memory"
 
 
 def _options(keys: Mapping[str, object]) -> str:
@@ -257,7 +257,7 @@ def _nothing_fits(search: _Search, hours: float, smallest: Size) -> NanodynoErro
         with suppress(ConfigError):
             if any(each.fits for each in _sizes(replace(search, values={**search.values, **lesser}), hours)):
                 return NanodynoError(reported, f"the nearest that fits: {_options(lesser)}")
-    return NanodynoError(reported, "a card with more memory is what it takes")
+    return NanodynoError(reported, "use a GPU with more memory")
 
 
 def _lesser(config: RunConfig) -> Iterator[dict[str, int]]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nanodyno.report.page import Page
 
 FEWEST_STEPS = 500
-_OF = "A recipe, a TOML file, a nanoGPT config or a run, with settings of its own after commas"
+_OF = "A recipe, a TOML file, a nanoGPT config or a run, with its own settings after commas"
 
 
 def attribute(  # noqa: PLR0913 - one parameter per option
@@ -38,43 +38,44 @@ def attribute(  # noqa: PLR0913 - one parameter per option
     after: Annotated[str, typer.Argument(metavar="AFTER[,key=value...]", help=f"{_OF}.")],
     metric: Annotated[
         Literal["tokens_per_second", "achieved_flops_per_second", "val_loss"],
-        typer.Option(help="What to attribute. The first two come of the same measurements; a loss trains."),
+        typer.Option(help="What to attribute. The first two share their measurements; val_loss trains."),
     ] = "tokens_per_second",
     precision: Annotated[
         float | None,
-        typer.Option(
-            min=0.0005, max=0.5, help="Half-width to which every part is wanted: 0.02 (2%), or 0.02 nats."
-        ),
+        typer.Option(min=0.0005, max=0.5, help="Target half-width of each 95% CI: 0.02 is 2%, or 0.02 nats."),
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="At most (default: 15m; for a loss 2h). The same command goes on."),
+        typer.Option(
+            metavar="TIME", help="Time limit (default: 15m, or 2h for val_loss). Repeat to continue."
+        ),
     ] = None,
     group: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY,KEY", help="Changes that are to be one. May be given several times."),
+        typer.Option(metavar="KEY,KEY", help="Treat these changes as one. Repeatable."),
     ] = None,
     ignore: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY", help="A change that is left out: as in BEFORE. May be repeated."),
+        typer.Option(metavar="KEY", help="Keep this setting as in BEFORE. Repeatable."),
     ] = None,
     memory_limit: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZE", help="Emulate a smaller GPU, 12GB (of 2^30 bytes) or 11.2GiB, context included."
+            metavar="SIZE", help="Emulate a smaller GPU: 12GB (counted as GiB) or 11.2GiB, context included."
         ),
     ] = None,
     make_fit: Annotated[
-        bool, typer.Option("--make-fit", help="Measure all combinations with the switch that makes them fit.")
+        bool, typer.Option("--make-fit", help="Measure all combinations with a switch that makes them fit.")
     ] = False,
     equal: Annotated[
-        Literal["tokens", "time"], typer.Option(help="Of trainings: what all combinations have in common.")
+        Literal["tokens", "time"],
+        typer.Option(help="With val_loss: train all for equal tokens or equal time."),
     ] = "tokens",
     steps: Annotated[
-        int, typer.Option(min=1, help="Of trainings: iterations that each combination has at least.")
+        int, typer.Option(min=1, help="With val_loss: fewest iterations per combination.")
     ] = FEWEST_STEPS,
     again: Annotated[
-        bool, typer.Option("--again", help="Measure anew what is remembered of an earlier command.")
+        bool, typer.Option("--again", help="Measure again instead of reusing an earlier command.")
     ] = False,
     everything: Everything = False,
     html: Html = None,
@@ -84,7 +85,7 @@ def attribute(  # noqa: PLR0913 - one parameter per option
     lang: Lang = None,
     json: Json = False,
 ) -> None:
-    """Measure the effect of each change between two configs, with 95% CIs and with reasons.
+    """Measure the effect of each change between two configs, with 95% CIs and reasons.
 
     nanodyno attribute gpt2-384 gpt2-768 --html report.html --open
 
@@ -94,10 +95,10 @@ def attribute(  # noqa: PLR0913 - one parameter per option
 
     nanodyno attribute demo demo,n_embd=256,learning_rate=1e-3 --metric val_loss --device=cpu
 
-    Settings that differ are changed one by one in every combination; those that cannot move the metric are
-    reported and not measured. --key=value after the two goes for both.
+    All combinations of the settings that differ are measured. Those that cannot affect the metric are only
+    reported. --key=value after the two configs applies to both.
 
-    Ctrl-C shows what is known by then; the same command goes on with it.
+    Ctrl-C shows the results so far. The same command continues from there.
     """
     from nanodyno.config import present_name
     from nanodyno.experiments.attribute import Inquiry
@@ -109,7 +110,7 @@ def attribute(  # noqa: PLR0913 - one parameter per option
     note_former_names((*context.args, *own))
     seconds = None if budget is None else seconds_of(budget)
     if budget is not None and seconds is None:
-        raise NanodynoError("a measurement without an end", "give --budget a time, such as 10m")
+        raise NanodynoError("--budget=off would measure without end", "give --budget a time, such as 10m")
     inquiry = Inquiry(
         before=pair.before,
         after=pair.after,

@@ -35,7 +35,7 @@ Names = Annotated[
     list[str],
     typer.Argument(
         metavar="RUN RUN...",
-        help="Names under runs/, or paths of run folders; the first is the reference. a1,a2 b1,b2 compares "
+        help="Names under runs/, or paths of run folders; the first is the baseline. a1,a2 b1,b2 compares "
         "repeated runs.",
     ),
 ]
@@ -74,13 +74,13 @@ def compare(  # noqa: PLR0913 - one parameter per option
 
     wanted = ReportOptions(html, opened, "markdown" if markdown else form, out, lang, json)
     if len(runs) < 2:
-        raise NanodynoError("a comparison takes two runs at least", "nanodyno runs lists those there are")
+        raise NanodynoError("a comparison needs at least two runs", "`nanodyno runs` lists them")
     groups = [_folders(each) for each in runs]
     folders = [folder for group in groups for folder in group]
     sizes = [len(group) for group in groups] if len(folders) > len(groups) else []
     twice = next((each for each in folders if sizes and folders.count(each) > 1), None)
     if twice:
-        raise NanodynoError(f"{twice.name} is named twice", "each of the repeated runs is named once")
+        raise NanodynoError(f"{twice.name} is named twice", "name each repeated run once")
     found = [read_run(folder) for folder in folders]
     comparison, concluded = compared_runs(
         found, other_runs(RUNS_FOLDER, [run.folder for run in found]), sizes
@@ -137,7 +137,7 @@ def _folders(names: str) -> "list[Path]":
             raise
     found = [find_run(name, RUNS_FOLDER) for name in names.split(",") if name.strip()]
     if not found:
-        raise NanodynoError(f"{names!r} names no run", "nanodyno runs lists those there are")
+        raise NanodynoError(f"{names!r} names no run", "`nanodyno runs` lists them")
     return found
 
 

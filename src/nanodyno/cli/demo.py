@@ -38,16 +38,16 @@ COMPARED_SECTIONS = 3
 
 def demo(  # noqa: PLR0913 - one parameter per option
     max_iters: Annotated[
-        int | None, typer.Option(min=1, help="Iterations of each run; fewer is quicker and learns less.")
+        int | None, typer.Option(min=1, help="Iterations per run. Fewer are quicker and learn less.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     tune: Annotated[
-        bool, typer.Option(help="First find the micro-batch that is the fastest here: under a minute.")
+        bool, typer.Option(help="First find the fastest micro-batch for this machine, in under a minute.")
     ] = True,
     attribute: Annotated[
         bool,
         typer.Option(
-            "--attribute", help="Also measure which of two changes does what to the speed: a minute more."
+            "--attribute", help="Also measure how each of two changes affects the speed, in another minute."
         ),
     ] = False,
     html: Html = None,
@@ -55,9 +55,9 @@ def demo(  # noqa: PLR0913 - one parameter per option
     lang: Lang = None,
     json: Json = False,
 ) -> None:
-    """Tune a small GPT for this machine, train it and a wide one on Python's own source code, compare them.
+    """Tune a small GPT for this machine, train it and a wider one on Python's source code, and compare them.
 
-    Needs no GPU, no network and no data: a few minutes on two CPU cores.
+    It needs no GPU, no network and no data, and takes a few minutes on two CPU cores.
     """
     from nanodyno.analysis.conclusions import compared_runs
     from nanodyno.cli.tune import changes_of, with_changes

@@ -77,10 +77,10 @@ def _tell(folder: Path, log: Path, process: int, json: bool) -> None:
         typer.echo(to_json({"folder": str(folder), "log": str(log), "process": process}))
         return
     typer.echo(
-        f"{folder} trains in the background, process {process}\n"
-        f"  see it:  nanodyno runs --watch, or the log in {log}\n"
-        f"  stop it: kill {process} (it finishes its iteration and saves)\n"
-        f"  go on:   nanodyno train --resume {folder} --detach"
+        f"{folder} is training in the background, process {process}\n"
+        f"  watch:  nanodyno runs --watch, or the log in {log}\n"
+        f"  stop:   kill {process} (it finishes its iteration and saves)\n"
+        f"  resume: nanodyno train --resume {folder} --detach"
     )
 
 

@@ -20,12 +20,12 @@ def doctor(
         bool, typer.Option("--again", help="Measure the ceilings again, even if a stored measurement exists.")
     ] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Seconds only: no compile test, no ceilings.")
+        bool, typer.Option("--quick", help="Take only seconds: skip the compile test and the ceilings.")
     ] = False,
     lang: Lang = None,
     json: Json = False,
 ) -> None:
-    """Check this machine: GPU, datasheet peak, measured ceilings, drivers, compile, disk, what to fix.
+    """Check this machine: GPU, datasheet peak, measured ceilings, drivers, torch.compile, disk, what to fix.
 
     nanodyno doctor
 
@@ -33,12 +33,12 @@ def doctor(
 
     Works without a GPU. Exit code 1 means that training is impossible here.
 
-    Ceilings are measured once for each GPU and driver. `train` and `show` then report the share of them.
+    Ceilings are measured once for each GPU and driver. `train` and `show` then report the speed as a share.
     """
     if again and quick:
         from nanodyno.errors import NanodynoError
 
-        raise NanodynoError("--again measures and --quick does not", "leave one of them out")
+        raise NanodynoError("--again measures the ceilings, and --quick skips them", "use one of the two")
 
     language = language_of(lang, json)
 

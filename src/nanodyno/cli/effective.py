@@ -93,11 +93,11 @@ def _of_a_config(
     trained = measurable(config)
     console = console_for(json=True)
     if found:
-        say(console, f"learning_rate=auto: this short training takes {config.learning_rate:g}")
+        say(console, f"learning_rate=auto: this short training run uses {config.learning_rate:g}")
     if trained != config:
         say(
             console,
-            f"in micro-batches of {trained.batch_size}, since the noise needs at least two micro-steps",
+            f"using micro-batches of {trained.batch_size}, because the noise needs at least two micro-steps",
         )
     steps, interrupted = short_training(trained, seconds, lambda text: say(console, text))
     asked = NoiseScaleSource(request.name, "short-training", len(steps), sum(step.tokens for step in steps))

@@ -70,11 +70,11 @@ def forecast(  # noqa: PLR0913 - one parameter per option
 
     nanodyno forecast small large --hours 12 --html report.html --open
 
-    The curve so far is extrapolated under the rest of the learning-rate schedule.
+    The curve so far is extrapolated along the rest of the learning-rate schedule.
 
-    Finished runs of the same model, data and schedule narrow it.
+    Finished runs of the same model, data and schedule narrow the forecast.
 
-    A run without a curve gets a rough forecast from its model size, data and tokens, labelled as such.
+    A run without a curve gets a rough forecast from its model size, data and tokens, marked as such.
     """
     from nanodyno.analysis.account_reading import account_of
     from nanodyno.analysis.forecast import ForecastQuestion
@@ -103,9 +103,9 @@ def forecast(  # noqa: PLR0913 - one parameter per option
 
 def _refuse_contradictions(runs: list[str], places: dict[str, object]) -> None:
     if len(runs) > 2:
-        raise NanodynoError("a forecast takes one run or two", "name two at most")
+        raise NanodynoError("a forecast takes one or two runs", "name at most two")
     reported = [option for option, value in places.items() if value is not None]
     if len(reported) > 1:
-        raise NanodynoError(f"{' and '.join(reported)} exclude each other", "give one of them")
+        raise NanodynoError(f"{' and '.join(reported)} exclude each other", "use one of them")
     if places["--hours"] == 0:
         raise NanodynoError("--hours=0 leaves no time to train", "for example 48, or 0.5")

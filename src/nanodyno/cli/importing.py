@@ -18,39 +18,43 @@ if TYPE_CHECKING:
 def import_log(  # noqa: PLR0913 - one parameter per option
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE", help="A log, parts of one, and the config it was started with."),
+        typer.Argument(metavar="FILE", help="A log or the parts of one, and optionally its config."),
     ],
     name: Annotated[
-        str | None, typer.Option(help="Of the run under runs/ (default: the first log's).")
+        str | None, typer.Option(help="Name of the run under runs/ (default: from the first log).")
     ] = None,
     config: Annotated[
         str | None,
         typer.Option(
-            metavar="RECIPE|FILE", help="What it was started with; what that leaves out stays unknown."
+            metavar="RECIPE|FILE", help="Config it was started with. What that leaves out stays unknown."
         ),
     ] = None,
-    gpu: Annotated[str | None, typer.Option(metavar="NAME", help="The card, if you know it.")] = None,
+    gpu: Annotated[str | None, typer.Option(metavar="NAME", help="GPU that it ran on.")] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting that the log does not tell; repeatable."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="A setting that the log does not report. Repeatable."
+        ),
     ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Import over an imported run.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace a run that was imported before.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Make a run of another program's log: nanoGPT, llm.c, modded-nanogpt, Hugging Face's Trainer, Lightning,
+    """Import another program's log as a run: nanoGPT, llm.c, modded-nanogpt, Hugging Face Trainer, Lightning,
     litgpt, TensorBoard, CSV.
 
-    Also of nanochat's, autoresearch's and build-nanogpt's.
+    Logs of nanochat, autoresearch and build-nanogpt work too.
 
-    Or of a result that `nanodyno runs --export` wrote.
+    So do results that `nanodyno runs --export` wrote.
 
     nanodyno import train1.log --gpu "RTX 4070" --set n_layer=12
 
     nanodyno import part1.log part2.log config/train_gpt2.py --name gpt2
 
-    What the log does not say stays unknown. The files themselves are not changed.
+    What the log does not report stays unknown. The files themselves are not changed.
 
-    Iterations that hold an evaluation, a save or a compilation are in no rate: their time tells them.
+    Speeds leave out iterations that took longer because of an evaluation, a checkpoint or compilation.
     """
     from nanodyno.recipes import parse_set
     from nanodyno.records.importers.joining import ImportRequest, import_run
@@ -102,5 +106,5 @@ def _name(name: str | None, files: list[Path]) -> str:
         log = next((path for path in files if path.suffix not in (".py", ".toml", ".yaml", ".yml")), files[0])
         return re.sub(r"[^\w.-]+", "-", log.stem).strip(".-")[:80] or "imported"
     if Path(name).name != name or name in ("", ".", "..") or not name.isprintable() or len(name) > 200:
-        raise NanodynoError(f"--name={name!r} is not a plain name", "letters, digits, - and _ are safe")
+        raise NanodynoError(f"--name={name!r} must be a plain name", "use letters, digits, - and _")
     return name

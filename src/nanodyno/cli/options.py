@@ -30,14 +30,17 @@ _BYTES = {"G": 2**30, "M": 2**20}
 _BLANKS_AT_THE_END = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
-Everything = Annotated[bool, typer.Option("--all", help="Print everything, not only the first page.")]
+Json = Annotated[
+    bool, typer.Option("--json", help="Write one JSON document to stdout, and everything else to stderr.")
+]
+Everything = Annotated[bool, typer.Option("--all", help="Print all details, not only the summary.")]
 Lang = Annotated[
     str | None,
     typer.Option(
         "--lang",
         metavar="LANGUAGE",
-        help="en, ar, fr, hi, ja or zh-Hant (default: by LC_ALL, LC_MESSAGES or LANG, else English).",
+        help="Output language: en, ar, fr, hi, ja or zh-Hant (default: from LC_ALL, LC_MESSAGES or LANG, "
+        "else English).",
     ),
 ]
 RunName = Annotated[
@@ -156,7 +159,7 @@ def seconds_of(text: str) -> float | None:
         return None
     found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])", text)
     if found is None or float(found[1]) == 0:
-        raise NanodynoError(f"{text!r} is no duration", "write 90s, 15m, 1.5h or off")
+        raise NanodynoError(f"{text!r} is not a duration", "write 90s, 15m, 1.5h or off")
     return float(found[1]) * _UNITS[found[2]]
 
 
@@ -170,9 +173,9 @@ def time_of(text: str) -> float:
             return (wanted if wanted > now else wanted + timedelta(days=1)).timestamp()
         wanted = datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError, OSError):
-        raise NanodynoError(f"{text!r} is no time", "write 07:30 or 2026-11-16T07:30") from None
+        raise NanodynoError(f"{text!r} is not a time", "write 07:30 or 2026-11-16T07:30") from None
     if wanted <= now:
-        raise NanodynoError(f"{text} has passed", f"it is {now:%Y-%m-%dT%H:%M} now")
+        raise NanodynoError(f"{text} is in the past", f"it is now {now:%Y-%m-%dT%H:%M}")
     return wanted.timestamp()
 
 
@@ -205,7 +208,7 @@ def bytes_of(text: str, option: str) -> int:
         size = int(float(found[1]) * _BYTES[unit])
         size = shown_bytes(size) if unit == "G" and not found[3] else size
     if size == 0:
-        raise NanodynoError(f"{option}={text} is no size", "for example 12GB, 11.2GiB or 12000MB")
+        raise NanodynoError(f"{option}={text} is not a size", "for example 12GB, 11.2GiB or 12000MB")
     return size
 
 

@@ -37,13 +37,13 @@ def plan(  # noqa: PLR0913 - one parameter per option
         str | None,
         typer.Argument(
             metavar="RECIPE|FILE.toml|FILE.py|RUN",
-            help="What to plan: as for train, or a run's config; --key=value changes it.",
+            help="Config to plan: as for train, or a run. --key=value changes a setting.",
         ),
     ] = None,
     gpu: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="A GPU by its name, owned or not (default: the one in this machine)."
+            metavar="NAME", help="Name of any GPU, owned or not (default: the one in this machine)."
         ),
     ] = None,
     memory_limit: Annotated[
@@ -51,7 +51,7 @@ def plan(  # noqa: PLR0913 - one parameter per option
         typer.Option(
             metavar="SIZE",
             help="GPU memory for training, with the CUDA context. 8GB is what a GPU sold as 8 GB shows. 8GiB "
-            "is 8 GiB. Works with any GPU and with none.",
+            "is 8 GiB. Works with and without --gpu.",
         ),
     ] = None,
     power_limit: Annotated[
@@ -61,7 +61,7 @@ def plan(  # noqa: PLR0913 - one parameter per option
     tokens: Annotated[
         str | None,
         typer.Option(
-            metavar="NUMBER", help="Training tokens: 10B, 300M, 2.5e9 (default: by the config's max_iters)."
+            metavar="NUMBER", help="Training tokens: 10B, 300M, 2.5e9 (default: from the config's max_iters)."
         ),
     ] = None,
     hours: Annotated[
@@ -70,11 +70,11 @@ def plan(  # noqa: PLR0913 - one parameter per option
             metavar="HOURS",
             min=0.0,
             max=MOST_HOURS,
-            help="Training time: predicts how many tokens fit in it.",
+            help="Training time. Predicts how many tokens fit in it.",
         ),
     ] = None,
     price_kwh: Annotated[float | None, typer.Option(min=0.0, help="Price of a kilowatt-hour.")] = None,
-    price_hour: Annotated[float | None, typer.Option(min=0.0, help="Rent of the GPU for an hour.")] = None,
+    price_hour: Annotated[float | None, typer.Option(min=0.0, help="Rent of the GPU per hour.")] = None,
     gpus: Annotated[bool, typer.Option("--gpus", help="List every GPU that --gpu knows, and exit.")] = False,
     html: Html = None,
     opened: Open = False,
@@ -84,7 +84,7 @@ def plan(  # noqa: PLR0913 - one parameter per option
     lang: Lang = None,
     json: Json = False,
 ) -> None:
-    """Predict before training: does it fit, how fast is it, how long does it take, what does it cost.
+    """Predict before training: whether it fits, how fast it is, how long it takes and what it costs.
 
     nanodyno plan gpt2-768 --gpu "RTX 3060 12GB"
 
@@ -98,7 +98,7 @@ def plan(  # noqa: PLR0913 - one parameter per option
 
     The table compares micro-batches at the same batch size in tokens.
 
-    Nothing is run. For the GPU in this machine, predictions use what `nanodyno doctor` measured.
+    Nothing is trained. For the GPU in this machine, predictions use what `nanodyno doctor` measured.
 
     Speed, hours, energy and money have 80% prediction intervals. The page says what they rest on.
     """
@@ -107,7 +107,7 @@ def plan(  # noqa: PLR0913 - one parameter per option
         return _show_gpus(json, language)
     if source is None or source.startswith("-"):
         raise NanodynoError(
-            f"no config before {source or 'the options'}",
+            f"a config must come before {source or 'the options'}",
             "for example: nanodyno plan gpt2-768 --gpu H200",
         )
     wanted = ReportOptions(html, opened, form, out, lang, json)
@@ -196,7 +196,7 @@ def _show_gpus(json: bool, language: "Language") -> None:
 
 def _refuse_contradictions(tokens: str | None, hours: float | None) -> None:
     if tokens is not None and hours is not None:
-        raise NanodynoError("--tokens and --hours both set the length", "give one of them")
+        raise NanodynoError("--tokens and --hours both set the length of training", "use one of the two")
     if hours == 0:
         raise NanodynoError("--hours=0 leaves no time to train", "for example 48, or 0.5")
 
@@ -210,8 +210,8 @@ def _of_that_length(
         return request, hours
     if tokens is not None:
         raise NanodynoError(
-            f"{request.name} is made for a time budget, which sets the tokens",
-            "leave --tokens out, or give --hours",
+            f"{request.name} has a time budget, which sets the number of tokens",
+            "use --hours instead of --tokens",
         )
     from nanodyno.recipes.settings import hours_of
 

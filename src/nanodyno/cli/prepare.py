@@ -22,65 +22,67 @@ def prepare(  # noqa: PLR0913 - one parameter per option
     source: Annotated[
         str | None,
         typer.Argument(
-            help="fineweb-edu/10BT (100BT, 350BT, a dump), fineweb/..., or ORG/NAME on the Hugging Face hub. "
-            "Or a file or folder of .parquet, .jsonl(.gz, .zst) or .txt. Or python."
+            help="A dataset on the Hugging Face hub: fineweb-edu/10BT (100BT, 350BT, a dump), fineweb/... or "
+            "ORG/NAME. Or a file or folder of .parquet, .jsonl (.gz, .zst) or .txt. Or python, the built-in "
+            "corpus."
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The folder to fill; by default data/NAME of the source.")
+        Path | None, typer.Option(help="Output folder (default: data/NAME of the source).")
     ] = None,
     tokenizer: Annotated[
         str, typer.Option(help="gpt2, bytes, or any of tiktoken's encodings, such as o200k_base.")
     ] = "gpt2",
     train_bpe: Annotated[
         int | None,
-        typer.Option(min=258, help="Train a tokenizer of this vocabulary on the source instead."),
+        typer.Option(min=258, help="Instead, train a tokenizer with this vocabulary size on the source."),
     ] = None,
     tokens: Annotated[
-        str | None, typer.Option(metavar="COUNT", help="End after the document that reaches it: 10B, 500M.")
+        str | None, typer.Option(metavar="COUNT", help="Stop after the document that reaches it: 10B, 500M.")
     ] = None,
-    text_column: Annotated[str, typer.Option(help="The column or key that holds the text.")] = "text",
+    text_column: Annotated[str, typer.Option(help="Column or key that holds the text.")] = "text",
     min_score: Annotated[
-        float | None, typer.Option(help="Leave out rows whose `score` (FineWeb-Edu's) is below.")
+        float | None, typer.Option(help="Skip rows whose `score` (as in FineWeb-Edu) is lower.")
     ] = None,
     split: Annotated[
         Literal["file", "blank-lines"],
-        typer.Option(help="In .txt files, what a document is: a file, or what blank lines part."),
+        typer.Option(help="What a document is in .txt files: a file, or the text between blank lines."),
     ] = "file",
     val: Annotated[
-        float, typer.Option(min=0.0, max=0.5, help="Share of the documents, chosen by their hash, for val.")
+        float, typer.Option(min=0.0, max=0.5, help="Share of the documents for validation, chosen by hash.")
     ] = 0.01,
     dedup: Annotated[
         bool | None,
         typer.Option(
             "--dedup/--no-dedup",
             show_default=False,
-            help="Leave out documents identical to an earlier one; by default for local files only.",
+            help="Skip documents identical to an earlier one (default: for local files only).",
         ),
     ] = None,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Pass over damaged files and lines, and count them.")
+        bool, typer.Option("--skip-bad", help="Skip damaged files and lines, and count them.")
     ] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep what was downloaded.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the downloaded files.")] = False,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Threads that encode; by default one a core.")
+        int | None, typer.Option(min=1, help="Tokenizer threads (default: one per core).")
     ] = None,
     shard_tokens: Annotated[
-        str, typer.Option(metavar="COUNT", help="A shard ends with the document that fills it.")
+        str, typer.Option(metavar="COUNT", help="Tokens per shard. The document that fills it ends it.")
     ] = "100M",
     also: Annotated[
         Literal["llm.c", "nanogpt"] | None,
-        typer.Option(help="Write the tokens in that program's format too, into a folder of its name."),
+        typer.Option(help="Also write the tokens in that program's format, to a folder with its name."),
     ] = None,
     ray: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Spread the files over a Ray cluster (extra `ray`).")
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Distribute the files over a Ray cluster (extra `ray`)."),
     ] = None,
     verify: Annotated[
-        Path | None, typer.Option(help="Check a prepared folder, and make again only what is broken.")
+        Path | None, typer.Option(help="Check a prepared folder, and rebuild only what is damaged.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Turn text into token shards to train on. The same command again goes on where it stopped.
+    """Turn text into token shards to train on. Repeat the command to continue where it stopped.
 
     nanodyno prepare fineweb-edu/10BT --tokens 2.5B --out data/edu
 
@@ -109,7 +111,7 @@ def prepare(  # noqa: PLR0913 - one parameter per option
         skip_bad=skip_bad,
     )
     if also is not None and verify is None and val == 0:
-        raise NanodynoError(f"--also={also} needs val tokens too, and --val=0 makes none", "raise --val")
+        raise NanodynoError(f"--also={also} needs val tokens, and --val=0 makes none", "raise --val")
     console = console_for(json)
     display = make_preparation_display(console)
     place = Destination(_folder(source, out, verify), workers or _cores(), display, _fill(ray, display), keep)
@@ -145,7 +147,7 @@ def _folder(source: str | None, out: Path | None, verify: Path | None) -> Path:
     from nanodyno.data.prepare.request import default_folder
 
     if verify is not None and out is not None:
-        raise NanodynoError("--out and --verify name two folders", "give one of them")
+        raise NanodynoError("--out and --verify both name a folder", "use one of the two")
     if verify is None and not source:
         raise NanodynoError("there is nothing to prepare", "for example: nanodyno prepare fineweb-edu/10BT")
     return verify or out or default_folder(source or "", DATA_FOLDER)
@@ -173,7 +175,7 @@ def _cores() -> int:
 
 
 def _say_how_to_go_on(folder: Path) -> None:
-    typer.echo(f"the shards in {folder} that are done stay; the same command goes on from there", err=True)
+    typer.echo(f"finished shards in {folder} are kept; the same command continues from there", err=True)
 
 
 def _write_also(program: Literal["llm.c", "nanogpt"], folder: Path, console: "Console") -> None:
@@ -182,6 +184,4 @@ def _write_also(program: Literal["llm.c", "nanogpt"], folder: Path, console: "Co
 
     write = write_llmc if program == "llm.c" else write_nanogpt
     written = write(open_dataset(folder), folder / program)
-    console.print(
-        f"wrote {len(written)} files of {program}'s format into {folder / program}", highlight=False
-    )
+    console.print(f"wrote {len(written)} files in {program}'s format to {folder / program}", highlight=False)

@@ -32,45 +32,44 @@ def probe(  # noqa: PLR0913 - one parameter per option
         typer.Argument(
             metavar="CONFIG[,key=value...]...",
             help="A recipe (demo, gpt2-384, gpt2-768), a TOML file, a nanoGPT config or a run, each with "
-            "settings of its own after commas. The first is what the others are compared with.",
+            "its own settings after commas. The first is the baseline.",
         ),
     ],
     precision: Annotated[
         float,
         typer.Option(
-            min=0.0005, max=0.5, help="To which a process knows its own mean before it stops; 0.01 is 1%."
+            min=0.0005, max=0.5, help="Relative precision of its mean at which a process stops; 0.01 is 1%."
         ),
     ] = 0.01,
     limit: Annotated[
-        str, typer.Option(metavar="TIME", help="A process stops measuring after this in any case.")
+        str, typer.Option(metavar="TIME", help="Longest time that one process measures.")
     ] = "20s",
     processes: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Processes of each config (default: 1 for one config; for several as many as it takes, at "
-            "most 16).",
+            help="Processes per config (default: 1 for one config; as many as needed, at most 16, for "
+            "several).",
         ),
     ] = None,
     margin: Annotated[
-        float, typer.Option(min=0.0001, max=0.5, help="Within which two configs count as tied; 0.01 is 1%.")
+        float,
+        typer.Option(
+            min=0.0001, max=0.5, help="Difference up to which two configs count as tied; 0.01 is 1%."
+        ),
     ] = 0.01,
-    redo: Annotated[
-        int, typer.Option(min=0, help="How often a round that something disturbed is made again.")
-    ] = 2,
+    redo: Annotated[int, typer.Option(min=0, help="How often a disturbed round is repeated.")] = 2,
     breakdown: Annotated[
-        bool, typer.Option(help="Also profile where the time goes, in a pass of its own.")
+        bool, typer.Option(help="Also profile where the time goes, in a separate pass.")
     ] = True,
     with_data: Annotated[
         bool, typer.Option("--with-data", help="Read the config's dataset; otherwise tokens are synthetic.")
     ] = False,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads on a CPU (default: torch's choice).")
-    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads (default: torch's choice).")] = None,
     lang: Lang = None,
     json: Json = False,
 ) -> None:
-    """Measure how fast a config trains, and where its time goes; or compare several. Nothing is saved.
+    """Measure how fast a config trains and where its time goes, or compare several. Nothing is saved.
 
     nanodyno probe gpt2-768
 
@@ -78,15 +77,15 @@ def probe(  # noqa: PLR0913 - one parameter per option
 
     nanodyno probe demo demo,n_embd=256 --device=cpu --processes 6
 
-    Several configs take turns (A B, B A, ...), each turn in a process of its own.
+    Several configs take turns (A B, B A, ...), each in its own process.
 
-    --key=value after the configs goes for all of them. Ctrl-C shows what was measured.
+    --key=value after the configs applies to all of them. Ctrl-C shows the results so far.
     """
     language = language_of(lang, json)
     jobs = _jobs(configs, with_data, threads, language)
     seconds = seconds_of(limit)
     if seconds is None:
-        raise NanodynoError("a probe without an end", "give --limit a time, such as 20s")
+        raise NanodynoError("--limit=off would measure without end", "give --limit a time, such as 20s")
 
     from nanodyno.analysis.budget import DEFAULT_BUDGET, Budget
     from nanodyno.analysis.probes import reading_of
@@ -148,7 +147,7 @@ def _jobs(
     sources = words[:first_option]
     if not sources:
         raise NanodynoError(
-            f"a config comes before {words[0]}", "for example: nanodyno probe demo --device=cpu"
+            f"a config must come before {words[0]}", "for example: nanodyno probe demo --device=cpu"
         )
     jobs: dict[str, ProbeJob] = {}
     for number, typed in enumerate(sources):

@@ -20,9 +20,9 @@ def with_found_rate(request: "Request") -> "tuple[Request, tuple[str, ...]]":
 
     if launched():
         raise NanodynoError(
-            "learning_rate=auto is for one process",
-            "let one process find it first, as `nanodyno train CONFIG --learning_rate=auto --max_iters=...`, "
-            "and give all of them the number that it tells",
+            "learning_rate=auto works with one process only",
+            "first find it with one process: `nanodyno train CONFIG --learning_rate=auto --max_iters=...`. "
+            "Then give that number to all processes",
         )
 
     from nanodyno.experiments.rates import range_test
@@ -36,9 +36,7 @@ def with_found_rate(request: "Request") -> "tuple[Request, tuple[str, ...]]":
             lambda event: say(console, event if isinstance(event, str) else event_words(event)),
         )
     except KeyboardInterrupt:
-        say(
-            console, "the range test was stopped; the trainings that ended are kept: the same command goes on"
-        )
+        say(console, "the range test was stopped. Finished runs are kept; the same command continues")
         raise
     words = chosen_words(found.chosen, len(found.trials), found.lengths)
     return request.changed({"learning_rate": found.chosen.learning_rate}), (words,)

@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 ReportForm = Literal["markdown", "jekyll"]
 Html = Annotated[
     Path | None,
-    typer.Option("--html", metavar="FILE", help="Write the report as one HTML file that needs no network."),
+    typer.Option("--html", metavar="FILE", help="Write the report as one self-contained HTML file."),
 ]
 Open = Annotated[bool, typer.Option("--open", help="Open the HTML report in the browser.")]
 FormatOption = Annotated[
     ReportForm | None,
     typer.Option(
-        "--format", help="The report as Markdown, or with Jekyll's front matter: on stdout, or in --out FILE."
+        "--format", help="Write the report as Markdown, with front matter for Jekyll, to stdout or --out."
     ),
 ]
 Out = Annotated[
     Path | None,
     typer.Option(
-        "--out", metavar="FILE", help="Write what --format says to FILE, and its pictures beside it as SVG."
+        "--out", metavar="FILE", help="Write the --format report to FILE, and its charts beside it as SVG."
     ),
 ]
 
@@ -51,7 +51,10 @@ class ReportOptions:
         if self.out is not None and self.form is None:
             raise NanodynoError("--out needs a --format", "add --format markdown, or --html FILE for a page")
         if self.json and self.form is not None and self.out is None:
-            raise NanodynoError("stdout cannot carry --json and a --format", "write the one with --out FILE")
+            raise NanodynoError(
+                "--json and --format cannot both write to stdout",
+                "write the report to a file with --out FILE",
+            )
         for option, path in (("--html", self.html), ("--out", self.out)):
             if path is not None:
                 refuse_unwritable(path, option)
@@ -64,9 +67,9 @@ class ReportOptions:
 def refuse_unwritable(path: Path, option: str) -> None:
     folder = path.absolute().parent
     if path.is_dir():
-        raise NanodynoError(f"{option} {path}: that is a folder", "name a file in it")
+        raise NanodynoError(f"{option} {path}: this is a folder", "name a file in it")
     if not folder.is_dir():
-        raise NanodynoError(f"{option} {path}: no such folder", "make the folder first")
+        raise NanodynoError(f"{option} {path}: no such folder", "create the folder first")
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise NanodynoError(f"{option} {path}: no permission to write there", "choose another place")
 

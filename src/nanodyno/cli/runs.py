@@ -24,21 +24,23 @@ def runs(
     ] = False,
     leaderboard: Annotated[
         bool,
-        typer.Option("--leaderboard", help="Rank them by val loss at equal tokens, speed, share of peak."),
+        typer.Option("--leaderboard", help="Rank the runs by val loss at equal tokens, by speed and by MFU."),
     ] = False,
     export: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write one run's result as a small JSON file that import takes."),
+        typer.Option(
+            metavar="FILE", help="Write one run's result as a small JSON file for `nanodyno import`."
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
     """List the runs under runs/ and in this folder (out_dir), oldest first: state, size, loss, speed.
 
-    A run is running, done, stopped (by Ctrl-C, say), failed (see `nanodyno show RUN`) or died (was killed).
+    A run is running, done, stopped (as by Ctrl-C), failed (see `nanodyno show RUN`) or died (was killed).
 
     `nanodyno train --resume RUN` resumes it.
 
-    nanodyno runs --export result.json RUN writes what others need for a comparison, without paths.
+    nanodyno runs --export result.json RUN writes what others need to compare with it, without paths.
     """
     _refuse_both({"--watch": watch, "--leaderboard": leaderboard, "--export": export is not None})
     if watch and json:
@@ -61,7 +63,7 @@ def runs(
 def _refuse_both(options: dict[str, bool]) -> None:
     given = [name for name, is_given in options.items() if is_given]
     if len(given) > 1:
-        raise NanodynoError(f"{given[0]} and {given[1]} do not go together", "give one at a time")
+        raise NanodynoError(f"{given[0]} and {given[1]} exclude each other", "use one at a time")
 
 
 def _table(folders: "Callable[[], list[Path]]", watch: bool) -> tuple[str, ...]:
@@ -131,7 +133,7 @@ def _export(path: Path, names: "Sequence[str]", json: bool) -> None:
             "--export writes the result of one run", f"name it: nanodyno runs --export {path} RUN"
         )
     if path.exists() and not is_result(path):
-        raise NanodynoError(f"{path} is there, and is no result of nanodyno", "choose another file")
+        raise NanodynoError(f"{path} exists and is not a result of nanodyno", "choose another file")
     result = _result(names[0])
     text = result_text(result)
     try:
@@ -152,7 +154,7 @@ def _result(name: str) -> "ResultRecord":
 
     run = read_run(find_run(name, RUNS_FOLDER))
     if not run.steps and not run.evals:
-        raise NanodynoError(f"{run.name} has no iteration yet", "there is nothing to export")
+        raise NanodynoError(f"{run.name} has no iterations yet, so there is nothing to export")
     return result_of(run, summarise(run))
 
 

@@ -19,31 +19,29 @@ def plain_name(option: str) -> str:
 
 def sample(  # noqa: PLR0913 - one parameter per option
     run: RunName,
-    prompt: Annotated[
-        str, typer.Option(help="Text to go on from; by default, the start of a document.")
-    ] = "",
-    tokens: Annotated[int, typer.Option(min=1, help="Tokens to draw.")] = 200,
-    num_samples: Annotated[int, typer.Option(min=1, help="Texts to draw, each by the next seed.")] = 1,
-    temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token each time.")] = 0.8,
-    top_k: Annotated[int, typer.Option(min=0, help="Draw among the k likeliest only; 0 is no limit.")] = 200,
+    prompt: Annotated[str, typer.Option(help="Text to continue (default: the start of a document).")] = "",
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens to generate.")] = 200,
+    num_samples: Annotated[int, typer.Option(min=1, help="Texts to generate, each with the next seed.")] = 1,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 always takes the most likely token.")] = 0.8,
+    top_k: Annotated[int, typer.Option(min=0, help="Draw from the k most likely tokens; 0 for all.")] = 200,
     seed: Annotated[
-        int, typer.Option(min=0, max=2**63 - 1, help="The same seed draws the same text.")
+        int, typer.Option(min=0, max=2**63 - 1, help="The same seed gives the same text.")
     ] = 1337,
     tokenizer: Annotated[
         str | None,
         typer.Option(
             help="For a dataset that does not name its own, such as nanoGPT's train.bin: gpt2, bytes, or "
-            "another of tiktoken's encodings."
+            "another tiktoken encoding."
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     json: Json = False,
 ) -> None:
-    """Write text with a trained model.
+    """Generate text with a trained model.
 
     nanodyno sample demo-1 --prompt "def main(" --tokens 300
 
-    The names of nanoGPT's sample.py do too: --start, --num_samples, --max_new_tokens, --top_k.
+    The option names of nanoGPT's sample.py work too: --start, --num_samples, --max_new_tokens, --top_k.
     """
     from itertools import islice
 
@@ -55,7 +53,7 @@ def sample(  # noqa: PLR0913 - one parameter per option
     folder = find_run(run, RUNS_FOLDER)
     if isinstance(read_any_record(folder), ImportedRecord):
         raise NanodynoError(
-            f"{folder} was imported from a log, which has no weights", "name one trained here"
+            f"{folder} was imported from a log, which has no weights", "name a run that was trained here"
         )
     checkpoints = folder / CHECKPOINTS_FOLDER
     dials = Dials(prompt, tokens, temperature, top_k or None, seed)

@@ -41,20 +41,21 @@ def train(  # noqa: PLR0913 - one parameter per option
             "file, or a nanoGPT config, which is read and never executed.",
         ),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the run; its folder is runs/NAME.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the run. Its folder is runs/NAME.")] = None,
     resume: Annotated[
         str | None,
-        typer.Option(metavar="RUN", help="Go on with this run, a name under runs/ or a path, to the bit."),
+        typer.Option(metavar="RUN", help="Resume this run, a name under runs/ or a path, bit for bit."),
     ] = None,
     max_hours: Annotated[
-        float | None, typer.Option(min=0.0, help="Save and stop after so many hours of this process.")
+        float | None,
+        typer.Option(min=0.0, help="Save and stop after this process has run for so many hours."),
     ] = None,
     stop_at: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Save and stop at 07:30, or at 2026-11-16T07:30, local time."),
     ] = None,
     autosave: Annotated[
-        str, typer.Option(metavar="TIME", help="Save this often besides evaluations; off is never.")
+        str, typer.Option(metavar="TIME", help="Save this often, besides at evaluations; off for never.")
     ] = "15m",
     tune: Annotated[
         bool,
@@ -67,7 +68,7 @@ def train(  # noqa: PLR0913 - one parameter per option
         bool, typer.Option("--detach", help="Train in the background; `nanodyno runs --watch` shows it.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Try it even where the plan says that memory is too short for it.")
+        bool, typer.Option("--force", help="Start even if the predicted memory does not fit.")
     ] = False,
     log: Annotated[
         Literal["auto", "plain", "full", "nanogpt"],
@@ -82,7 +83,7 @@ def train(  # noqa: PLR0913 - one parameter per option
         typer.Option("--keys", callback=_show_keys, is_eager=True, help="List every --key and exit."),
     ] = False,
 ) -> None:
-    """Train a GPT. Any setting is changed with --key=value, under nanoGPT's names.
+    """Train a GPT. Change any setting with --key=value, by nanoGPT's names.
 
     nanodyno train demo --max_iters=50
 
@@ -92,11 +93,11 @@ def train(  # noqa: PLR0913 - one parameter per option
 
     nanodyno train best-8h --dataset=edu
 
-    A run that was stopped or killed goes on where it was saved: with the same command again, or with
+    A run that was stopped or killed resumes from its last checkpoint: repeat the command, or use
 
     nanodyno train --resume gpt2-768-1
 
-    Ctrl-C or `kill` finishes the iteration and saves. Several GPUs:
+    Ctrl-C or `kill` finishes the iteration and saves. With several GPUs:
 
     torchrun --nproc_per_node=2 -m nanodyno train ...
     """
@@ -120,7 +121,7 @@ def train(  # noqa: PLR0913 - one parameter per option
     )
     notes = (*chosen, *found, *_without_effect(request))
     if resume and name is not None:
-        raise NanodynoError("--resume and --name name two runs", "give one of them")
+        raise NanodynoError("--resume and --name both name a run", "use one of the two")
     folder = run_folder(config, name, request.name) if resume or is_first() else Path()
     if detach:
         from nanodyno.cli.detach import train_in_background
@@ -155,7 +156,7 @@ def _request(source: str | None, resume: str | None, arguments: list[str]) -> "R
         return resolve_resumed(resume, source, arguments, RUNS_FOLDER)
     if source is None or source.startswith("-"):
         raise NanodynoError(
-            f"the recipe or file comes before {source or 'everything else'}",
+            f"the recipe or file must come before {source or 'everything else'}",
             "for example: nanodyno train demo --max_iters=50",
         )
     request = resolve(source, arguments, RUNS_FOLDER, takes_runs=False)
@@ -165,8 +166,8 @@ def _request(source: str | None, resume: str | None, arguments: list[str]) -> "R
 
     if launched():
         raise NanodynoError(
-            f"{request.name} is made for one card, and this is one of several processes",
-            "start it without torchrun, or give its settings in a file of your own",
+            f"{request.name} is made for one GPU, and this is one of several processes",
+            "start it without torchrun, or put its settings in a file of your own",
         )
     return request
 
@@ -186,11 +187,12 @@ def _tuned(request: "Request", resume: str | None, json: bool) -> "Request":
 
     if resume is not None:
         raise NanodynoError(
-            "a run goes on as it was: --resume and --tune do not go together", "leave one out"
+            "--resume and --tune exclude each other: a run resumes with its own settings",
+            "use one of the two",
         )
     if launched():
         raise NanodynoError(
-            "--tune is for one process",
+            "--tune works with one process only",
             "tune first: nanodyno tune CONFIG --write tuned.toml; then train that",
         )
     return tuned_for_training(request, json)
@@ -257,11 +259,11 @@ def run_folder(config: "RunConfig", name: str | None, recipe: str) -> Path:
     """
     if config.out_dir is not None:
         if name is not None and RUNS_FOLDER / name != Path(config.out_dir):
-            raise NanodynoError("--name and --out_dir name two folders", "give one of them")
+            raise NanodynoError("--name and --out_dir both name a folder", "use one of the two")
         return Path(config.out_dir)
     if name is not None:
         if Path(name).name != name or name in ("", ".", ".."):
-            raise NanodynoError(f"--name={name} is not a plain name", "for a path use --out_dir")
+            raise NanodynoError(f"--name={name} must be a plain name", "for a path use --out_dir")
         return RUNS_FOLDER / name
     if config.init_from == "resume":
         raise NanodynoError("init_from=resume, but which run?", "name it with --name or --out_dir")
@@ -279,5 +281,5 @@ def _where_it_stands(folder: Path) -> str:
     if not (folder / RUN_FILE).exists():
         return "nothing was recorded yet"
     saved = saved_iteration(read_history(folder))
-    where = f"its checkpoint at iteration {saved}" if saved else "its beginning, since nothing was saved yet"
-    return f"the records are in {folder}; the same command goes on from {where}"
+    where = f"its checkpoint at iteration {saved}" if saved else "its start, because nothing was saved yet"
+    return f"the records are in {folder}; the same command resumes from {where}"

@@ -41,42 +41,42 @@ def tune(  # noqa: PLR0913 - one parameter per option
         str,
         typer.Argument(
             metavar="RECIPE|FILE.toml|FILE.py|RUN",
-            help="What to tune: as for train, or a run's config; --key=value changes it.",
+            help="Config to tune: as for train, or a run. --key=value changes a setting.",
         ),
     ],
     budget: Annotated[
         str,
-        typer.Option(metavar="TIME", help="For everything; then the best found so far is it. 90s, 5m, 1h."),
+        typer.Option(metavar="TIME", help="Time for the whole search: 90s, 5m, 1h."),
     ] = DEFAULT_BUDGET,
     memory_limit: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZE", help="Emulate a smaller GPU, 12GB (of 2^30 bytes) or 11.2GiB, context included."
+            metavar="SIZE", help="Emulate a smaller GPU: 12GB (counted as GiB) or 11.2GiB, context included."
         ),
     ] = None,
     allow: Annotated[
         Literal["different"] | None,
-        typer.Option(help="different: also fp8, and moments and a residual stream in bfloat16."),
+        typer.Option(help="different: also try fp8, bfloat16 moments and a bfloat16 residual stream."),
     ] = None,
     write: Annotated[
         Path | None,
         typer.Option(metavar="FILE.toml", help="Write the tuned config, for `nanodyno train FILE.toml`."),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Measure anew what is remembered of an earlier search.")
+        bool, typer.Option("--again", help="Measure again instead of reusing an earlier search.")
     ] = False,
     effective_batch: Annotated[
         bool,
         typer.Option(
             "--critical-batch-size",
-            help="Instead: what tokens per iteration the gradient noise calls for. Of a run by its records, "
-            "of a config by a short training on its data.",
+            help="Instead, recommend tokens per iteration from the gradient noise: of a recorded run, or "
+            "of a short training run of a config.",
         ),
     ] = False,
     ray: Annotated[
         str | None,
         typer.Option(
-            metavar="ADDRESS", help="Spread probes over a Ray cluster of equal GPUs: auto or HOST:PORT."
+            metavar="ADDRESS", help="Distribute probes over a Ray cluster of equal GPUs: auto or HOST:PORT."
         ),
     ] = None,
     everything: Everything = False,
@@ -87,7 +87,7 @@ def tune(  # noqa: PLR0913 - one parameter per option
     lang: Lang = None,
     json: Json = False,
 ) -> None:
-    """Find the fastest micro-batch and switches for this machine; tokens per iteration stay as they are.
+    """Find the fastest micro-batch and switches for this machine, at the same tokens per iteration.
 
     nanodyno tune gpt2-768 --write tuned.toml
 
@@ -97,12 +97,12 @@ def tune(  # noqa: PLR0913 - one parameter per option
 
     nanodyno tune gpt2-768-1 --critical-batch-size
 
-    Only switches that keep the arithmetic are turned. One that is set by --key=value stays as it is.
+    Only switches that keep the results (except rounding) are tried. Settings given by --key=value are kept.
 
-    Ctrl-C shows what is known by then; the same command goes on with it.
+    Ctrl-C shows the results so far. The same command continues from there.
     """
     if source.startswith("-"):
-        raise NanodynoError(f"a config comes before {source}", "for example: nanodyno tune gpt2-768")
+        raise NanodynoError(f"a config must come before {source}", "for example: nanodyno tune gpt2-768")
     wanted = ReportOptions(html, opened, form, out, lang, json)
     if effective_batch:
         _refuse_with_effective_batch(memory_limit, allow, write, again, ray)
@@ -155,7 +155,7 @@ def _refuse_with_effective_batch(*others: object) -> None:
         raise NanodynoError(
             "--critical-batch-size measures gradients, and no speed: --memory-limit, --allow, --write, "
             "--again "
-            "and --ray have no part in it",
+            "and --ray do not apply",
             "leave them out",
         )
 
@@ -174,7 +174,7 @@ def tune_request(
 
     seconds = seconds_of(budget)
     if seconds is None:
-        raise NanodynoError("a search without an end", "give --budget a time, such as 5m")
+        raise NanodynoError("--budget=off would search without end", "give --budget a time, such as 5m")
     return TuneRequest(
         config=request.config,
         vocab_size=request.vocabulary.model,

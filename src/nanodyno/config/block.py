@@ -20,8 +20,8 @@ def faults_of_the_block(values: Mapping[str, Any]) -> Iterator[SettingFault]:
             without = f"{key}={RunConfig.model_fields[key].default}"
             yield (
                 key,
-                f"{values[key]} says nothing without {each.requires}; leave it out ({without} where a "
-                "recipe sets it), or add that",
+                f"{values[key]} has no effect without {each.requires}; add that, or leave it out "
+                f"({without} where a recipe sets it)",
             )
     yield from _of_attention(values)
     yield from _of_value_embeddings(values)
@@ -41,34 +41,34 @@ def _of_attention(values: Mapping[str, Any]) -> Iterator[SettingFault]:
     block_size, n_embd = values.get("block_size"), values.get("n_embd")
     if n_head and shared and n_head % shared:
         fitting = [each for each in range(1, min(n_head, 1024) + 1) if n_head % each == 0]
-        yield "n_kv_head", f"{shared} does not divide n_head={n_head}; {_listed(fitting)} would do"
+        yield "n_kv_head", f"{shared} does not divide n_head={n_head}; use {_listed(fitting)}"
     if window and block_size and window > block_size:
         yield (
             "window",
-            f"{window} is larger than block_size={block_size}: all there is; leave it out for that",
+            f"{window} is larger than block_size={block_size}; leave it out to attend to all positions",
         )
     yield from _of_backend(values)
     if values.get("positions") == "rope" and n_head and n_embd and (n_embd // n_head) % 2:
         yield (
             "positions",
-            f"rope turns pairs, and heads of {n_embd // n_head} (n_embd / n_head) have an odd one",
+            f"rope needs an even head size, and n_embd / n_head is {n_embd // n_head}",
         )
 
 
 def _of_backend(values: Mapping[str, Any]) -> Iterator[SettingFault]:
     backend = values.get("attention", "auto")
     if values.get("window") and backend not in _WINDOWED:
-        yield "attention", f"{backend} has no window; {', '.join(_WINDOWED)} have"
+        yield "attention", f"{backend} does not support a window; {', '.join(_WINDOWED)} do"
     shared = values.get("n_kv_head") not in (None, values.get("n_head"))
     if shared and backend not in _SHARING:
-        yield "attention", f"{backend} shares no heads of keys (n_kv_head); {', '.join(_SHARING)} do"
+        yield "attention", f"{backend} does not support n_kv_head; {', '.join(_SHARING)} do"
 
 
 def _of_value_embeddings(values: Mapping[str, Any]) -> Iterator[SettingFault]:
     tables, n_layer = values.get("value_embeddings"), values.get("n_layer")
     if tables and n_layer and 2 * tables > n_layer:
         most = f"{n_layer // 2} is the most"
-        yield "value_embeddings", f"{tables} tables need {2 * tables} blocks, and n_layer={n_layer}; {most}"
+        yield "value_embeddings", f"{tables} tables need {2 * tables} blocks, but n_layer={n_layer}; {most}"
 
 
 def _of_kernels(values: Mapping[str, Any]) -> Iterator[SettingFault]:
@@ -76,7 +76,7 @@ def _of_kernels(values: Mapping[str, Any]) -> Iterator[SettingFault]:
         return
     beyond = RunConfig.fused_unsupported_of(values)
     if beyond:
-        yield "kernels", f"fused does not know {beyond}; leave one of them out"
+        yield "kernels", f"fused does not support {beyond}; leave one of them out"
 
 
 def _is_set(values: Mapping[str, Any], key: str) -> bool:

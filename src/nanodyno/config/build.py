@@ -135,7 +135,7 @@ class _Draft:
     def derive(self, key: str, value: int) -> None:
         self.values[key] = value
         if value > LARGEST:
-            self.blame(key, "comes out larger than any run")
+            self.blame(key, "is too large")
 
     def blame(self, key: str, words: str) -> None:
         self.faulty.add(key)
@@ -190,13 +190,13 @@ def _settle_heads(draft: _Draft) -> None:
             near = _either(_multiples_around(n_embd, HEAD_SIZE))
             draft.blame(
                 "n_head",
-                f"follows n_embd in heads of {HEAD_SIZE}, which do not divide n_embd={n_embd}; "
+                f"n_embd={n_embd} is not a multiple of {HEAD_SIZE}, the default head size; "
                 f"give n_head, or n_embd={near}",
             )
     elif draft.sound("n_head", "n_embd") and values["n_embd"] % values["n_head"]:
         n_head, n_embd = values["n_head"], values["n_embd"]
         near = _either(_multiples_around(n_embd, n_head))
-        draft.blame("n_head", f"{n_head} does not divide n_embd={n_embd}; n_embd={near} would do")
+        draft.blame("n_head", f"{n_head} does not divide n_embd={n_embd}; use n_embd={near}")
 
 
 def _settle_batch(draft: _Draft) -> None:

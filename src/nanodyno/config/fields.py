@@ -47,20 +47,20 @@ class RunConfig(OptimizerSettings, ModelSettings, frozen=True):
         pair="tokens_per_iter", asked_by="import compare",
     )  # fmt: skip
     tokens_per_iter: Count = setting(
-        "tokens per iteration, the effective batch (default: batch_size * block_size * "
+        "tokens per iteration, the batch size in tokens (default: batch_size * block_size * "
         "gradient_accumulation_steps)", group="batch", affects="speed loss",
         derived_from=("gradient_accumulation_steps", *MICRO_BATCH),
     )  # fmt: skip
     batch_ramp: MaybeText = setting(
-        "grows tokens_per_iter: 10M:131072,50M:262144 from so many tokens on. noise: by "
-        "the measured noise, to 16 times, or as far as noise:524288. The learning rate grows by the root",
+        "grows tokens_per_iter, and the learning rate by the square root. 10M:131072,50M:262144: sizes from "
+        "so many tokens on. noise: by the measured noise, up to 16 times; noise:524288: up to that size",
         None, group="batch", affects="speed loss", none_means="none", part_of="tokens_per_iter",
         in_experiment="untimed",
     )  # fmt: skip
 
     # learning rate
     learning_rate: Rate = setting(
-        "peak learning rate; auto: `train` finds it by short trainings first, and tells", 6e-4,
+        "peak learning rate; auto: `train` first finds it by short training runs", 6e-4,
         group="schedule", affects="loss", nanogpt=True, asked_by="import compare",
     )  # fmt: skip
     min_lr: NotNegative = setting(
@@ -86,7 +86,7 @@ class RunConfig(OptimizerSettings, ModelSettings, frozen=True):
     beta1: BelowOne = setting("AdamW's first beta", 0.9, group="optimizer", affects="loss", nanogpt=True)
     beta2: BelowOne = setting("AdamW's second beta", 0.95, group="optimizer", affects="loss", nanogpt=True)
     grad_clip: NotNegative = setting(
-        "largest norm of the gradient; 0 is no clipping", 1.0, group="regularization",
+        "largest norm of the gradient; 0 for no clipping", 1.0, group="regularization",
         affects="speed memory loss", amount_affects="loss", nanogpt=True,
     )  # fmt: skip
     decay_lr: Switch = setting(
@@ -102,12 +102,12 @@ class RunConfig(OptimizerSettings, ModelSettings, frozen=True):
         requires="schedule=wsd", part_of="schedule",
     )  # fmt: skip
     embedding_lr: MaybePositive = setting(
-        "peak for value embeddings, and for token embeddings that are not the head too "
+        "peak learning rate of value embeddings, and of untied token embeddings "
         "(default: learning_rate)", None, group="optimizer", affects="loss", none_means="learning_rate",
         idle_unless=("untied_head=True|value_embeddings=1",),
     )  # fmt: skip
     cautious_decay: Switch = setting(
-        "weight decay only where the update goes the same way", False, group="regularization",
+        "weight decay only where the update shrinks the weight too", False, group="regularization",
         affects="speed memory loss", requires="weight_decay",
     )  # fmt: skip
 
@@ -134,15 +134,15 @@ class RunConfig(OptimizerSettings, ModelSettings, frozen=True):
         affects="loss", derived_from=("eval_iters", *MICRO_BATCH), in_experiment="held",
     )  # fmt: skip
     eval_iters: MaybeCount = setting(
-        "eval_tokens counted in micro-batches, as nanoGPT does; eval_tokens is better, since "
-        "it does not move with batch_size", None, group="evaluation", affects="loss", nanogpt=True,
+        "eval_tokens in micro-batches, as in nanoGPT; eval_tokens does not change with batch_size",
+        None, group="evaluation", affects="loss", nanogpt=True,
         nanogpt_default=200, pair="eval_tokens", none_means="eval_tokens", in_experiment="held",
     )  # fmt: skip
     eval_only: Switch = setting(
         "evaluate once and stop", False, group="evaluation", affects="", on_resume="command", nanogpt=True,
     )  # fmt: skip
     log_interval: Count = setting(
-        "iterations between lines of the log", 1, group="record", affects="", on_resume="command",
+        "iterations between log lines", 1, group="record", affects="", on_resume="command",
         nanogpt=True,
     )  # fmt: skip
 
@@ -152,36 +152,36 @@ class RunConfig(OptimizerSettings, ModelSettings, frozen=True):
         in_experiment="place",
     )  # fmt: skip
     threads: MaybeCount = setting(
-        "threads on a CPU (default: torch's choice)", None, group="system", affects="speed memory",
+        "CPU threads (default: torch's choice)", None, group="system", affects="speed memory",
         none_means="torch's choice", tuned=True,
     )  # fmt: skip
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
-        "precision of the matrix products; auto takes the best the device has", "auto", group="precision",
+        "precision of the matmuls; auto is the best that the device has", "auto", group="precision",
         affects="speed memory loss", nanogpt=True, asked_by="compare",
     )  # fmt: skip
     compile: Switch = setting(
-        "compile with torch.compile: the model (kernels=autograd), and an optimizer's own step on a GPU",
+        "use torch.compile: for the model (kernels=autograd), and for some optimizers on a GPU",
         True, group="system", affects="speed memory", nanogpt=True, tuned=True, idle_unless=(COMPILED,),
         asked_by="compare",
     )  # fmt: skip
     kernels: Literal["auto", "fused", "autograd"] = setting(
-        "fused: the micro-step written by hand, on Triton kernels (auto takes it on a GPU with "
-        "bfloat16); autograd: torch's own", "auto", group="system", affects="speed memory", tuned=True,
+        "fused: written-out backward pass with Triton kernels (auto takes it on a GPU with bfloat16); "
+        "autograd: PyTorch's autograd", "auto", group="system", affects="speed memory", tuned=True,
     )  # fmt: skip
     attention: Literal[
         "auto", "cudnn-packed", "cudnn", "flash", "efficient", "flex", "fa3", "math"
     ] = setting(
-        "backend of the attention; auto: the fastest that runs, measured (kernels=fused) or by "
-        "torch's own choice (autograd)", "auto", group="system", affects="speed memory",
+        "attention backend; auto: the fastest one as measured (kernels=fused), or torch's choice "
+        "(autograd)", "auto", group="system", affects="speed memory",
     )  # fmt: skip
     gemm_algorithm: Literal["auto", "torch"] = setting(
-        "algorithms of the matrix products; auto: the fastest of cuBLAS's, measured once per "
-        "card and shape (kernels=fused on CUDA); torch: its own choice", "auto", group="system",
+        "GEMM autotuning; auto: the fastest cuBLAS algorithm, measured once per GPU and shape "
+        "(kernels=fused on CUDA); torch: torch's choice", "auto", group="system",
         affects="speed memory", idle_unless=("kernels=auto|fused", "device=cuda"),
         aliases=("products",),
     )  # fmt: skip
     loss_chunk_size: MaybeCount = setting(
-        "positions whose logits are in memory at once (default: by the card's memory where "
+        "positions whose logits are in memory at once (default: by the GPU's memory with "
         "kernels=fused, else all)", None, group="system", affects="speed memory", none_means="by memory",
         tuned=True,
         aliases=("loss_rows",),
@@ -192,33 +192,34 @@ class RunConfig(OptimizerSettings, ModelSettings, frozen=True):
         affects="speed memory", tuned=True,
     )  # fmt: skip
     cuda_graph: Switch = setting(
-        "launch a micro-step, and an optimizer's own step, as one CUDA graph (kernels=fused)", True,
+        "launch a micro-step, and the step of some optimizers, as one CUDA graph (kernels=fused)", True,
         group="system", affects="speed memory", tuned=True, idle_unless=("kernels=auto|fused", "device=cuda"),
     )  # fmt: skip
     residual_dtype: Literal["float32", "bfloat16"] = setting(
-        "precision of the residual stream in training; bfloat16 is other arithmetic, faster and "
+        "precision of the residual stream in training; bfloat16 changes the results, is faster and "
         "smaller (evaluations keep float32)", "float32", group="precision", affects="speed memory loss",
         tuned=True,
     )  # fmt: skip
     moments_dtype: Literal["float32", "bfloat16"] = setting(
-        "precision of AdamW's moments; bfloat16 is other arithmetic and halves their memory", "float32",
+        "precision of AdamW's moments; bfloat16 changes the results and halves their memory", "float32",
         group="precision", affects="speed memory loss", tuned=True, requires="optimizer=adamw",
     )  # fmt: skip
     fp8: Switch = setting(
-        "the large matrix products of training in fp8 (from Ada and Hopper on): other "
-        "arithmetic, faster (evaluations stay in bfloat16)", False, group="precision",
+        "large matmuls of training in fp8 (Ada, Hopper or newer): faster, changes the results "
+        "(evaluations stay in bfloat16)", False, group="precision",
         affects="speed memory loss", tuned=True,
     )  # fmt: skip
     offload_moments: Switch = setting(
-        "keep AdamW's moments in the host's memory: slower updates, larger models", False, group="system",
+        "keep AdamW's moments in host memory: slower updates, larger models", False, group="system",
         affects="speed memory", arithmetic="exact", tuned=True, requires="optimizer=adamw",
     )  # fmt: skip
     parallel: Literal["ddp", "fsdp"] = setting(
-        "under torchrun: ddp has the whole model in every process, fsdp a share of it", "ddp", group="system",
-        affects="speed memory", in_experiment="held", idle_unless=("torchrun --nproc_per_node=2",),
+        "under torchrun: ddp keeps the whole model in each process, fsdp a share of it", "ddp",
+        group="system", affects="speed memory", in_experiment="held",
+        idle_unless=("torchrun --nproc_per_node=2",),
     )  # fmt: skip
     keep_checkpoints: Count = setting(
-        "checkpoints kept: this many of the last, and of those saved at an evaluation the best", 2,
+        "number of latest checkpoints to keep, besides the best one saved at an evaluation", 2,
         group="record", affects="", on_resume="command",
     )  # fmt: skip
     bad_update: Literal["stop", "skip"] = setting(
@@ -226,11 +227,11 @@ class RunConfig(OptimizerSettings, ModelSettings, frozen=True):
         "(ten in a row stop it)", "stop", group="optimizer", affects="loss", part_of="spike_zscore",
     )  # fmt: skip
     spike_zscore: NotNegative = setting(
-        "standard deviations above the latest losses or gradient norms that make a spike; 0 looks "
-        "for none", 0.0, group="optimizer", affects="loss",
+        "loss-spike guard: standard deviations above the latest losses or gradient norms that count "
+        "as a spike; 0 for off", 0.0, group="optimizer", affects="loss",
     )  # fmt: skip
     init_from: Literal["scratch", "resume"] = setting(
-        "scratch, or resume to go on with the run in out_dir", "scratch", group="initialization",
+        "scratch, or resume to resume the run in out_dir", "scratch", group="initialization",
         affects="loss", on_resume="command", nanogpt=True, in_experiment="place",
     )  # fmt: skip
     out_dir: MaybeText = setting(

@@ -119,15 +119,15 @@ class OptimizerSettings(Declared, frozen=True):
     """The choice of an optimizer, and the settings of each: RunConfig inherits them."""
 
     optimizer: OptimizerName = setting(
-        f"muon takes the blocks' matrices, and AdamW the rest ({' | '.join(OPTIMIZERS)})", "adamw",
+        f"muon: Muon for the blocks' matrices, AdamW for the rest ({' | '.join(OPTIMIZERS)})", "adamw",
         group="optimizer", affects="speed memory loss", on_resume="fixed",
     )  # fmt: skip
     muon_lr: MaybePositive = setting(
-        "peak for Muon's matrices, whose step has a root mean square of 0.2 times it, about "
-        "AdamW's (default: learning_rate)", None, group="optimizer", affects="loss",
+        "peak learning rate of Muon's matrices; the RMS of an update is 0.2 times it, about as with "
+        "AdamW (default: learning_rate)", None, group="optimizer", affects="loss",
         none_means="learning_rate", requires="optimizer=muon", part_of="optimizer",
     )  # fmt: skip
     muon_momentum: BelowOne = setting(
-        "Muon's momentum (Nesterov's)", 0.95, group="optimizer", affects="loss", requires="optimizer=muon",
+        "Muon's Nesterov momentum", 0.95, group="optimizer", affects="loss", requires="optimizer=muon",
         part_of="optimizer",
     )  # fmt: skip

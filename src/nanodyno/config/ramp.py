@@ -98,14 +98,14 @@ def read_ramp(text: str, first: int) -> Ramp:
 def _refuse_falling(name: str, former: int, before: tuple[int, int], step: tuple[int, int]) -> None:
     """Each step begins later than the former, and is larger; the first comes after tokens_per_iter."""
     if step[0] == 0:
-        raise NoRamp(f"{name} begins at 0 tokens, where tokens_per_iter is the size; let it begin later")
+        raise NoRamp(f"{name} starts at 0 tokens, where tokens_per_iter is the size; start it later")
     if step[0] <= before[0]:
-        raise NoRamp(f"{name} begins at {step[0]} tokens, no later than step {former} ({before[0]})")
+        raise NoRamp(f"{name} starts at {step[0]} tokens, not later than step {former} ({before[0]})")
     if step[1] <= before[1]:
         of_former = f"step {former}'s {before[1]}" if former else f"tokens_per_iter={before[1]}"
         smaller = "" if former else ", or tokens_per_iter smaller"
         raise NoRamp(
-            f"{name} has {step[1]} tokens per iteration, no more than {of_former}; make it larger{smaller}"
+            f"{name} has {step[1]} tokens per iteration, not more than {of_former}; make it larger{smaller}"
         )
 
 
@@ -127,13 +127,13 @@ def _number(word: str, text: str) -> int:
         raise NoRamp(_form(text))
     number = float(found[1].replace("_", "")) * _UNITS[found[2]]
     if not number.is_integer():
-        raise NoRamp(f"{word.strip()} is no whole number of tokens")
+        raise NoRamp(f"{word.strip()} is not a whole number of tokens")
     return int(number)
 
 
 def _form(text: str) -> str:
     shown = text if len(text) <= 60 else f"{text[:57]}..."
     return (
-        f"must be steps such as 10M:131072, 50M:262144 (from so many tokens on, so many tokens per "
+        f"must be steps such as 10M:131072, 50M:262144 (after how many tokens, how many tokens per "
         f"iteration), {NOISE} or {NOISE}:524288, not {shown!r}"
     )

@@ -73,12 +73,13 @@ class ModelSettings(Declared, frozen=True):
         asked_by="import compare",
     )  # fmt: skip
     block_size: Count = setting(
-        "tokens of context", 1024, group="model", affects=ALL, on_resume="fixed", nanogpt=True,
+        "context length in tokens", 1024, group="model", affects=ALL, on_resume="fixed", nanogpt=True,
         asked_by="import compare",
     )  # fmt: skip
     vocab_size: MaybeCount = setting(
-        "rows of the embedding (default: the dataset's, padded to a multiple of 64)", None, group="model",
-        affects=ALL, on_resume="fixed", none_means="dataset's", part_of="dataset", asked_by="import",
+        "vocabulary size of the model (default: the dataset's, padded to a multiple of 64)", None,
+        group="model", affects=ALL, on_resume="fixed", none_means="dataset's", part_of="dataset",
+        asked_by="import",
     )  # fmt: skip
     bias: Switch = setting(
         "biases in the linear layers and the norms", False, group="model", affects=ALL, on_resume="fixed",
@@ -94,15 +95,15 @@ class ModelSettings(Declared, frozen=True):
     )  # fmt: skip
 
     positions: Literal["learned", "rope"] = setting(
-        "rope turns queries and keys by their position, without a table", "learned", group="modern",
+        "learned: a position embedding; rope: rotary embeddings", "learned", group="modern",
         affects=ALL, on_resume="fixed",
     )  # fmt: skip
     rope_base: Positive = setting(
-        "how slowly the slowest pair of rope turns", 10_000.0, group="modern", affects="loss",
+        "base of the RoPE frequencies", 10_000.0, group="modern", affects="loss",
         on_resume="fixed", requires="positions=rope", part_of="positions",
     )  # fmt: skip
     norm: Literal["layer", "rms"] = setting(
-        "rms subtracts no mean, has no bias", "layer", group="modern", affects=ALL, on_resume="fixed",
+        "layer: LayerNorm; rms: RMSNorm", "layer", group="modern", affects=ALL, on_resume="fixed",
     )  # fmt: skip
     activation: Literal["gelu", "relu2"] = setting(
         "relu2 is ReLU squared", "gelu", group="modern", affects=ALL, on_resume="fixed",
@@ -112,36 +113,36 @@ class ModelSettings(Declared, frozen=True):
         on_resume="fixed",
     )  # fmt: skip
     n_kv_head: MaybeCount = setting(
-        "heads of keys and values, fewer than n_head to share them (default: n_head)", None, group="modern",
+        "heads of keys and values; fewer than n_head is GQA (default: n_head)", None, group="modern",
         affects=ALL, on_resume="fixed", autograd_only=True, none_means="n_head",
     )  # fmt: skip
     window: MaybeCount = setting(
-        "positions that attention looks at, itself included (default: all)", None, group="modern",
+        "attention window in positions, itself included (default: all)", None, group="modern",
         affects=ALL, on_resume="fixed", autograd_only=True, none_means="none",
     )  # fmt: skip
     window_pattern: Pattern = setting(
-        "blocks with the window (S) and without (L), repeated over the blocks", "SSSL", group="modern",
+        "blocks with (S) and without (L) the window, repeated over depth", "SSSL", group="modern",
         affects=ALL, on_resume="fixed", requires="window", part_of="window",
     )  # fmt: skip
     value_embeddings: Natural = setting(
-        "tables of token embeddings mixed into attention's values, each shared by one of the "
-        "first and one of the last blocks; at most n_layer / 2", 0, group="modern", affects=ALL,
+        "number of value embeddings, each shared by one of the first and one of the last blocks; at most "
+        "n_layer / 2", 0, group="modern", affects=ALL,
         on_resume="fixed",
     )  # fmt: skip
     untied_head: Switch = setting(
-        "an output head of its own", False, group="modern", affects=ALL, on_resume="fixed",
+        "output head with its own weights", False, group="modern", affects=ALL, on_resume="fixed",
     )  # fmt: skip
     logit_softcap: MaybePositive = setting(
-        "logits become cap * tanh(logits / cap) (default: none)", None, group="modern", affects=ALL,
+        "cap of the logits: cap * tanh(logits / cap) (default: none)", None, group="modern", affects=ALL,
         amount_affects="loss", on_resume="fixed", none_means="none",
     )  # fmt: skip
 
     zero_init: Switch = setting(
-        "what writes into the residual stream, and an untied head, begin at zero", False,
+        "start output projections of the blocks, and an untied head, at zero", False,
         group="initialization", affects="loss", on_resume="fixed",
     )  # fmt: skip
     embedding_init: Positive = setting(
-        "standard deviation of the token embedding at the start", 0.02, group="initialization",
+        "initial standard deviation of the token embedding", 0.02, group="initialization",
         affects="loss", on_resume="fixed",
     )  # fmt: skip
 

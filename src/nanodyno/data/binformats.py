@@ -57,16 +57,16 @@ def llmc_file(path: Path) -> TokenFile:
         raise NanodynoError(f"{path} has {len(raw)} bytes, less than the header of an llm.c shard", hint)
     magic, version, tokens = np.frombuffer(raw, dtype="<i4", count=3).tolist()
     if magic not in _MAGICS:
-        raise NanodynoError(f"{path} is no llm.c shard: its magic number is {magic}", hint)
+        raise NanodynoError(f"{path} is not an llm.c shard: its magic number is {magic}", hint)
     dtype = _MAGICS[magic]
     if version != _KINDS[dtype][1]:
         raise NanodynoError(
-            f"{path} is an llm.c shard of version {version}; read is version {_KINDS[dtype][1]}", hint
+            f"{path} is an llm.c shard of version {version}; supported is version {_KINDS[dtype][1]}", hint
         )
     found = path.stat().st_size
     if tokens < 1 or found != HEADER_BYTES + tokens * _DTYPES[dtype].itemsize:
         raise NanodynoError(
-            f"{path} tells of {tokens:,} tokens, but {found:,} bytes of {dtype} and their header are "
+            f"{path} reports {tokens:,} tokens, but {found:,} bytes of {dtype} and their header are "
             f"{(found - HEADER_BYTES) / _DTYPES[dtype].itemsize:,.1f}",
             hint,
         )
@@ -148,7 +148,7 @@ class _Replacing:
             self._out.mkdir(parents=True, exist_ok=True)
             if self._out.samefile(self._dataset.folder):
                 raise NanodynoError(
-                    f"{self._out} holds the dataset itself", hint="choose another folder for the copy"
+                    f"{self._out} already holds the dataset itself", hint="choose another folder for the copy"
                 )
             self._check_space()
         except OSError as error:

@@ -87,10 +87,10 @@ def resolve_dataset(
         return dataset
     there = sorted({EMBEDDED, *datasets_in(data_dir)}, key=lambda other: _distance(name, other))
     raise NoDataset(
-        f"no dataset {name!r} in {data_dir}, nor a folder of that path",
-        hint=f"there is: {', '.join(there)} (python is the embedded corpus, always there); `nanodyno prepare "
-        "fineweb-edu/10BT --out data/edu` makes edu. A folder with nanoGPT's train.bin and val.bin will do: "
-        "give its path and vocab_size",
+        f"no dataset {name!r} in {data_dir}/, and no folder at that path",
+        hint=f"datasets: {', '.join(there)} (python is the built-in corpus). `nanodyno prepare "
+        "fineweb-edu/10BT --out data/edu` makes edu. A folder with nanoGPT's train.bin and val.bin works "
+        "too: give its path and vocab_size",
     )
 
 

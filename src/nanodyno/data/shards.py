@@ -108,7 +108,8 @@ def open_dataset(folder: Path, vocab_size: int | None = None) -> Dataset:
     """The dataset in folder, checked. vocab_size is the model's; nanoGPT's folders cannot do without it."""
     if is_begun(folder):
         raise NanodynoError(
-            f"the preparation of {folder} has not ended", hint="give its command again: it goes on from there"
+            f"the preparation of {folder} is not finished",
+            hint="repeat its command: it continues from there",
         )
     if not is_dataset(folder):
         raise NoDataset(f"no dataset in {folder}", hint=_neighbours_hint(folder))
@@ -225,7 +226,7 @@ def _llmc_dataset(
             )
     if vocab_size is None:
         raise NanodynoError(
-            f"{folder} does not say its vocabulary", hint="set vocab_size: 50304 for GPT-2's tokens"
+            f"{folder} does not report its vocabulary", hint="set vocab_size: 50304 for GPT-2's tokens"
         )
     splits = {
         split: tuple(Shard(f.path, f.tokens, offset_bytes=f.offset_bytes) for f in files)
@@ -241,7 +242,7 @@ def _nanogpt_dataset(folder: Path, vocab_size: int | None) -> Dataset:
     dtype = "uint16"
     splits = {split: (_nanogpt_shard(folder / f"{split}.bin", dtype),) for split in SPLITS}
     if vocab_size is None:
-        raise NanodynoError(f"{folder} does not say its vocabulary", hint=_vocabulary_hint(folder, dtype))
+        raise NanodynoError(f"{folder} does not report its vocabulary", hint=_vocabulary_hint(folder, dtype))
     return Dataset(folder, None, vocab_size, None, dtype, {}, splits, _sampled_fingerprint(splits))
 
 

@@ -198,8 +198,8 @@ def train_bpe(
 
     if vocab_size <= 257:
         raise NanodynoError(
-            f"a vocabulary of {vocab_size} has no room beside the 256 bytes and the end of a text",
-            hint="take 258 or more; 8192 suits a small model",
+            f"a vocabulary of {vocab_size} is too small: bytes and end-of-text alone take 257",
+            hint="use 258 or more; 8192 suits a small model",
         )
     trained = Trained(models.BPE())
     trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

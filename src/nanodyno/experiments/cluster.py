@@ -57,8 +57,8 @@ class Cluster:
         try:
             places: list[DeviceState] = self._ray.get(asked, timeout=LOOK_SECONDS)
         except self._ray.exceptions.GetTimeoutError:
-            words = f"not every device of the cluster could be looked at within {LOOK_SECONDS:.0f} s"
-            raise RunFailed(words, "others may have it to themselves: see `ray status`") from None
+            words = f"not every device of the cluster could be examined within {LOOK_SECONDS:.0f} s"
+            raise RunFailed(words, "others may be using it: see `ray status`") from None
         except self._ray.exceptions.RayTaskError as error:
             raise error.cause from None
         except self._ray.exceptions.RayError as error:
@@ -154,7 +154,7 @@ class RayStopwatch:
         self._slots = [each for each in self._slots if each.node != slot.node]
         if not self._slots:
             words = f"the last node was lost: {str(error).splitlines()[0]}"
-            raise RunFailed(words, "see `ray status`; the same command goes on from what was measured")
+            raise RunFailed(words, "see `ray status`; the same command continues from what was measured")
 
 
 def slots_of(nodes: Sequence[Mapping[str, Any]], device: str) -> list[ClusterSlot]:

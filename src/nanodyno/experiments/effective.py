@@ -25,9 +25,9 @@ def measurable(config: RunConfig) -> RunConfig:
         return config
     if config.batch_size % 2:
         raise NanodynoError(
-            f"batch_size={config.batch_size} is all of the iteration, and cannot be halved: noise is what "
-            "differs between micro-steps",
-            "give --tokens_per_iter for two micro-steps or more",
+            f"batch_size={config.batch_size} is the whole iteration and cannot be halved: gradient "
+            "noise needs at least two micro-steps",
+            "raise --tokens_per_iter, or lower --batch_size",
         )
     return changed(config, batch_size=config.batch_size // 2)
 

@@ -19,7 +19,7 @@ def fitting_switches(design: Design, place: DeviceState, vocab_size: int) -> dic
     """The fastest that does for all corners by prediction; none where all fit without any."""
     ground = place.ground
     if ground.device_type != "cuda" or ground.usable_bytes is None:
-        raise NanodynoError("--make-fit is for cards: of a CPU's memory nothing is predicted", "leave it out")
+        raise NanodynoError("--make-fit works on GPUs only: no memory is predicted for a CPU", "leave it out")
     room = ground.usable_bytes - ground.margin_bytes
     calibration = calibration_for(ground.gpu, ground.dtype)
     found = [design.config(combination) for combination in combinations_of(len(design.factors))]

@@ -34,7 +34,7 @@ def look_around(config: RunConfig, limit_bytes: int | None) -> DeviceState:
     before = take_inventory().gpus
     found = check_device("device", DeviceRequest(device=config.device), DeviceRecord)
     if isinstance(found, Failure):
-        raise RunFailed(f"the device could not be looked at: {found.words}", "`nanodyno doctor` tells more")
+        raise RunFailed(f"the device could not be examined: {found.words}", "`nanodyno doctor` reports more")
     return place_of(config, limit_bytes, found, before)
 
 
@@ -66,7 +66,7 @@ def place_of(
         has_fp8=device.fp8,
     )
     if held and not emulated:
-        notes += (f"other programs hold {held / 2**30:.2f} GiB of the card, which are counted as gone",)
+        notes += (f"other programs hold {held / 2**30:.2f} GiB of the GPU, which are counted as used",)
     names = (
         ()
         if state is None
@@ -81,7 +81,7 @@ def _context(
     """What is neither free nor torch's nor another program's is the context, in which nothing can be put."""
     total, free, reserved = device.machine.device_memory_bytes, device.free_bytes, device.reserved_bytes
     if state is None or state.free_bytes is None or total is None or free is None or reserved is None:
-        note = f"the driver does not tell what a context takes: {assumed / 2**30:.2f} GiB are assumed"
+        note = f"the driver does not report the size of a context: {assumed / 2**30:.2f} GiB is assumed"
         return assumed, (note,)
     return max(0, total - free - reserved - held), ()
 

@@ -88,8 +88,8 @@ def range_test(
         which = f"all trainings of {lengths.long:,} iterations" if long else f"all {len(trials)} trainings"
         lowest = min(trial.learning_rate for trial in trials if trial.long is long)
         raise RunFailed(
-            f"learning_rate=auto found none: {which} diverged, from {lowest:.2g} on",
-            "give a --learning_rate, and look at --grad_clip, --dtype and the data",
+            f"learning_rate=auto found no rate: {which} diverged, from {lowest:.2g} on",
+            "give a --learning_rate, and check --grad_clip, --dtype and the data",
         )
     return RangeTest(chosen, tuple(trials), lengths)
 

@@ -67,13 +67,13 @@ def tokens_of_each(
 def pace_of(result: ProbeResult | None) -> float:
     if result is None:
         raise NanodynoError(
-            "--budget was too short to take the pace of every combination, which equal time needs",
+            "--budget is too short to measure the speed of every combination, which --equal time needs",
             "give more --budget, or --equal tokens",
         )
     if not isinstance(result, Measured):
         raise NanodynoError(
-            "equal time needs the pace of every combination, and one could not be measured",
-            "--equal tokens needs none; the same with --metric tokens_per_second says why",
+            "--equal time needs the speed of every combination, and one could not be measured",
+            "use --equal tokens; --metric tokens_per_second shows why",
         )
     return summarise_probe(result).tokens_per_second.value
 

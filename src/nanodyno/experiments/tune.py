@@ -105,7 +105,7 @@ def allocator_limit(limit_bytes: int | None, place: DeviceState) -> int | None:
     if left <= 0:
         context = place.ground.context_bytes / GIB
         raise NanodynoError(
-            f"--memory-limit leaves nothing: CUDA's context alone takes {context:.2f} GiB here", "give more"
+            f"--memory-limit is too low: the CUDA context alone takes {context:.2f} GiB here", "raise it"
         )
     return left
 
@@ -122,13 +122,13 @@ def _refuse_unless_one_fits(
     assert usable is not None
     needs = smallest.memory.total
     words = (
-        f"nothing fits: the smallest, {smallest.name}, needs about {needs / GIB:.1f} GiB by prediction, and "
+        f"nothing fits: the smallest, {smallest.name}, needs about {needs / GIB:.1f} GiB (predicted), and "
     )
-    words += f"{usable / GIB:.1f} GiB are usable"
+    words += f"{usable / GIB:.1f} GiB is usable"
     if needs <= min(usable + place.held_bytes, limit_bytes or math.inf):
         words += f"; other programs hold {place.held_bytes / GIB:.1f} GiB"
         words += f": {', '.join(place.holders)}" if place.holders else ""
-        raise NanodynoError(words, "end them, or tune when they are done")
+        raise NanodynoError(words, "close them, or tune when they are done")
     from nanodyno.train.fitting import advice_words
 
     calibration = calibration_for(place.ground.gpu, place.ground.dtype)

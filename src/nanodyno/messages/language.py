@@ -190,7 +190,7 @@ def not_quite(wanted: str | None, environment: Mapping[str, str]) -> str | None:
     ):
         return None
     listed = ", ".join(LANGUAGES)
-    return f"not in {asked}: shown in {found.code}; --lang takes {listed}"
+    return f"{asked} is not available, so this is in {found.code}; languages: {listed}"
 
 
 def _script(asked: str) -> str | None:

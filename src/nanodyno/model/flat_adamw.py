@@ -117,8 +117,8 @@ class FlatAdamW:
         counts = {float(self.state.get(p, {}).get("step", 0.0)) for p in self.flat.places}
         if len(counts) > 1:
             raise NanodynoError(
-                f"the optimiser's state has parameters of {min(counts):g} and of {max(counts):g} updates",
-                "it is no checkpoint of this optimiser; load one whose parameters were all trained together",
+                f"the optimizer state has parameters of {min(counts):g} and of {max(counts):g} updates",
+                "load a checkpoint of this optimizer whose parameters were all trained together",
             )
         return counts.pop()
 

@@ -71,7 +71,7 @@ def check_up(
 ) -> CheckupRecord:
     """A device that is not there is refused before anything else is done."""
     if re.fullmatch(DEVICES, wanted.device) is None:
-        raise NanodynoError(f"--device={wanted.device} is no device", "auto, cpu, cuda, cuda:N or mps")
+        raise NanodynoError(f"--device={wanted.device} is not a device", "use auto, cpu, cuda, cuda:N or mps")
     inventory = take_inventory()  # before torch takes some of the GPU's memory
     request = DeviceRequest(device=wanted.device)
     device = check_device("device", request, DeviceRecord, lambda _, words: words and tell(words))

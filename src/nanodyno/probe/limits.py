@@ -30,9 +30,9 @@ def limit_memory(device: torch.device, limit_bytes: int | None) -> None:
     taken = psutil.Process().memory_info().rss
     if limit_bytes is not None and limit_bytes <= taken:
         words = (
-            f"a limit of {limit_bytes / 2**30:.2f} GiB leaves nothing: torch alone takes {taken / 2**30:.2f}"
+            f"a limit of {limit_bytes / 2**30:.2f} GiB is too low: torch alone takes {taken / 2**30:.2f} GiB"
         )
-        raise NanodynoError(words, "give more")
+        raise NanodynoError(words, "raise it")
     wanted = limit_bytes or taken + psutil.virtual_memory().available
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     within = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

@@ -67,7 +67,7 @@ def _bare(key: str) -> bool:
     """A switch without a value is on; so is an unknown key, which is told later among all faults."""
     info = RunConfig.model_fields.get(key)
     if info is not None and info.annotation is not bool:
-        raise NanodynoError(f"{key}: has no value", f"write --{key}=value")
+        raise NanodynoError(f"{key}: a value is missing", f"write --{key}=value")
     return True
 
 

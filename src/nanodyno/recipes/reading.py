@@ -55,9 +55,9 @@ def no_such(source: str, runs: Sequence[str] | None = None) -> NanodynoError:
         run = "" if runs is None else "a run folder, "
         return NanodynoError(f"{source}: neither {run}a recipe nor a .toml or .py file", there)
     if hours := re.fullmatch(r"best-(\d+)h?", source):
-        there = f"for so many hours: best-8h --hours={hours[1]}; {there}"
+        there = f"for {hours[1]} hours: best-8h --hours={hours[1]}; {there}"
     question = did_you_mean(_meant(source, (*recipe_names(), *(runs or ()))))
-    wanted = "no such recipe" if runs is None else "no recipe, no file and no run"
+    wanted = "no such recipe" if runs is None else "no such recipe, file or run"
     return NanodynoError(f"{source}: {wanted}{question}", there)
 
 
@@ -81,19 +81,19 @@ def _read_text(path: Path) -> str:
     except OSError as error:
         raise NanodynoError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise NanodynoError(f"{path}: not a text file in UTF-8") from None
+        raise NanodynoError(f"{path}: not a UTF-8 text file") from None
 
 
 def _read_toml(name: str, text: str, where: str) -> Settings:
     try:
         values = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        hint = "one setting a line, such as n_layer = 12; text needs quotes"
+        hint = "write one setting per line, such as n_layer = 12; text needs quotes"
         raise NanodynoError(f"{where}: not valid TOML: {error}", hint) from None
     tables = [key for key, value in values.items() if _is_table(value)]
     if tables:
         raise ConfigError(
-            (f"{key}: is a table in {where}, and settings are flat" for key in tables),
+            (f"{key}: is a table in {where}, but settings are flat" for key in tables),
             "put every setting at the top, with no [table] line and no dot in its name",
         )
     if "fitted" in values:  # its name before it was renamed

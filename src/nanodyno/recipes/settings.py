@@ -62,12 +62,12 @@ def override(settings: Settings, overrides: Mapping[str, object]) -> Settings:
 
 def _refuse_what_files_have(settings: Settings, taken: Mapping[str, object]) -> None:
     if AUTO_BATCH_SIZE in taken:
-        raise ConfigError([f"{AUTO_BATCH_SIZE}: is for a file; here --batch_size says the micro-batch"])
+        raise ConfigError([f"{AUTO_BATCH_SIZE}: works in a file only; use --batch_size for the micro-batch"])
     if HOURS in taken and settings.hours is None:
         raise ConfigError(
-            [f"{HOURS}: {settings.name} is not made for a time"],
-            "best-1h, best-8h and best-weekend are, and a file with `hours = 8`; train --max-hours 3 stops "
-            "any run after three",
+            [f"{HOURS}: {settings.name} has no time budget"],
+            "best-1h, best-8h and best-weekend have one, and so does a file with `hours = 8`. "
+            "`train --max-hours 3` stops any run after three hours",
         )
 
 

@@ -133,14 +133,14 @@ def read_any_record(folder: Path) -> AnyRecord:
         content = path.read_bytes()
     except FileNotFoundError:
         raise NanodynoError(
-            f"{folder} is no run: it has no {RUN_FILE}", "`nanodyno runs` lists them"
+            f"{folder} is not a run: it has no {RUN_FILE}", "`nanodyno runs` lists the runs"
         ) from None
     except OSError as error:
         raise NanodynoError(f"cannot read {path}: {error.strerror}") from error
     try:
         raw = json.loads(content)
         if isinstance(raw, dict) and raw.get("format") != FORMAT:
-            raise NanodynoError(f"{path} is no run of nanodyno", "some other program wrote it")
+            raise NanodynoError(f"{path} is not a run of nanodyno", "another program wrote it")
         version = raw.get("version") if isinstance(raw, dict) else None
         if isinstance(version, int) and version > FORMAT_VERSION:
             raise NanodynoError(f"{path} was written by a newer nanodyno", "upgrade nanodyno to read it")
@@ -195,13 +195,9 @@ def find_run(name: str, root: Path) -> Path:
     known = [folder.name for folder in run_folders(root)]
     question = did_you_mean(nearest_names(name, known))
     hint = (
-        f"there are: {', '.join(known[-12:])}"
-        if known
-        else "start one with `nanodyno train` or `nanodyno demo`"
+        f"runs: {', '.join(known[-12:])}" if known else "start one with `nanodyno train` or `nanodyno demo`"
     )
-    raise NanodynoError(
-        f"there is no run {name!r} under {root} and no run folder at that path{question}", hint
-    )
+    raise NanodynoError(f"no run {name!r} under {root}/, and no run folder at that path{question}", hint)
 
 
 def known_run(name: str, root: Path) -> Path | None:
@@ -267,8 +263,8 @@ def _thrifty(records: Iterator[Step]) -> Iterator[Step]:
 def _own(record: AnyRecord, folder: Path) -> RunRecord:
     if isinstance(record, ImportedRecord):
         raise NanodynoError(
-            f"{folder} was imported from a log: there is nothing to go on from",
-            "`nanodyno train` starts a run of its own",
+            f"{folder} was imported from a log and cannot be resumed",
+            "`nanodyno train` starts a new run",
         )
     return record
 

@@ -168,11 +168,11 @@ def refuse_foreign_folder(folder: Path) -> None:
         if (folder / RUN_FILE).exists():
             raise _belongs_to_another(folder)
         if not folder.is_dir():
-            raise NanodynoError(f"{folder} is a file, and a run is a folder", ELSEWHERE)
+            raise NanodynoError(f"{folder} is a file, but a run needs a folder", ELSEWHERE)
         for path in folder.iterdir():
             left = path.name in LEFT_BY_A_KILL or (path.name in GROWING_FILES and not path.stat().st_size)
             if not left:
-                raise NanodynoError(f"{folder} is not empty and holds no run of nanodyno", ELSEWHERE)
+                raise NanodynoError(f"{folder} is not empty and is not a run of nanodyno", ELSEWHERE)
     except OSError as error:
         raise NanodynoError(f"cannot use {folder}: {error.strerror}", ELSEWHERE) from error
 
@@ -183,14 +183,14 @@ def _taken(folder: Path) -> NanodynoError:
     who = f"process {starts[-1].process} on {starts[-1].host}" if starts else "another process"
     return NanodynoError(
         f"{folder} is being written by {who}",
-        "`nanodyno runs --watch` shows it; wait for its end, stop it, or choose another --name",
+        "`nanodyno runs --watch` shows it. Wait for its end, stop it, or choose another --name",
     )
 
 
 def disk_is_full(place: Path) -> RunFailed:
     return RunFailed(
         f"the disk is full: {place}",
-        "make room and give the same command again; what was recorded and the last checkpoint are kept",
+        "free space and repeat the command. The records and the last checkpoint are kept",
     )
 
 
@@ -207,7 +207,7 @@ def locked(folder: Path) -> FolderLock:
 def _belongs_to_another(folder: Path) -> NanodynoError:
     return NanodynoError(
         f"{folder} belongs to another run",
-        f"go on with that run with --resume {folder}, or {ELSEWHERE}",
+        f"resume that run with --resume {folder}, or {ELSEWHERE}",
     )
 
 
@@ -216,7 +216,7 @@ def _cannot_write(folder: Path, error: OSError) -> NanodynoError:
         return disk_is_full(folder)
     return NanodynoError(
         f"cannot write the run folder {folder}: {error.strerror}",
-        "see who may write there, or choose another with --out_dir",
+        "check its permissions, or choose another with --out_dir",
     )
 
 

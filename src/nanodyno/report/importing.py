@@ -1,4 +1,4 @@
-"""What was made of a log: what was recognised, what was read, what is unknown, what to do next."""
+"""What was made of a log: what was recognized, what was read, what is unknown, what to do next."""
 
 import shlex
 import time
@@ -40,7 +40,7 @@ def import_rows(imported: Imported) -> list[tuple[str, str]]:
     origin = record.origin
     rows = [
         ("imported", f"{record.name}, {imported.folder}"),
-        ("recognised", f"{origin.program}: {', '.join(file.name for file in origin.files)}"),
+        ("recognized", f"{origin.program}: {', '.join(file.name for file in origin.files)}"),
         ("read", _read(imported)),
         ("settings", ", ".join(f"{key}={value}" for key, value in record.settings.items()) or "none"),
     ]
@@ -49,12 +49,12 @@ def import_rows(imported: Imported) -> list[tuple[str, str]]:
         rows.append(("also known", ", ".join(known)))
     if missing := unknown(record):
         rows.append(
-            ("unknown", f"{', '.join(missing)} (--config, --gpu and --set key=value add what you know)")
+            ("unknown", f"{', '.join(missing)} (add what you know with --config, --gpu or --set key=value)")
         )
     unread = sum(file.unread_lines for file in origin.files)
     if unread:
         lines = "1 line" if unread == 1 else f"{unread:,} lines"
-        rows.append(("passed over", f"{lines} without news for a run, such as: {imported.example}"))
+        rows.append(("skipped", f"{lines} without data of a run, such as: {imported.example}"))
     return [*rows, *(("note", note) for note in record.notes)]
 
 
@@ -66,7 +66,7 @@ def unknown(record: ImportedRecord) -> list[str]:
     if not record.origin.timed_iterations:
         missing.insert(0, "time per iteration")
     if record.device_name is None:
-        missing.append("the card")
+        missing.append("GPU")
     return missing
 
 
@@ -89,7 +89,7 @@ def _read(imported: Imported) -> str:
     ]
     if origin.restarts:
         again = imported.dropped_iterations
-        dropped = f" ({_number(again, 'iteration')} logged again: the later counts)" if again else ""
+        dropped = f" ({_number(again, 'iteration')} logged twice; the later ones count)" if again else ""
         parts.append(_number(origin.restarts, "restart") + dropped)
     return ", ".join(parts if origin.iterations else parts[::2])
 
@@ -98,7 +98,7 @@ def _known(record: ImportedRecord) -> Iterator[str]:
     if record.tokens_per_iter is not None:
         yield f"{record.tokens_per_iter:,} tokens per iteration"
     if record.parameters is not None:
-        yield f"{quantities.count(record.parameters)} parameters by the log's count"
+        yield f"{quantities.count(record.parameters)} parameters, as logged"
     if record.device_name is not None:
         yield record.device_name
     if record.processes is not None:

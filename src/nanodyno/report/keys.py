@@ -11,11 +11,11 @@ from nanodyno.config import SETTINGS, RunConfig
 OF_RECIPES = {
     "--hours": (
         "recipe's",
-        "time budget of a recipe or TOML file: what it leaves out is chosen for the GPU and these hours",
+        "time budget of a recipe or TOML file; settings left out are chosen for the GPU and this time",
     ),
     "auto_batch_size": (
         "False",
-        "in a TOML file only: true takes the fastest micro-batch that fits the GPU",
+        "only in a TOML file: true chooses the fastest micro-batch that fits the GPU",
     ),
 }
 """They are gone before there is a config."""
@@ -25,7 +25,7 @@ def keys_table() -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("key", no_wrap=True)
     table.add_column("default", no_wrap=True)
-    table.add_column("what it is")
+    table.add_column("meaning")
     for name, field in RunConfig.model_fields.items():
         table.add_row(Text(f"--{name}"), Text(_default(name, field)), Text(_meaning(field)))
     for name, (default, meaning) in OF_RECIPES.items():

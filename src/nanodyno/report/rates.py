@@ -37,14 +37,12 @@ def chosen_words(chosen: Chosen, trials: int, lengths: Lengths) -> str:
     interval = chosen.interval
     words = f"learning_rate=auto chose {chosen.learning_rate:g}"
     if interval.low is not None and interval.high is not None:
-        words += f" (95% interval {interval.low:.2g} to {interval.high:.2g} over {interval.n} repeats)"
-    words += f" by {trials} trainings: {chosen.in_short:.2g} was best in {lengths.short} iterations"
+        words += f" (95% CI {interval.low:.2g} to {interval.high:.2g} over {interval.n} repeats)"
+    words += f" from {trials} short runs: {chosen.in_short:.2g} was best in {lengths.short} iterations"
     if chosen.in_long is not None:
         words += f" and {chosen.in_long:.2g} in {lengths.long:,}"
-        words += (
-            f", carried on from there to {lengths.whole:,}" if chosen.carried else ", which is taken as it is"
-        )
-    words += "; the whole run may want another"
+        words += f", extrapolated to {lengths.whole:,}" if chosen.carried else ", which is used unchanged"
+    words += "; another rate may be better for the whole run"
     if chosen.at_the_end:
-        words += "; losses still fell at the last rate that is tried"
+        words += "; the loss was still falling at the last rate tried"
     return words

@@ -69,7 +69,10 @@ def _rest(began: float, least: float) -> float:
 
 
 def _screen(listed: Listed, console: Console) -> Group:
-    below = [*_skipped(listed)[:MOST_SKIPPED], _line(f"{_now()}; Ctrl-C closes this table, the runs go on")]
+    below = [
+        *_skipped(listed)[:MOST_SKIPPED],
+        _line(f"{_now()}; Ctrl-C closes this table and leaves the runs running"),
+    ]
     rows, left_out = _newest(listed.rows, console.height - len(below) - 2)
     if left_out:
         below.insert(0, _line(f"and {left_out} older"))

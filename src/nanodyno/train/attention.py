@@ -58,7 +58,7 @@ def require(name: str, shape: tuple[int, int, int, int], dtype: torch.dtype, dev
             raise
         raise NanodynoError(
             f"attention={name} does not run here: {last_words(error).partition('. ')[0]}",
-            "leave --attention out: the fastest that runs is taken",
+            "leave --attention out to get the fastest one that runs",
         ) from error
 
 

@@ -179,7 +179,7 @@ class AutogradEngine(Engine):
 
 
 def _reported(reason: str) -> str:
-    note = f"torch.compile failed, so this runs without it, slower: {reason}"
+    note = f"torch.compile failed, so training runs uncompiled and slower: {reason}"
     if "compile" in reason.lower():
-        note += " (it needs a C++ compiler and Python's headers; --compile=False asks for none)"
+        note += " (it needs a C++ compiler and Python's headers; --compile=False turns it off)"
     return note

@@ -107,8 +107,8 @@ def save(about: Checkpoint, model: nn.Module, optimizer: Optimizer, first: bool)
             remove(aside)
         raise RunFailed(
             f"cannot save the checkpoint {about.folder}: {error.strerror or error}",
-            "make room or mend the disk and give the same command again; what was recorded and the "
-            "checkpoint before it are kept",
+            "free space or repair the disk, then repeat the command. The records and the previous checkpoint "
+            "are kept",
         ) from error
     return sum((about.folder / name).stat().st_size for name in FILES)
 
@@ -201,8 +201,8 @@ def newest(checkpoints: Path) -> FoundCheckpoint | None:
         )
     if damaged:
         raise NanodynoError(
-            f"no checkpoint under {checkpoints} is whole: {'; '.join(damaged.values())}",
-            "restore one from a copy, or start anew under another --name",
+            f"no checkpoint under {checkpoints} is complete: {'; '.join(damaged.values())}",
+            "restore one from a copy, or start again under another --name",
         )
     return None
 
@@ -219,9 +219,9 @@ def read(folder: Path) -> Checkpoint:
         except OSError as error:
             raise _damaged(folder / name, f"is missing or cannot be read: {error.strerror}") from error
         if found != state.sha256.get(name):
-            raise _damaged(folder / name, "is not as it was saved")
+            raise _damaged(folder / name, "has changed since it was saved")
     if not 0 <= (folder / MODEL_FILE).stat().st_size - 4 * parameters(state.shape).total <= _LARGEST_HEADER:
-        raise _damaged(folder / MODEL_FILE, f"holds another model than {STATE_FILE} tells")
+        raise _damaged(folder / MODEL_FILE, f"holds another model than {STATE_FILE} reports")
     return Checkpoint(folder, state.shape, state.progress, state.vocab_size, state.tokenizer)
 
 

@@ -52,7 +52,7 @@ def choose_device(wanted: str, local_rank: int = 0) -> torch.device:
             return torch.device("cuda", torch.cuda.current_device())
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     if re.fullmatch(DEVICES, wanted) is None:
-        raise NanodynoError(f"{wanted!r} is no device", "auto, cpu, cuda, cuda:N or mps")
+        raise NanodynoError(f"unknown device {wanted!r}", "use auto, cpu, cuda, cuda:N or mps")
     device = torch.device(wanted)
     if device.type == "cuda":
         return _cuda_device(device)
@@ -67,14 +67,14 @@ def _cuda_device(device: torch.device) -> torch.device:
     if not torch.cuda.is_available():
         built = torch.version.cuda or torch.version.hip
         hint = (
-            "the driver may be missing or too old for this torch: `nvidia-smi` tells; or use --device=cpu"
+            "the driver may be missing or too old for this torch: check `nvidia-smi`, or use --device=cpu"
             if built
             else "this torch was built for the CPU: install a CUDA build, or use --device=cpu"
         )
         raise NanodynoError(f"device={device}, but torch finds no CUDA device here", hint)
     if device.index is not None and device.index >= torch.cuda.device_count():
         raise NanodynoError(
-            f"device={device}, but this machine has {torch.cuda.device_count()} of them, from cuda:0 on"
+            f"device={device}, but this machine has {torch.cuda.device_count()} GPUs, from cuda:0 on"
         )
     return torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
 

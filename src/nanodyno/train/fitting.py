@@ -47,15 +47,15 @@ def refuse_what_cannot_fit(config: RunConfig, vocab_size: int, choice: DeviceCho
     if memory.allocated * SURELY > room.limit_bytes:
         needs = memory.total if on_gpu else memory.allocated
         raise NanodynoError(
-            f"this needs about {needs / GIB:.1f} GiB by prediction, and {room.words}",
+            f"this needs about {needs / GIB:.1f} GiB (predicted), and {room.words}",
             _gpu_hint(setup, room) if on_gpu else _host_hint(setup, room),
         )
     moments = offloaded_bytes(setup, room.calibration) if on_gpu else 0
     if moments * SURELY > room.host_bytes:
         raise NanodynoError(
-            f"offload_moments needs {moments / GIB:.1f} GiB of the host's memory, and "
-            f"{room.host_bytes / GIB:.1f} are free",
-            f"end other programs, or leave --offload_moments out; {FORCE}",
+            f"offload_moments needs {moments / GIB:.1f} GiB of host memory, and "
+            f"{room.host_bytes / GIB:.1f} GiB is free",
+            f"close other programs, or leave --offload_moments out; {FORCE}",
         )
 
 
@@ -83,7 +83,7 @@ def _settled(config: RunConfig, vocab_size: int, choice: DeviceChoice, processes
 
 def _gpu_hint(setup: Setup, room: _Room) -> str:
     advice = advise(setup, room.limit_bytes, room.calibration, room.host_bytes)
-    return f"{advice_words(advice)}; `nanodyno plan` tells more, and {FORCE}"
+    return f"{advice_words(advice)}; `nanodyno plan` shows more, and {FORCE}"
 
 
 def advice_words(advice: Sequence[MemoryAdvice]) -> str:

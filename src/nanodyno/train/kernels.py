@@ -59,7 +59,8 @@ def choose_way(config: RunConfig, choice: DeviceChoice, processes: int = 1) -> W
         return Way(
             "fused",
             missing is None,
-            missing and f"{asked} takes the fused way, but {missing}: torch's own kernels run, slower",
+            missing
+            and f"{asked} uses the fused engine, but {missing}: PyTorch's kernels run instead, slower",
         )
     if config.kernels == "autograd" or choice.device.type != "cuda":
         return Way("autograd", False, NO_COMPILE_ON_MPS if config.compile and on_mps(choice.device) else None)
@@ -70,9 +71,11 @@ def choose_way(config: RunConfig, choice: DeviceChoice, processes: int = 1) -> W
         return Way("fused", True)
     if config.fused_unsupported:
         return Way(
-            "autograd", False, f"the fused kernels do not know {config.fused_unsupported}: autograd runs"
+            "autograd",
+            False,
+            f"the fused kernels do not support {config.fused_unsupported}: kernels=autograd runs",
         )
-    return Way("autograd", False, f"{reason}: the fused kernels are left out, and this runs slower")
+    return Way("autograd", False, f"{reason}: training runs without the fused kernels, slower")
 
 
 def _refuse_contradictions(config: RunConfig, needed_by: str | None, obstacle: str | None) -> None:
@@ -81,12 +84,12 @@ def _refuse_contradictions(config: RunConfig, needed_by: str | None, obstacle: s
     if obstacle and (config.kernels == "fused" or needed_by):
         asked = "kernels=fused" if config.kernels == "fused" else needed_by
         raise NanodynoError(
-            f"{asked} cannot be had with {obstacle}", f"leave {asked} out, or change the other"
+            f"{asked} does not work with {obstacle}", f"leave {asked} out, or change the other"
         )
     if config.dropout and config.attention != "auto":
         raise NanodynoError(
-            f"attention={config.attention} cannot be had with dropout={config.dropout}",
-            "leave --attention out: torch's own choice drops attention weights too",
+            f"attention={config.attention} does not work with dropout={config.dropout}",
+            "leave --attention out: torch's choice supports dropout",
         )
 
 
@@ -126,7 +129,7 @@ def _obstacle(config: RunConfig, choice: DeviceChoice, processes: int) -> str | 
     sides = {"n_embd": config.n_embd, "vocab_size": config.vocab_size or FP8_MULTIPLE}
     odd = next((f"{key}={size}" for key, size in sides.items() if size % FP8_MULTIPLE), None)
     if config.fp8 and odd:
-        return f"{odd}, which is no multiple of {FP8_MULTIPLE}"
+        return f"{odd}, which is not a multiple of {FP8_MULTIPLE}"
     if config.fp8 and choice.device.type == "cuda" and _capability(choice.device) < OLDEST_FP8:
         return f"{torch.cuda.get_device_name(choice.device)}, which has no fp8"
     return "dtype=float16" if choice.dtype == "float16" else None

@@ -107,7 +107,7 @@ class Processes:
         if lost is None:
             return None
         reported = RunFailed(
-            lost, "torchrun --max-restarts=N starts them again; the same command goes on too"
+            lost, "torchrun --max-restarts=N restarts them. Repeating the command also resumes"
         )
         reported.__cause__ = error
         return reported

@@ -72,16 +72,16 @@ def _newest(folder: Path, run: Run, watch: WatchRun) -> Checkpoint | None:
     if found is None:
         if any(isinstance(entry, SaveRecord) for entry in run.history):
             raise NanodynoError(
-                f"{folder} has lost its checkpoints: it saved some, and none is there",
-                "restore one from a copy, or start anew under another --name",
+                f"{folder} has lost its checkpoints: none of those that it saved is there",
+                "restore one from a copy, or start again under another --name",
             )
-        watch(Message(f"{folder} has saved nothing yet: it begins anew"))
+        watch(Message(f"{folder} has saved nothing yet: it starts over"))
         return None
     at = found.checkpoint.progress.iteration
     if sum(step.iteration < at for step in run.steps) < at:
         read_steps(folder)  # tells where they are damaged; where they are only missing, that is noted
     for words in found.damaged:
-        watch(Message(f"{words}; going on from iteration {at}"))
+        watch(Message(f"{words}; resuming from iteration {at}"))
     return found.checkpoint
 
 
@@ -124,20 +124,20 @@ def check(earlier: Earlier, record: RunRecord, folder: Path) -> None:
     impossible = [key for key in changed if key in FIXED]
     if new.config.max_iters < earlier.iteration:
         impossible.append("max_iters")
-        changed["max_iters"] = f"max_iters is {new.config.max_iters}, and {earlier.iteration} are done"
+        changed["max_iters"] = f"max_iters is {new.config.max_iters}, but {earlier.iteration} are done"
     if impossible:
         rest = [words for key, words in changed.items() if key not in impossible]
         raise NanodynoError(
-            f"{folder} cannot go on like this: " + "; ".join(changed[key] for key in impossible),
-            "resume it as it was started, but for what a run can change on its way, or start a new one with "
-            "another --name" + (f" (it could go on with these: {'; '.join(rest)})" if rest else ""),
+            f"{folder} cannot be resumed like this: " + "; ".join(changed[key] for key in impossible),
+            "resume it with its own settings, or start a new run with "
+            "another --name" + (f" (these can be changed: {'; '.join(rest)})" if rest else ""),
         )
 
 
 def check_files(earlier: Earlier, record: RunRecord, dataset: Dataset, watch: WatchRun) -> None:
     """Reads all tokens when a file was written since the run began: sizes alone do not tell."""
     if earlier.run.own.data.stamp != record.data.stamp:
-        watch(Message(f"{dataset.folder} was written since the run began: checking its sums"))
+        watch(Message(f"{dataset.folder} was written since the run started: checking its checksums"))
         verify(dataset)
 
 
@@ -166,12 +166,12 @@ def _refuse_unless_the_same(run: Run, config: RunConfig) -> None:
     if changed:
         raise NanodynoError(
             f"{run.folder} was started with other settings: {'; '.join(changed.values())}",
-            f"go on with that run with --resume {run.folder}, or choose another --name or --out_dir",
+            f"resume that run with --resume {run.folder}, or choose another --name or --out_dir",
         )
     if run.stop is not None and run.stop.reason == "diverged":
         raise NanodynoError(
             f"{run.folder} has stopped: {run.stop.words}",
-            f"the same settings would do so again: --resume {run.folder} with a lower --learning_rate, or "
+            f"the same settings would stop again: --resume {run.folder} with a lower --learning_rate, or "
             "choose another --name",
         )
 

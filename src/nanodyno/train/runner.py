@@ -195,7 +195,7 @@ def _reported(error: BaseException, job: TrainingJob, processes: Processes) -> N
         return RunFailed(
             f"out of memory: {(str(error).splitlines() or [''])[0]}",
             f"halve --batch_size (now {job.config.batch_size}) and keep --tokens_per_iter="
-            f"{job.config.tokens_per_iter}: the arithmetic stays the same",
+            f"{job.config.tokens_per_iter}: the results stay the same except for rounding",
         )
     if isinstance(error, OSError):
         place = Path(error.filename or job.folder)
@@ -203,7 +203,7 @@ def _reported(error: BaseException, job: TrainingJob, processes: Processes) -> N
             return disk_is_full(place)
         return RunFailed(
             f"cannot read or write {place}: {error.strerror or error}",
-            "mend that and give the same command again; what was recorded and the last checkpoint are kept",
+            "repair that and repeat the command. The records and the last checkpoint are kept",
         )
     return processes.explain(error) if isinstance(error, RuntimeError) else None
 
@@ -240,8 +240,8 @@ def refuse_together(config: RunConfig, choice: DeviceChoice, processes: int) -> 
     if steps % processes:
         raise NanodynoError(
             f"{steps} micro-steps cannot be divided among {processes} processes",
-            f"tokens_per_iter is of all processes together: choose a --batch_size that makes the micro-steps "
-            f"a multiple of {processes}, or another number of processes",
+            f"tokens_per_iter counts all processes. Choose a --batch_size that makes the micro-steps a "
+            f"multiple of {processes}, or another number of processes",
         )
     if config.parallel == "fsdp" and choice.dtype == "float16":
         raise NanodynoError("parallel=fsdp has no loss scaler for float16", "use --parallel=ddp")
@@ -252,16 +252,16 @@ def refuse_together(config: RunConfig, choice: DeviceChoice, processes: int) -> 
         )
     if ":" in config.device:
         raise NanodynoError(
-            f"--device={config.device} is one card, and there are {processes} processes",
-            "leave it out: each process has the card of its number",
+            f"--device={config.device} is one GPU, but there are {processes} processes",
+            "leave --device out: each process then takes the GPU of its own number",
         )
 
 
 def _nothing_to_do(folder: Path, earlier: Earlier, watch: WatchRun, processes: Processes) -> StopReason:
     watch(
         Message(
-            f"{folder} has ended after {earlier.iteration} iterations: nothing to do. --resume {folder} "
-            "--max_iters=N lengthens it; another --name starts a new run"
+            f"{folder} finished after {earlier.iteration} iterations, so there is nothing to do. "
+            f"--resume {folder} --max_iters=N extends it; another --name starts a new run"
         )
     )
     processes.share("checkpoint", NOTHING)

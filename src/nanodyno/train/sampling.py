@@ -49,13 +49,13 @@ def sample_texts(
     if name is None:
         raise NanodynoError(
             "this run's dataset does not say which tokenizer made it",
-            "name it: --tokenizer=gpt2, --tokenizer=bytes, or another of tiktoken's encodings",
+            "name it: --tokenizer=gpt2, --tokenizer=bytes, or another tiktoken encoding",
         )
     tokenizer = open_tokenizer(name, checkpoints.parent)
     if saved.shape.vocab_size < tokenizer.vocab_size:
         raise NanodynoError(
             f"the model has {saved.shape.vocab_size} tokens and the tokenizer {name} {tokenizer.vocab_size}",
-            "the run was trained on tokens of another tokenizer",
+            "the run was trained with another tokenizer",
         )
     model = make_model(saved.shape).to(choose_device(device)).eval()
     checkpoint.load_model(saved, model)
@@ -72,7 +72,7 @@ def _newest(checkpoints: Path, tell: Callable[[str], None]) -> Checkpoint:
     if found is None:
         raise NanodynoError(
             f"there is no checkpoint under {checkpoints}",
-            "a run saves its first one at its first evaluation after the start, and one at its end",
+            "a run saves its first checkpoint at its first evaluation after the start, or at its end",
         )
     for words in found.damaged:
         tell(f"{words}; iteration {found.checkpoint.progress.iteration} is taken instead")

@@ -22,21 +22,21 @@ MOST_SKIPS_IN_A_ROW = 10
 
 
 class Diverged(RunFailed):
-    """The loss or the gradient is no number, or leapt."""
+    """The loss or the gradient became NaN/inf, or had a spike."""
 
     def __init__(self, words: str, saved_at: int | None, skipping: bool = False) -> None:
         saved = (
-            "nothing was saved before it: start anew under another --name with"
+            "nothing was saved before that: start again under another --name with"
             if saved_at is None
-            else f"the state of iteration {saved_at} is kept: go on from there with --resume RUN and"
+            else f"the state of iteration {saved_at} is saved: resume from there with --resume RUN and"
         )
-        skip = "" if skipping else ", or with --bad_update=skip, which leaves such updates out"
+        skip = "" if skipping else ", or with --bad_update=skip, which skips such updates"
         super().__init__(words, f"{saved} a lower --learning_rate or a longer --warmup_iters{skip}")
 
 
 def what_happened(how: Skipped | None, loss: float, norm: float | None) -> str:
     of_the_norm = norm is not None and (how == "norm-spike" or (how == "not-finite" and math.isfinite(loss)))
-    verb = "became" if how == "not-finite" else "leapt to"
+    verb = "became" if how == "not-finite" else "spiked to"
     return f"the gradient's norm {verb} {norm:.4g}" if of_the_norm else f"the loss {verb} {loss:.4g}"
 
 

@@ -102,7 +102,7 @@ class _Handlers:
         if self._stops.asked is None:
             self._first = now
             self._stops.asked = "interrupted"
-            words = "Ctrl-C: finishing what is at hand and saving; once more stops at once"
+            words = "Ctrl-C: finishing this iteration and saving; press it again to stop at once"
             threading.Thread(target=self._tell, args=(words,), daemon=True).start()
         elif not self._launched or now - self._first > SAME_SIGNAL_SECONDS:
             signal.default_int_handler(number, frame)

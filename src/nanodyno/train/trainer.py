@@ -232,7 +232,7 @@ class Trainer:
         if not self.iteration or (self.saved_at == self.iteration and reason != "evaluation"):
             return
         if not self.engine.weights_are_finite():
-            raise Diverged(f"weights are no numbers any more at iteration {self.iteration}", self.saved_at)
+            raise Diverged(f"the weights became NaN/inf at iteration {self.iteration}", self.saved_at)
         yield SavePoint(reason)
 
     def _iteration(self) -> Iterator[TrainerEvent]:
@@ -243,7 +243,7 @@ class Trainer:
         if stepper.gives_up(step.skipped):  # not saved: these weights and this batch would do it again
             words = what_happened(step.skipped, step.loss, step.grad_norm)
             skipping = self.config.bad_update == "skip"
-            many = f", and {MOST_SKIPS_IN_A_ROW} updates in a row were left out" if skipping else ""
+            many = f", and {MOST_SKIPS_IN_A_ROW} updates in a row were skipped" if skipping else ""
             raise Diverged(f"{words} in iteration {step.iteration + 1}{many}", self.saved_at, skipping)
         self.iteration += 1
         self.sequences += self.batches.sequences

@@ -75,10 +75,10 @@ def test_a_corrupt_input_stops_and_what_is_done_stays(
 ) -> None:
     sound = (corpus / "1.parquet").read_bytes()
     (corpus / "1.parquet").write_bytes(sound[:-8] + b"xxxxPAR1")
-    with pytest.raises(NanodynoError, match=r"1\.parquet is not a sound parquet file") as caught:
+    with pytest.raises(NanodynoError, match=r"1\.parquet is a damaged parquet file") as caught:
         prepared(corpus, tmp_path / "out")
     assert "--skip-bad" in (caught.value.hint or "")
-    with pytest.raises(NanodynoError, match="has not ended"):
+    with pytest.raises(NanodynoError, match="is not finished"):
         open_dataset(tmp_path / "out")
     (corpus / "1.parquet").write_bytes(sound)
     record = prepared(corpus, tmp_path / "out")
@@ -153,7 +153,7 @@ def test_a_full_disk_says_what_is_needed_and_leaves_what_is_done(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(RunFailed, match=r"no space is left for .*: about 0\.0 MiB more") as caught:
+        with pytest.raises(RunFailed, match=r"disk is full: .* about 0\.0 MiB more") as caught:
             prepared(corpus, out)
     assert caught.value.exit_code == 1
     assert list(out.glob("*.partial")) == []
@@ -164,7 +164,7 @@ def test_a_full_disk_says_what_is_needed_and_leaves_what_is_done(
 
 
 @pytest.mark.parametrize(
-    ("typed", "reported"), [("nowhere", "no file or folder nowhere"), ("x.pdf", "no kind")]
+    ("typed", "reported"), [("nowhere", "no file or folder nowhere"), ("x.pdf", "x.pdf is not")]
 )
 def test_a_source_that_is_none_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str, reported: str, prepared: Prepare
@@ -172,7 +172,7 @@ def test_a_source_that_is_none_is_reported(
     monkeypatch.chdir(tmp_path)
     Path("x.pdf").write_bytes(b"")
     Path("empty").mkdir()
-    for name, words in ((typed, reported), ("empty", "has no files of text")):
+    for name, words in ((typed, reported), ("empty", "has no text files")):
         with pytest.raises(NanodynoError, match=words):
             prepared(name, tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -203,7 +203,7 @@ def test_a_file_in_place_of_the_folder_is_not_advised_to_be_deleted(
 def test_the_source_itself_is_not_filled(corpus: Path, prepared: Prepare, digests: Digests) -> None:
     before = digests(corpus)
     for source in (corpus, corpus / "0.parquet"):
-        with pytest.raises(NanodynoError, match="is where the text itself lies"):
+        with pytest.raises(NanodynoError, match="is the folder of the source text"):
             prepared(source, corpus)
     assert digests(corpus) == before
 
@@ -234,5 +234,5 @@ def test_a_path_of_a_file_that_is_not_there_is_not_asked_of_the_hub(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: Prepare
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(NanodynoError, match=r"there is no file or folder texts/a\.parquet"):
+    with pytest.raises(NanodynoError, match=r"texts/a\.parquet"):
         prepared("texts/a.parquet", tmp_path / "out")

@@ -149,7 +149,7 @@ def test_an_address_without_a_cluster_is_the_users_mistake(
         with socket.create_server(("127.0.0.1", 0)) as unused:
             address = f"127.0.0.1:{unused.getsockname()[1]}"
     on_ray = partial(fill_on_ray, address=address, tell=lambda _: None)
-    with pytest.raises(NanodynoError, match=r"no address of a cluster|no Ray cluster answers") as caught:
+    with pytest.raises(NanodynoError, match=r"not the address of a cluster|no Ray cluster answers") as caught:
         prepared(texts, tmp_path / "cluster", fill=on_ray)
     assert caught.value.exit_code == 2
     assert "ray start --head" in str(caught.value.hint)

@@ -69,7 +69,7 @@ def test_a_parquet_file_without_the_text_column_lists_its_columns(tmp_path: Path
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"no parquet at all", b"PAR1" + bytes(100) + b"PAR1"])
 def test_a_file_that_is_no_parquet_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.parquet").write_bytes(content)
-    with pytest.raises(BadInput, match=r"a\.parquet is not a sound parquet file"):
+    with pytest.raises(BadInput, match=r"a\.parquet is a damaged parquet file"):
         read(tmp_path / "a.parquet")
 
 
@@ -94,7 +94,7 @@ def test_damage_within_a_parquet_file_ends_the_reading_at_the_same_row_whatever_
     for start in (0, 500, 799):
         found = rows(start)
         assert [next(found) for _ in range(800 - start)] == texts[start:800]
-        with pytest.raises(BadInput, match=r"a\.parquet is not a sound"):
+        with pytest.raises(BadInput, match=r"a\.parquet is a damaged"):
             next(found)
 
 

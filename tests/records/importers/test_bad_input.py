@@ -81,7 +81,7 @@ def test_zeros_in_a_log_after_a_power_cut(imported: Any, losses: Any) -> None:
 
 
 def test_the_log_of_another_program_names_what_was_looked_for(imported: Any) -> None:
-    with pytest.raises(NanodynoError, match="no log that nanodyno knows") as reported:
+    with pytest.raises(NanodynoError, match="not a log that nanodyno knows") as reported:
         imported("Epoch 1: accuracy 0.5\nEpoch 2: accuracy 0.6\n" * 100)
     assert reported.value.hint is not None
     programs = (
@@ -128,7 +128,7 @@ def test_an_import_is_replaced_only_when_reported_to(tmp_path: Path) -> None:
     log.write_text(LOG)
     request = ImportRequest((log,), tmp_path / "runs" / "a")
     import_run(request)
-    with pytest.raises(NanodynoError, match="imported already") as reported:
+    with pytest.raises(NanodynoError, match="already imported") as reported:
         import_run(request)
     assert "--replace" in str(reported.value.hint)
     import_run(ImportRequest((log,), tmp_path / "runs" / "a", replace=True))
@@ -146,7 +146,7 @@ def test_a_run_that_was_trained_is_never_replaced(tmp_path: Path, record: Any) -
 
 def test_a_failed_import_leaves_nothing_and_keeps_the_old(imported: Any, tmp_path: Path) -> None:
     before = imported(LOG)
-    with pytest.raises(NanodynoError, match="no whole line"):
+    with pytest.raises(NanodynoError, match="no complete line"):
         imported("iter 5: loss 4.2, time 12")
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["it"]
     assert before.steps

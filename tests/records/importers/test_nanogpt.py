@@ -209,7 +209,7 @@ def test_of_two_trainings_in_a_log_the_last_is_the_run(imported: Any, losses: An
     assert trainings(run) == (2, 0, ())
     assert (run.settings["batch_size"], run.tokens_per_iter) == (4, 262_144)
     assert "n_layer" not in run.settings, "it was the first one's"
-    assert [note for note in run.record.notes if "2 trainings" in note and "8 logged" in note]
+    assert [note for note in run.record.notes if "2 training runs" in note and "8 logged" in note]
     assert not [note for note in run.record.notes if "was 8" in note]
 
 

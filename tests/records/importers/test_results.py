@@ -68,12 +68,12 @@ def test_what_cannot_be_is_refused_with_its_reason(
 
 @pytest.mark.parametrize("text", [result()[:-40], result().replace('"steps"', "[" * 100_000 + '"steps"')])
 def test_a_damaged_result_is_reported(imported: Callable[..., Run], text: str) -> None:
-    with pytest.raises(NanodynoError, match="no whole result of nanodyno"):
+    with pytest.raises(NanodynoError, match="not a complete result"):
         imported(text, names=("theirs.json",))
 
 
 def test_a_result_is_a_run_of_its_own(imported: Callable[..., Run]) -> None:
-    with pytest.raises(NanodynoError, match="nothing to join it with"):
+    with pytest.raises(NanodynoError, match="cannot be joined"):
         imported(result(), result(), names=("one.json", "two.json"))
 
 

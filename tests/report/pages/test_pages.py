@@ -144,7 +144,7 @@ def test_a_run_shows_its_curve_and_where_its_time_went(
         ("training", pytest.approx(72.0)),
         ("waiting for data", pytest.approx(8.0)),
         ("evaluation", pytest.approx(20.0)),
-        ("saving", pytest.approx(2.0)),
+        ("checkpointing", pytest.approx(2.0)),
     ]
     assert "4.1000" in text(page)
 

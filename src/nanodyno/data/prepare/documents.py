@@ -123,7 +123,7 @@ def _drop(text: RowText, score: float | None, plan: PreparationPlan, dropped: Dr
     """Whether a row is no document for what it is by itself; counted when so."""
     if isinstance(text, Broken):
         if not plan.skip_bad:
-            raise BadInput(text.why, "mend it, or use --skip-bad to leave such lines out")
+            raise BadInput(text.why, "repair it, or use --skip-bad to skip such lines")
         dropped.broken += 1
     elif text is None or (isinstance(text, bytes) and (not text or text.isspace())):
         dropped.empty += 1

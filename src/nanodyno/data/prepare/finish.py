@@ -22,7 +22,7 @@ def finish(folder: Path, plan: PreparationPlan, records: Sequence[PartRecord]) -
     manifest = _manifest(plan, records)
     for split in SPLITS:
         if not manifest["splits"][split] and not (split == "val" and plan.val == 0):
-            raise EmptySplit(f"no document came to the {split} split", _empty_hint(split, plan, records))
+            raise EmptySplit(f"no document went into the {split} split", _empty_hint(split, plan, records))
     write_aside(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
     return dataset_from_manifest(folder, manifest)
 

@@ -127,7 +127,7 @@ def _hub_file(repo: str, commit: str, entry: Mapping[str, Any]) -> HubFile:
     """A listed file; its path becomes one of this machine's, so it may not lead out of the folder."""
     path = str(_reported(entry, "path", repo))
     if not all(part not in ("", ".", "..") and re.fullmatch(r"[^\\:\0]+", part) for part in path.split("/")):
-        raise RunFailed(f"{repo} lists a file of the name {path!r}", hint="it is not safe to fetch")
+        raise RunFailed(f"{repo} lists a file named {path!r}", hint="it is not safe to fetch")
     address = f"{_endpoint()}/datasets/{repo}/resolve/{commit}/{quote(path)}"
     large = entry.get("lfs")
     if large:
@@ -147,7 +147,7 @@ def _reported(answer: Any, key: str, address: str) -> Any:
 
 def _no_hub(address: str) -> RunFailed:
     return RunFailed(
-        f"{address} does not answer as the Hugging Face hub does",
+        f"{address} does not respond like the Hugging Face hub",
         hint="check HF_ENDPOINT, and that no proxy or sign-in page stands in between",
     )
 
@@ -155,6 +155,6 @@ def _no_hub(address: str) -> RunFailed:
 def _nothing_there(name: HubName, files: Sequence[HubFile], suffixes: Sequence[str]) -> NanodynoError:
     others = ", ".join(sorted({PurePosixPath(file.path).name for file in files})[:5])
     return NanodynoError(
-        f"{name.repo} has no files of text at {name.path or 'its top'}",
+        f"{name.repo} has no text files at {name.path or 'its top level'}",
         hint=f"read are {', '.join(suffixes)}; there is: {others or 'nothing'}",
     )

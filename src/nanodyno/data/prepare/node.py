@@ -94,7 +94,7 @@ class _Shared:
         if not path.exists():
             raise NanodynoError(
                 f"{path} is not on the node {socket.gethostname()}",
-                "--ray needs local files at the same path on every machine, as in a folder that they share",
+                "--ray needs local files at the same path on every machine, such as a shared folder",
             )
         return path
 

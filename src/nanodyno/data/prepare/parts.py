@@ -182,7 +182,7 @@ class PartWriter:
         old = read_record(self._folder, self._number, self._part)
         if old is not None and old != record:
             raise RunFailed(
-                f"{name} has changed since {self._folder} was prepared: its tokens came out different",
+                f"{name} has changed since {self._folder} was prepared: its tokens differ",
                 f"delete {self._folder} and prepare it again",
             )
         for file in self._files.values():

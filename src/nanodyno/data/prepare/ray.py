@@ -138,7 +138,7 @@ def _lost(course: _Course, error: Exception, tell: Notify) -> list[_Course]:
     reported = f"input {course.gap.number} was lost on the cluster ({str(error).splitlines()[0]})"
     if course.losses == _LOSSES:
         raise _cluster_failed(f"{reported}, {_LOSSES} times in a row") from error
-    tell(f"{reported}; making it again")
+    tell(f"{reported}; repeating it")
     return [course]
 
 
@@ -213,7 +213,7 @@ def connected(address: str) -> Iterator[Any]:
     hint = "give auto, or HOST:PORT of the cluster's head, on a machine of the cluster (`ray start --head`)"
     host, _, port = address.rpartition(":")
     if address != "auto" and not (host and port.isdigit() and "/" not in host):
-        raise NanodynoError(f"--ray: {address!r} is no address of a cluster", hint)
+        raise NanodynoError(f"--ray: {address!r} is not the address of a cluster", hint)
     try:
         if address != "auto":
             socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
@@ -228,9 +228,7 @@ def connected(address: str) -> Iterator[Any]:
 
 
 def _cluster_failed(message: str) -> RunFailed:
-    return RunFailed(
-        message, "see `ray status`, then give the same command again: it goes on from what has arrived"
-    )
+    return RunFailed(message, "see `ray status`, then repeat the command: it continues from what has arrived")
 
 
 def _cpus_of_nodes(ray: Any) -> list[int]:

@@ -99,7 +99,7 @@ def _parquet_blocks(path: Path, given: Input, plan: PreparationPlan, start: int)
                     yield _parquet_block(rest, row, row / total, plan)
     except (pa.ArrowException, OSError) as error:
         raise BadInput(
-            f"{given.name} is not a sound parquet file: {error}", "fetch it again, or use --skip-bad"
+            f"{given.name} is a damaged parquet file: {error}", "fetch it again, or use --skip-bad"
         ) from error
 
 
@@ -120,14 +120,15 @@ def _checked_columns(schema: pa.Schema, given: Input, plan: PreparationPlan) -> 
         if column not in schema.names:
             raise BadInput(
                 f"{given.name} has no column {column!r}; its columns: {', '.join(schema.names)}",
-                "name the column of the text with --text-column" if column != SCORE else _NO_SCORES,
+                "name the text column with --text-column" if column != SCORE else _NO_SCORES,
             )
     if plan.min_score is not None and not _is_number(scores := schema.field(SCORE).type):
         raise BadInput(f"{given.name}: column {SCORE!r} holds {scores}, not numbers", _NO_SCORES)
     kind = schema.field(plan.text_column).type
     if kind not in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.string_view()):
         raise BadInput(
-            f"{given.name}: column {plan.text_column!r} holds {kind}, not text", "name another --text-column"
+            f"{given.name}: column {plan.text_column!r} holds {kind}, not text",
+            "choose another --text-column",
         )
     return wanted
 

@@ -51,7 +51,7 @@ def run_preparation(typed: str, choices: Choices, place: Destination) -> Prepara
     source = find_source(typed, place)
     if isinstance(source, LocalFiles) and place.folder.resolve() == source.root.resolve():
         raise NanodynoError(
-            f"{place.folder} is where the text itself lies", "choose another folder with --out"
+            f"{place.folder} is the folder of the source text", "choose another folder with --out"
         )
     return prepare(source, place, _planner(source, choices, place))
 
@@ -62,7 +62,7 @@ def run_verification(typed: str | None, place: Destination, skip_bad: bool = Fal
     if plan is None:
         raise NanodynoError(
             f"{place.folder} has no {PARTS} folder: `nanodyno prepare` did not make it",
-            "name the folder that was given to --out",
+            "give the folder that was given to --out",
         )
     tokenizer = open_tokenizer(plan.tokenizer, place.folder)
     _check_tokenizer(tokenizer, plan, place.folder)
@@ -81,7 +81,7 @@ def find_source(typed: str, place: Destination) -> AnySource:
     name = None if typed.count("/") == 1 and suffix_of(typed) else hub_name(wanted)
     if name is None:
         raise NanodynoError(
-            f"there is no file or folder {typed}, nor can it be a dataset of the hub",
+            f"no file or folder {typed}, and it cannot be a dataset on the Hugging Face hub",
             f"sources: {EMBEDDED}, {', '.join(NAMED)}, a path, or ORG/NAME on the Hugging Face hub",
         )
     if not is_named:
@@ -156,7 +156,7 @@ def _same_source(typed: str, plan: PreparationPlan, place: Destination) -> AnySo
     if others := differences(plan, now):
         raise NanodynoError(
             f"{typed} is not what {place.folder} was prepared from: that had {'; '.join(others)}",
-            f"name the right one: nanodyno prepare SOURCE --verify {place.folder}",
+            f"give the right source: nanodyno prepare SOURCE --verify {place.folder}",
         )
     return source
 

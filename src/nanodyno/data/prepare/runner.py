@@ -164,9 +164,9 @@ def _fill(job: FillJob, means: PreparationResources, state: State) -> int:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise RunFailed(
-            f"no space is left for {means.folder}: about {progress.missing_bytes / 2**20:,.1f} MiB more are "
-            "needed; the shards that are done stay valid",
-            "free some space, then give the same command again: it goes on from there",
+            f"the disk is full: {means.folder} needs about {progress.missing_bytes / 2**20:,.1f} MiB "
+            "more; finished shards stay valid",
+            "free some space, then repeat the command: it continues from there",
         ) from error
     return progress.tokens
 

@@ -69,5 +69,5 @@ class _Reported:
         if isinstance(error, sqlite3.Error):
             raise RunFailed(
                 f"{self._path} cannot be used: {error}",
-                "free some space; or delete it, and the same command reads the hashes again",
+                "free some space, or delete it and repeat the command to read the hashes again",
             ) from error

@@ -40,11 +40,11 @@ def local_files(typed: str) -> LocalFiles:
     path = Path(typed)
     if path.is_file():
         if not suffix_of(path.name):
-            raise NanodynoError(f"{path} is of no kind that holds text", f"known: {', '.join(SUFFIXES)}")
+            raise NanodynoError(f"{path} is not a known text format", f"known: {', '.join(SUFFIXES)}")
         return LocalFiles("files", typed, path.parent, tuple(_inputs(path.parent, [_unicode(path.name)])))
     names = sorted(_names_in(path))
     if not names:
-        raise NanodynoError(f"{path} has no files of text", f"known: {', '.join(SUFFIXES)}")
+        raise NanodynoError(f"{path} has no text files", f"known: {', '.join(SUFFIXES)}")
     return LocalFiles("files", typed, path, tuple(_inputs(path, names)))
 
 
@@ -67,7 +67,7 @@ def _unicode(name: str) -> str:
     try:
         name.encode()
     except UnicodeEncodeError as error:
-        raise NanodynoError(f"the name of {name!r} is not Unicode text", "give the file another") from error
+        raise NanodynoError(f"the name of {name!r} is not Unicode text", "rename the file") from error
     return name
 
 

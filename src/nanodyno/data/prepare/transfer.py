@@ -112,8 +112,8 @@ class Transfer:
         except OSError as error:
             raise RunFailed(
                 f"cannot write {part}: {error.strerror or error}",
-                hint="free some space or choose another folder, then give the same command again: "
-                "it goes on from what has arrived",
+                hint="free some space or choose another folder, then repeat the command: "
+                "it continues from what has arrived",
             ) from error
         return path
 
@@ -136,7 +136,7 @@ class Transfer:
             raise _Passing(message, progressed=before < found < remote.size_bytes)
         if not remote.agrees(part):
             part.unlink()
-            raise _Passing("it arrived damaged: its checksum is not the one that the server tells")
+            raise _Passing("it arrived damaged: its checksum differs from the one that the server reports")
 
     def _append(self, address: str, part: Path, have: int) -> None:
         headers = {"Accept-Encoding": "identity"}
@@ -231,16 +231,16 @@ def _reason(error: Exception) -> str:
     import requests
 
     if isinstance(error, requests.exceptions.JSONDecodeError):
-        return "it answered with something else than JSON"
+        return "it responded with something other than JSON"
     if isinstance(error, requests.exceptions.Timeout):
-        return "it did not answer in time"
+        return "it did not respond in time"
     return f"the connection failed ({type(error).__name__})"
 
 
 def _bad_address(address: str) -> NanodynoError:
     return NanodynoError(
-        f"{address!r} is no address of a server",
-        hint="HF_ENDPOINT, when it is set, begins with https:// and a name",
+        f"{address!r} is not a server address",
+        hint="HF_ENDPOINT, if set, must start with https:// and a name",
     )
 
 
@@ -251,12 +251,12 @@ def _refused(address: str, status: int, reported: str) -> NanodynoError:
             "check the name; a gated or private dataset needs a token in HF_TOKEN (and its terms accepted on "
             "its page)"
         )
-    return NanodynoError(f"{address} answered {status} {reported}", hint=hint)
+    return NanodynoError(f"{address} responded with {status} {reported}", hint=hint)
 
 
 def _gave_up(address: str, failures: int, passing: _Passing) -> RunFailed:
     return RunFailed(
-        f"{address} could not be fetched, {failures} times in a row: {passing}",
-        hint="check the network (HF_ENDPOINT chooses another hub) and give the same command again: "
-        "it goes on from what has arrived",
+        f"{address} could not be downloaded after {failures} attempts: {passing}",
+        hint="check the network (HF_ENDPOINT chooses another hub) and repeat the command: "
+        "it continues from what has arrived",
     )

@@ -178,16 +178,16 @@ class Builder:
             else:
                 self.note(
                     f"an evaluation at iteration {entry.iteration:,} after iteration {self._last_step:,} is "
-                    "left out: no iteration follows it"
+                    "left out, because no iteration follows it"
                 )
         planned, done = self.settings.get("max_iters"), max(self._last_step, self._last_eval)
         if _is_count(planned) and done > planned:
-            self.note(f"it goes on to iteration {done:,}, beyond the max_iters of {planned:,} that is known")
+            self.note(f"it reaches iteration {done:,}, beyond its max_iters of {planned:,}")
         if self.trainings > 1:
             steps, evals = self.of_others
             self.note(
-                f"the log holds {self.trainings:,} trainings, of which the last counts; left out of the "
-                f"others: {steps:,} logged iterations, {evals:,} evaluations"
+                f"the log has {self.trainings:,} training runs, and only the last is imported; left out "
+                f"of the others: {steps:,} logged iterations, {evals:,} evaluations"
             )
 
     def close(self) -> None:

@@ -136,7 +136,7 @@ def recognise(path: Path) -> LogFormat | None:
         if best[0]:
             return best[1]
         if number == 0 and _is_binary(chunk):
-            raise NanodynoError(f"{source.name} is a binary file, and no event file of TensorBoard", hint())
+            raise NanodynoError(f"{source.name} is a binary file, but not a TensorBoard event file", hint())
         rest = piece[piece.rfind(b"\n") + 1 :][-LONGEST_CUT:]
     if not source.size_bytes:
         raise NanodynoError(f"{source.name} is empty", "was the output of the training written elsewhere?")
@@ -148,7 +148,7 @@ LONGEST_CUT = 4096
 
 
 def not_known(path: Path) -> NanodynoError:
-    return NanodynoError(f"{clean(path.name)} is no log that nanodyno knows", hint())
+    return NanodynoError(f"{clean(path.name)} is not a log that nanodyno knows", hint())
 
 
 def hint() -> str:

@@ -78,7 +78,7 @@ def _import_result(request: ImportRequest) -> Imported:
     path, *others = request.files
     if others:
         raise NanodynoError(
-            "a result of nanodyno is a whole run: there is nothing to join it with", "import it alone"
+            "a result of nanodyno is a whole run and cannot be joined with other files", "import it alone"
         )
     gpu = gpu_named(request.gpu) if request.gpu else None
     result, source = read_result(path)
@@ -173,10 +173,10 @@ def _refuse_existing(request: ImportRequest) -> None:
     except NanodynoError:
         imported = False
     if not imported:
-        raise NanodynoError(f"{folder} is there already, and was not imported", "choose another --name")
+        raise NanodynoError(f"{folder} exists already and was not imported", "choose another --name")
     if not request.replace:
         raise NanodynoError(
-            f"{folder} was imported already", "--replace imports over it; or choose another --name"
+            f"{folder} is already imported", "add --replace to import it again, or choose another --name"
         )
 
 
@@ -187,7 +187,7 @@ def _config(source: str) -> Iterator[Reported]:
         return
     settings = at_any_rate(load_settings(source, lenient=True))
     if settings.hours is not None:
-        raise NanodynoError(f"{source} is made for each card anew, and is no config yet")
+        raise NanodynoError(f"{source} is not a complete config: it depends on the GPU")
     for key, value in settings.values.items():
         if key not in settings.assumed and isinstance(value, bool | int | float | str | None):
             setting = reported(key, value)
@@ -214,13 +214,11 @@ def _in_order(logs: list[tuple[Path, LogFormat]], files: tuple[Path, ...]) -> tu
     kinds = {kind.kind: kind for _, kind in logs}
     if not kinds:
         names = ", ".join(clean(path.name) for path in files)
-        raise NanodynoError(
-            f"there is no log among {names}: only settings", "give the log of the training too"
-        )
+        raise NanodynoError(f"no log among {names}, only settings", "also give the log of the training")
     if len(kinds) > 1:
         listed = ", ".join(f"{clean(path.name)} ({kind.program})" for path, kind in logs)
         raise NanodynoError(
-            f"these are logs of different programs: {listed}", "a run has one log, or several parts of one"
+            f"these are logs of different programs: {listed}", "give one log, or the parts of one log"
         )
     (kind,) = kinds.values()
     paths = [path for path, _ in logs]
@@ -237,13 +235,13 @@ def _refuse_nothing(builder: Builder, paths: list[Path], kind: LogFormat) -> Non
     if not builder.steps.count and not builder.evals.count:
         names = ", ".join(clean(path.name) for path in paths)
         raise NanodynoError(
-            f"{names} looks like {kind.program}'s, but has no whole line of an iteration or evaluation",
+            f"{names} looks like {kind.program}'s, but has no complete line of an iteration or evaluation",
             f"looked for {kind.looked_for}",
         )
     if builder.turns > max(FEWEST_TURNS, TURNS_OF_LINES * builder.lines):
         raise NanodynoError(
-            f"its iteration numbers go back {builder.turns:,} times in {builder.lines:,} lines: it mixes the "
-            "output of several processes or trainings",
+            f"the log mixes the output of several processes or runs: its iteration numbers go back "
+            f"{builder.turns:,} times in {builder.lines:,} lines",
             "import the lines of one of them, such as those of `grep '\\[rank0\\]' LOG`",
         )
 
@@ -259,8 +257,7 @@ def _record(
     if builder.bits_per_byte:
         last, bits = max(builder.bits_per_byte.items())
         builder.note(
-            "its validation is in bits per byte, which is no loss in nats per token: "
-            f"{bits:g} after {last:,} iterations"
+            f"its validation is in bits per byte, not in nats per token: {bits:g} after {last:,} iterations"
         )
     return ImportedRecord(
         name=clean(request.folder.name),

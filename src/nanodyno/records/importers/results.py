@@ -109,7 +109,7 @@ def _parsed(content: bytes, name: str) -> ResultRecord:
 def _printable(value: Any) -> Any:
     """Without what no terminal should see, and no number that no computer counts to."""
     if isinstance(value, int) and abs(value) >= 1 << 63:
-        raise ValueError("a number in it is beyond all bounds")
+        raise ValueError("a number in it is too large")
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, dict):
@@ -151,4 +151,4 @@ def _notes(result: ResultRecord) -> tuple[str, ...]:
 
 
 def _damaged(name: str, why: str) -> NanodynoError:
-    return NanodynoError(f"{name} is no whole result of nanodyno: {why}", "export it anew")
+    return NanodynoError(f"{name} is not a complete result of nanodyno: {why}", "export it again")

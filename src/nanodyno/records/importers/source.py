@@ -89,11 +89,15 @@ class LogSource:
         for chunk in self.chunks():
             data += chunk
             if len(data) > LARGEST_NOTEBOOK:
-                raise NanodynoError(f"{self.name} is too large a notebook", "copy its output into a file")
+                raise NanodynoError(
+                    f"{self.name} is a notebook that is too large", "copy its output into a file"
+                )
         try:
             return "\n".join(_printed(json.loads(data))).encode(errors="replace")
         except (ValueError, KeyError, RecursionError, AttributeError, TypeError):
-            raise NanodynoError(f"{self.name} is no whole notebook", "copy its output into a file") from None
+            raise NanodynoError(
+                f"{self.name} is not a complete notebook", "copy its output into a file"
+            ) from None
 
     def lines(self, marks: Sequence[re.Pattern[bytes]] = ()) -> Iterator[bytes]:
         """Those that hold something, without colours; a carriage return ends a line too.

@@ -83,7 +83,7 @@ class _Text:
         return chunk is not None
 
     def _damaged(self, why: str) -> NanodynoError:
-        return NanodynoError(f"{self._name} is no whole trainer_state.json: {why}", "export it anew")
+        return NanodynoError(f"{self._name} is not a complete trainer_state.json: {why}", "export it again")
 
 
 def _entry(entry: Any) -> Iterator[LogEvent]:
