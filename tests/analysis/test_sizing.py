@@ -107,8 +107,8 @@ def test_the_size_is_next_to_that_of_the_closed_form(gpu: str, hours: float) -> 
 
 def test_the_tokens_fill_the_hours_but_for_what_else_there_is_to_do() -> None:
     size = chosen(8).chosen
-    seconds = size.tokens / size.tokens_per_second
-    iteration = size.config.ramp.sizes[-1] / size.tokens_per_second
+    seconds = size.tokens / size.tokens_per_second.value
+    iteration = size.config.ramp.sizes[-1] / size.tokens_per_second.value
     assert 0.95 * 8 * 3600 - iteration < seconds <= 0.95 * 8 * 3600
     assert size.config.ramp.tokens_after(size.config.max_iters) == size.tokens
     assert size.config == build_config(size.settings)

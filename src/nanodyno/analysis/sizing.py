@@ -12,6 +12,7 @@ from nanodyno.analysis.account import OF_GPT2
 from nanodyno.analysis.forecast_size import SizeLaw, law_for
 from nanodyno.analysis.sizing_rules import batch_for, course_for, ramp_for, training_flops
 from nanodyno.config import ConfigError, RunConfig, build_config, keys_led_by
+from nanodyno.costs.calibration import Predicted
 from nanodyno.costs.plan import Costs, MicroBatchPlan
 from nanodyno.costs.target import GIB, Target
 from nanodyno.costs.time import IterationTime
@@ -62,7 +63,7 @@ class Size:
     parameters: int
     """Without tables that are mixed into values, of which a law of sizes knows nothing."""
     tokens: int
-    tokens_per_second: float
+    tokens_per_second: Predicted
     memory_bytes: int
     fits: bool
     law: SizeLaw
@@ -190,7 +191,9 @@ def _size(search: _Search, hours: float, shape: Values) -> Size:
         config=build_config(settings),
         parameters=count,
         tokens=tokens,
-        tokens_per_second=tokens / time.of_run(config.ramp, iterations),
+        tokens_per_second=Predicted.of(
+            tokens / time.of_run(config.ramp, iterations), costs.speed_error(found.setup)
+        ),
         memory_bytes=found.memory.total,
         fits=bool(found.fits),
         law=law_for(count, tokens, config.dataset),

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import asdict
 
 from rich.cells import cell_len
 from rich.table import Table
@@ -158,7 +159,7 @@ def choice_document(choice: SizeChoice) -> dict[str, object]:
                 "n_embd": each.config.n_embd,
                 "parameters": each.parameters,
                 "tokens": each.tokens,
-                "tokens_per_second": each.tokens_per_second,
+                "tokens_per_second": asdict(each.tokens_per_second),
                 "memory_bytes": each.memory_bytes,
                 "fits": each.fits,
                 "expected_val_loss": _expected(each.law) if choice.known_tokenizer else None,
@@ -178,5 +179,5 @@ def choice_note(choice: SizeChoice, name: str, gpu: str | None) -> str:
     size = choice.chosen
     return (
         f"{name} for {gpu}: {chosen_words(choice)}; {quantities.count(choice.tokens)} tokens at about "
-        f"{quantities.about(size.tokens_per_second)} tok/s, which is predicted"
+        f"{quantities.about(size.tokens_per_second.value)} tok/s, which is predicted"
     )
