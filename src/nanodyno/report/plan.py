@@ -11,6 +11,7 @@ from rich.text import Text
 from nanodyno.analysis.rates import Begun
 from nanodyno.costs.calibration import LAPTOP, REFERENCE, Predicted, SpeedBasis
 from nanodyno.costs.plan import CHINCHILLA_TOKENS_PER_PARAMETER, MEASURED_DTYPE, MicroBatchPlan, Plan
+from nanodyno.hardware.gpus import NOT_NVIDIA
 from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language
 from nanodyno.report.advice import advice_table
@@ -187,6 +188,8 @@ def _remarks_on_speed(plan: Plan, language: Language) -> list[str]:
     found = [language.say(BASES[plan.basis])]
     if plan.asked.setup.kernels == "fused":
         found.append(language.say("plan.note.fused-untried", reference=REFERENCE))
+    if gpu is not None and gpu.family in NOT_NVIDIA:
+        found.append(language.say("plan.note.other-maker"))
     if gpu is not None and gpu.family == LAPTOP and plan.target.power_limit_watts is None:
         found.append(language.say("plan.basis.laptop"))
     return found

@@ -200,6 +200,8 @@ def _limit_words(plan: Plan, language: Language) -> str:
             "plan.limit.by-driver",
             limit=limit,
         )
+    if target.gpu.is_unified:
+        return language.say("plan.limit.unified", limit=limit, gigabytes=str(target.gpu.memory_gb))
     return language.say(
         "plan.limit.by-datasheet",
         limit=limit,
