@@ -11,8 +11,9 @@ from nanodyno.cli.tuned_file import how_to_train, train_command
 from nanodyno.config import build_config
 from nanodyno.costs.target import Target, named_target
 from nanodyno.errors import NanodynoError
-from nanodyno.inputs import Request, resolve
+from nanodyno.inputs import Request, request_of_run, resolve
 from nanodyno.recipes import load_settings, recipe_names
+from nanodyno.records.store import read_run
 
 RUNS = Path("runs")
 
@@ -126,3 +127,34 @@ def test_a_run_is_refused_where_a_recipe_is_expected(record: Callable[..., Any],
         resolve("mine", [], tmp_path, takes_runs=False)
     with pytest.raises(NanodynoError, match="no such recipe"):
         resolve("other", [], tmp_path, takes_runs=False)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "watts", "drawn"),
+    [("RTX 4070", 183.0, 183.0), ("RTX 4090", 183.0, None), ("RTX 4070", None, None)],
+)
+def test_the_power_of_a_run_counts_for_the_gpu_it_trained_on(
+    record: Callable[..., Any],
+    sample: Callable[..., Any],
+    tmp_path: Path,
+    gpu: str,
+    watts: float | None,
+    drawn: float | None,
+) -> None:
+    """The median of three samples."""
+    made = [sample(at, power_watts=watts and watts + more) for at, more in ((5, 0.0), (6, 9.0), (7, -9.0))]
+    (tmp_path / "run.json").write_text(record().model_dump_json(), encoding="utf-8")
+    (tmp_path / "telemetry.jsonl").write_text("".join(f"{each.model_dump_json()}\n" for each in made))
+    request = resolve(str(tmp_path), [], RUNS, gpu=gpu)
+    assert request.target.drawn_watts == drawn
+    assert request_of_run(read_run(tmp_path)).power_drawn == request.power_drawn
+
+
+def test_a_run_on_a_cpu_and_one_without_telemetry_tell_no_power(
+    record: Callable[..., Any], sample: Callable[..., Any], tmp_path: Path
+) -> None:
+    for name, gpu in (("cpu", None), ("silent", ("NVIDIA GeForce RTX 4070", 11.99))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(record(gpu=gpu).model_dump_json(), encoding="utf-8")
+    (tmp_path / "cpu" / "telemetry.jsonl").write_text(f"{sample(5, power_watts=99.0).model_dump_json()}\n")
+    assert [resolve(str(tmp_path / name), [], RUNS).power_drawn for name in ("cpu", "silent")] == [None, None]

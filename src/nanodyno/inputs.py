@@ -10,6 +10,9 @@ from typing import Any, Literal
 from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.attribution import AssumedSetting
 from nanodyno.analysis.audit import with_found_shape
+from nanodyno.analysis.known_speeds import Measurements
+from nanodyno.analysis.machine_state import machine_state
+from nanodyno.analysis.metrics import gpu_of
 from nanodyno.analysis.sizing import SizeChoice, choose_size, fitted_batch
 from nanodyno.config import (
     COUNTED_IN_MICRO_BATCHES,
@@ -25,6 +28,7 @@ from nanodyno.config import (
 from nanodyno.costs.target import Target, named_target, present_target
 from nanodyno.data.resolve import Vocabulary, vocabulary_of
 from nanodyno.errors import NanodynoError
+from nanodyno.hardware.gpus import Gpu
 from nanodyno.hardware.host import available_memory
 from nanodyno.recipes import (
     Settings,
@@ -44,8 +48,10 @@ from nanodyno.records.store import (
     read_any_record,
     read_run,
     read_run_record,
+    read_telemetry,
     run_folders,
 )
+from nanodyno.records.types import RunRecord, TelemetryRecord
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,10 @@ class Request:
     gpu: str | None = None
     memory_limit_bytes: int | None = None
     power_limit_watts: float | None = None
+    measured: Measurements | None = None
+    """Of GPUs, in files that were named."""
+    power_drawn: tuple[Gpu, float] | None = None
+    """Of a run of our own: the GPU that it trained on, and the median watts by its telemetry."""
 
     @property
     def name(self) -> str:
@@ -83,9 +93,12 @@ class Request:
 
     @cached_property
     def target(self) -> Target:
-        """The GPU that was named, or the one that training would take."""
+        """The GPU that was named, or the one that training would take, with what was measured of it."""
         target = target_of(self._of_data.device, self.gpu, self.memory_limit_bytes)
-        return replace(target, power_limit_watts=self.power_limit_watts)
+        target = replace(target, power_limit_watts=self.power_limit_watts)
+        if self.power_drawn is not None and self.power_drawn[0] == target.gpu:
+            target = replace(target, drawn_watts=self.power_drawn[1])
+        return target if self.measured is None else self.measured.applied_to(target)
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -220,7 +233,8 @@ def _read(source: str, runs_folder: Path, takes_runs: bool) -> Request:
     record = read_any_record(folder)
     if isinstance(record, ImportedRecord):
         return replace(_of_log(read_run(folder), record), source=source)
-    return _of_own_run(source, record.name, record.config)
+    own = _of_own_run(source, record.name, record.config)
+    return replace(own, power_drawn=_power_drawn(record, read_telemetry(folder)))
 
 
 def request_of_run(run: Run) -> Request:
@@ -228,7 +242,15 @@ def request_of_run(run: Run) -> Request:
     record = run.record
     if isinstance(record, ImportedRecord):
         return _of_log(run, record)
-    return _of_own_run(run.name, run.name, record.config)
+    own = _of_own_run(run.name, run.name, record.config)
+    return replace(own, power_drawn=_power_drawn(record, run.telemetry))
+
+
+def _power_drawn(record: RunRecord, telemetry: Sequence[TelemetryRecord]) -> tuple[Gpu, float] | None:
+    gpu = gpu_of(record.machine)
+    state = machine_state(telemetry, on_gpu=gpu is not None)
+    watts = None if state is None else state.power_watts
+    return None if gpu is None or watts is None else (gpu, watts)
 
 
 def _of_own_run(source: str, name: str, config: RunConfig) -> Request:

@@ -1,5 +1,6 @@
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,3 +67,69 @@ def test_a_machine_with_something_to_fix_ends_with_0(
     done = nanodyno("doctor")
     assert done.exit_code == 0
     assert ENGLISH.say("doctor.section.to-fix") in done.stdout
+
+
+def kept(monkeypatch: pytest.MonkeyPatch, checkup: Any) -> None:
+    monkeypatch.setattr(probe_checkup, "check_up", lambda *_: checkup)
+
+
+def test_ceilings_are_exported_without_what_is_private(
+    nanodyno: Nanodyno, monkeypatch: pytest.MonkeyPatch, checkup: Builder
+) -> None:
+    kept(monkeypatch, checkup())
+    path = Path("ceilings.json")
+    assert nanodyno("doctor", "--export", str(path)).exit_code == 0
+    text = path.read_text()
+    assert json.loads(text)["ceilings"]["device"]["name"] == "NVIDIA H200"
+    host = checkup().host
+    private = (host.platform, "/runs", "GPU-7c1f", "7c1f", str(Path.cwd()), "1763230000")
+    assert [each for each in private if each in text] == []
+    again = nanodyno("doctor", "--export", str(path), "--json")  # over one of before
+    assert (again.exit_code, json.loads(again.stdout)["can_train"]) == (0, True)
+    assert str(path) in again.stderr
+
+
+def test_what_is_no_file_of_ceilings_is_left_alone(
+    nanodyno: Nanodyno, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing is measured first."""
+    monkeypatch.setattr(probe_checkup, "check_up", lambda *_: pytest.fail("it was measured"))
+    Path("mine.json").write_text('{"format": "nanodyno-result"}')
+    done = nanodyno("doctor", "--export", "mine.json")
+    assert (done.exit_code, "mine.json" in done.stderr, "hint: " in done.stderr) == (2, True, True)
+    assert Path("mine.json").read_text() == '{"format": "nanodyno-result"}'
+    done = nanodyno("doctor", "--quick", "--export", "new.json")
+    assert (done.exit_code, "--quick" in done.stderr, Path("new.json").exists()) == (2, True, False)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ceilings": None},
+        {"ceilings": None, "ceilings_fault": "out of memory"},
+        {"kept": False},
+        {"of": "cpu"},
+    ],
+)
+def test_without_good_ceilings_of_a_gpu_nothing_is_exported(
+    nanodyno: Nanodyno,
+    monkeypatch: pytest.MonkeyPatch,
+    checkup: Builder,
+    ceilings: Builder,
+    machine: Builder,
+    changes: dict[str, Any],
+) -> None:
+    if changes.pop("of", None) == "cpu":
+        changes = {"ceilings": ceilings(machine(device_type="cpu"))}
+    kept(monkeypatch, checkup(**changes))
+    done = nanodyno("doctor", "--export", "new.json")
+    assert (done.exit_code, "hint: " in done.stderr, Path("new.json").exists()) == (2, True, False)
+    assert changes.get("ceilings_fault", "") in done.stderr
+
+
+def test_a_folder_that_is_not_there_is_the_users_mistake(
+    nanodyno: Nanodyno, monkeypatch: pytest.MonkeyPatch, checkup: Builder
+) -> None:
+    kept(monkeypatch, checkup())
+    done = nanodyno("doctor", "--export", "no/where.json")
+    assert (done.exit_code, "no/where.json" in done.stderr) == (2, True)

@@ -118,3 +118,17 @@ def test_before_ampere_attention_is_the_memory_efficient_one() -> None:
     assert rates["flash"] == rates["torch"] == rates["efficient"]
     newer = calibration_for(gpu_named("L4")).attention_flops_per_second
     assert newer["flash"] == pytest.approx(2 * newer["efficient"])
+
+
+def test_measured_trainings_win_over_ceilings_and_the_launches_stay_measured(half: Ceilings) -> None:
+    gpu = gpu_named("RTX 4070")
+    own = calibration_for(gpu, "bfloat16", half, measured_factor=1.2)
+    assert (own.basis, own.speed_factor) == ("measured", 1.2)
+    assert own.matmul_flops_per_second == calibration_for(gpu).matmul_flops_per_second
+    assert own.launch_seconds["eager"] == pytest.approx(3 * measured().launch_seconds["eager"])
+
+
+def test_a_measured_factor_keeps_the_limit_that_the_references_rates_include() -> None:
+    plain, measured_there = (calibration_for(gpu_named("H200"), measured_factor=each) for each in (None, 1.0))
+    assert measured_there.basis == "measured"
+    assert measured_there.seconds_under_power(1.0, 1e15) == plain.seconds_under_power(1.0, 1e15)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -75,6 +76,13 @@ def plan(  # noqa: PLR0913 - one parameter per option
     ] = None,
     price_kwh: Annotated[float | None, typer.Option(min=0.0, help="Price of a kilowatt-hour.")] = None,
     price_hour: Annotated[float | None, typer.Option(min=0.0, help="Rent of the GPU per hour.")] = None,
+    measured: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE|FOLDER",
+            help="Results and ceilings of such a GPU, from `runs --export` and `doctor --export`.",
+        ),
+    ] = None,
     gpus: Annotated[bool, typer.Option("--gpus", help="List every GPU that --gpu knows, and exit.")] = False,
     html: Html = None,
     opened: Open = False,
@@ -93,6 +101,8 @@ def plan(  # noqa: PLR0913 - one parameter per option
     nanodyno plan gpt2-768 --gpu "RTX 4070" --hours 48
 
     nanodyno plan best-8h --gpu "RTX 4070"
+
+    nanodyno plan gpt2-768 --gpu "RTX 4070" --measured their-result.json
 
     nanodyno plan --gpus
 
@@ -126,6 +136,8 @@ def plan(  # noqa: PLR0913 - one parameter per option
     watts = None if power_limit is None else watts_of(power_limit, "--power-limit")
     asked = resolve(source, context.args, RUNS_FOLDER, gpu=gpu, memory_limit_bytes=limit)
     asked = replace(asked, power_limit_watts=watts)
+    if measured is not None:
+        asked = _with_measured(asked, measured)
     asked, hours = _of_that_length(asked, tokens, hours)
     request = asked.at_any_rate()
     config, vocabulary = request.config, request.vocabulary
@@ -159,6 +171,29 @@ def plan(  # noqa: PLR0913 - one parameter per option
         print_page(page, console, language)
     deliver(wanted, lambda language: plan_report(planned, shown, language))
     return None
+
+
+def _with_measured(request: "Request", path: Path) -> "Request":
+    """Take what was measured of the GPU that the plan is for. Files passed over are named on stderr."""
+    from nanodyno.analysis.known_speeds import measurements_of
+    from nanodyno.records.measured import read_measured
+
+    target = request.target
+    if target.name is None:
+        raise NanodynoError("--measured is about a GPU, and there is none", "name one with --gpu")
+    files = read_measured(path)
+    found = measurements_of(files)
+    for message in files.damaged:
+        typer.echo(f"note: passed over: {message}", err=True)
+    for name in found.unused:
+        typer.echo(f"note: passed over: {name} has no speed to compare (see docs/result.md)", err=True)
+    if not found.include(target):
+        known = ", ".join(found.gpus) or "no GPU"
+        raise NanodynoError(
+            f"{path} has no measurement of {target.name}",
+            f"it has: {known}. Leave --measured out, or add one",
+        )
+    return replace(request, measured=found)
 
 
 def _without_effect(request: "Request", language: "Language") -> "Iterator[str]":

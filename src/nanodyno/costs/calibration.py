@@ -138,19 +138,27 @@ def calibration_for(
     """Return the rates of a GPU: the reference's own, or those of its class, scaled by what was measured.
 
     `ceilings` is what doctor measured, `measured_factor` the measured speed of trainings on such a GPU over
-    the one that its class predicts. The host's time for a launch counts wherever it was measured.
+    the one that its class predicts. Trainings win over ceilings, since a forecast is of a training. The
+    host's time for a launch counts wherever it was measured.
     """
-    own = gpu is None or (gpu.name == REFERENCE and dtype != "float32")
-    here = measured() if gpu is None or own else by_class(gpu, dtype, class_numbers())
+    here = measured() if gpu is None else expected_of(gpu, dtype, power_limit_watts)
+    own = here.basis == "training"
     if ceilings is not None:
         here = replace(here, launch_seconds=_launches(here, ceilings))
-        if gpu is None or not own:
-            here = _by_ceilings(here, gpu, dtype, ceilings)
-    elif measured_factor is not None:
-        here = replace(here, speed_factor=measured_factor, basis="measured")
-    elif gpu is not None and not own and (factor := class_numbers()["public"].get(gpu.label)):
-        here = replace(here, speed_factor=factor, basis="public")
-    return here if gpu is None else with_power(here, gpu, power_limit_watts, class_numbers())
+    if measured_factor is not None:
+        return replace(here, speed_factor=measured_factor, basis="measured")
+    if ceilings is not None and (gpu is None or not own):
+        return _by_ceilings(here, gpu, dtype, ceilings)
+    if gpu is not None and not own and (factor := class_numbers()["public"].get(gpu.label)):
+        return replace(here, speed_factor=factor, basis="public")
+    return here
+
+
+def expected_of(gpu: Gpu, dtype: str, power_limit_watts: float | None = None) -> Calibration:
+    """Return the rates of a GPU of which only the name is known: the reference's own, or its class's."""
+    own = gpu.name == REFERENCE and dtype != "float32"
+    here = measured() if own else by_class(gpu, dtype, class_numbers())
+    return with_power(here, gpu, power_limit_watts, class_numbers())
 
 
 def by_class(gpu: Gpu, dtype: str, classes: Mapping[str, Any]) -> Calibration:

@@ -1,16 +1,32 @@
-"""Ceilings that were measured on this machine, in the user's cache: the latest of each card and driver."""
+"""Measured ceilings: the latest of each GPU and driver in the user's cache, and as a file to send."""
 
+import math
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from nanodyno.hardware.ceilings import Ceilings, DeviceIdentity
+from nanodyno.hardware.ceilings import Ceilings, DeviceIdentity, Timing
+from nanodyno.records.exported import damaged, read_export
 from nanodyno.records.files import write_whole
 from nanodyno.records.remembered import cache_file
-from nanodyno.records.types import MachineRecord
+from nanodyno.records.types import MachineRecord, Record
 
+CEILINGS_VERSION = 1
+KIND = "file of ceilings"
+DAY_SECONDS = 86_400
 _KNOWN: TypeAdapter[list[Ceilings]] = TypeAdapter(list[Ceilings])
+
+
+class CeilingsRecord(Record):
+    """What `nanodyno doctor --export` writes; docs/result.md describes it."""
+
+    format: Literal["nanodyno-ceilings"] = "nanodyno-ceilings"
+    version: int = CEILINGS_VERSION
+    ceilings: Ceilings
 
 
 def device_of(machine: MachineRecord) -> DeviceIdentity:
@@ -52,3 +68,60 @@ def _recall(path: Path) -> list[Ceilings]:
 
 def _cache() -> Path:
     return cache_file("ceilings.json")
+
+
+def ceilings_text(ceilings: Ceilings) -> str:
+    """Return ceilings as JSON to send to others. The time is that of the day's beginning, in UTC."""
+    day = ceilings.measured_at // DAY_SECONDS * DAY_SECONDS
+    record = CeilingsRecord(ceilings=replace(ceilings, measured_at=day))
+    return record.model_dump_json(indent=1, exclude_none=True) + "\n"
+
+
+def read_ceilings(path: Path) -> Ceilings:
+    """Return the ceilings of such a file, which may come from anybody. Raises NanodynoError for any other."""
+    _, raw = read_export(path, KIND, CEILINGS_VERSION)
+    try:
+        record = CeilingsRecord.model_validate(raw)
+    except ValidationError as error:
+        raise damaged(path, KIND, error) from None
+    why = next(_unknown_keys(raw, record.model_dump(mode="json")), None) or _impossible(record.ceilings)
+    if why is not None:
+        raise damaged(path, KIND, why)
+    return record.ceilings
+
+
+def _unknown_keys(raw: dict[str, Any], known: dict[str, Any]) -> Iterator[str]:
+    """Yield what a dataclass would leave out in silence: a key that we do not know may be private."""
+    for key, value in raw.items():
+        if key not in known:
+            yield f"the key {key} is unknown"
+        elif isinstance(value, dict):
+            yield from _unknown_keys(value, known[key])
+
+
+def _impossible(ceilings: Ceilings) -> str | None:
+    """Return why nothing can be derived from a timing, or None."""
+    timings: dict[str, Timing | None] = {
+        **{dtype: each.timing for dtype, each in ceilings.large.items()},
+        **{f"{w} {name}": m.timing for w, each in ceilings.gpt.items() for name, m in each.items()},
+        "copy": ceilings.copy,
+        "host_to_device": ceilings.host_to_device,
+        "launch": ceilings.launch,
+        **ceilings.micro_step,
+    }
+    for name, timing in timings.items():
+        if timing is not None and not (timing.seconds and all(map(_is_positive, _rates(timing)))):
+            return f"the times of {name} are none"
+    return None
+
+
+def _rates(timing: Timing) -> Iterator[float]:
+    """Yield every number of a timing, then what is derived of them where that is possible."""
+    yield timing.work
+    yield from timing.seconds
+    yield timing.rate
+    yield timing.each_seconds
+
+
+def _is_positive(value: float) -> bool:
+    return 0 < value < math.inf

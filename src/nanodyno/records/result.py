@@ -3,16 +3,15 @@
 `nanodyno runs --export` writes it and `nanodyno import` takes it back; docs/result.md describes it.
 """
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from nanodyno.records.exported import RESULT_FORMAT, format_of
 from nanodyno.records.imported import ImportedEval, ImportedStep, LoggedSettings
 from nanodyno.records.types import ArithmeticRecord, DataRecord, MachineRecord, Record, VersionsRecord
 
 RESULT_VERSION = 2
-_MARK = re.compile(rb'\s*\{\s*"format"\s*:\s*"nanodyno-result"')
 
 
 class ResultRecord(Record):
@@ -63,8 +62,4 @@ def _rows(records: Sequence[Record]) -> str:
 
 def is_result(path: Path) -> bool:
     """By how it begins; a file that cannot be read is none."""
-    try:
-        with path.open("rb") as file:
-            return _MARK.match(file.read(4096)) is not None
-    except OSError:
-        return False
+    return format_of(path) == RESULT_FORMAT

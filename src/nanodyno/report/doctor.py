@@ -234,6 +234,17 @@ def _disk_words(disk: DiskRecord, language: Language) -> str:
     return language.joined(parts)
 
 
+def exported_words(found: CheckupRecord, path: str, size_bytes: int, language: Language) -> str:
+    """Return what was written to a file for others, and what they do with it."""
+    assert found.ceilings is not None
+    return language.say(
+        "doctor.export.written",
+        path=path,
+        size=language.number(size_bytes / 1000, ",.0f"),
+        device=found.ceilings.device.name,
+    )
+
+
 def _gpu(found: CheckupRecord) -> Gpu | None:
     return None if found.device is None else gpu_of(found.device.machine)
 

@@ -1,28 +1,24 @@
 """A result that nanodyno exported, made into a run again. It may come from anybody."""
 
 import hashlib
-import json
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
-from nanodyno.errors import NanodynoError
+from nanodyno.records.exported import damaged, read_export
 from nanodyno.records.files import write_new
 from nanodyno.records.imported import ImportedRecord, ImportedStep, OriginRecord, Setting, SourceRecord
 from nanodyno.records.importers.building import LONGEST_STEP
-from nanodyno.records.importers.source import clean, unreadable
+from nanodyno.records.importers.source import clean
 from nanodyno.records.result import RESULT_VERSION, ResultRecord
-from nanodyno.records.store import EVALS_FILE, STEPS_FILE
+from nanodyno.records.store import EVALS_FILE, STEPS_FILE, Run
 from nanodyno.records.types import utc_now
 
 KIND = "result"
 PROGRAM = "nanodyno"
 LOOKED_FOR = "the file that `nanodyno runs --export` wrote"
-LARGEST = 1 << 24
-"""Bytes: ours have some tens of thousands."""
 MOST_ITERATIONS = 10**12
 CARRIED = (
     "resumed_at_iterations",
@@ -42,19 +38,22 @@ CARRIED = (
 
 
 def read_result(path: Path) -> tuple[ResultRecord, SourceRecord]:
-    name = clean(path.name)
+    content, raw = read_export(path, KIND, RESULT_VERSION)
     try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST + 1)
-    except OSError as error:
-        raise unreadable(path, error) from None
-    if len(content) > LARGEST:
-        raise _damaged(name, "it is too large for one")
-    result = _parsed(content, name)
+        result = ResultRecord.model_validate(raw)
+    except ValidationError as error:
+        raise damaged(path, KIND, error) from None
     if why := _impossible(result):
-        raise _damaged(name, why)
+        raise damaged(path, KIND, why)
     digest = hashlib.sha256(content).hexdigest()
-    return result, SourceRecord(name=name, kind=KIND, size_bytes=len(content), sha256=digest)
+    return result, SourceRecord(name=clean(path.name), kind=KIND, size_bytes=len(content), sha256=digest)
+
+
+def run_of_result(path: Path) -> Run:
+    """Return the run that `import` would make of a result, without a folder of its own on the disk."""
+    result, source = read_result(path)
+    record = record_of(result, source, result.name, (), result.settings)
+    return Run(path, record, result.steps, result.evals)
 
 
 def write_records(result: ResultRecord, folder: Path) -> None:
@@ -92,31 +91,6 @@ def record_of(
     )
 
 
-def _parsed(content: bytes, name: str) -> ResultRecord:
-    try:
-        raw = _printable(json.loads(content))
-        version = raw.get("version") if isinstance(raw, dict) else None
-        if isinstance(version, int) and version > RESULT_VERSION:
-            raise NanodynoError(f"{name} was written by a newer nanodyno", "upgrade nanodyno to read it")
-        return ResultRecord.model_validate(raw)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise _damaged(name, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    except (ValueError, RecursionError) as error:
-        raise _damaged(name, str(error)) from None
-
-
-def _printable(value: Any) -> Any:
-    """Without what no terminal should see, and no number that no computer counts to."""
-    if isinstance(value, int) and abs(value) >= 1 << 63:
-        raise ValueError("a number in it is too large")
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, dict):
-        return {clean(key): _printable(item) for key, item in value.items()}
-    return [_printable(item) for item in value] if isinstance(value, list) else value
-
-
 def _impossible(result: ResultRecord) -> str | None:
     if not result.steps and not result.evals:
         return "it has no step and no evaluation"
@@ -148,7 +122,3 @@ def _notes(result: ResultRecord) -> tuple[str, ...]:
         if len(records) < logged
     ]
     return (f"the curve was thinned when it was exported: {' and '.join(kept)}",) if kept else ()
-
-
-def _damaged(name: str, why: str) -> NanodynoError:
-    return NanodynoError(f"{name} is not a complete result of nanodyno: {why}", "export it again")

@@ -3,6 +3,7 @@
 import codecs
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -161,7 +162,8 @@ def clean(text: str, longest: int = EXAMPLE) -> str:
 
 
 def unreadable(path: Path, error: OSError) -> NanodynoError:
-    hint = "give the log files themselves" if path.is_dir() else None
+    folder = os.path.isdir(path)  # noqa: PTH112 - unlike Path's, false for an impossible name
+    hint = "give the log files themselves" if folder else None
     return NanodynoError(f"{clean(str(path))} cannot be read: {error.strerror}", hint)
 
 
