@@ -105,7 +105,7 @@ def test_the_two_logs_of_the_case_go_in_and_the_answer_comes_out(
         assert answer in page
     assert "nanodyno attribute train2 train1" in page
     assert page.endswith("nanodyno compare train2 train1 --all")
-    for fact in ("40.6M", "123.6M", "49.5", "n_head, dtype", "RTX 3060,"):
+    for fact in ("40.6M", "123.6M", "49.5", "n_head, dtype", "RTX 3060 Ti,"):
         assert fact in everything
 
 

@@ -66,7 +66,7 @@ def changed(sent: dict[str, Any], **changes: Any) -> str:
         ({"micro_step": {"eager": {"work": 1.0, "seconds": ["Infinity"]}}}, "eager"),
         ({"gpt": {"768": {"fc": {"m": 1, "n": 1, "k": 1, "timing": {"work": 1, "seconds": []}}}}}, "768 fc"),
         ({"gpt": {"wide": {}}}, "gpt"),
-        ({"seconds": 1 << 70}, "beyond all bounds"),
+        ({"seconds": 1 << 70}, "too large"),
     ],
 )
 def test_damaged_ceilings_are_refused_by_name(
@@ -100,7 +100,7 @@ def test_a_folder_is_read_but_for_what_is_damaged(sent: dict[str, Any], tmp_path
     (tmp_path / "c.json").write_text(json.dumps(RESULT))
     (tmp_path / "d.json").mkdir()
     found = read_measured(tmp_path)
-    assert [each.name for each in found.runs] == ["theirs"]
+    assert [each.record.name for each in found.runs] == ["theirs"]
     assert len(found.ceilings) == 1
     assert [message.split()[0] for message in found.damaged] == ["a.json"]
 

@@ -223,7 +223,7 @@ IMPOSSIBLE = "rate-impossible", "more-than-one-gpu"
 
 
 def _gpus_by_rate(account: Account, reached: float) -> Finding:
-    """GeForce GPUs that cannot do this alone, the fastest first, and the slowest whose trainings reach it."""
+    """The fastest GeForce GPUs that cannot do this alone, and the slowest whose trainings reach it."""
     peaks = _geforce_peaks(account.dtype)
     ranked = sorted(peaks.items(), key=lambda item: item[1])
     excluded = [name for name, peak in ranked if reached > CONSUMER_MATMULS * peak]
@@ -231,7 +231,7 @@ def _gpus_by_rate(account: Account, reached: float) -> Finding:
     able = [{"gpu": name, "share": share} for name, share in shares if share <= CONSUMER_TRAINING]
     return _finding(
         account, "gpus-by-rate", "fact",
-        achieved_flops_per_second=reached, excluded=excluded[::-1], excluded_count=len(excluded),
+        achieved_flops_per_second=reached, excluded=excluded[::-1][:NAMED], excluded_count=len(excluded),
         able=able[:NAMED], most=CONSUMER_MATMULS, trained=CONSUMER_TRAINING,
     )  # fmt: skip
 

@@ -258,7 +258,7 @@ OF_FORECASTS: Mapping[Code, FindingKind] = {
     "forecast-time-training-only": _kind(
         iterations="count", per_iteration="milliseconds", seconds="duration",
     ),
-    "forecast-few-points": _kind(data="kind of data", points="count"),
+    "forecast-few-points": _kind(counted="points", data="kind of data"),
     "forecast-schedule-unknown": _kind(),
     "forecast-overfitting": _kind(
         best="forecast loss", high="forecast loss", iteration="count", iterations="count",

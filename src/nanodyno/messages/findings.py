@@ -132,6 +132,22 @@ def _measured_here(numbers: FindingNumbers, finding: Finding) -> list[str]:
     return ["both-elsewhere" if several else ""]
 
 
+def _throttled(numbers: FindingNumbers, _: Finding) -> list[str]:
+    if _larger(numbers, "power_brake_share", "thermal_share"):
+        return ["by-power"]
+    return [_if_known(numbers, "by-heat", ("highest_celsius", "sm_mhz", "highest_sm_mhz"))]
+
+
+def _if_known(numbers: FindingNumbers, variant: str, details: Sequence[str]) -> str:
+    """The variant, or the one that leaves the details out where one of them was not measured."""
+    known = all(numbers[each] is not None for each in details)
+    return variant if known else f"{variant}-details-unknown".lstrip("-")
+
+
+def _way(pair: Sequence[float]) -> str:
+    return "up" if pair[1] > pair[0] else "down"
+
+
 def _larger(numbers: FindingNumbers, one: str, other: str) -> bool:
     return (numbers[one] or 0.0) > (numbers[other] or 0.0)
 
@@ -150,9 +166,12 @@ VARIANTS: dict[str, Callable[[FindingNumbers, Finding], list[str]]] = {
         "by-host" if _larger(numbers, "stolen_cpu_share", "others_cpu_share") else "by-programs"
     ],
     "speed-on-busy-machine": lambda numbers, _: [str(numbers["reason"])],
-    "gpu-throttled": lambda numbers, _: [
-        "by-power" if _larger(numbers, "power_brake_share", "thermal_share") else "by-heat"
-    ],
+    "gpu-throttled": _throttled,
+    "gpu-shared": lambda numbers, _: [_if_known(numbers, "", ("other_gpu_bytes", "other_gpu_share"))],
+    "idle-moved": lambda numbers, _: [_way(numbers["shares"])],
+    "matmul-moved": lambda numbers, _: [_way(numbers["rates"])],
+    "optimizer-moved": lambda numbers, _: [_way(numbers["shares"])],
+    "losses-apart": lambda numbers, _: ["run-lower" if numbers["difference"] > 0 else "other-lower"],
     "share-of-gpu": lambda numbers, _: ["assumed-one" if numbers["taken_as_one"] else "known"],
     "mfu-of-another-peak": lambda numbers, _: [
         "several-processes" if numbers["processes"] else "one-process"
