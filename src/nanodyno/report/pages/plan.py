@@ -83,11 +83,13 @@ def _answer(plan: Plan, source: PlanSource, language: Language) -> tuple[PageEle
         )
     if (hours := plan.bill.hours) is not None:
         seconds = hours.times(3600)
+        low, high = (q.duration(each, language) for each in (seconds.low, seconds.high))
+        notes = [language.say("common.interval-80", low=low, high=high)] if low != high else []
         tiles.append(
             Tile(
                 language.say("plan.tile.time-to-tokens", tokens=q.count(plan.bill.tokens, language)),
                 q.duration(seconds.value, language),
-                "" if plan.bill.grown is None else first,
+                language.clauses([*notes, *([first] if first and plan.bill.grown else [])]),
             )
         )
     if choice is not None and choice.known_tokenizer and choice.expected is not None:
