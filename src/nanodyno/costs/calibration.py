@@ -61,8 +61,7 @@ class Calibration:
     """The power limit under which the rates above were measured, in the same unit."""
     power_sharpness: float = 1.0
     """How abruptly the power limit begins to count: at infinity only when it is reached."""
-    power_watts: float | None = None
-    """Power drawn in training."""
+    power_limit_watts: float | None = None
     speed_factor: float = 1.0
     """How much faster this GPU was measured than its class predicts."""
     untried_ln_error: float = 0.0
@@ -78,6 +77,15 @@ class Calibration:
         sharpness = self.power_sharpness
         limit, included = flops / self.power_flops_per_second, flops / self.included_flops_per_second
         return (seconds**sharpness + max(0.0, limit**sharpness - included**sharpness)) ** (1 / sharpness)
+
+    def watts(self, load: float) -> float | None:
+        """Return the power drawn while kernels run for this share of the time."""
+        if self.power_limit_watts is None:
+            return None
+        power = class_numbers()["power"]
+        return self.power_limit_watts * (
+            power["idle_share"] + (power["drawn_share"] - power["idle_share"]) * load
+        )
 
     def speed_error(self, fused: bool) -> float:
         """Return the standard deviation of ln(speed / prediction)."""
@@ -224,7 +232,7 @@ def with_power(
         power_flops_per_second=power_flops_per_second(gpu, limit, classes),
         included_flops_per_second=power_flops_per_second(gpu, gpu.tdp_watts, classes) if own else math.inf,
         power_sharpness=classes["power"]["sharpness"],
-        power_watts=limit * classes["power"]["drawn_share"],
+        power_limit_watts=limit,
     )
 
 

@@ -14,7 +14,7 @@ from nanodyno.costs.memory import Memory, memory_of
 from nanodyno.costs.parameters import ParameterCount, parameters
 from nanodyno.costs.setup import RECOMPUTE, Recompute, Setup, needs_fused, settle
 from nanodyno.costs.target import Target
-from nanodyno.costs.time import IterationTime, iteration_time
+from nanodyno.costs.time import IterationTime, iteration_time, unfilled_share
 from nanodyno.errors import NanodynoError
 from nanodyno.hardware.gpus import APPLE, NOT_NVIDIA
 
@@ -278,7 +278,7 @@ def _bill(asked: MicroBatchPlan, config: RunConfig, costs: Costs, request: PlanR
     if request.hours is not None and hours is not None:  # then the time is known, and the tokens are not
         within = Predicted.of(float(tokens), error)
         hours = Predicted.of(hours.value, 0.0)
-    watts = _watts(costs)
+    watts = _watts(asked.setup, costs)
     kwh = None
     if hours is not None and watts is not None:
         kwh = Predicted.of(hours.value * watts / 1000, math.hypot(hours.ln_error, POWER_LN_ERROR))
@@ -295,11 +295,13 @@ def _bill(asked: MicroBatchPlan, config: RunConfig, costs: Costs, request: PlanR
     )
 
 
-def _watts(costs: Costs) -> float | None:
-    """Return the power of the board in training: as telemetry has it, else by the GPU's class."""
+def _watts(setup: Setup, costs: Costs) -> float | None:
+    """Return the power of the board in training: as telemetry has it, else by the limit and the load."""
     target = costs.target
     if target.drawn_watts is None:
-        return None if target.gpu is None else costs.calibration.power_watts
+        if target.gpu is None:
+            return None
+        return costs.calibration.watts(1 - unfilled_share(setup, costs.calibration))
     limit = target.power_limit_watts
     return target.drawn_watts if limit is None else min(limit, target.drawn_watts)
 
