@@ -17,6 +17,7 @@ from nanodyno.cli.demo import demo
 from nanodyno.cli.doctor import doctor
 from nanodyno.cli.forecast import forecast
 from nanodyno.cli.importing import import_log
+from nanodyno.cli.judge import judge
 from nanodyno.cli.options import INTERRUPTED, OLD_OPTIONS, renamed_options
 from nanodyno.cli.plan import plan
 from nanodyno.cli.prepare import prepare
@@ -31,7 +32,7 @@ from nanodyno.errors import NanodynoError, did_you_mean, nearest_names
 OTHER_NAMES = {
     "bench": "probe", "benchmark": "probe", "profile": "probe", "sweep": "tune", "search": "tune",
     "optimize": "tune", "list": "runs", "ls": "runs", "info": "show", "report": "show", "diff": "compare",
-    "ablate": "attribute", "ablation": "attribute", "estimate": "plan", "predict": "forecast",
+    "ablate": "attribute", "ab": "judge", "try": "judge", "ablation": "attribute", "estimate": "plan", "predict": "forecast",
     "generate": "sample", "check": "doctor", "data": "prepare", "download": "prepare", "resume": "train",
 }  # fmt: skip
 """What a command may be called by who does not know its name."""
@@ -116,6 +117,10 @@ app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
     no_args_is_help=True,
 )(attribute)
+app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    no_args_is_help=True,
+)(judge)
 app.command(no_args_is_help=True)(forecast)
 app.command(no_args_is_help=True, context_settings={"token_normalize_func": plain_name})(sample)
 

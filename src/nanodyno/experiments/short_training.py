@@ -1,9 +1,10 @@
-"""Short trainings of attribute: how each schedule is cut short, the task, a round of them under one seed."""
+"""Short trainings of attribute and judge: how schedules are cut short, the task, a round under one seed."""
 
 import math
+import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from nanodyno.probe.child import Report
 from nanodyno.probe.process import Child, Failure, Watch, run_task
 from nanodyno.records.attribution import TrainedRecord
 from nanodyno.records.probe import Measured, ProbeProgress, ProbeResult
-from nanodyno.records.types import Record
+from nanodyno.records.types import Record, StepRecord
 from nanodyno.train.job import DATA_FOLDER
 
 TASK = "nanodyno.experiments.short_training:train_short"
@@ -84,23 +85,32 @@ class ShortTraining(Record):
     config: RunConfig
     data_folder: Path = DATA_FOLDER
     memory_limit_bytes: int | None = None
+    folder: Path | None = None
+    """Where its records are while it trains, for whoever wants to read them; None: nowhere in particular."""
 
 
 class Trained(Record):
     val_loss: float
     training_seconds: float
+    tokens_per_second: float | None = None
+    """By the median iteration of the last two thirds; None of a single iteration."""
+    train_loss: float | None = None
+    """Mean of the last tenth of the iterations."""
 
 
 def train_short(requests: Iterator[bytes], report: Report) -> Iterator[Trained]:
-    """The task: train to the end of the config, reporting the iteration."""
+    """The task: train to the end of each config, reporting the iteration."""
+    for request in requests:
+        yield _train(ShortTraining.model_validate_json(request), report)
+
+
+def _train(request: ShortTraining, report: Report) -> Trained:
     from nanodyno.probe.limits import limit_memory
     from nanodyno.records.store import read_run
-    from nanodyno.records.types import StepRecord
     from nanodyno.train.device import choose
     from nanodyno.train.job import TrainingJob
     from nanodyno.train.runner import run_training
 
-    request = ShortTraining.model_validate_json(next(requests))
     limit_memory(choose(request.config).device, request.memory_limit_bytes)
     reported = 0.0
 
@@ -111,15 +121,28 @@ def train_short(requests: Iterator[bytes], report: Report) -> Iterator[Trained]:
             report("training", event.iteration)
 
     with tempfile.TemporaryDirectory(prefix="nanodyno-") as place:
-        folder = Path(place) / "run"
+        folder = request.folder or Path(place) / "run"
         job = TrainingJob(request.config, "run", folder, data_folder=request.data_folder, keeps=False)
         reason = run_training(job, watch)
         run = read_run(folder)
     last = run.own_evals[-1] if run.own_evals else None
     if reason != "finished" or last is None or not math.isfinite(last.val_loss):
         raise RunFailed(f"it ended after {run.iterations_done} iterations without a val loss ({reason})")
-    seconds = math.fsum(step.step_seconds for step in run.own_steps)
-    yield Trained(val_loss=last.val_loss, training_seconds=seconds)
+    steps = run.own_steps
+    losses = [step.loss for step in steps[-max(1, len(steps) // 10) :]]
+    return Trained(
+        val_loss=last.val_loss,
+        training_seconds=math.fsum(step.step_seconds for step in steps),
+        tokens_per_second=_speed(steps),
+        train_loss=statistics.fmean(losses) if all(map(math.isfinite, losses)) else None,
+    )
+
+
+def _speed(steps: Sequence[StepRecord]) -> float | None:
+    later = steps[len(steps) // 3 :] if len(steps) > 1 else ()
+    if not later:
+        return None
+    return statistics.median(step.tokens / step.step_seconds for step in later)
 
 
 def train_in_child(request: ShortTraining, watch: Watch) -> Trained | Failure:

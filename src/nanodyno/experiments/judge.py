@@ -1,0 +1,443 @@
+"""Is this change better? Base and candidates trained in pairs on this machine until that is decided."""
+
+import math
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from nanodyno import __version__
+from nanodyno.analysis.account_reading import account_of
+from nanodyno.analysis.forecast import ForecastQuestion, forecast
+from nanodyno.analysis.judging import (
+    FEWEST_FOR_FLOOR,
+    Candidate,
+    Judged,
+    JudgeRules,
+    NoiseFloor,
+    floor_of,
+    improvement,
+    is_clear_loser,
+    still_trained,
+)
+from nanodyno.config import RunConfig
+from nanodyno.costs.flops import flops_per_token
+from nanodyno.data.resolve import vocabulary_of
+from nanodyno.errors import NanodynoError, RunFailed
+from nanodyno.experiments.ground import DeviceState, look_around
+from nanodyno.experiments.short_training import (
+    PATIENCE,
+    TASK,
+    ShortTraining,
+    Trained,
+    refuse_without_data,
+    shortened,
+)
+from nanodyno.probe.process import Child, Failure, Watch
+from nanodyno.records.judging import (
+    Equal,
+    JudgeJournal,
+    JudgeMachine,
+    JudgeMetric,
+    TrainingLine,
+    VerdictLine,
+)
+from nanodyno.records.store import read_run
+
+PACE_ITERATIONS = 12
+"""Iterations that the speed of a config is taken from, before it is known how long it is to train."""
+FEWEST_ITERATIONS = 10
+LOOKED_AT = 0.5, 0.65, 0.8
+"""Shares of a training after which a clear loser may be stopped."""
+
+
+@dataclass(frozen=True)
+class JudgeRequest:
+    base: RunConfig
+    base_name: str
+    candidates: Mapping[str, RunConfig]
+    metric: JudgeMetric = "val_loss"
+    equal: Equal = "time"
+    minutes: float = 5.0
+    rules: JudgeRules = field(default_factory=JudgeRules)
+    again: bool = False
+
+
+@dataclass(frozen=True)
+class TrainingBegan:
+    """For a display."""
+
+    name: str
+    pair: int | None
+    """None where the speed is taken."""
+    iterations: int
+
+
+@dataclass(frozen=True)
+class TrainingReached:
+    iteration: int
+
+
+JudgeEvent = TrainingBegan | TrainingReached | Judged
+WatchJudge = Callable[[JudgeEvent], object]
+TrainOne = Callable[[ShortTraining, Watch], Trained | Failure]
+
+
+class ClearLoser(Exception):
+    """Raised out of a training that its forecast gives no chance."""
+
+    def __init__(self, iteration: int) -> None:
+        super().__init__(iteration)
+        self.iteration = iteration
+
+
+@dataclass
+class JudgeBench:
+    """With what to train; tests have their own."""
+
+    look: Callable[[RunConfig, int | None], DeviceState] = look_around
+    train: TrainOne | None = None
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.time
+    cache: Path | None = None
+
+
+@dataclass(frozen=True)
+class JudgeResult:
+    request: JudgeRequest
+    floor: NoiseFloor | None
+    judged: tuple[Judged, ...]
+    iterations: Mapping[str, int]
+    spent_seconds: float
+    reused: int
+    """Trainings that an earlier command had made."""
+    interrupted: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def judge(
+    request: JudgeRequest, watch: WatchJudge = lambda _: None, bench: JudgeBench | None = None
+) -> JudgeResult:
+    """Train until every candidate is judged. Ctrl-C ends it with what is known; all trainings are kept."""
+    bench = bench or JudgeBench()
+    _refuse_unlike_data(request)
+    place = bench.look(request.base, None)
+    machine = JudgeMachine(machine=place.device.machine, torch=place.device.torch, nanodyno=__version__)
+    journal = JudgeJournal(machine, request.again, bench.cache)
+    with WarmChild() as warm:
+        court = _Court(request, journal, bench, watch, bench.train or warm.train)
+        try:
+            return court.run()
+        finally:
+            journal.close()
+
+
+class WarmChild:
+    """One process for many short trainings, which then start at once. What compiles gets one of its own:
+    torch's compiler keeps what it learned of the training before."""
+
+    def __init__(self) -> None:
+        self._child: Child | None = None
+
+    def __enter__(self) -> "WarmChild":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def train(self, request: ShortTraining, watch: Watch) -> Trained | Failure:
+        if self._child is None or not self._child.is_alive():
+            self.end()
+            self._child = Child(TASK, PATIENCE)
+        try:
+            answer = self._child.ask(request, Trained, watch)
+        except BaseException:
+            self.end()
+            raise
+        if isinstance(answer, Failure) or request.config.compile:
+            self.end()
+        return answer
+
+    def end(self) -> None:
+        if self._child is not None:
+            self._child.end()
+            self._child = None
+
+
+@dataclass
+class _Court:
+    request: JudgeRequest
+    journal: JudgeJournal
+    bench: JudgeBench
+    watch: WatchJudge
+    train: TrainOne
+    spent: float = 0.0
+    reused: int = 0
+    lengths: dict[str, RunConfig] = field(default_factory=dict[str, RunConfig])
+    candidates: dict[str, Candidate] = field(default_factory=dict[str, Candidate])
+    bases: dict[int, TrainingLine] = field(default_factory=dict[int, TrainingLine])
+
+    @property
+    def paired_in_time(self) -> bool:
+        """A speed is measured beside the other one, since machines drift. A loss may be of another day."""
+        return self.request.metric == "tokens_per_second"
+
+    def run(self) -> JudgeResult:
+        interrupted = False
+        try:
+            self._set_lengths()
+            self._decide()
+        except KeyboardInterrupt:
+            interrupted = True
+        return JudgeResult(
+            request=self.request,
+            floor=self._floor(),
+            judged=tuple(each.judged() for each in self.candidates.values()),
+            iterations={name: config.max_iters for name, config in self.lengths.items()},
+            spent_seconds=self.spent,
+            reused=self.reused,
+            interrupted=interrupted,
+            notes=tuple(self.journal.notes),
+        )
+
+    def _set_lengths(self) -> None:
+        """As many iterations as make the time, the tokens or the FLOPs of the base's minutes."""
+        base, seconds = self.request.base, 60 * self.request.minutes
+        pace = self._pace(self.request.base_name, base)
+        if pace is None:
+            failed = self.bases[-1].failure
+            raise RunFailed(f"the base {self.request.base_name} cannot be trained: {failed}")
+        tokens = pace * seconds
+        self.lengths[self.request.base_name] = self._length(self.request.base_name, base, tokens)
+        for name, config in self.request.candidates.items():
+            self.candidates[name] = Candidate(name, self.request.rules)
+            own = tokens
+            if self.request.equal == "flops":
+                own = tokens * _flops(base) / _flops(config)
+            elif self.request.equal == "time":
+                speed = self._pace(name, config)
+                if speed is None:
+                    continue
+                own = speed * seconds
+            self.lengths[name] = self._length(name, config, own)
+
+    def _length(self, name: str, config: RunConfig, tokens: float) -> RunConfig:
+        short = shortened(config, tokens)
+        if short.max_iters >= FEWEST_ITERATIONS:
+            return short
+        enough = math.ceil(10 * FEWEST_ITERATIONS / max(1, short.max_iters) * self.request.minutes) / 10
+        raise NanodynoError(
+            f"--minutes {self.request.minutes:g} are {short.max_iters} iterations of {name}, and "
+            f"{FEWEST_ITERATIONS} are the fewest",
+            f"give --minutes {enough:g} or more, or a smaller tokens_per_iter",
+        )
+
+    def _pace(self, name: str, config: RunConfig) -> float | None:
+        whole = config.ramp.tokens_after(config.max_iters)
+        some = config.ramp.tokens_after(min(PACE_ITERATIONS, config.max_iters))
+        line = self._trained(name, None, shortened(config, min(whole, some)))
+        if name == self.request.base_name:
+            self.bases[-1] = line
+        elif line.failure is not None:
+            self.candidates[name].failure = line.failure
+        return line.tokens_per_second
+
+    def _decide(self) -> None:
+        for pair in range(self.request.rules.pairs):
+            waiting = still_trained(list(self.candidates.values()), pair)
+            if not waiting:
+                break
+            while len([each for each in self.bases if each >= 0]) < max(pair + 1, self._for_floor()):
+                self._base(len([each for each in self.bases if each >= 0]))
+            for candidate in waiting:
+                self._pair(candidate, pair)
+
+    def _for_floor(self) -> int:
+        return min(FEWEST_FOR_FLOOR, self.request.rules.pairs)
+
+    def _base(self, pair: int) -> TrainingLine:
+        name = self.request.base_name
+        line = self._trained(name, pair, _seeded(self.lengths[name], pair))
+        if line.failure is not None:
+            raise RunFailed(f"the base {name} cannot be trained: {line.failure}")
+        self.bases[pair] = line
+        return line
+
+    def _pair(self, candidate: Candidate, pair: int) -> None:
+        base = self.bases[pair]
+        if self.paired_in_time:
+            base = self._trained(
+                self.request.base_name, pair, _seeded(self.lengths[self.request.base_name], pair), anew=True
+            )
+        began = self.spent
+        line = self._trained(
+            candidate.name,
+            pair,
+            _seeded(self.lengths[candidate.name], pair),
+            beside=base,
+            anew=self.paired_in_time,
+        )
+        candidate.cost_seconds += self.spent - began
+        candidate.failure = candidate.failure or line.failure
+        candidate.stopped = line.stopped_at_iteration
+        if line.failure is None and line.stopped_at_iteration is None:
+            candidate.improvements.append(
+                improvement(
+                    self.request.metric, _value(base, self.request.metric), _value(line, self.request.metric)
+                )
+            )
+        floor = self._floor()
+        assert floor is not None
+        candidate.look(floor)
+        if candidate.is_decided:
+            self._conclude(candidate)
+
+    def _conclude(self, candidate: Candidate) -> None:
+        judged = candidate.judged()
+        found, request = judged.improvement, self.request
+        self.journal.keep(
+            VerdictLine(
+                at=self.bench.now(),
+                base=request.base_name,
+                candidate=candidate.name,
+                changes=changes_of(request.base, request.candidates[candidate.name]),
+                metric=request.metric,
+                equal=request.equal,
+                minutes=request.minutes,
+                call=judged.call,
+                improvement=None if found is None else found.value,
+                low=None if found is None else found.low,
+                high=None if found is None else found.high,
+                pairs=judged.pairs,
+                cost_seconds=judged.cost_seconds,
+            )
+        )
+        self.watch(judged)
+
+    def _floor(self) -> NoiseFloor | None:
+        values = [_value(line, self.request.metric) for pair, line in self.bases.items() if pair >= 0]
+        return floor_of(values, self.request.metric)
+
+    def _trained(
+        self,
+        name: str,
+        pair: int | None,
+        config: RunConfig,
+        beside: TrainingLine | None = None,
+        anew: bool = False,
+    ) -> TrainingLine:
+        """Return the training of a config: of the journal, or made now."""
+        tokens = vocabulary_of(config).train_tokens
+        known = None if anew and pair is not None else self.journal.trained(config, tokens)
+        if known is not None and known.failure is None:
+            self.reused += 1
+            return known
+        self.watch(TrainingBegan(name, pair, config.max_iters))
+        began = self.bench.clock()
+        with tempfile.TemporaryDirectory(prefix="nanodyno-judge-") as place:
+            folder = Path(place) / "run"
+            request = ShortTraining(config=config, folder=folder)
+            stopped: int | None = None
+            answer: Trained | Failure | None = None
+            try:
+                answer = self.train(request, self._watcher(config, folder, beside))
+            except ClearLoser as loser:
+                stopped = loser.iteration
+        cost = self.bench.clock() - began
+        self.spent += cost
+        trained = answer if isinstance(answer, Trained) else None
+        line = TrainingLine(
+            config=config,
+            train_tokens=tokens,
+            cost_seconds=cost,
+            val_loss=trained and trained.val_loss,
+            train_loss=trained and trained.train_loss,
+            tokens_per_second=trained and trained.tokens_per_second,
+            failure=answer.words if isinstance(answer, Failure) else None,
+            stopped_at_iteration=stopped,
+        )
+        self.journal.keep(line)
+        return line
+
+    def _watcher(self, config: RunConfig, folder: Path, beside: TrainingLine | None) -> Watch:
+        ahead = [round(share * config.max_iters) for share in LOOKED_AT]
+        may_stop = beside is not None and beside.train_loss is not None and self.request.metric == "val_loss"
+
+        def watch(_: Child, iteration: int | None) -> None:
+            if iteration is None:
+                return
+            self.watch(TrainingReached(iteration + 1))
+            if may_stop and ahead and iteration >= ahead[0]:
+                while ahead and iteration >= ahead[0]:
+                    ahead.pop(0)
+                floor = self._floor()
+                if floor is not None and self._is_lost(folder, beside, floor):
+                    raise ClearLoser(iteration)
+
+        return watch
+
+    def _is_lost(self, folder: Path, beside: TrainingLine | None, floor: NoiseFloor) -> bool:
+        """By a forecast of its training loss under the rest of its schedule, beside the base's at its end."""
+        assert beside is not None
+        assert beside.train_loss is not None
+        with suppress(NanodynoError, OSError):
+            account = replace(account_of(read_run(folder)), evals=())
+            made = forecast(account, ForecastQuestion(), None)
+            if made.final is not None:
+                return is_clear_loser(made.final.median, made.final.low, beside.train_loss, floor)
+        return False
+
+
+def changes_of(base: RunConfig, candidate: RunConfig) -> dict[str, object]:
+    """Return the settings of a candidate that are not the base's."""
+    return {key: value for key, value in candidate if getattr(base, key) != value}
+
+
+def _value(line: TrainingLine, metric: JudgeMetric) -> float:
+    value = line.val_loss if metric == "val_loss" else line.tokens_per_second
+    assert value is not None, "only trainings that came to their end are compared"
+    return value
+
+
+def _seeded(config: RunConfig, pair: int) -> RunConfig:
+    return config.model_copy(update={"seed": config.seed + pair})
+
+
+def _flops(config: RunConfig) -> int:
+    vocabulary = vocabulary_of(config)
+    return flops_per_token(config.model_shape(vocabulary.model), vocabulary.data)
+
+
+def _refuse_unlike_data(request: JudgeRequest) -> None:
+    """Losses of other text or other tokens do not compare."""
+    refuse_without_data(request.base)
+    if not request.candidates:
+        raise NanodynoError("there is no candidate", "name a change: nanodyno judge demo demo,muon_lr=6e-3")
+    for name, config in request.candidates.items():
+        unlike = [
+            key
+            for key in ("dataset", "tokenizer", "eval_tokens")
+            if getattr(config, key) != getattr(request.base, key)
+        ]
+        if unlike and request.metric == "val_loss":
+            raise NanodynoError(
+                f"{name} has another {unlike[0]}, so val losses do not compare",
+                f"leave {unlike[0]} as in {request.base_name}, or use --metric tokens_per_second",
+            )
+        if config == request.base:
+            raise NanodynoError(f"{name} is the base itself", "change at least one setting")
+
+
+def at_size(config: RunConfig, depth: int) -> RunConfig:
+    """Return the config at another depth, as wide as its own proportion has it."""
+    from nanodyno.config import changed
+
+    width = round(config.n_embd / config.n_layer * depth / 64) * 64 or 64
+    heads = max(1, round(width / (config.n_embd / config.n_head)))
+    return changed(config, n_layer=depth, n_embd=width, n_head=heads)
+
+
+def names_of(judged: Sequence[Judged], call: str) -> list[str]:
+    return [each.name for each in judged if each.call == call]

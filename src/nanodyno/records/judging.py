@@ -1,0 +1,113 @@
+"""What judge has trained and decided on this machine, in the user's cache: one file for all judgements."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from nanodyno.config import RunConfig
+from nanodyno.records.attribution import settings_of
+from nanodyno.records.journal import QuestionFile
+from nanodyno.records.remembered import cache_file
+from nanodyno.records.types import MachineRecord, Record
+
+JudgeMetric = Literal["val_loss", "tokens_per_second"]
+Equal = Literal["time", "tokens", "flops"]
+
+
+class JudgeMachine(Record):
+    """Whose trainings these are: another machine or version has other ones."""
+
+    format: Literal["nanodyno-judge"] = "nanodyno-judge"
+    version: int = 1
+    machine: MachineRecord
+    torch: str
+    nanodyno: str
+
+
+class TrainingLine(Record):
+    """One training to the end of its config."""
+
+    kind: Literal["trained"] = "trained"
+    config: RunConfig
+    train_tokens: int | None
+    """Of its dataset, which could be prepared anew under its name."""
+    cost_seconds: float
+    val_loss: float | None = None
+    """None where it did not come to its end, as are the others."""
+    train_loss: float | None = None
+    tokens_per_second: float | None = None
+    failure: str | None = None
+    stopped_at_iteration: int | None = None
+    """Where a clear loser was stopped."""
+
+
+class VerdictLine(Record):
+    """One candidate, judged."""
+
+    kind: Literal["verdict"] = "verdict"
+    at: float
+    """Unix time."""
+    base: str
+    candidate: str
+    changes: dict[str, object]
+    metric: JudgeMetric
+    equal: Equal
+    minutes: float
+    call: Literal["keep", "discard", "undecided"]
+    improvement: float | None
+    low: float | None
+    high: float | None
+    pairs: int
+    cost_seconds: float
+
+
+JudgeLine = TrainingLine | VerdictLine
+_LINE: TypeAdapter[JudgeLine] = TypeAdapter(
+    Annotated[TrainingLine | VerdictLine, Field(discriminator="kind")]
+)
+
+
+class JudgeJournal(QuestionFile[JudgeLine]):
+    """`again` leaves earlier trainings unread and keeps them in the file."""
+
+    def __init__(self, machine: JudgeMachine, again: bool = False, folder: Path | None = None) -> None:
+        digest = hashlib.sha256(machine.model_dump_json().encode()).hexdigest()[:16]
+        super().__init__((folder or cache_file("judge")) / f"{digest}.jsonl", machine, _LINE)
+        self._known = {} if again else {_key(each): each for each in self._trainings()}
+
+    def trained(self, config: RunConfig, train_tokens: int | None) -> TrainingLine | None:
+        """Return the training of just this config on just these data."""
+        return self._known.get(_key(TrainingLine(config=config, train_tokens=train_tokens, cost_seconds=0.0)))
+
+    def keep(self, line: JudgeLine) -> None:
+        self.append(line)
+        if isinstance(line, TrainingLine) and line.stopped_at_iteration is None:
+            self._known[_key(line)] = line
+
+    def _trainings(self) -> list[TrainingLine]:
+        return [
+            each
+            for each in self.lines
+            if isinstance(each, TrainingLine) and each.stopped_at_iteration is None
+        ]
+
+
+def verdicts(folder: Path | None = None) -> list[VerdictLine]:
+    """Return all verdicts of all machines and versions, the oldest first. What cannot be read is left out."""
+    found: list[VerdictLine] = []
+    for path in sorted((folder or cache_file("judge")).glob("*.jsonl")):
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines()[1:]:
+            try:
+                each = _LINE.validate_json(line)
+            except ValueError:
+                continue
+            if isinstance(each, VerdictLine):
+                found.append(each)
+    return sorted(found, key=lambda each: each.at)
+
+
+def _key(line: TrainingLine) -> str:
+    return json.dumps([settings_of(line.config), line.train_tokens], sort_keys=True)
