@@ -36,7 +36,8 @@ STAYS_IN = {
         "{number} tokens", "copies", "batch", "exact", "minutes", "plan", "micro-batch x accumulation",
         "attribution", "Contradictions", "learning rate", "LR range test", "seeds", "kernels",
         "batch x steps", "{n} SMs", "matmul {size} x {size}, {dtype}",
-        "{n} h", "{n} min", "{n} s", "{n} threads", "cautious weight decay", "recompute", "tuning",
+        "{n} h", "{n} min", "{n} s", "{n} threads", "base", "verdict", "total",
+        "cautious weight decay", "recompute", "tuning",
         "recompute {level}", "recompute light", "recompute mlp", "recompute full",
     },
     "hi": {

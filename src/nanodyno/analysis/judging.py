@@ -190,24 +190,22 @@ def target_of(floor: NoiseFloor, rules: JudgeRules) -> float:
 
 
 def judgement(improvements: Sequence[float], floor: NoiseFloor, rules: JudgeRules) -> Judgement | None:
-    """Return the verdict after these pairs, or None where another pair is to be trained.
+    """Return the verdict of the look after these pairs, or None where another pair is to be trained.
 
-    `improvements` are positive where the candidate is better. The first look that decides counts, so that
-    pairs behind it change nothing.
+    `improvements` are positive where the candidate is better. One looks after every pair, and the first
+    verdict counts.
     """
+    count = len(improvements)
     found = bounds(rules.pairs, rules.false_keep / rules.candidates, rules.missed, floor.degrees)
-    target = target_of(floor, rules)
-    for count in range(1, min(len(improvements), rules.pairs) + 1):
-        seen = improvements[:count]
-        mean, error = statistics.fmean(seen), standard_error(seen, floor)
-        place = count - 1
-        if mean / error > found.keep[place]:
-            return Judgement("keep", _interval(mean, error, floor.degrees + count - 1, count), count)
-        if (mean - target) / error < found.discard[place]:
-            return Judgement("discard", _interval(mean, error, floor.degrees + count - 1, count), count)
-        if count == rules.pairs:
-            return Judgement("undecided", _interval(mean, error, floor.degrees + count - 1, count), count)
-    return None
+    mean, error = statistics.fmean(improvements), standard_error(improvements, floor)
+    call: JudgeCall | None = "undecided" if count == rules.pairs else None
+    if mean / error > found.keep[count - 1]:
+        call = "keep"
+    elif (mean - target_of(floor, rules)) / error < found.discard[count - 1]:
+        call = "discard"
+    if call is None:
+        return None
+    return Judgement(call, _interval(mean, error, floor.degrees + count - 1, count), count)
 
 
 def standard_error(improvements: Sequence[float], floor: NoiseFloor) -> float:

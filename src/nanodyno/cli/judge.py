@@ -37,7 +37,7 @@ def judge(  # noqa: PLR0913 - one parameter per option
         list[str] | None,
         typer.Argument(
             metavar="CANDIDATE...",
-            help="The same, with its own settings after commas: demo,muon_lr=6e-3. Settings alone change BASE.",
+            help="The same, with settings after commas: demo,muon_lr=6e-3. Settings alone change BASE.",
         ),
     ] = None,
     minutes: Annotated[
@@ -103,7 +103,6 @@ def judge(  # noqa: PLR0913 - one parameter per option
         )
     from nanodyno.analysis.judging import JudgeRules
     from nanodyno.experiments.judge import JudgeRequest
-    from nanodyno.experiments.judge import judge as decide
     from nanodyno.report.judge import exit_code as code_of
     from nanodyno.report.judge import judge_document, judge_page
 
@@ -123,20 +122,9 @@ def judge(  # noqa: PLR0913 - one parameter per option
         rules=JudgeRules(false_keep=false_keep, pairs=pairs, candidates=len(typed), smallest=smallest),
         again=again,
     )
-    found: list[JudgeResult] = []
-    console = console_for(json or not sys.stdout.isatty())
-    from nanodyno.report.judging import make_judge_display
-
-    display = make_judge_display(console, language)
-    try:
-        for depth in _depths(sizes):
-            request = asked if depth is None else _at(asked, depth)
-            found.append(decide(request, display, bench()))
-            if found[-1].interrupted:
-                break
-    finally:
-        display.close()
-    pages = [_page(each, depth) for each, depth in zip(found, _depths(sizes), strict=False)]
+    depths = _depths(sizes)
+    found = _judged(asked, depths, json, language)
+    pages = [_page(each, depth) for each, depth in zip(found, depths, strict=False)]
     if json:
         from nanodyno.report.document import to_json
 
@@ -147,6 +135,25 @@ def judge(  # noqa: PLR0913 - one parameter per option
         raise typer.Exit(INTERRUPTED)
     if exit_code:
         raise typer.Exit(code_of(pages))
+
+
+def _judged(
+    asked: "JudgeRequest", depths: list[int | None], json: bool, language: "Language"
+) -> "list[JudgeResult]":
+    """Return the result of each depth. An interrupted one is the last."""
+    from nanodyno.experiments.judge import judge as decide
+    from nanodyno.report.judging import make_judge_display
+
+    found: list[JudgeResult] = []
+    display = make_judge_display(console_for(json or not sys.stdout.isatty()), language)
+    try:
+        for depth in depths:
+            found.append(decide(asked if depth is None else _at(asked, depth), display, bench()))
+            if found[-1].interrupted:
+                break
+    finally:
+        display.close()
+    return found
 
 
 def bench() -> "JudgeBench | None":

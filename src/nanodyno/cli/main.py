@@ -32,7 +32,8 @@ from nanodyno.errors import NanodynoError, did_you_mean, nearest_names
 OTHER_NAMES = {
     "bench": "probe", "benchmark": "probe", "profile": "probe", "sweep": "tune", "search": "tune",
     "optimize": "tune", "list": "runs", "ls": "runs", "info": "show", "report": "show", "diff": "compare",
-    "ablate": "attribute", "ab": "judge", "try": "judge", "ablation": "attribute", "estimate": "plan", "predict": "forecast",
+    "ablate": "attribute", "ablation": "attribute", "estimate": "plan", "predict": "forecast",
+    "try": "judge", "referee": "judge", "ab": "judge",
     "generate": "sample", "check": "doctor", "data": "prepare", "download": "prepare", "resume": "train",
 }  # fmt: skip
 """What a command may be called by who does not know its name."""

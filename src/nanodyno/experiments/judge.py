@@ -3,7 +3,7 @@
 import math
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from nanodyno.analysis.judging import (
 )
 from nanodyno.config import RunConfig
 from nanodyno.costs.flops import flops_per_token
-from nanodyno.data.resolve import vocabulary_of
+from nanodyno.data.resolve import EMBEDDED, vocabulary_of
 from nanodyno.errors import NanodynoError, RunFailed
 from nanodyno.experiments.ground import DeviceState, look_around
 from nanodyno.experiments.short_training import (
@@ -297,23 +297,24 @@ class _Court:
     def _conclude(self, candidate: Candidate) -> None:
         judged = candidate.judged()
         found, request = judged.improvement, self.request
-        self.journal.keep(
-            VerdictLine(
-                at=self.bench.now(),
-                base=request.base_name,
-                candidate=candidate.name,
-                changes=changes_of(request.base, request.candidates[candidate.name]),
-                metric=request.metric,
-                equal=request.equal,
-                minutes=request.minutes,
-                call=judged.call,
-                improvement=None if found is None else found.value,
-                low=None if found is None else found.low,
-                high=None if found is None else found.high,
-                pairs=judged.pairs,
-                cost_seconds=judged.cost_seconds,
+        if candidate.cost_seconds:  # of an earlier command's trainings alone it is that one's verdict
+            self.journal.keep(
+                VerdictLine(
+                    at=self.bench.now(),
+                    base=request.base_name,
+                    candidate=candidate.name,
+                    changes=changes_of(request.base, request.candidates[candidate.name]),
+                    metric=request.metric,
+                    equal=request.equal,
+                    minutes=request.minutes,
+                    call=judged.call,
+                    improvement=None if found is None else found.value,
+                    low=None if found is None else found.low,
+                    high=None if found is None else found.high,
+                    pairs=judged.pairs,
+                    cost_seconds=judged.cost_seconds,
+                )
             )
-        )
         self.watch(judged)
 
     def _floor(self) -> NoiseFloor | None:
@@ -329,9 +330,9 @@ class _Court:
         anew: bool = False,
     ) -> TrainingLine:
         """Return the training of a config: of the journal, or made now."""
-        tokens = vocabulary_of(config).train_tokens
+        tokens = None if config.dataset == EMBEDDED else vocabulary_of(config).train_tokens
         known = None if anew and pair is not None else self.journal.trained(config, tokens)
-        if known is not None and known.failure is None:
+        if known is not None and (known.failure is None or known.fails_again):
             self.reused += 1
             return known
         self.watch(TrainingBegan(name, pair, config.max_iters))
@@ -356,6 +357,7 @@ class _Court:
             train_loss=trained and trained.train_loss,
             tokens_per_second=trained and trained.tokens_per_second,
             failure=answer.words if isinstance(answer, Failure) else None,
+            fails_again=isinstance(answer, Failure) and answer.reason in ("error", "refused"),
             stopped_at_iteration=stopped,
         )
         self.journal.keep(line)
@@ -437,7 +439,3 @@ def at_size(config: RunConfig, depth: int) -> RunConfig:
     width = round(config.n_embd / config.n_layer * depth / 64) * 64 or 64
     heads = max(1, round(width / (config.n_embd / config.n_head)))
     return changed(config, n_layer=depth, n_embd=width, n_head=heads)
-
-
-def names_of(judged: Sequence[Judged], call: str) -> list[str]:
-    return [each.name for each in judged if each.call == call]

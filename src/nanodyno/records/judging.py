@@ -40,6 +40,8 @@ class TrainingLine(Record):
     train_loss: float | None = None
     tokens_per_second: float | None = None
     failure: str | None = None
+    fails_again: bool = False
+    """Whether it is the config that fails, such as by a loss that becomes NaN."""
     stopped_at_iteration: int | None = None
     """Where a clear loser was stopped."""
 

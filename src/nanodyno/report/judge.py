@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from nanodyno.analysis.judging import Judged, JudgeCall, JudgeRules, NoiseFloor, target_of
+from nanodyno.analysis.judging import JudgeCall, Judged, JudgeRules, NoiseFloor, target_of
 from nanodyno.analysis.statistics import Interval
 from nanodyno.messages import quantities
 from nanodyno.messages.language import ENGLISH, Language
@@ -73,12 +73,14 @@ def verdict_words(judged: Judged, page: JudgePage, language: Language) -> str:
         return language.say("judge.verdict.behind-others", name=name)
     if judged.improvement is None or judged.reason == "interrupted":
         return language.say("judge.verdict.interrupted", name=name)
-    size, interval = _size(judged.improvement.value, page.metric, language), _interval(judged, page, language)
+    interval = _bounds(judged.improvement, page.metric, language)
     if judged.call == "keep":
+        size = _size(judged.improvement.value, page.metric, language, sign="")
         words = "judge.verdict.keep-loss" if page.metric == "val_loss" else "judge.verdict.keep-speed"
         return language.say(words, name=name, size=size, interval=interval)
     assert page.floor is not None
-    target = _size(target_of(page.floor, page.rules), page.metric, language)
+    size = _size(judged.improvement.value, page.metric, language)
+    target = _size(target_of(page.floor, page.rules), page.metric, language, sign="")
     words = "judge.verdict.discard" if judged.call == "discard" else "judge.verdict.undecided"
     return language.say(words, name=name, target=target, size=size, interval=interval)
 
@@ -97,7 +99,7 @@ def _table(page: JudgePage, language: Language) -> Table:
             "-" if found is None else _size(found.value, page.metric, language),
             "-" if found is None else _bounds(found, page.metric, language),
             str(each.pairs),
-            quantities.duration(each.cost_seconds, language),
+            quantities.duration(each.cost_seconds, language) if each.cost_seconds else "-",
         )
     return table
 
@@ -133,16 +135,21 @@ def _rests_on(page: JudgePage, language: Language) -> Sequence[str]:
 
 
 def next_command(page: JudgePage) -> str | None:
-    """Return the command that makes more of the verdicts: on top of the best that is kept, or with more pairs."""
+    """Return the command to go on with: on top of the best that is kept, or with more pairs."""
     kept = [each for each in page.judged if each.call == "keep" and each.improvement is not None]
     if kept:
         best = max(kept, key=lambda each: each.improvement.value if each.improvement else 0.0)
-        return f"nanodyno judge {shlex.quote(best.name)} ..."
+        return f"nanodyno judge {shlex.quote(source_of(page.base, best.name))} ..."
     spent = [each for each in page.judged if each.reason == "pairs-spent"]
     if spent:
         more = 2 * page.rules.pairs
         return f"nanodyno judge {shlex.quote(page.base)} {shlex.quote(spent[0].name)} --pairs {more}"
     return None
+
+
+def source_of(base: str, typed: str) -> str:
+    """Return a candidate as a source of its own: settings alone change the base."""
+    return f"{base},{typed}" if "=" in typed.partition(",")[0] else typed
 
 
 def judge_document(pages: Sequence[JudgePage]) -> dict[str, object]:
@@ -237,8 +244,3 @@ def _bounds(found: Interval, metric: JudgeMetric, language: Language) -> str:
     assert found.high is not None
     low, high = (_size(each, metric, language) for each in (found.low, found.high))
     return language.say("judge.interval", low=low, high=high)
-
-
-def _interval(judged: Judged, page: JudgePage, language: Language) -> str:
-    assert judged.improvement is not None
-    return _bounds(judged.improvement, page.metric, language)

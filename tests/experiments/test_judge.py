@@ -1,0 +1,266 @@
+"""Judging with made-up trainings: what is trained, kept, reused, stopped and refused."""
+
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tunings import cpu_place
+
+from nanodyno.analysis.judging import JudgeRules
+from nanodyno.config import RunConfig, build_config, changed
+from nanodyno.errors import NanodynoError, RunFailed
+from nanodyno.experiments.judge import (
+    ClearLoser,
+    JudgeBench,
+    JudgeRequest,
+    JudgeResult,
+    TrainingReached,
+    WarmChild,
+    at_size,
+    judge,
+)
+from nanodyno.experiments.short_training import ShortTraining, Trained, shortened
+from nanodyno.probe.process import Failure
+from nanodyno.records.judging import verdicts
+from nanodyno.report.judge import JudgePage, exit_code, judge_document, source_of
+
+BASE = build_config(
+    {
+        "n_layer": 1, "n_head": 1, "n_embd": 16, "block_size": 16, "batch_size": 4, "tokens_per_iter": 64,
+        "max_iters": 1000, "learning_rate": 1e-3, "device": "cpu", "compile": False, "dataset": "python",
+        "tokenizer": "bytes", "eval_tokens": 64,
+    }
+)  # fmt: skip
+NOISE = [0.0, 0.01, -0.01, 0.005, -0.005]
+"""Of the loss by seed, so that the noise floor is 0.014."""
+SPEED = 64_000.0
+"""tokens/s: a minute is 60,000 iterations."""
+
+
+class Trainings:
+    """Losses by learning rate: the base's 1e-3 is at 4, and each percent above it is worth 0.001."""
+
+    def __init__(self, worth: Callable[[RunConfig], float] | None = None) -> None:
+        self.made: list[RunConfig] = []
+        self.worth = worth or (lambda config: (config.learning_rate - 1e-3) / 1e-3)
+
+    def __call__(self, request: ShortTraining, watch: Any) -> Trained | Failure:
+        config = request.config
+        self.made.append(config)
+        watch(None, None)
+        watch(None, config.max_iters // 2)
+        if config.weight_decay == 9.0:
+            return Failure(reason="error", words="the loss became NaN")
+        loss = 4.0 + NOISE[config.seed - BASE.seed] - self.worth(config)
+        return Trained(val_loss=loss, training_seconds=1.0, tokens_per_second=SPEED, train_loss=loss)
+
+
+def judged(tmp_path: Path, trainings: Trainings, **asked: Any) -> JudgeResult:
+    candidates = asked.pop("candidates", {"better": changed(BASE, learning_rate=1.5e-3)})
+    clock = itertools.count().__next__
+    bench = JudgeBench(
+        look=lambda *_: cpu_place(), train=trainings, clock=lambda: float(clock()), now=lambda: 0.0, cache=tmp_path
+    )
+    request = JudgeRequest(BASE, "base", candidates, minutes=0.05, **asked)
+    return judge(request, bench=bench)
+
+
+def calls(result: JudgeResult) -> dict[str, tuple[str, str]]:
+    return {each.name: (each.call, each.reason) for each in result.judged}
+
+
+def test_a_clear_improvement_is_kept_after_one_pair_and_three_trainings_of_the_base(tmp_path: Path) -> None:
+    trainings = Trainings()
+    found = judged(tmp_path, trainings)
+    assert calls(found) == {"better": ("keep", "shown")}
+    (verdict,) = found.judged
+    assert verdict.improvement is not None
+    assert verdict.improvement.value == pytest.approx(0.5)
+    assert found.iterations == {"base": 3000, "better": 3000}
+    seeds = [config.seed - BASE.seed for config in trainings.made if config.max_iters == 3000]
+    assert seeds == [0, 1, 2, 0]
+
+
+def test_what_is_no_better_is_discarded_and_what_lies_between_takes_more_pairs(tmp_path: Path) -> None:
+    some = {
+        "same": changed(BASE, weight_decay=0.3),
+        "worse": changed(BASE, learning_rate=0.5e-3),
+        "little": changed(BASE, learning_rate=1.022e-3),
+    }
+    found = judged(tmp_path, Trainings(), candidates=some, rules=JudgeRules(candidates=3))
+    assert calls(found)["same"] == ("discard", "shown")
+    assert calls(found)["worse"] == ("discard", "shown")
+    assert {each.name: each.pairs for each in found.judged}["little"] > 1
+
+
+def test_the_same_command_trains_nothing_twice_and_adds_no_verdict(tmp_path: Path) -> None:
+    first = judged(tmp_path, Trainings())
+    trainings = Trainings()
+    again = judged(tmp_path, trainings)
+    assert trainings.made == []
+    assert calls(again) == calls(first)
+    assert len(verdicts(tmp_path)) == 1
+    anew = Trainings()
+    judged(tmp_path, anew, again=True)
+    assert len(anew.made) == 6
+
+
+def test_another_candidate_of_the_base_uses_the_trainings_of_the_base(tmp_path: Path) -> None:
+    judged(tmp_path, Trainings())
+    trainings = Trainings()
+    judged(tmp_path, trainings, candidates={"other": changed(BASE, learning_rate=1.6e-3)})
+    assert [config.learning_rate for config in trainings.made] == [1.6e-3, 1.6e-3]
+
+
+def test_a_candidate_that_fails_is_a_result_and_a_base_that_fails_an_error(tmp_path: Path) -> None:
+    broken = changed(BASE, weight_decay=9.0)
+    found = judged(tmp_path, Trainings(), candidates={"broken": broken})
+    assert calls(found) == {"broken": ("discard", "failed")}
+    assert found.judged[0].failure == "the loss became NaN"
+    request = JudgeRequest(broken, "base", {"better": BASE}, minutes=0.05)
+    bench = JudgeBench(look=lambda *_: cpu_place(), train=Trainings(), cache=tmp_path)
+    with pytest.raises(RunFailed, match="the loss became NaN"):
+        judge(request, bench=bench)
+
+
+def test_ctrl_c_keeps_what_was_trained(tmp_path: Path) -> None:
+    class Stopped(Trainings):
+        def __call__(self, request: ShortTraining, watch: Any) -> Trained | Failure:
+            if len(self.made) == 4:
+                raise KeyboardInterrupt
+            return super().__call__(request, watch)
+
+    found = judged(tmp_path, Stopped())
+    assert found.interrupted
+    assert calls(found) == {"better": ("undecided", "interrupted")}
+    trainings = Trainings()
+    assert calls(judged(tmp_path, trainings)) == {"better": ("keep", "shown")}
+    assert len(trainings.made) == 2
+
+
+def test_a_line_that_a_kill_cut_short_is_trained_again(tmp_path: Path) -> None:
+    judged(tmp_path, Trainings())
+    (file,) = tmp_path.glob("*.jsonl")
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:3]) + lines[3][:40])
+    trainings = Trainings()
+    assert calls(judged(tmp_path, trainings)) == {"better": ("keep", "shown")}
+    assert len(trainings.made) == 4
+    assert all(json.loads(line) for line in file.read_text().splitlines() if line.endswith("}"))
+
+
+def test_a_clear_loser_is_stopped_by_its_forecast(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nanodyno.experiments.judge._Court._is_lost", lambda *_: True)
+    events: list[Any] = []
+
+    class Lost(Trainings):
+        def __call__(self, request: ShortTraining, watch: Any) -> Trained | Failure:
+            self.made.append(request.config)
+            for iteration in range(0, request.config.max_iters, 100):
+                watch(None, iteration)
+            return super().__call__(request, watch)
+
+    clock = itertools.count().__next__
+    bench = JudgeBench(
+        look=lambda *_: cpu_place(), train=Lost(), clock=lambda: float(clock()), now=lambda: 0.0, cache=tmp_path
+    )
+    request = JudgeRequest(BASE, "base", {"worse": changed(BASE, learning_rate=0.5e-3)}, minutes=0.05)
+    found = judge(request, events.append, bench)
+    assert calls(found) == {"worse": ("discard", "clear-loser")}
+    assert found.judged[0].stopped_at_iteration == 1500
+    assert max(each.iteration for each in events if isinstance(each, TrainingReached)) >= 1500
+    assert issubclass(ClearLoser, Exception)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"candidates": {}}, "there is no candidate"),
+        ({"candidates": {"same": BASE}}, "is the base itself"),
+        ({"candidates": {"other": changed(BASE, eval_tokens=128)}}, "eval_tokens"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused(tmp_path: Path, asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(NanodynoError, match=words):
+        judged(tmp_path, Trainings(), **asked)
+
+
+def test_a_budget_too_short_for_a_training_names_one_that_is_enough(tmp_path: Path) -> None:
+    bench = JudgeBench(look=lambda *_: cpu_place(), train=Trainings(), cache=tmp_path)
+    request = JudgeRequest(BASE, "base", {"better": changed(BASE, learning_rate=2e-3)}, minutes=0.0001)
+    with pytest.raises(NanodynoError, match="iterations") as refused:
+        judge(request, bench=bench)
+    assert "--minutes" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize(("equal", "iterations"), [("tokens", 3000), ("time", 1500), ("flops", 1200)])
+def test_what_trainings_have_in_common(tmp_path: Path, equal: str, iterations: int) -> None:
+    """A larger model at half the speed makes half the iterations in the time."""
+
+    class Slow(Trainings):
+        def __call__(self, request: ShortTraining, watch: Any) -> Trained | Failure:
+            found = super().__call__(request, watch)
+            if request.config.n_layer == 4 and isinstance(found, Trained):
+                return found.model_copy(update={"tokens_per_second": SPEED / 2})
+            return found
+
+    found = judged(tmp_path, Slow(), candidates={"large": changed(BASE, n_layer=4)}, equal=equal)
+    assert found.iterations["large"] == pytest.approx(iterations, rel=0.1 if equal == "flops" else 0)
+
+
+def test_a_speed_is_measured_beside_the_bases_own(tmp_path: Path) -> None:
+    trainings = Trainings()
+    found = judged(tmp_path, trainings, metric="tokens_per_second")
+    assert calls(found) == {"better": ("discard", "shown")}
+    rates = [config.learning_rate for config in trainings.made[-2:]]
+    assert rates == [1e-3, 1.5e-3]
+
+
+def test_a_size_keeps_the_proportion_and_the_size_of_heads() -> None:
+    wide = build_config({"n_layer": 12, "n_embd": 768, "n_head": 6})
+    assert [(each.n_embd, each.n_head) for each in (at_size(wide, 8), at_size(wide, 4))] == [(512, 4), (256, 2)]
+
+
+@pytest.mark.parametrize(
+    ("typed", "source"),
+    [
+        ("learning_rate=2e-3", "base,learning_rate=2e-3"),
+        ("demo", "demo"),
+        ("demo,n_embd=64", "demo,n_embd=64"),
+    ],
+)
+def test_settings_alone_change_the_base(typed: str, source: str) -> None:
+    assert source_of("base", typed) == source
+
+
+def test_the_document_and_the_exit_code(tmp_path: Path) -> None:
+    found = judged(tmp_path, Trainings())
+    page = JudgePage(
+        "base", found.judged, found.floor, found.request.rules, "val_loss", "time", 0.05, found.iterations,
+        found.spent_seconds, found.reused,
+    )  # fmt: skip
+    document = judge_document([page])
+    (candidate,) = document["candidates"]  # pyright: ignore[reportGeneralTypeIssues]
+    assert {"name", "verdict", "effect", "pairs", "cost_seconds"} <= candidate.keys()
+    assert (candidate["verdict"], candidate["effect"]["value"]) == ("keep", pytest.approx(0.5))
+    assert exit_code([page]) == 0
+    assert document["next"] == "nanodyno judge better ..."
+
+
+def test_a_process_of_many_trainings_has_the_losses_of_one_for_each(tmp_path: Path) -> None:
+    short = shortened(BASE, 64 * 12)
+    requests = [ShortTraining(config=short, data_folder=tmp_path), ShortTraining(config=changed(short, seed=5), data_folder=tmp_path)]
+    with WarmChild() as warm:
+        together = [warm.train(each, lambda *_: None) for each in (*requests, requests[0])]
+    apart = []
+    for each in requests:
+        with WarmChild() as alone:
+            apart.append(alone.train(each, lambda *_: None))
+    losses = [each.val_loss for each in (*together, *apart) if isinstance(each, Trained)]
+    assert losses[0] == losses[2] == losses[3]
+    assert losses[1] == losses[4] != losses[0]
