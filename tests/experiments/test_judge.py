@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.tunings import cpu_place
 
 from nanodyno.analysis.judging import JudgeRules
 from nanodyno.config import RunConfig, build_config, changed
@@ -26,6 +25,7 @@ from nanodyno.experiments.short_training import ShortTraining, Trained, shortene
 from nanodyno.probe.process import Failure
 from nanodyno.records.judging import verdicts
 from nanodyno.report.judge import JudgePage, exit_code, judge_document, source_of
+from tunings import build_host_place
 
 BASE = build_config(
     {
@@ -62,7 +62,11 @@ def judged(tmp_path: Path, trainings: Trainings, **asked: Any) -> JudgeResult:
     candidates = asked.pop("candidates", {"better": changed(BASE, learning_rate=1.5e-3)})
     clock = itertools.count().__next__
     bench = JudgeBench(
-        look=lambda *_: cpu_place(), train=trainings, clock=lambda: float(clock()), now=lambda: 0.0, cache=tmp_path
+        look=lambda *_: build_host_place(),
+        train=trainings,
+        clock=lambda: float(clock()),
+        now=lambda: 0.0,
+        cache=tmp_path,
     )
     request = JudgeRequest(BASE, "base", candidates, minutes=0.05, **asked)
     return judge(request, bench=bench)
@@ -121,7 +125,7 @@ def test_a_candidate_that_fails_is_a_result_and_a_base_that_fails_an_error(tmp_p
     assert calls(found) == {"broken": ("discard", "failed")}
     assert found.judged[0].failure == "the loss became NaN"
     request = JudgeRequest(broken, "base", {"better": BASE}, minutes=0.05)
-    bench = JudgeBench(look=lambda *_: cpu_place(), train=Trainings(), cache=tmp_path)
+    bench = JudgeBench(look=lambda *_: build_host_place(), train=Trainings(), cache=tmp_path)
     with pytest.raises(RunFailed, match="the loss became NaN"):
         judge(request, bench=bench)
 
@@ -152,9 +156,7 @@ def test_a_line_that_a_kill_cut_short_is_trained_again(tmp_path: Path) -> None:
     assert all(json.loads(line) for line in file.read_text().splitlines() if line.endswith("}"))
 
 
-def test_a_clear_loser_is_stopped_by_its_forecast(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clear_loser_is_stopped_by_its_forecast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nanodyno.experiments.judge._Court._is_lost", lambda *_: True)
     events: list[Any] = []
 
@@ -167,7 +169,11 @@ def test_a_clear_loser_is_stopped_by_its_forecast(
 
     clock = itertools.count().__next__
     bench = JudgeBench(
-        look=lambda *_: cpu_place(), train=Lost(), clock=lambda: float(clock()), now=lambda: 0.0, cache=tmp_path
+        look=lambda *_: build_host_place(),
+        train=Lost(),
+        clock=lambda: float(clock()),
+        now=lambda: 0.0,
+        cache=tmp_path,
     )
     request = JudgeRequest(BASE, "base", {"worse": changed(BASE, learning_rate=0.5e-3)}, minutes=0.05)
     found = judge(request, events.append, bench)
@@ -191,7 +197,7 @@ def test_what_cannot_be_judged_is_refused(tmp_path: Path, asked: dict[str, Any],
 
 
 def test_a_budget_too_short_for_a_training_names_one_that_is_enough(tmp_path: Path) -> None:
-    bench = JudgeBench(look=lambda *_: cpu_place(), train=Trainings(), cache=tmp_path)
+    bench = JudgeBench(look=lambda *_: build_host_place(), train=Trainings(), cache=tmp_path)
     request = JudgeRequest(BASE, "base", {"better": changed(BASE, learning_rate=2e-3)}, minutes=0.0001)
     with pytest.raises(NanodynoError, match="iterations") as refused:
         judge(request, bench=bench)
@@ -223,7 +229,10 @@ def test_a_speed_is_measured_beside_the_bases_own(tmp_path: Path) -> None:
 
 def test_a_size_keeps_the_proportion_and_the_size_of_heads() -> None:
     wide = build_config({"n_layer": 12, "n_embd": 768, "n_head": 6})
-    assert [(each.n_embd, each.n_head) for each in (at_size(wide, 8), at_size(wide, 4))] == [(512, 4), (256, 2)]
+    assert [(each.n_embd, each.n_head) for each in (at_size(wide, 8), at_size(wide, 4))] == [
+        (512, 4),
+        (256, 2),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -254,7 +263,10 @@ def test_the_document_and_the_exit_code(tmp_path: Path) -> None:
 
 def test_a_process_of_many_trainings_has_the_losses_of_one_for_each(tmp_path: Path) -> None:
     short = shortened(BASE, 64 * 12)
-    requests = [ShortTraining(config=short, data_folder=tmp_path), ShortTraining(config=changed(short, seed=5), data_folder=tmp_path)]
+    requests = [
+        ShortTraining(config=short, data_folder=tmp_path),
+        ShortTraining(config=changed(short, seed=5), data_folder=tmp_path),
+    ]
     with WarmChild() as warm:
         together = [warm.train(each, lambda *_: None) for each in (*requests, requests[0])]
     apart = []
