@@ -22,12 +22,15 @@ from nanodyno.analysis.judging import (
 FLOOR = NoiseFloor(0.01, 2)
 
 
-def judged(rng: np.random.Generator, effect: float, rules: JudgeRules, alike: float) -> tuple[str, int]:
+def judged(
+    rng: np.random.Generator, effect: float, rules: JudgeRules, alike: float, louder: float = 1.0
+) -> tuple[str, int]:
     """One judgement as the command makes it: the floor from the seeds of the base that are there by then.
-    `alike` is the correlation of base and candidate of one seed; the noise floor is 1."""
+    `alike` is the correlation of base and candidate of one seed; the noise floor is 1, and the candidate is
+    `louder` times as noisy as the base."""
     base = rng.normal(0, math.sqrt(0.5), rules.pairs)
     own = rng.normal(0, math.sqrt(0.5), rules.pairs)
-    candidate = alike * base + math.sqrt(1 - alike**2) * own - effect
+    candidate = louder * (alike * base + math.sqrt(1 - alike**2) * own) - effect
     for count in range(1, rules.pairs + 1):
         floor = floor_of([5 + float(each) for each in base[: max(3, count)]], "val_loss")
         assert floor is not None
@@ -46,6 +49,13 @@ def test_a_candidate_that_is_no_better_is_kept_in_at_most_5_of_100(alike: float,
     assert kept <= 96
 
 
+def test_a_candidate_that_is_noisier_than_the_base_is_kept_no_more_often() -> None:
+    """The floor is the base's own: a first pair alone does not show that another one scatters more."""
+    rng, rules = np.random.default_rng(14), JudgeRules()
+    kept = sum(judged(rng, 0.0, rules, 0.0, louder=1.5)[0] == "keep" for _ in range(1500))
+    assert kept <= 96
+
+
 @pytest.mark.parametrize("alike", [0.0, 0.6])
 def test_twice_the_noise_floor_is_kept_in_80_of_100(alike: float) -> None:
     rng, rules = np.random.default_rng(12), JudgeRules()
@@ -61,9 +71,10 @@ def test_of_several_candidates_any_is_kept_in_at_most_5_of_100() -> None:
 
 
 def test_bounds_spend_the_whole_error_rate_over_the_looks() -> None:
-    """A single look with 2 degrees of freedom is Student's test: 2.920 at 5%."""
-    assert bounds(1, 0.05, 0.2, 2).keep[0] == pytest.approx(2.920, rel=0.02)
-    assert bounds(1, 0.05, 0.2, 1000).keep[0] == pytest.approx(1.645, rel=0.02)
+    """A single look with 2 degrees of freedom is Student's test: 2.920 at 5%. A pair whose candidate is 1.5
+    times as noisy scatters by the root of (1 + 2.25) / 2 = 1.275 floors."""
+    assert bounds(1, 0.05, 0.2, 2).keep[0] == pytest.approx(1.275 * 2.920, rel=0.02)
+    assert bounds(1, 0.05, 0.2, 1000).keep[0] == pytest.approx(1.275 * 1.645, rel=0.02)
     more = bounds(5, 0.05, 0.2, 20).keep
     assert all(each > 1.725 for each in more)  # one look of 20 degrees of freedom
     assert bounds(5, 0.01, 0.2, 20).keep[0] > more[0]

@@ -8,8 +8,9 @@ A pair trains the base and the candidate with one seed and one order of data. Af
 - undecided: the pairs are spent.
 
 A single pair can decide because the noise floor is known before: how far two trainings of the base with other
-seeds lie apart. It counts with its degrees of freedom, beside the scatter of the pairs themselves. Pairs with
-one seed scatter less than trainings with two, so that the test errs on the careful side.
+seeds lie apart. It counts with its degrees of freedom, beside the scatter of the pairs themselves. A candidate
+may be noisier than the base, which a first pair does not show: the stated chance is that of one which is 1.5
+times as noisy. Pairs with one seed scatter less than trainings with two, and then it is lower.
 """
 
 import math
@@ -36,10 +37,13 @@ SMALLEST_FLOOR = {"val_loss": 0.0005, "tokens_per_second": 0.002}
 """Of a machine that repeats itself exactly, seeds still differ by more than this."""
 MOST_AT_ONCE = 3
 CLEARLY = 3.0
+NOISIER = 1.5
+"""Standard deviation of a candidate's losses, over that of the base's, up to which the false-keep rate holds."""
 SIMULATED = 200_000
-"""Judgements by which the bounds are found. Their error rates are right to a tenth of a percent."""
-SPENT_EARLY = 0.5
-"""Power of the share of the pairs that the spent error rate follows: below 1, more of it at early looks."""
+"""Judgements by which the bounds are found, of few pairs: their error rates are right to a tenth of a percent."""
+MOST_SIMULATED_PAIRS = 2_000_000
+KEEPS_SPENT, DISCARDS_SPENT = 0.7, 0.5
+"""Powers of the share of the pairs that the spent error rates follow: the lower, the more at early looks."""
 
 
 @dataclass(frozen=True)
@@ -223,42 +227,40 @@ def _interval(mean: float, error: float, degrees: int, count: int) -> Interval:
 
 @cache
 def bounds(pairs: int, false_keep: float, missed: float, degrees: int) -> Bounds:
-    """Return the bounds by simulated judgements: without an improvement a share `false_keep` of them crosses
-    the upper bound at some look, and with the one that is looked for a share `missed` the lower one.
+    """Return the bounds by simulated judgements. Of candidates without an improvement, and noisier than the
+    base, a share `false_keep` crosses the upper bound at some look. Of those with the improvement that is
+    looked for, as noisy as the base, a share `missed` crosses the lower one.
 
     The lower bound is not needed for the first to be true: who trains on after a discard errs no more often.
     """
-    means, errors = _simulated(pairs, degrees)
-    keep = _crossed(means / errors, false_keep)
-    # The target is in true floors, and one sees estimated ones: both are drawn together.
-    shifted = means + IN_FLOORS - IN_FLOORS * _estimated(pairs, degrees)
-    return Bounds(keep, tuple(-each for each in _crossed(-shifted / errors, missed)))
-
-
-def _simulated(pairs: int, degrees: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return means of pairs without an improvement and their standard errors, a column a look."""
     draw = np.random.default_rng(20261119)
-    values = draw.standard_normal((SIMULATED, pairs))
-    floors = _estimated(pairs, degrees)[:, 0] ** 2 * degrees
-    counts = np.arange(1, pairs + 1)
+    judgements = min(SIMULATED, MOST_SIMULATED_PAIRS // pairs)
+    values = draw.standard_normal((judgements, pairs))
+    # Estimates of a floor of 1, the same at every look.
+    floors = np.sqrt(draw.chisquare(degrees, (judgements, 1)) / degrees)
+    means, errors = _means(values * math.sqrt((1 + NOISIER**2) / 2), floors, degrees)
+    keep = _crossed(means / errors, false_keep, KEEPS_SPENT)
+    # The target is in true floors, and one sees estimated ones: both are drawn together.
+    means, errors = _means(values + IN_FLOORS, floors, degrees)
+    below = _crossed((IN_FLOORS * floors - means) / errors, missed, DISCARDS_SPENT)
+    return Bounds(keep, tuple(-each for each in below))
+
+
+def _means(values: np.ndarray, floors: np.ndarray, degrees: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean of the pairs so far and its standard error, a column a look."""
+    counts = np.arange(1, values.shape[1] + 1)
     means = np.cumsum(values, axis=1) / counts
     scatter = np.cumsum(values**2, axis=1) - counts * means**2
-    return means, np.sqrt((floors[:, None] + scatter) / (degrees + counts - 1) / counts)
+    return means, np.sqrt((degrees * floors**2 + scatter) / (degrees + counts - 1) / counts)
 
 
-def _estimated(pairs: int, degrees: int) -> np.ndarray:
-    """Return floors as A/A trainings would estimate a floor of 1, the same at every look."""
-    draw = np.random.default_rng(1)
-    return np.repeat(np.sqrt(draw.chisquare(degrees, (SIMULATED, 1)) / degrees), pairs, axis=1)
-
-
-def _crossed(statistic: np.ndarray, share: float) -> tuple[float, ...]:
+def _crossed(statistic: np.ndarray, share: float, power: float) -> tuple[float, ...]:
     """Return the bound of each look such that a growing part of `share` has crossed one by then."""
     looks = statistic.shape[1]
     left = np.ones(len(statistic), dtype=bool)
     found: list[float] = []
     for look in range(looks):
-        spent = share * ((look + 1) / looks) ** SPENT_EARLY
+        spent = share * ((look + 1) / looks) ** power
         crossing = round(spent * len(statistic)) - int((~left).sum())
         here = np.sort(statistic[left, look])
         bound = float(here[-crossing - 1]) if crossing > 0 else math.inf
