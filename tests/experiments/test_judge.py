@@ -258,7 +258,7 @@ def test_the_document_and_the_exit_code(tmp_path: Path) -> None:
     assert {"name", "verdict", "effect", "pairs", "cost_seconds"} <= candidate.keys()
     assert (candidate["verdict"], candidate["effect"]["value"]) == ("keep", pytest.approx(0.5))
     assert exit_code([page]) == 0
-    assert document["next"] == "nanodyno judge better ..."
+    assert document["next"] == "nanodyno judge better CANDIDATE"
 
 
 def test_a_process_of_many_trainings_has_the_losses_of_one_for_each(tmp_path: Path) -> None:

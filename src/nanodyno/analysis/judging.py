@@ -8,9 +8,10 @@ A pair trains the base and the candidate with one seed and one order of data. Af
 - undecided: the pairs are spent.
 
 A single pair can decide because the noise floor is known before: how far two trainings of the base with other
-seeds lie apart. It counts with its degrees of freedom, beside the scatter of the pairs themselves. A candidate
-may be noisier than the base, which a first pair does not show: the stated chance is that of one which is 1.5
-times as noisy. Pairs with one seed scatter less than trainings with two, and then it is lower.
+seeds lie apart. It counts with its degrees of freedom, beside the scatter of the pairs themselves.
+
+A candidate may be noisier than the base, which a first pair does not show. The stated chance is that of one
+which is 1.5 times as noisy. Pairs with one seed scatter less than trainings with two, and then it is lower.
 """
 
 import math
@@ -38,10 +39,11 @@ SMALLEST_FLOOR = {"val_loss": 0.0005, "tokens_per_second": 0.002}
 MOST_AT_ONCE = 3
 CLEARLY = 3.0
 NOISIER = 1.5
-"""Standard deviation of a candidate's losses, over that of the base's, up to which the false-keep rate holds."""
+"""Standard deviation of a candidate's losses, over the base's, up to which the false-keep rate holds."""
 SIMULATED = 200_000
-"""Judgements by which the bounds are found, of few pairs: their error rates are right to a tenth of a percent."""
+"""Judgements by which the bounds are found. Their error rates are right to a tenth of a percent."""
 MOST_SIMULATED_PAIRS = 2_000_000
+"""Fewer judgements than that of many pairs, for the memory."""
 KEEPS_SPENT, DISCARDS_SPENT = 0.7, 0.5
 """Powers of the share of the pairs that the spent error rates follow: the lower, the more at early looks."""
 

@@ -124,7 +124,8 @@ def judge(  # noqa: PLR0913 - one parameter per option
     )
     depths = _depths(sizes)
     found = _judged(asked, depths, json, language)
-    pages = [_page(each, depth) for each, depth in zip(found, depths, strict=False)]
+    again_with = [*_typed(asked), *([] if sizes is None else ["--sizes", sizes]), *shared]
+    pages = [_page(each, depth, again_with) for each, depth in zip(found, depths, strict=False)]
     if json:
         from nanodyno.report.document import to_json
 
@@ -192,7 +193,28 @@ def _at(asked: "JudgeRequest", depth: int) -> "JudgeRequest":
     return replace(asked, base=at_size(asked.base, depth), candidates=candidates)
 
 
-def _page(found: "JudgeResult", depth: int | None) -> "JudgePage":
+def _typed(asked: "JudgeRequest") -> list[str]:
+    """Return the options of a judgement that are not as by default."""
+    from nanodyno.analysis.judging import JudgeRules
+    from nanodyno.experiments.judge import JudgeRequest
+
+    usual = JudgeRequest(asked.base, asked.base_name, {})
+    values: dict[str, tuple[str | float, str | float]] = {
+        "--minutes": (asked.minutes, usual.minutes),
+        "--metric": (asked.metric, usual.metric),
+        "--equal": (asked.equal, usual.equal),
+        "--smallest": (asked.rules.smallest, JudgeRules.smallest),
+        "--false-keep": (asked.rules.false_keep, JudgeRules.false_keep),
+    }
+    return [
+        word
+        for option, (value, default) in values.items()
+        if value != default
+        for word in (option, value if isinstance(value, str) else f"{value:g}")
+    ]
+
+
+def _page(found: "JudgeResult", depth: int | None, typed: list[str]) -> "JudgePage":
     from nanodyno.report.judge import JudgePage
 
     request = found.request
@@ -210,6 +232,7 @@ def _page(found: "JudgeResult", depth: int | None) -> "JudgePage":
         notes=found.notes,
         interrupted=found.interrupted,
         size=depth,
+        typed=typed,
     )
 
 

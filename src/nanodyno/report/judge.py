@@ -45,6 +45,8 @@ class JudgePage:
     interrupted: bool = False
     size: int | None = None
     """Depth, where a question is asked at several."""
+    typed: Sequence[str] = ()
+    """Options and settings of the command that are not as by default, for the next one."""
 
 
 def judge_page(pages: Sequence[JudgePage], language: Language = ENGLISH) -> RenderableType:
@@ -135,15 +137,15 @@ def _rests_on(page: JudgePage, language: Language) -> Sequence[str]:
 
 
 def next_command(page: JudgePage) -> str | None:
-    """Return the command to go on with: on top of the best that is kept, or with more pairs."""
+    """Return the command that builds on the best one that is kept, or asks again with twice the pairs."""
     kept = [each for each in page.judged if each.call == "keep" and each.improvement is not None]
     if kept:
         best = max(kept, key=lambda each: each.improvement.value if each.improvement else 0.0)
-        return f"nanodyno judge {shlex.quote(source_of(page.base, best.name))} ..."
-    spent = [each for each in page.judged if each.reason == "pairs-spent"]
+        return shlex.join(["nanodyno", "judge", source_of(page.base, best.name), "CANDIDATE", *page.typed])
+    spent = [each.name for each in page.judged if each.reason == "pairs-spent"]
     if spent:
-        more = 2 * page.rules.pairs
-        return f"nanodyno judge {shlex.quote(page.base)} {shlex.quote(spent[0].name)} --pairs {more}"
+        more = ["--pairs", str(2 * page.rules.pairs)]
+        return shlex.join(["nanodyno", "judge", page.base, *spent, *page.typed, *more])
     return None
 
 
