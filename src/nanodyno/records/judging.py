@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,7 +11,7 @@ from pydantic import Field, TypeAdapter
 
 from nanodyno.config import RunConfig
 from nanodyno.records.attribution import settings_of
-from nanodyno.records.journal import QuestionFile
+from nanodyno.records.journal import QuestionFile, split_lines
 from nanodyno.records.remembered import cache_file
 from nanodyno.records.types import MachineRecord, Record
 
@@ -101,14 +103,17 @@ def verdicts(folder: Path | None = None) -> list[VerdictLine]:
     """Return all verdicts of all machines and versions, the oldest first. What cannot be read is left out."""
     found: list[VerdictLine] = []
     for path in sorted((folder or cache_file("judge")).glob("*.jsonl")):
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines()[1:]:
-            try:
-                each = _LINE.validate_json(line)
-            except ValueError:
-                continue
-            if isinstance(each, VerdictLine):
-                found.append(each)
+        with suppress(OSError):
+            found += _verdicts_of(path.read_text(encoding="utf-8", errors="replace"))
     return sorted(found, key=lambda each: each.at)
+
+
+def _verdicts_of(text: str) -> Iterator[VerdictLine]:
+    for line in split_lines(text)[1]:
+        with suppress(ValueError):
+            each = _LINE.validate_json(line)
+            if isinstance(each, VerdictLine):
+                yield each
 
 
 def _key(line: TrainingLine) -> str:
