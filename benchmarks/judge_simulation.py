@@ -4,7 +4,8 @@
 
 Losses of the base scatter by seed, so that the noise floor is 1. Six kinds of noise: how alike the base and
 a candidate of one seed are, and how much noisier the candidate is than the base. Each kind has as many
-judgements of one candidate and of four, with what the command uses: `Candidate`, `still_trained`, `floor_of`.
+judgements of one candidate and of four. What decides is the command's: `CandidateState`, `still_trained` and
+`floor_of`.
 
   noise        standard deviation of a pair, in noise floors
   false keep   any candidate is kept where none is better; wanted: at most 5%
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nanodyno.analysis.judging import FEWEST_FOR_FLOOR, Candidate, JudgeRules, floor_of, still_trained
+from nanodyno.analysis.judging import FEWEST_FOR_FLOOR, CandidateState, JudgeRules, floor_of, still_trained
 from scores import Share
 
 EFFECTS = 0.0, 1.0, 2.0, 3.0
@@ -61,7 +62,7 @@ class Scored:
     """Judgements in which one that is no better was."""
     trainings: int = 0
 
-    def add(self, candidates: list[Candidate], trainings: int, effect: float) -> None:
+    def add(self, candidates: list[CandidateState], trainings: int, effect: float) -> None:
         calls = [each.judged().call for each in candidates]
         self.kept += calls[0] == "keep" if effect else "keep" in calls
         self.discarded += calls[0] == "discard"
@@ -71,13 +72,13 @@ class Scored:
 
 def judge_one(
     rng: np.random.Generator, noise: Noise, effect: float, rules: JudgeRules
-) -> tuple[list[Candidate], int]:
+) -> tuple[list[CandidateState], int]:
     """Return the candidates of one judgement, of which the first is better by `effect`, and the trainings."""
     base = rng.normal(0, math.sqrt(0.5), rules.pairs)
     own = rng.normal(0, math.sqrt(0.5), (rules.candidates, rules.pairs))
     losses = LEVEL + noise.louder * (noise.alike * base + math.sqrt(1 - noise.alike**2) * own)
     losses[0] -= effect
-    candidates = [Candidate(str(number), rules) for number in range(rules.candidates)]
+    candidates = [CandidateState(str(number), rules) for number in range(rules.candidates)]
     bases = trainings = 0
     for pair in range(rules.pairs):
         waiting = still_trained(candidates, pair)

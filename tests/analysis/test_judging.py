@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nanodyno.analysis.judging import (
-    Candidate,
+    CandidateState,
     JudgeRules,
     NoiseFloor,
     bounds,
@@ -125,7 +125,7 @@ def test_improvements_are_positive_where_the_candidate_is_better() -> None:
 
 
 def test_of_many_candidates_the_better_half_goes_on_and_never_fewer_than_three() -> None:
-    some = [Candidate(str(number), JudgeRules(), [float(number)]) for number in range(8)]
+    some = [CandidateState(str(number), JudgeRules(), [float(number)]) for number in range(8)]
     assert [each.name for each in still_trained(some, 1)] == ["4", "5", "6", "7"]
     assert [each.judged().reason for each in some[:4]] == ["behind-others"] * 4
     assert [each.name for each in still_trained(some, 2)] == ["5", "6", "7"]

@@ -102,7 +102,7 @@ class Judged:
 
 
 @dataclass
-class Candidate:
+class CandidateState:
     """A candidate on its way."""
 
     name: str
@@ -156,7 +156,7 @@ class Candidate:
         return "undecided", "behind-others" if self.behind else "interrupted"
 
 
-def still_trained(candidates: Sequence[Candidate], pair: int) -> list[Candidate]:
+def still_trained(candidates: Sequence[CandidateState], pair: int) -> list[CandidateState]:
     """Return those to train another pair of. Of more than MOST_AT_ONCE that are undecided the better half
     goes on after each pair. What is dropped is kept no more often, so the error rate stays."""
     waiting = [each for each in candidates if not each.is_decided]

@@ -87,8 +87,8 @@ def judge(  # noqa: PLR0913 - one parameter per option
 
     nanodyno judge --history
 
-    Base and candidate train with the same seeds and the same order of data. Verdicts are keep, discard or
-    undecided. --key=value after them applies to all.
+    Base and candidate train with the same seeds and the same order of data.
+    Verdicts are keep, discard or undecided. --key=value after them applies to all.
 
     Ctrl-C shows the results so far. The same command continues from there, and trains nothing twice.
     """

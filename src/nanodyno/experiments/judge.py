@@ -13,7 +13,7 @@ from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.forecast import ForecastQuestion, forecast
 from nanodyno.analysis.judging import (
     FEWEST_FOR_FLOOR,
-    Candidate,
+    CandidateState,
     Judged,
     JudgeRules,
     NoiseFloor,
@@ -37,7 +37,7 @@ from nanodyno.experiments.short_training import (
 )
 from nanodyno.probe.process import Child, Failure, Watch
 from nanodyno.records.judging import (
-    Equal,
+    JudgeEqual,
     JudgeJournal,
     JudgeMachine,
     JudgeMetric,
@@ -59,7 +59,7 @@ class JudgeRequest:
     base_name: str
     candidates: Mapping[str, RunConfig]
     metric: JudgeMetric = "val_loss"
-    equal: Equal = "time"
+    equal: JudgeEqual = "time"
     minutes: float = 5.0
     rules: JudgeRules = field(default_factory=JudgeRules)
     again: bool = False
@@ -176,7 +176,7 @@ class _Court:
     spent: float = 0.0
     reused: int = 0
     lengths: dict[str, RunConfig] = field(default_factory=dict[str, RunConfig])
-    candidates: dict[str, Candidate] = field(default_factory=dict[str, Candidate])
+    candidates: dict[str, CandidateState] = field(default_factory=dict[str, CandidateState])
     bases: dict[int, TrainingLine] = field(default_factory=dict[int, TrainingLine])
 
     @property
@@ -212,7 +212,7 @@ class _Court:
         tokens = pace * seconds
         self.lengths[self.request.base_name] = self._length(self.request.base_name, base, tokens)
         for name, config in self.request.candidates.items():
-            self.candidates[name] = Candidate(name, self.request.rules)
+            self.candidates[name] = CandidateState(name, self.request.rules)
             own = tokens
             if self.request.equal == "flops":
                 own = tokens * _flops(base) / _flops(config)
@@ -265,7 +265,7 @@ class _Court:
         self.bases[pair] = line
         return line
 
-    def _pair(self, candidate: Candidate, pair: int) -> None:
+    def _pair(self, candidate: CandidateState, pair: int) -> None:
         base = self.bases[pair]
         if self.paired_in_time:
             base = self._trained(
@@ -294,7 +294,7 @@ class _Court:
         if candidate.is_decided:
             self._conclude(candidate)
 
-    def _conclude(self, candidate: Candidate) -> None:
+    def _conclude(self, candidate: CandidateState) -> None:
         judged = candidate.judged()
         found, request = judged.improvement, self.request
         if candidate.cost_seconds:  # of an earlier command's trainings alone it is that one's verdict

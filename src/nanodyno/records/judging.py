@@ -16,7 +16,7 @@ from nanodyno.records.remembered import cache_file
 from nanodyno.records.types import MachineRecord, Record
 
 JudgeMetric = Literal["val_loss", "tokens_per_second"]
-Equal = Literal["time", "tokens", "flops"]
+JudgeEqual = Literal["time", "tokens", "flops"]
 
 
 class JudgeMachine(Record):
@@ -58,7 +58,7 @@ class VerdictLine(Record):
     candidate: str
     changes: dict[str, object]
     metric: JudgeMetric
-    equal: Equal
+    equal: JudgeEqual
     minutes: float
     call: Literal["keep", "discard", "undecided"]
     improvement: float | None

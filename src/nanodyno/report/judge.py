@@ -24,7 +24,7 @@ CALLS: dict[JudgeCall, str] = {
 }
 COLOURS: dict[JudgeCall, str] = {"keep": "green", "discard": "red", "undecided": "yellow"}
 EXIT_CODES: dict[JudgeCall, int] = {"keep": 0, "discard": 3, "undecided": 4}
-BAR = 24
+BAR = 12
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _table(page: JudgePage, language: Language) -> Table:
     for each in page.judged:
         found = each.improvement
         table.add_row(
-            each.name,
+            _foldable(each.name),
             Text(language.say(CALLS[each.call]), style=COLOURS[each.call]),
             "-" if found is None else _size(found.value, page.metric, language),
             "-" if found is None else _bounds(found, page.metric, language),
@@ -221,13 +221,26 @@ def history_page(verdicts: Sequence[VerdictLine], language: Language = ENGLISH) 
         day = datetime.fromtimestamp(each.at, UTC).date().isoformat()
         table.add_row(
             day,
-            each.base,
-            each.candidate,
+            _foldable(each.base),
+            _foldable(_named(each)),
             _size(each.improvement or 0.0, each.metric, language),
             _size(sums[each.metric], each.metric, language),
             "█" * filled,
         )
     return Group(Prose(said), Text(), table)
+
+
+def _named(verdict: VerdictLine) -> str:
+    """Return a candidate with its changes, where its name does not tell them."""
+    if "=" in verdict.candidate:
+        return verdict.candidate
+    changes = ",".join(f"{key}={value}" for key, value in verdict.changes.items())
+    return f"{verdict.candidate} ({changes})"
+
+
+def _foldable(name: str) -> str:
+    """Return a name that a narrow column folds between its settings."""
+    return name.replace(",", ", ")
 
 
 def history_document(verdicts: Sequence[VerdictLine]) -> list[dict[str, object]]:

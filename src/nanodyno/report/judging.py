@@ -57,6 +57,7 @@ class LiveJudging(PlainJudging):
         self._clock = clock
         self._training: Any = None
         self._began = 0.0
+        self._first: tuple[int, float] | None = None
         self._live = Live(console=console, refresh_per_second=4, transient=True)
         self._live.start()
 
@@ -64,19 +65,29 @@ class LiveJudging(PlainJudging):
         if isinstance(event, Judged):
             super().__call__(event)
         elif hasattr(event, "iterations"):
-            self._training, self._began = event, self._clock()
-            self._live.update(Text(training_words(event, self._language)))
+            self._training, self._began, self._first = event, self._clock(), None
+            self._live.update(Text(training_words(event, self._language), overflow="ellipsis", no_wrap=True))
         elif self._training is not None:
-            self._live.update(Text(self._reached(event.iteration)))
+            self._live.update(Text(self._reached(event.iteration), overflow="ellipsis", no_wrap=True))
 
     def close(self) -> None:
         self._live.stop()
 
     def _reached(self, iteration: int) -> str:
-        words, whole = training_words(self._training, self._language), self._training.iterations
-        left = (self._clock() - self._began) * (whole - iteration) / max(1, iteration)
-        share = quantities.share(iteration / whole, ".0f", self._language)
-        return f"{words}  {share}  {quantities.duration(left, self._language)}"
+        """The time that is left is by the pace since the first report: starting and compiling come before."""
+        whole, now = self._training.iterations, self._clock()
+        words = training_words(self._training, self._language)
+        words += f"  {quantities.share(iteration / whole, '.0f', self._language)}"
+        first, since = self._first = self._first or (iteration, now)
+        if iteration == first:
+            return words
+        clocks = {
+            "elapsed": quantities.clock(now - self._began, self._language),
+            "left": quantities.clock(
+                (now - since) * (whole - iteration) / (iteration - first), self._language
+            ),
+        }
+        return f"{words}  {self._language.say('probe.progress.time-left', **clocks)}"
 
 
 def training_words(event: Any, language: Language) -> str:
