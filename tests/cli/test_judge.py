@@ -286,8 +286,39 @@ def test_killed_in_mid_judgement_it_ends_with_the_same_losses_and_verdict(tmp_pa
     other.parent.mkdir(parents=True)
     other.write_text("".join(file.read_text().splitlines(keepends=True)[:3]))
     for cache in (killed, whole):
-        assert start(cache).communicate(timeout=300)
+        process = start(cache)
+        process.communicate(timeout=300)
+        assert process.returncode == 0
     losses = [[(each.config.seed, each.val_loss) for each in trained(cache)] for cache in (killed, whole)]
     assert losses[0] == losses[1]
     ends = [verdict_of(cache) for cache in (killed, whole)]
     assert len({(each.call, each.improvement, each.low, each.pairs) for each in ends}) == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell")
+def test_the_loop_of_the_docs_keeps_what_is_better(base: Path, tmp_path: Path) -> None:
+    """As it is written, with shorter trainings. A change that cannot be read as TOML ends it."""
+    page = (Path(__file__).parents[2] / "docs" / "judge.md").read_text(encoding="utf-8")
+    loop = page.rpartition("```sh\n")[2].partition("```")[0]
+    assert "--minutes 5 " in loop
+    base.rename(tmp_path / "start.toml").write_text(
+        BASE.replace("learning_rate = 1e-3", "learning_rate = 1e-6")
+    )
+    (tmp_path / "ideas.txt").write_text(
+        "learning_rate = 1e-3\nlearning_rate = 1e-7\nlearning_rate = \nweight_decay = 0.3\n"
+    )
+    command = tmp_path / "bin" / "nanodyno"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m nanodyno "$@"\n')
+    command.chmod(0o755)
+    done = subprocess.run(
+        ["sh", "-c", loop.replace("--minutes 5 ", "--minutes 0.02 --pairs 2 ")],
+        cwd=tmp_path,
+        env=os.environ | {"PATH": f"{command.parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert "learning_rate = 1e-3" in (tmp_path / "best.toml").read_text(), done.stderr
+    assert [each.call for each in verdicts()] == ["keep", "discard"]
+    assert "learning_rate=0.001" in done.stdout

@@ -12,7 +12,6 @@ from nanodyno.analysis.judging import JudgeRules
 from nanodyno.config import RunConfig, build_config, changed
 from nanodyno.errors import NanodynoError, RunFailed
 from nanodyno.experiments.judge import (
-    ClearLoser,
     JudgeBench,
     JudgeRequest,
     JudgeResult,
@@ -156,31 +155,45 @@ def test_a_line_that_a_kill_cut_short_is_trained_again(tmp_path: Path) -> None:
     assert all(json.loads(line) for line in file.read_text().splitlines() if line.endswith("}"))
 
 
-def test_a_clear_loser_is_stopped_by_its_forecast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nanodyno.experiments.judge._Court._is_lost", lambda *_: True)
+def test_a_clear_loser_is_stopped_by_its_forecast_and_not_trained_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a minute is 30,000 iterations. Progress comes at every 4,000th, which moves no look."""
+    looks: list[int] = []
+
+    def is_lost(_court: Any, _folder: Path, look: int, *_: object) -> bool:
+        looks.append(look)
+        return look == 19_500
+
+    monkeypatch.setattr("nanodyno.experiments.judge._Court._is_lost", is_lost)
     events: list[Any] = []
 
-    class Lost(Trainings):
+    class Reporting(Trainings):
         def __call__(self, request: ShortTraining, watch: Any) -> Trained | Failure:
-            self.made.append(request.config)
-            for iteration in range(0, request.config.max_iters, 100):
+            for iteration in range(0, request.config.max_iters, 4000):
                 watch(None, iteration)
             return super().__call__(request, watch)
 
-    clock = itertools.count().__next__
-    bench = JudgeBench(
-        look=lambda *_: build_host_place(),
-        train=Lost(),
-        clock=lambda: float(clock()),
-        now=lambda: 0.0,
-        cache=tmp_path,
-    )
-    request = JudgeRequest(BASE, "base", {"worse": changed(BASE, learning_rate=0.5e-3)}, minutes=0.05)
-    found = judge(request, events.append, bench)
+    def once(base: RunConfig = BASE, minutes: float = 0.5) -> tuple[JudgeResult, int]:
+        trainings = Reporting()
+        bench = JudgeBench(look=lambda *_: build_host_place(), train=trainings, cache=tmp_path)
+        worse = {"worse": changed(BASE, learning_rate=0.5e-3)}
+        request = JudgeRequest(base, "base", worse, minutes=minutes, equal="tokens")
+        return judge(request, events.append, bench), len(trainings.made)
+
+    found, _ = once()
     assert calls(found) == {"worse": ("discard", "clear-loser")}
-    assert found.judged[0].stopped_at_iteration == 1500
-    assert max(each.iteration for each in events if isinstance(each, TrainingReached)) >= 1500
-    assert issubclass(ClearLoser, Exception)
+    assert (found.judged[0].stopped_at_iteration, looks) == (19_500, [15_000, 19_500])
+    assert max(each.iteration for each in events if isinstance(each, TrainingReached)) == 28_001
+    again, made = once()
+    assert (calls(again), made) == (calls(found), 0)
+    better, made = once(changed(BASE, learning_rate=1.5e-3))
+    assert (calls(better), made) == (calls(found), 4)  # a speed and three of the base
+    weaker, _ = once(changed(BASE, learning_rate=0.9e-3))
+    assert len(looks) == 4
+    assert calls(weaker) == calls(found)
+    short, _ = once(minutes=0.1)
+    assert calls(short) == {"worse": ("discard", "shown")}
 
 
 @pytest.mark.parametrize(

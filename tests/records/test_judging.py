@@ -77,10 +77,12 @@ def test_trained_again_the_later_counts_and_again_leaves_all_in_the_file(tmp_pat
     assert len(read(tmp_path).lines) == 3
 
 
-def test_one_that_was_stopped_is_not_reused(tmp_path: Path) -> None:
-    """It has no loss, and against another base it might not be lost."""
-    written(tmp_path, trained(4.0).model_copy(update={"val_loss": None, "stopped_at_iteration": 50}))
-    assert read(tmp_path).trained(CONFIG, None) is None
+def test_one_that_was_stopped_is_remembered_with_the_loss_of_its_base(tmp_path: Path) -> None:
+    line = trained(4.0).model_copy(
+        update={"val_loss": None, "stopped_at_iteration": 50, "stopped_beside": 3.5}
+    )
+    written(tmp_path, line)
+    assert read(tmp_path).trained(CONFIG, None) == line
 
 
 @pytest.mark.parametrize("damage", ["{", "\x00\x00", '{"kind":"trained"}', '{"kind":"other"}', "[]", ""])

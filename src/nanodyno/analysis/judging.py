@@ -250,7 +250,8 @@ def bounds(pairs: int, false_keep: float, missed: float, degrees: int) -> Bounds
 
 def _means(values: np.ndarray, floors: np.ndarray, degrees: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean of the pairs so far and its standard error, a column a look."""
-    counts = np.arange(1, values.shape[1] + 1)
+    looks: int = values.shape[1]
+    counts = np.arange(1, looks + 1)
     means = np.cumsum(values, axis=1) / counts
     scatter = np.cumsum(values**2, axis=1) - counts * means**2
     return means, np.sqrt((degrees * floors**2 + scatter) / (degrees + counts - 1) / counts)

@@ -51,6 +51,8 @@ PACE_ITERATIONS = 12
 FEWEST_ITERATIONS = 10
 LOOKED_AT = 0.5, 0.65, 0.8
 """Shares of a training after which a clear loser may be stopped."""
+WORTH_STOPPING_SECONDS = 20.0
+"""Of a shorter training less is saved than the next one's process takes to start."""
 
 
 @dataclass(frozen=True)
@@ -332,7 +334,7 @@ class _Court:
         """Return the training of a config: of the journal, or made now."""
         tokens = None if config.dataset == EMBEDDED else vocabulary_of(config).train_tokens
         known = None if anew and pair is not None else self.journal.trained(config, tokens)
-        if known is not None and (known.failure is None or known.fails_again):
+        if known is not None and _counts(known, beside):
             self.reused += 1
             return known
         self.watch(TrainingBegan(name, pair, config.max_iters))
@@ -359,37 +361,46 @@ class _Court:
             failure=answer.words if isinstance(answer, Failure) else None,
             fails_again=isinstance(answer, Failure) and answer.reason in ("error", "refused"),
             stopped_at_iteration=stopped,
+            stopped_beside=None if stopped is None or beside is None else beside.train_loss,
         )
         self.journal.keep(line)
         return line
 
     def _watcher(self, config: RunConfig, folder: Path, beside: TrainingLine | None) -> Watch:
         ahead = [round(share * config.max_iters) for share in LOOKED_AT]
-        may_stop = beside is not None and beside.train_loss is not None and self.request.metric == "val_loss"
+        is_long = 60 * self.request.minutes >= WORTH_STOPPING_SECONDS
+        base = None if beside is None or self.request.metric != "val_loss" else beside.train_loss
 
         def watch(_: Child, iteration: int | None) -> None:
             if iteration is None:
                 return
             self.watch(TrainingReached(iteration + 1))
-            if may_stop and ahead and iteration >= ahead[0]:
-                while ahead and iteration >= ahead[0]:
-                    ahead.pop(0)
-                floor = self._floor()
-                if floor is not None and self._is_lost(folder, beside, floor):
-                    raise ClearLoser(iteration)
+            while is_long and base is not None and ahead and iteration >= ahead[0]:
+                look, floor = ahead.pop(0), self._floor()
+                if floor is not None and self._is_lost(folder, look, base, floor):
+                    raise ClearLoser(look)
 
         return watch
 
-    def _is_lost(self, folder: Path, beside: TrainingLine | None, floor: NoiseFloor) -> bool:
-        """By a forecast of its training loss under the rest of its schedule, beside the base's at its end."""
-        assert beside is not None
-        assert beside.train_loss is not None
+    def _is_lost(self, folder: Path, look: int, base: float, floor: NoiseFloor) -> bool:
+        """By a forecast of its training loss under the rest of its schedule, beside the base's at its end. It
+        is of just the iterations until the look, so that it does not depend on when progress is reported."""
         with suppress(NanodynoError, OSError):
-            account = replace(account_of(read_run(folder)), evals=())
-            made = forecast(account, ForecastQuestion(), None)
+            account = account_of(read_run(folder))
+            seen = tuple(step for step in account.steps if step.iteration < look)
+            made = forecast(replace(account, steps=seen, evals=()), ForecastQuestion(), None)
             if made.final is not None:
-                return is_clear_loser(made.final.median, made.final.low, beside.train_loss, floor)
+                return is_clear_loser(made.final.median, made.final.low, base, floor)
         return False
+
+
+def _counts(known: TrainingLine, beside: TrainingLine | None) -> bool:
+    """Return whether an earlier training need not be made again. One that was stopped as a clear loser beside
+    a base is one beside any that ended as low."""
+    if known.stopped_at_iteration is not None:
+        base, before = beside and beside.train_loss, known.stopped_beside
+        return base is not None and before is not None and base <= before
+    return known.failure is None or known.fails_again
 
 
 def changes_of(base: RunConfig, candidate: RunConfig) -> dict[str, object]:

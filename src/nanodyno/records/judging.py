@@ -46,6 +46,8 @@ class TrainingLine(Record):
     """Whether it is the config that fails, such as by a loss that becomes NaN."""
     stopped_at_iteration: int | None = None
     """Where a clear loser was stopped."""
+    stopped_beside: float | None = None
+    """Training loss at its end of the base beside which it was."""
 
 
 class VerdictLine(Record):
@@ -80,23 +82,21 @@ class JudgeJournal(QuestionFile[JudgeLine]):
     def __init__(self, machine: JudgeMachine, again: bool = False, folder: Path | None = None) -> None:
         digest = hashlib.sha256(machine.model_dump_json().encode()).hexdigest()[:16]
         super().__init__((folder or cache_file("judge")) / f"{digest}.jsonl", machine, _LINE)
-        self._known = {} if again else {_key(each): each for each in self._trainings()}
+        self._known: dict[str, TrainingLine] = {}
+        for line in () if again else self.lines:
+            self._learn(line)
 
     def trained(self, config: RunConfig, train_tokens: int | None) -> TrainingLine | None:
-        """Return the training of just this config on just these data."""
+        """Return the training of just this config on just these data, also one that was stopped."""
         return self._known.get(_key(TrainingLine(config=config, train_tokens=train_tokens, cost_seconds=0.0)))
 
     def keep(self, line: JudgeLine) -> None:
         self.append(line)
-        if isinstance(line, TrainingLine) and line.stopped_at_iteration is None:
-            self._known[_key(line)] = line
+        self._learn(line)
 
-    def _trainings(self) -> list[TrainingLine]:
-        return [
-            each
-            for each in self.lines
-            if isinstance(each, TrainingLine) and each.stopped_at_iteration is None
-        ]
+    def _learn(self, line: JudgeLine) -> None:
+        if isinstance(line, TrainingLine):
+            self._known[_key(line)] = line
 
 
 def verdicts(folder: Path | None = None) -> list[VerdictLine]:
