@@ -123,6 +123,9 @@ def test_a_candidate_that_fails_is_a_result_and_a_base_that_fails_an_error(tmp_p
     found = judged(tmp_path, Trainings(), candidates={"broken": broken})
     assert calls(found) == {"broken": ("discard", "failed")}
     assert found.judged[0].failure == "the loss became NaN"
+    (verdict,) = verdicts(tmp_path)
+    assert (verdict.call, verdict.improvement, verdict.pairs) == ("discard", None, 0)
+    assert verdict.cost_seconds > 0
     request = JudgeRequest(broken, "base", {"better": BASE}, minutes=0.05)
     bench = JudgeBench(look=lambda *_: build_host_place(), train=Trainings(), cache=tmp_path)
     with pytest.raises(RunFailed, match="the loss became NaN"):
@@ -142,6 +145,19 @@ def test_ctrl_c_keeps_what_was_trained(tmp_path: Path) -> None:
     trainings = Trainings()
     assert calls(judged(tmp_path, trainings)) == {"better": ("keep", "shown")}
     assert len(trainings.made) == 2
+
+
+def test_killed_before_its_verdict_was_written_it_is_written_by_the_next(tmp_path: Path) -> None:
+    judged(tmp_path, Trainings())
+    (file,) = tmp_path.glob("*.jsonl")
+    lines = file.read_bytes().splitlines(keepends=True)
+    assert b'"kind":"verdict"' in lines[-1]
+    file.write_bytes(b"".join(lines[:-1]))
+    trainings = Trainings()
+    for _ in range(2):
+        judged(tmp_path, trainings)
+        assert [each.call for each in verdicts(tmp_path)] == ["keep"]
+    assert trainings.made == []
 
 
 def test_a_line_that_a_kill_cut_short_is_trained_again(tmp_path: Path) -> None:

@@ -221,6 +221,7 @@ class _Court:
             elif self.request.equal == "time":
                 speed = self._pace(name, config)
                 if speed is None:
+                    self._conclude(self.candidates[name])
                     continue
                 own = speed * seconds
             self.lengths[name] = self._length(name, config, own)
@@ -239,11 +240,14 @@ class _Court:
     def _pace(self, name: str, config: RunConfig) -> float | None:
         whole = config.ramp.tokens_after(config.max_iters)
         some = config.ramp.tokens_after(min(PACE_ITERATIONS, config.max_iters))
+        began = self.spent
         line = self._trained(name, None, shortened(config, min(whole, some)))
         if name == self.request.base_name:
             self.bases[-1] = line
-        elif line.failure is not None:
-            self.candidates[name].failure = line.failure
+        else:
+            candidate = self.candidates[name]
+            candidate.cost_seconds += self.spent - began
+            candidate.failure = line.failure
         return line.tokens_per_second
 
     def _decide(self) -> None:
@@ -299,24 +303,23 @@ class _Court:
     def _conclude(self, candidate: CandidateState) -> None:
         judged = candidate.judged()
         found, request = judged.improvement, self.request
-        if candidate.cost_seconds:  # of an earlier command's trainings alone it is that one's verdict
-            self.journal.keep(
-                VerdictLine(
-                    at=self.bench.now(),
-                    base=request.base_name,
-                    candidate=candidate.name,
-                    changes=changes_of(request.base, request.candidates[candidate.name]),
-                    metric=request.metric,
-                    equal=request.equal,
-                    minutes=request.minutes,
-                    call=judged.call,
-                    improvement=None if found is None else found.value,
-                    low=None if found is None else found.low,
-                    high=None if found is None else found.high,
-                    pairs=judged.pairs,
-                    cost_seconds=judged.cost_seconds,
-                )
-            )
+        line = VerdictLine(
+            at=self.bench.now(),
+            base=request.base_name,
+            candidate=candidate.name,
+            changes=changes_of(request.base, request.candidates[candidate.name]),
+            metric=request.metric,
+            equal=request.equal,
+            minutes=request.minutes,
+            call=judged.call,
+            improvement=None if found is None else found.value,
+            low=None if found is None else found.low,
+            high=None if found is None else found.high,
+            pairs=judged.pairs,
+            cost_seconds=judged.cost_seconds,
+        )
+        if candidate.cost_seconds or not self.journal.has_verdict(line):
+            self.journal.keep(line)
         self.watch(judged)
 
     def _floor(self) -> NoiseFloor | None:
@@ -404,8 +407,9 @@ def _counts(known: TrainingLine, beside: TrainingLine | None) -> bool:
 
 
 def changes_of(base: RunConfig, candidate: RunConfig) -> dict[str, object]:
-    """Return the settings of a candidate that are not the base's."""
-    return {key: value for key, value in candidate if getattr(base, key) != value}
+    """Return the settings of a candidate that are not the base's, as JSON has them."""
+    values = candidate.model_dump(mode="json")
+    return {key: values[key] for key, value in candidate if getattr(base, key) != value}
 
 
 def _value(line: TrainingLine, metric: JudgeMetric) -> float:

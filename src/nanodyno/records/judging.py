@@ -90,6 +90,13 @@ class JudgeJournal(QuestionFile[JudgeLine]):
         """Return the training of just this config on just these data, also one that was stopped."""
         return self._known.get(_key(TrainingLine(config=config, train_tokens=train_tokens, cost_seconds=0.0)))
 
+    def has_verdict(self, verdict: VerdictLine) -> bool:
+        """Return whether this verdict is there already, of another time and cost."""
+        as_now = {"at": verdict.at, "cost_seconds": verdict.cost_seconds}
+        return any(
+            isinstance(line, VerdictLine) and line.model_copy(update=as_now) == verdict for line in self.lines
+        )
+
     def keep(self, line: JudgeLine) -> None:
         self.append(line)
         self._learn(line)
