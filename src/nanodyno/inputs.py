@@ -95,7 +95,7 @@ class Request:
     def target(self) -> Target:
         """The GPU that was named, or the one that training would take, with what was measured of it."""
         target = target_of(self._of_data.device, self.gpu, self.memory_limit_bytes)
-        target = replace(target, power_limit_watts=self.power_limit_watts)
+        target = replace(target, power_limit_watts=self.power_limit_watts or target.power_limit_watts)
         if self.power_drawn is not None and self.power_drawn[0] == target.gpu:
             target = replace(target, drawn_watts=self.power_drawn[1])
         return target if self.measured is None else self.measured.applied_to(target)
@@ -322,7 +322,15 @@ def target_of(device: str, gpu: str | None, limit_bytes: int | None) -> Target:
     place = int(number) if number else 0
     device_at, ceilings = found[place], recall_ceilings(describe_machine(torch.device("cuda", place)))
     target = present_target(device_at.name, device_at.total_memory, limit_bytes, available_memory())
-    return replace(target, ceilings=ceilings)
+    return replace(target, ceilings=ceilings, power_limit_watts=_power_limit(device_at.name))
+
+
+def _power_limit(name: str) -> float | None:
+    """Return the power limit that the driver enforces on the GPUs of this name; None where they differ."""
+    from nanodyno.hardware.inventory import take_inventory
+
+    limits = {each.power_limit_watts for each in take_inventory().gpus if each.name == name}
+    return limits.pop() if len(limits) == 1 else None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from nanodyno.analysis.known_speeds import (
     Measurements,
     known_speed,
     measurements_of,
-    speed_factor,
+    speed_of,
 )
 from nanodyno.config import build_config
 from nanodyno.costs.plan import Costs
@@ -111,11 +111,38 @@ def test_what_does_not_report_enough_has_no_known_speed(changes: dict[str, Any])
 
 def test_of_several_trainings_the_median_of_the_logarithms_counts() -> None:
     gpu, other = gpu_named("RTX 4070"), gpu_named("RTX 4090")
-    known = [KnownSpeed(gpu, speed, 100.0) for speed in (100.0, 400.0)]
-    assert speed_factor(known, gpu) == pytest.approx(2.0)
-    assert speed_factor([*known, KnownSpeed(gpu, 300.0, 100.0)], gpu) == pytest.approx(3.0)
-    assert speed_factor([KnownSpeed(other, 300.0, 100.0)], gpu) is None
-    assert speed_factor([], gpu) is None
+    known = [KnownSpeed(gpu, speed, 100.0, own=True) for speed in (100.0, 400.0)]
+
+    def factor(*some: KnownSpeed) -> float:
+        found = speed_of(some, gpu)
+        assert found is not None
+        return found.factor
+
+    assert factor(*known) == pytest.approx(2.0)
+    assert factor(*known, KnownSpeed(gpu, 300.0, 100.0, own=True)) == pytest.approx(3.0)
+    assert speed_of([KnownSpeed(other, 300.0, 100.0)], gpu) is None
+    assert speed_of([], gpu) is None
+    foreign = KnownSpeed(gpu, 400.0, 100.0)  # of which half of the logarithm is the GPU's
+    assert factor(foreign) == pytest.approx(2.0)
+    assert factor(foreign, *known) == pytest.approx(2.0)
+    errors = [found.ln_error for each in ([foreign], known) if (found := speed_of(each, gpu)) is not None]
+    assert errors == sorted(errors, reverse=True)
+
+
+def test_a_speed_that_the_host_limits_or_no_such_gpu_has_is_not_known() -> None:
+    shape = SHAPE.replaced(n_embd=64, n_layer=4, n_head=1)
+    small = {"batch_size": 1, "gradient_accumulation_steps": 8, "compile": False, "n_head": 1}
+    by_host = of_log("RTX 4090", 1.0, shape=shape)
+    by_host = replace(by_host, settings={**by_host.settings, **small, "n_embd": 64, "n_layer": 4})
+    assert known_speed(by_host) is None
+    plain = planned("RTX 5080", kernels="autograd")
+    assert known_speed(of_log("RTX 5080", TOKENS / (0.3 * plain))) is None
+    assert known_speed(of_log("RTX 5080", TOKENS / (0.5 * plain))) is not None
+
+
+def test_heads_that_do_not_divide_the_width_are_no_shape() -> None:
+    wide = of_log("RTX 5080", 6.0, shape=SHAPE.replaced(n_embd=10**17))
+    assert known_speed(wide) is None
 
 
 def test_ceilings_go_to_the_gpu_of_their_name_the_newest_of_several(ceilings: Builder) -> None:

@@ -8,7 +8,9 @@ import torch
 from tests.plan_words import says
 
 from nanodyno.errors import NanodynoError
-from nanodyno.messages.language import LANGUAGES
+from nanodyno.hardware.inventory import GpuState, Inventory
+from nanodyno.messages.language import ENGLISH, LANGUAGES
+from nanodyno.messages.quantities import about
 from nanodyno.records.ceilings import remember_ceilings
 from nanodyno.train.device import describe_machine
 
@@ -82,6 +84,32 @@ def test_tokens_are_written_as_people_write_them(nanodyno: Run, tokens: str) -> 
 def test_a_memory_limit_is_written_as_people_write_it(nanodyno: Run, size: str, gib: float) -> None:
     done = nanodyno("plan", "gpt2-768", "--gpu", "H200", "--memory-limit", size, "--json")
     assert json.loads(done.stdout)["memory_limit_bytes"] == int(gib * 2**30)
+
+
+def test_the_power_limit_that_the_driver_enforces_counts_for_the_gpu_at_hand(
+    nanodyno: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "NVIDIA GeForce RTX 3060"
+    gpus(monkeypatch, name)
+    plain = json.loads(nanodyno("plan", "gpt2-768", "--json").stdout)
+    state = GpuState(0, name=name, power_limit_watts=100.0)
+    monkeypatch.setattr(
+        "nanodyno.hardware.inventory.take_inventory", lambda: Inventory(driver=None, gpus=(state,))
+    )
+    limited = json.loads(nanodyno("plan", "gpt2-768", "--json").stdout)
+    assert (plain["power_limit_watts"], limited["power_limit_watts"]) == (None, 100.0)
+    assert limited["tokens_per_second"]["value"] < plain["tokens_per_second"]["value"]
+    given = json.loads(nanodyno("plan", "gpt2-768", "--power-limit", "150", "--json").stdout)
+    assert given["power_limit_watts"] == 150.0
+
+
+def test_energy_and_money_have_intervals_on_the_page(nanodyno: Run) -> None:
+    arguments = ("plan", "gpt2-768", "--gpu", "RTX 4070", "--price-kwh", "0.3")
+    document = json.loads(nanodyno(*arguments, "--json").stdout)
+    cost = document["energy_cost"]
+    shown = [about(cost[each], 2) for each in ("value", "low", "high")]
+    amount = ENGLISH.say("plan.bill.interval", number=shown[0], low=shown[1], high=shown[2])
+    assert says(nanodyno(*arguments).stdout, "plan.bill.energy-cost", amount=amount)
 
 
 def test_hours_tell_the_tokens_and_the_tokens_the_hours(nanodyno: Run) -> None:
@@ -186,6 +214,9 @@ def test_a_config_that_does_not_fit_is_reported_with_what_would(nanodyno: Run) -
         (["--gpu", "H200", "--memory-limit", "8KB"], "--memory-limit=8KB is not a size"),
         (["--gpu", "H200", "--power-limit", "much"], "--power-limit=much"),
         (["--gpu", "H200", "--power-limit", "0W"], "--power-limit=0W"),
+        (["--gpu", "RTX 4070", "--power-limit", "300"], "RTX 4070 of 200 W"),
+        (["--gpu", "RTX 4070", "--power-limit", "20W"], "RTX 4070 of 200 W"),
+        (["--device=cpu", "--power-limit", "150"], "--power-limit"),
         (["--gpu", "RTX 4070 Ti Laptop"], "unknown GPU 'RTX 4070 Ti Laptop'"),
         (["--gpu", "RTX 4070 Ti Laptop"], "--memory-limit 8GB"),
         (["--gpu", "H200", "--tokens", "-5"], "--tokens=-5 is not a number of tokens"),

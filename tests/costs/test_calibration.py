@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from nanodyno.costs.calibration import Predicted, calibration_for, measured
+from nanodyno.costs.calibration import MeasuredSpeed, Predicted, calibration_for, measured
 from nanodyno.hardware.ceilings import Ceilings, Matmul, Timing
 from nanodyno.hardware.gpus import gpu_named
 
@@ -74,7 +74,7 @@ def test_what_was_not_measured_stays_as_the_class_has_it(ceilings: Make) -> None
 )  # fmt: skip
 def test_a_prediction_rests_on_the_nearest_measurements_that_there_are(gpu: str, basis: str) -> None:
     assert calibration_for(gpu_named(gpu)).basis == basis
-    measured_there = calibration_for(gpu_named(gpu), measured_factor=1.2)
+    measured_there = calibration_for(gpu_named(gpu), trained=MeasuredSpeed(1.2, 0.08))
     assert measured_there.basis == "measured"
     assert measured_there.speed_factor == 1.2
 
@@ -83,8 +83,30 @@ def test_the_less_is_known_of_a_gpu_the_wider_is_the_interval() -> None:
     known = [calibration_for(gpu_named(gpu)) for gpu in ("H200", "RTX 4070", "RTX 5080", "GTX 1080 Ti")]
     errors = [each.speed_error(fused=False) for each in known]
     assert errors == sorted(set(errors))
-    assert known[0].speed_error(fused=True) == errors[0]
+    assert known[0].speed_error(fused=True) < errors[0]
     assert all(each.speed_error(fused=True) > each.speed_error(fused=False) for each in known[1:])
+
+
+@pytest.mark.parametrize("gpu", ["RTX 4070", "RTX 5080", "GTX 1080 Ti", "RTX 4070 Laptop GPU", "RX 7900 XTX"])
+def test_what_is_measured_never_widens_an_interval(gpu: str, half: Ceilings) -> None:
+    row = gpu_named(gpu)
+    before, doctor = (calibration_for(row, ceilings=each).speed_error(fused=True) for each in (None, half))
+    own = calibration_for(row, ceilings=half, trained=MeasuredSpeed(1.0, 0.08, fused=True))
+    assert own.speed_error(fused=True) < doctor < before
+    limited = calibration_for(row, power_limit_watts=row.tdp_watts).speed_error(fused=True)
+    assert limited <= before
+
+
+@pytest.mark.parametrize(
+    ("gpu", "dtype", "basis"),
+    [
+        ("V100S-PCIE-32GB", "float32", "public"), ("V100S-PCIE-32GB", "float16", "class"),
+        ("RTX 4070", "float32", "datasheet"), ("H200", "float16", "class"), ("H200", "float32", "datasheet"),
+        ("GTX 1660 Ti", "float16", "datasheet"),
+    ],
+)  # fmt: skip
+def test_a_measurement_counts_for_its_dtype_alone(gpu: str, dtype: str, basis: str) -> None:
+    assert calibration_for(gpu_named(gpu), dtype).basis == basis
 
 
 def test_an_80_percent_interval_holds_a_tenth_above_it() -> None:
@@ -122,13 +144,15 @@ def test_before_ampere_attention_is_the_memory_efficient_one() -> None:
 
 def test_measured_trainings_win_over_ceilings_and_the_launches_stay_measured(half: Ceilings) -> None:
     gpu = gpu_named("RTX 4070")
-    own = calibration_for(gpu, "bfloat16", half, measured_factor=1.2)
+    own = calibration_for(gpu, "bfloat16", half, trained=MeasuredSpeed(1.2, 0.08))
     assert (own.basis, own.speed_factor) == ("measured", 1.2)
     assert own.matmul_flops_per_second == calibration_for(gpu).matmul_flops_per_second
     assert own.launch_seconds["eager"] == pytest.approx(3 * measured().launch_seconds["eager"])
 
 
 def test_a_measured_factor_keeps_the_limit_that_the_references_rates_include() -> None:
-    plain, measured_there = (calibration_for(gpu_named("H200"), measured_factor=each) for each in (None, 1.0))
+    plain, measured_there = (
+        calibration_for(gpu_named("H200"), trained=each) for each in (None, MeasuredSpeed(1.0, 0.08))
+    )
     assert measured_there.basis == "measured"
     assert measured_there.seconds_under_power(1.0, 1e15) == plain.seconds_under_power(1.0, 1e15)

@@ -133,7 +133,7 @@ SEEN = [
     ("AMD Radeon PRO W7900", 44.98, 48, "AMD Radeon PRO W7900"),
     ("AMD Radeon RX 9060 XT", 15.9, 16, "AMD Radeon RX 9060 XT 16GB"),
     ("AMD Radeon RX 9070 XT", 15.9, 32, "AMD Radeon RX 9070 XT"),
-    ("Apple M2 Max", 96, None, "Apple M2 Max"),
+    ("Apple M2 Max", 96, None, "Apple M2 Max 96GB"),
     ("Apple M4", 16, None, "Apple M4 16GB"),
 ]
 

@@ -340,7 +340,7 @@ def test_estimated_tokens_are_reported_as_such() -> None:
 
 @pytest.mark.parametrize(
     ("hours", "reported"),
-    [(40 / 60, "about 40 min (80%: 32 min to 50 min)"), (10.0, "about 10 hours (80%: 8.0 to 12)")],
+    [(40 / 60, "about 40 min (80%: 32 min to 50 min)"), (10.0, "about 10.0 hours (80%: 8.00 to 12.5)")],
 )
 def test_hours_are_reported_where_there_is_one(hours: float, reported: str) -> None:
     plan = planned()

@@ -46,7 +46,7 @@ def test_what_the_noise_may_make_of_a_bill_is_reported_below_it() -> None:
     grows = "plan.bill.growing-batch"
     figures = {"first": "65,536", "most": "1,048,576", "tokens": "104.9M"}
     reported = ENGLISH.say(grows, **figures)
-    assert f"{reported}, about {plan.bill.grown.hours.value:.1f} hours (" in text(plan, source)
+    assert f"{reported}, about {plan.bill.grown.hours.value:.2f} hours (" in text(plan, source)
     assert not says(text(*growing("3276800:131072")), grows)
     assert f"{reported} {ENGLISH.say('common.iterations')} " in text(
         *growing("noise", Target(None, None, None))
@@ -73,4 +73,4 @@ def test_what_a_range_test_takes_is_reported_by_the_predicted_speed() -> None:
     hours = 10_200 * plan.asked.time.seconds / 3600
     source = PlanSource("it", range_test=Begun(Lengths(200, 800, 4272)))
     reported = ENGLISH.say_plural("plan.bill.range-test", 10_200)
-    assert f"{reported}, about {hours:.1f} hours (" in text(plan, source)
+    assert f"{reported}, about {hours:.2f} hours (" in text(plan, source)

@@ -10,7 +10,7 @@ from nanodyno.analysis.account import Account
 from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.audit import IMPOSSIBLE, audit, with_found_shape
 from nanodyno.config import PLACES, SETTINGS, SIZE_KEYS, build_config, keys_where
-from nanodyno.costs.calibration import expected_of
+from nanodyno.costs.calibration import MeasuredSpeed, expected_of
 from nanodyno.costs.setup import Dtype, Setup, settle
 from nanodyno.costs.target import Target
 from nanodyno.costs.time import iteration_time
@@ -22,6 +22,11 @@ from nanodyno.records.measured import MeasuredFiles
 BATCH = {"batch_size", "gradient_accumulation_steps", "tokens_per_iter", "batch_ramp"}
 OF_SPEED = frozenset(keys_where(lambda each: "speed" in each.affects)) - BATCH - PLACES - {"parallel"}
 """Settings that the time of a micro-step follows from."""
+OWN_LN_ERROR, FOREIGN_LN_ERROR = 0.08, 0.11
+"""Of a prediction by nanodyno's own trainings on such a GPU, and by those of other programs."""
+SHRINK = 0.5
+LEAST_FACTOR = 0.4
+"""Of what its class predicts. What is farther off was throttled, or is mislabelled."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,9 @@ class KnownSpeed:
     tokens_per_second: float
     expected_tokens_per_second: float
     """By the GPU's class, or for the GPU that nanodyno was measured on by its own rates."""
+    own: bool = False
+    """Whether nanodyno trained it, and not another program."""
+    fused: bool = False
 
     @property
     def factor(self) -> float:
@@ -60,7 +68,7 @@ class Measurements:
         return replace(
             target,
             ceilings=target.ceilings or newest,
-            measured_factor=None if target.gpu is None else speed_factor(self.speeds, target.gpu),
+            trained=None if target.gpu is None else speed_of(self.speeds, target.gpu),
         )
 
     def include(self, target: Target) -> bool:
@@ -82,17 +90,29 @@ def measurements_of(files: MeasuredFiles) -> Measurements:
     return Measurements(tuple(speeds), files.ceilings, tuple(unused))
 
 
-def speed_factor(known: Sequence[KnownSpeed], gpu: Gpu) -> float | None:
-    """Return how much faster trainings on a GPU were than its class predicts: the median of ln ratios."""
-    found = [math.log(each.factor) for each in known if each.gpu == gpu]
-    return math.exp(statistics.median(found)) if found else None
+def speed_of(known: Sequence[KnownSpeed], gpu: Gpu) -> MeasuredSpeed | None:
+    """Return how much faster trainings on a GPU were than its class predicts: the median of ln ratios.
+
+    nanodyno's own trainings count before those of other programs. Of these half of the deviation is taken
+    for the GPU's, the rest for the program's: of public rows, one program predicts another on the same GPU
+    with an error of 15%.
+    """
+    of_gpu = [each for each in known if each.gpu == gpu]
+    own = [each for each in of_gpu if each.own]
+    found = [math.log(each.factor) for each in own or of_gpu]
+    if not found:
+        return None
+    fused = any(each.fused for each in own)
+    if own:
+        return MeasuredSpeed(math.exp(statistics.median(found)), OWN_LN_ERROR, fused)
+    return MeasuredSpeed(math.exp(SHRINK * statistics.median(found)), FOREIGN_LN_ERROR)
 
 
 def known_speed(account: Account) -> KnownSpeed | None:
     """Return a run's speed beside the one that its GPU's class predicts for it.
 
-    None where its log does not report enough, on a GPU that is not in the table, of several processes, and
-    for a speed that the GPU cannot have reached alone.
+    None where its log does not report enough, on a GPU that is not in the table, of several processes, where
+    the host limits the speed, and for a speed that the GPU cannot have reached alone.
     """
     speed, gpu = account.speed.tokens_per_second, account.gpu
     setup = None if gpu is None or account.processes != 1 else _setup(account, gpu)
@@ -100,8 +120,13 @@ def known_speed(account: Account) -> KnownSpeed | None:
         return None
     if any(finding.code in IMPOSSIBLE for finding in audit(account)):
         return None
-    expected = iteration_time(setup, expected_of(gpu, setup.dtype)).tokens_per_second
-    return KnownSpeed(gpu, speed.value, expected)
+    time = iteration_time(setup, expected_of(gpu, setup.dtype))
+    known = KnownSpeed(
+        gpu, speed.value, time.tokens_per_second, not account.foreign, setup.kernels == "fused"
+    )
+    if time.launch_bound or not LEAST_FACTOR < known.factor < 1 / LEAST_FACTOR:
+        return None  # it is the host's speed, or another GPU's
+    return known
 
 
 def _setup(account: Account, gpu: Gpu) -> Setup | None:
@@ -125,6 +150,8 @@ def _setup(account: Account, gpu: Gpu) -> Setup | None:
     try:
         config = build_config({**shape.model_dump(include={*SIZE_KEYS}), **settings, **batch})
         shape = shape.replaced(n_head=config.n_head)  # of 64 where a log reports none
+        if shape.n_embd % shape.n_head:
+            return None
         setup = settle(config, shape, dtype, gpu.memory_bytes)
     except NanodynoError:
         return None

@@ -61,7 +61,8 @@ def attribute(  # noqa: PLR0913 - one parameter per option
     memory_limit: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZE", help="Emulate a smaller GPU: 12GB (counted as GiB) or 11.2GiB, context included."
+            metavar="SIZE",
+            help="Emulate a smaller GPU, context included: 12GB is one sold as 12 GB, or 11.2GiB.",
         ),
     ] = None,
     make_fit: Annotated[

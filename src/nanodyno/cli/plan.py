@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from nanodyno.messages.language import Language
 
 MOST_HOURS = 1e6
+LEAST_POWER, MOST_POWER = 0.25, 1.3
+"""Shares of its own power that a GPU can be limited to, generously."""
 
 
 def plan(  # noqa: PLR0913 - one parameter per option
@@ -135,7 +137,8 @@ def plan(  # noqa: PLR0913 - one parameter per option
 
     watts = None if power_limit is None else watts_of(power_limit, "--power-limit")
     asked = resolve(source, context.args, RUNS_FOLDER, gpu=gpu, memory_limit_bytes=limit)
-    asked = replace(asked, power_limit_watts=watts)
+    if watts is not None:
+        asked = _with_power_limit(asked, watts)
     if measured is not None:
         asked = _with_measured(asked, measured)
     asked, hours = _of_that_length(asked, tokens, hours)
@@ -171,6 +174,22 @@ def plan(  # noqa: PLR0913 - one parameter per option
         print_page(page, console, language)
     deliver(wanted, lambda language: plan_report(planned, shown, language))
     return None
+
+
+def _with_power_limit(request: "Request", watts: float) -> "Request":
+    """Refuse what no such GPU can be set to."""
+    gpu = request.target.gpu
+    if gpu is None:
+        raise NanodynoError(
+            "--power-limit is about a GPU in the table, and there is none", "name one with --gpu"
+        )
+    least, most = LEAST_POWER * gpu.tdp_watts, MOST_POWER * gpu.tdp_watts
+    if not least <= watts <= most:
+        raise NanodynoError(
+            f"--power-limit={watts:g} is not a limit for a {gpu.label} of {gpu.tdp_watts:g} W",
+            f"give {math.ceil(least)} to {math.floor(most)} W",
+        )
+    return replace(request, power_limit_watts=watts)
 
 
 def _with_measured(request: "Request", path: Path) -> "Request":

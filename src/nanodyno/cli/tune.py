@@ -51,7 +51,8 @@ def tune(  # noqa: PLR0913 - one parameter per option
     memory_limit: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZE", help="Emulate a smaller GPU: 12GB (counted as GiB) or 11.2GiB, context included."
+            metavar="SIZE",
+            help="Emulate a smaller GPU, context included: 12GB is one sold as 12 GB, or 11.2GiB.",
         ),
     ] = None,
     allow: Annotated[

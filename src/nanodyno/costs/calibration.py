@@ -64,6 +64,10 @@ class Calibration:
     power_limit_watts: float | None = None
     speed_factor: float = 1.0
     """How much faster this GPU was measured than its class predicts."""
+    measured_ln_error: float | None = None
+    """How far trainings that were measured on such a GPU may be off, in place of the basis's own error."""
+    fused_measured: bool = False
+    """Whether the fused engine was among them."""
     untried_ln_error: float = 0.0
     """What is unknown besides, as of a laptop GPU, whose maker chooses the power."""
     basis: SpeedBasis = "training"
@@ -90,8 +94,21 @@ class Calibration:
     def speed_error(self, fused: bool) -> float:
         """Return the standard deviation of ln(speed / prediction)."""
         errors = class_numbers()["ln_error"]
-        untried = errors["fused"] if fused and self.basis != "training" else 0.0
-        return math.hypot(errors[self.basis], untried, self.untried_ln_error)
+        if self.basis == "training":
+            return errors["training"] if fused else errors["training autograd"]
+        own = errors[self.basis] if self.measured_ln_error is None else self.measured_ln_error
+        untried = errors["fused"] if fused and not self.fused_measured else 0.0
+        return math.hypot(own, untried, self.untried_ln_error)
+
+
+@dataclass(frozen=True)
+class MeasuredSpeed:
+    """How fast trainings on such a GPU were, over what its class predicts for them."""
+
+    factor: float
+    ln_error: float
+    fused: bool = False
+    """Whether the fused engine was among them."""
 
 
 @dataclass(frozen=True)
@@ -141,31 +158,41 @@ def calibration_for(
     dtype: str = "bfloat16",
     ceilings: Ceilings | None = None,
     power_limit_watts: float | None = None,
-    measured_factor: float | None = None,
+    trained: MeasuredSpeed | None = None,
 ) -> Calibration:
     """Return the rates of a GPU: the reference's own, or those of its class, scaled by what was measured.
 
-    `ceilings` is what doctor measured, `measured_factor` the measured speed of trainings on such a GPU over
-    the one that its class predicts. Trainings win over ceilings, since a forecast is of a training. The
-    host's time for a launch counts wherever it was measured.
+    `ceilings` is what doctor measured, `trained` how fast trainings on such a GPU were. Trainings win over
+    ceilings, since a forecast is of a training. The host's time for a launch counts wherever it was measured.
     """
     here = measured() if gpu is None else expected_of(gpu, dtype, power_limit_watts)
     own = here.basis == "training"
     if ceilings is not None:
         here = replace(here, launch_seconds=_launches(here, ceilings))
-    if measured_factor is not None:
-        return replace(here, speed_factor=measured_factor, basis="measured")
+    if trained is not None:
+        return replace(
+            here,
+            speed_factor=trained.factor,
+            measured_ln_error=trained.ln_error,
+            fused_measured=trained.fused,
+            untried_ln_error=0.0,
+            basis="measured",
+        )
     if ceilings is not None and (gpu is None or not own):
         return _by_ceilings(here, gpu, dtype, ceilings)
-    if gpu is not None and not own and (factor := class_numbers()["public"].get(gpu.label)):
+    if gpu is not None and not own and (factor := class_numbers()["public"].get(f"{gpu.label}, {dtype}")):
         return replace(here, speed_factor=factor, basis="public")
     return here
 
 
 def expected_of(gpu: Gpu, dtype: str, power_limit_watts: float | None = None) -> Calibration:
     """Return the rates of a GPU of which only the name is known: the reference's own, or its class's."""
-    own = gpu.name == REFERENCE and dtype != "float32"
-    here = measured() if own else by_class(gpu, dtype, class_numbers())
+    if gpu.name == REFERENCE and dtype != "float32":  # in float16 its rates are those of bfloat16
+        here = measured() if dtype == "bfloat16" else replace(measured(), basis="class")
+    else:
+        here = by_class(gpu, dtype, class_numbers())
+    if gpu.family == LAPTOP and power_limit_watts is not None:
+        here = replace(here, untried_ln_error=here.untried_ln_error / 2)
     return with_power(here, gpu, power_limit_watts, class_numbers())
 
 
@@ -176,13 +203,14 @@ def by_class(gpu: Gpu, dtype: str, classes: Mapping[str, Any]) -> Calibration:
     family = dtype if dtype == "float32" else gpu.family
     share = entry.get("matmul_share", shares.get(family, shares["other"]))
     peak = gpu.peak_flops_per_second(dtype) or gpu.tensor_flops or gpu.fp32_flops
+    without_tensor_cores = dtype == "float32" or gpu.peak_flops_per_second(dtype) is None
     here = replace(
         reference,
         multiprocessors=gpu.multiprocessors or reference.multiprocessors,
         matmul_flops_per_second=share * peak,
         bandwidth_bytes_per_second=entry["bandwidth_share"] * gpu.bandwidth_bytes_per_second,
         untried_ln_error=classes["ln_error"]["laptop"] if gpu.family == LAPTOP else 0.0,
-        basis="datasheet" if entry.get("unmeasured") else "class",
+        basis="datasheet" if entry.get("unmeasured") or without_tensor_cores else "class",
     )
     return _with_attention(here, gpu, peak, classes)
 
@@ -263,7 +291,7 @@ def _by_ceilings(here: Calibration, gpu: Gpu | None, dtype: str, ceilings: Ceili
         here = replace(
             here, host_bandwidth_bytes_per_second=reference.host_bandwidth_bytes_per_second * share
         )
-    return replace(here, basis="ceilings")
+    return replace(here, untried_ln_error=0.0, basis="ceilings")
 
 
 def _copy_share(gpu: Gpu | None, copied: float) -> float:

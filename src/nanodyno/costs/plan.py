@@ -164,7 +164,7 @@ class Costs:
             target.dtype(config.dtype),
             target.ceilings,
             target.power_limit_watts,
-            target.measured_factor,
+            target.trained,
         )
         self._grows = config.batch_ramp is not None
         self._auto = config.recompute == "auto"

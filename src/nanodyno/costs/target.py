@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
+from nanodyno.costs.calibration import MeasuredSpeed
 from nanodyno.costs.setup import Dtype
 from nanodyno.errors import NanodynoError
 from nanodyno.hardware.ceilings import Ceilings
-from nanodyno.hardware.gpus import Gpu, find_gpu, gpu_named
+from nanodyno.hardware.gpus import APPLE, Gpu, find_gpu, gpu_named
 
 GIB = 2**30
 SHOWN_SHARE = 0.97
@@ -32,8 +33,8 @@ class Target:
     """Free in the machine that the GPU is in; None where it is not this one."""
     ceilings: Ceilings | None = None
     """As doctor measured them on this very GPU, or on another of its name."""
-    measured_factor: float | None = None
-    """How fast trainings on such a GPU were, over what its class predicts for them."""
+    trained: MeasuredSpeed | None = None
+    """How fast trainings on such a GPU were."""
     power_limit_watts: float | None = None
     drawn_watts: float | None = None
     """Median power of a training whose telemetry is known."""
@@ -48,7 +49,9 @@ class Target:
 
     def dtype(self, asked: str) -> Dtype:
         """Return what the trainer chooses on such a GPU; an unknown one is taken for a recent one."""
-        recent = self.gpu is None or self.gpu.tensor_dtype == "bfloat16"
+        if self.gpu is not None and self.gpu.family == APPLE and asked == "auto":
+            return "float32"
+        recent = self.gpu is None or self.gpu.tensor_dtype == "bfloat16" or self.gpu.family == APPLE
         own: Dtype = "bfloat16" if recent else "float16"
         if asked in ("auto", "bfloat16"):
             return own
@@ -63,7 +66,8 @@ def shown_bytes(nominal_bytes: float) -> int:
 def named_target(name: str, limit_bytes: int | None) -> Target:
     gpu = gpu_named(name)
     shown = int(UNIFIED_SHARE * gpu.memory_bytes) if gpu.is_unified else shown_bytes(gpu.memory_bytes)
-    limit = None if limit_bytes in (gpu.memory_bytes, shown) else limit_bytes
+    nominal = gpu.memory_bytes, shown_bytes(gpu.memory_bytes), shown
+    limit = None if limit_bytes in nominal else limit_bytes
     return Target(gpu.label, gpu, _limited(gpu.label, shown, limit), limit is not None)
 
 

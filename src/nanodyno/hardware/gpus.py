@@ -83,15 +83,19 @@ class Gpu:
         """Return the boost clock. Where the source gives none, it follows from the fp32 peak."""
         if self.boost_mhz is not None:
             return self.boost_mhz * 1e6
-        return self.fp32_flops / (self.multiprocessors * FP32_PER_CLOCK) if self.multiprocessors else None
+        each = FP32_PER_CLOCK / 2 if self.architecture == "Volta" else FP32_PER_CLOCK
+        return self.fp32_flops / (self.multiprocessors * each) if self.multiprocessors else None
 
     @property
     def label(self) -> str:
-        """Return the name, with the memory where that tells it from another row or from the largest."""
+        """Return the name, with the memory where that tells it from another or is unified."""
         name = parse_name(self.name)
         rows = _gpus_by_words()[name.words]
-        is_plain = len(rows) == 1 and not (self.is_unified and self.memory_bytes != rows[0].memory_bytes)
-        return self.name if is_plain or name.memory_gb else f"{self.name} {self.memory_gb}GB"
+        return (
+            self.name
+            if (len(rows) == 1 and not self.is_unified) or name.memory_gb
+            else f"{self.name} {self.memory_gb}GB"
+        )
 
     @property
     def memory_gb(self) -> int:

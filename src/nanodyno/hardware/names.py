@@ -15,6 +15,7 @@ _MOBILE = frozenset({"laptop", "mobile", "notebook"})
 _NOT_SAID = frozenset({"gpu", "with", "design", "generation", "edition"})
 _MEMORY = re.compile(r"(\d+)gb?")
 _SPACED_MEMORY = re.compile(r"\b(\d+) +gi?b\b")
+_SERIES_JOINED = re.compile(r"\b(rtx|gtx|rx)(\d{3,4})")
 _JOINED = re.compile(r"\b(\d{4})(ti|super|xtx|xt|gre)\b")
 _MOBILE_NUMBER = re.compile(r"(\d{3,4})m")
 
@@ -62,7 +63,8 @@ class GpuName:
 
 
 def parse_name(name: str) -> GpuName:
-    spaced = _JOINED.sub(r"\1 \2", _SPACED_MEMORY.sub(r"\1gb", name.casefold()))
+    apart = _SERIES_JOINED.sub(r"\1 \2", name.casefold())
+    spaced = _JOINED.sub(r"\1 \2", _SPACED_MEMORY.sub(r"\1gb", apart))
     words = re.findall(r"[^\s\-_]+", spaced)
     is_amd = words[:1] == ["amd"]
     while words and words[0] in _MAKERS:

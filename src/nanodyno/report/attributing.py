@@ -36,14 +36,16 @@ def make_attribute_display(
 
 
 class PlainAttributing:
-    """A line for each combination that was measured: for files, pipes and CI."""
+    """A line for each round that begins and combination that was measured: for files, pipes and CI."""
 
     def __init__(self, console: Console, language: Language) -> None:
         self._console = console
         self._language = language
 
     def __call__(self, event: AttributeEvent) -> None:
-        if isinstance(event, CombinationMeasured) and not event.reused:
+        if isinstance(event, RoundStarted):
+            say(self._console, round_words(event, self._language))
+        elif isinstance(event, CombinationMeasured) and not event.reused:
             say(self._console, measured_words(event, self._language))
 
     def close(self) -> None:

@@ -88,10 +88,17 @@ def first_page(
             None,
             (
                 *(named_words(each, several, language) for each in steps),
-                language.say("compare.everything", command=command),
+                _everything(len(found) - len(shown), command, language),
             ),
         ),
     ]
+
+
+def _everything(hidden: int, command: str, language: Language) -> str:
+    """Return how to see all, with the number of caveats that this page has no room for."""
+    if hidden:
+        return language.say_plural("compare.everything-more", hidden, command=command)
+    return language.say("compare.everything", command=command)
 
 
 def comparison_page(

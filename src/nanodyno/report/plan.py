@@ -186,11 +186,13 @@ def _remarks_on_speed(plan: Plan, language: Language) -> list[str]:
     if plan.basis == "training":
         return []
     found = [language.say(BASES[plan.basis])]
-    if plan.asked.setup.kernels == "fused":
+    fused_measured = plan.target.trained is not None and plan.target.trained.fused
+    if plan.asked.setup.kernels == "fused" and not fused_measured:
         found.append(language.say("plan.note.fused-untried", reference=REFERENCE))
     if gpu is not None and gpu.family in NOT_NVIDIA:
         found.append(language.say("plan.note.other-maker"))
-    if gpu is not None and gpu.family == LAPTOP and plan.target.power_limit_watts is None:
+    chosen = plan.target.power_limit_watts is not None or plan.basis in ("measured", "ceilings")
+    if gpu is not None and gpu.family == LAPTOP and not chosen:
         found.append(language.say("plan.basis.laptop"))
     return found
 

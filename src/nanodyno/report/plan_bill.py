@@ -21,15 +21,15 @@ def bill_words(bill: Bill, plan: Plan, language: Language) -> str:
         parts.append(
             language.say(
                 "plan.bill.energy",
-                kwh=quantities.about(bill.kwh.value, language=language),
+                kwh=_with_interval(bill.kwh, language),
                 watts=quantities.about(bill.watts, 2, language),
             )
         )
     if bill.energy_cost is not None:
-        amount = quantities.about(bill.energy_cost.value, language=language)
+        amount = _with_interval(bill.energy_cost, language)
         parts.append(language.say("plan.bill.energy-cost", amount=amount))
     if bill.rent is not None:
-        amount = quantities.about(bill.rent.value, language=language)
+        amount = _with_interval(bill.rent, language)
         parts.append(language.say("plan.bill.rent", amount=amount))
     parts += [language.say("plan.if-it-fitted")] if plan.asked.fits is False else []
     return language.joined(parts)
@@ -39,8 +39,17 @@ def _time_words(hours: Predicted, language: Language) -> str:
     if hours.value < 1:
         durations = [quantities.duration(each * 3600, language) for each in (hours.value, *_bounds(hours))]
         return language.say("plan.bill.short", duration=durations[0], low=durations[1], high=durations[2])
-    value, low, high = (quantities.about(each, 2, language) for each in (hours.value, *_bounds(hours)))
+    value, low, high = (quantities.about(each, language=language) for each in (hours.value, *_bounds(hours)))
     return language.say("plan.bill.hours", hours=value, low=low, high=high)
+
+
+def _with_interval(value: Predicted, language: Language) -> str:
+    """Return `3.2 (2.6 to 3.9)`; of a value that is certain, the value alone."""
+    number = quantities.about(value.value, 2, language)
+    if value.low == value.high:
+        return number
+    low, high = (quantities.about(each, 2, language) for each in _bounds(value))
+    return language.say("plan.bill.interval", number=number, low=low, high=high)
 
 
 def _bounds(value: Predicted) -> tuple[float, float]:
