@@ -57,6 +57,8 @@ def every_finding() -> list[Finding]:
         *of(with_losses(5000, loss=lambda _: spiked), ForecastQuestion()),
         *of(grown(4000), ForecastQuestion()),
         *of(with_losses(400), ForecastQuestion()),
+        *of(with_losses(800), ForecastQuestion(iterations=8800)),
+        *of(replace(with_losses(800), data_vocab_size=256), ForecastQuestion(iterations=8800)),
         *of(OVERFIT, ForecastQuestion()),
         *of(DEAD, ForecastQuestion()),
         *of(replace(DEAD, evals=DEAD.evals[-2:]), ForecastQuestion()),
