@@ -12,7 +12,7 @@ from tests.analysis.losses import with_losses
 from nanodyno.analysis.account import Account
 from nanodyno.analysis.findings import Finding
 from nanodyno.analysis.forecast import Forecast, ForecastQuestion, forecast
-from nanodyno.analysis.forecast_far import OFF_LAW, WIDENING, beyond, reach_of
+from nanodyno.analysis.forecast_far import OFF_LAW, WIDENING, WIDENING_ALONE, beyond, reach_of
 from nanodyno.analysis.forecast_findings import Forecasts, findings_of, forecasts_of
 from nanodyno.analysis.forecast_fit import Prediction
 from nanodyno.analysis.forecast_points import Curve
@@ -52,7 +52,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Forecasts]:
 def test_without_a_size_a_spread_grows_with_the_distance_and_no_median_moves() -> None:
     wide = beyond(CURVE, 1000, None)
     assert wide.median == pytest.approx(CURVE.median)
-    assert wide.spread == pytest.approx([0.1, 0.3, 0.5 * (1 + WIDENING * FAR)])
+    assert wide.spread == pytest.approx([0.1, 0.3, 0.5 * (1 + WIDENING_ALONE * FAR)])
 
 
 def test_curve_and_size_are_weighed_by_precision() -> None:

@@ -16,8 +16,8 @@ from nanodyno.analysis.forecast_size import SizeLaw, size_law
 
 NEAR, FULL = 5.0, 10.0
 """Times the curve: at the first the size law begins to count, from the second on it counts whole."""
-WIDENING = 0.25
-"""By which share the curve's own spread grows, for each e-fold beyond NEAR."""
+WIDENING, WIDENING_ALONE = 0.25, 0.75
+"""By which share the curve's own spread grows, for each e-fold beyond NEAR: beside the law, and without it."""
 OFF_LAW = 0.125
 """Nats by which ends scatter around the law at the run's own level, for each e-fold beyond NEAR: 0.02 to
 0.15 over the public curves with known tokens, beside the law's spread."""
@@ -61,9 +61,9 @@ def beyond(made: Prediction, reach: float, size: SizeLaw | None) -> Prediction:
     end = float(far[-1])
     if end == 0:
         return made
-    spread = made.spread * (1 + WIDENING * far)
     if size is None:
-        return replace(made, spread=spread)
+        return replace(made, spread=made.spread * (1 + WIDENING_ALONE * far))
+    spread = made.spread * (1 + WIDENING * far)
     weight = min(end / math.log(FULL / NEAR), 1.0)
     own, law = float(spread[-1]) ** -2, weight / math.hypot(size.spread, OFF_LAW * end) ** 2
     moved = law / (own + law) * (size.median - float(made.median[-1]))
