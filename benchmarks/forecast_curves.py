@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nanodyno.analysis.account import Account
+from nanodyno.analysis.account import GPT2_VOCABULARY, Account
 from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.forecast_law import Array, Schedule
 from nanodyno.analysis.forecast_plan import curve_of, logged_schedule, plan_of, schedule_of
@@ -22,6 +22,9 @@ MOVED = 1e-3
 """By how much a share of the peak must change to count as lowered."""
 FEWEST = 8
 """Losses of a curve that can be cut short."""
+PADDED_VOCABULARY = 50_304
+TOKENS_PER_ITER = {"124M speedrun 2024": 524_288}
+"""By family, where an index leaves them out: 8 x 64 x 1,024 in each of these records."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,9 @@ class Known:
     curve: Curve
     schedule: Schedule
     parameters: float | None = None
+    tokens_per_iter: float | None = None
+    """None also where the tokenizer is not GPT-2's: no law is known for its losses then."""
+    dataset: str = ""
 
     @property
     def last(self) -> float:
@@ -90,7 +96,9 @@ def _run(folder: Path) -> Known | None:
     if schedule is None:
         print(f"{folder}: left out, its learning-rate schedule is not known", file=sys.stderr)
         return None
-    return Known(account.name, size, account.name, curve, schedule, count)
+    tokens = account.tokens_per_iter if account.vocabulary == GPT2_VOCABULARY else None
+    data = str(account.settings.get("dataset", ""))
+    return Known(account.name, size, account.name, curve, schedule, count, tokens, data)
 
 
 def _described(folder: Path, entry: dict[str, Any]) -> Known:
@@ -111,7 +119,8 @@ def _described(folder: Path, entry: dict[str, Any]) -> Known:
     name = Path(entry["file"]).stem
     curve = Curve(updates, losses, train_updates, train_losses)
     size = entry["model"].split(",")[0]
-    return Known(name, size, "124M records", curve, Schedule(rates), _parameters(size))
+    tokens = float(entry["tokens_per_step"])
+    return Known(name, size, "124M records", curve, Schedule(rates), _parameters(size), tokens, entry["data"])
 
 
 def _with_settings(folder: Path, entry: dict[str, Any]) -> Known:
@@ -129,7 +138,14 @@ def _with_settings(folder: Path, entry: dict[str, Any]) -> Known:
     else:
         raise ValueError(f"{path}: its learning-rate schedule is not known")
     size = next((each for each in ("350M", "400M") if each in entry["family"]), "124M")
-    return Known(path.stem, size, entry["family"], Curve(updates, losses), schedule, _parameters(size))
+    shape, family = entry["shape"], entry["family"]
+    tokens = shape.get("tokens_per_iter") or TOKENS_PER_ITER.get(family)
+    if tokens is None and {"batch_size", "gradient_accumulation_steps", "block_size"} <= shape.keys():
+        tokens = shape["batch_size"] * shape["gradient_accumulation_steps"] * shape["block_size"]
+    if shape.get("vocab_size") not in (GPT2_VOCABULARY, PADDED_VOCABULARY):
+        tokens = None
+    curve, data = Curve(updates, losses), str(shape.get("dataset") or "")
+    return Known(path.stem, size, family, curve, schedule, _parameters(size), tokens, data)
 
 
 def _table(path: Path, root: Path) -> Known | None:

@@ -15,6 +15,7 @@ from scipy.optimize import minimize
 from scipy.stats import t as student
 
 from forecast_curves import Known
+from nanodyno.analysis.forecast_far import beyond, is_far, reach_of
 from nanodyno.analysis.forecast_fit import (
     Z80,
     Extrapolation,
@@ -26,6 +27,7 @@ from nanodyno.analysis.forecast_fit import (
 )
 from nanodyno.analysis.forecast_law import Array
 from nanodyno.analysis.forecast_points import Curve, binned, points_of
+from nanodyno.analysis.forecast_size import SizeLaw, law_for
 
 PREFIXES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 LEARNED_FROM = (0.2, 0.3, 0.5, 0.8)
@@ -102,8 +104,8 @@ def _score(known: Known, prior: Prior) -> float:
     for share in LEARNED_FROM:
         made = forecast_end(known, share, prior)
         if made is not None:
-            error = 100 * abs(float(made.median[0]) / known.final - 1)
-            spread = 100 * float(made.spread[0]) / known.final
+            error = 100 * abs(float(made.median[-1]) / known.final - 1)
+            spread = 100 * float(made.spread[-1]) / known.final
             scores.append(_surprise(error, spread) + OF_ERROR * np.log(error + SMALLEST_ERROR))
     return float(np.mean(scores)) if scores else 0.0
 
@@ -159,9 +161,26 @@ def extrapolated_end(known: Known, share: float, prior: Prior) -> Extrapolation 
 
 
 def forecast_end(known: Known, share: float, prior: Prior) -> Prediction | None:
-    """Forecast the end from the first part of the curve."""
-    seen, end = known.curve.until(share * known.last), np.array([known.last])
-    return predict(seen, known.schedule, end, prior.of_size(known.parameters))
+    """Forecast the end, which is the last place, from the first part; as `analysis/forecast.py` does."""
+    seen = known.curve.until(share * known.last)
+    if not len(seen.updates):
+        return None
+    done = float(max(seen.updates[-1], seen.train_updates[-1:].max(initial=0.0)))
+    reach, prior = reach_of(seen, done), prior.of_size(known.parameters)
+    places = np.array([done, known.last] if is_far(known.last, reach) else [known.last])
+    made = predict(seen, known.schedule, places, prior)
+    if made is None or len(places) == 1:
+        return made
+    return beyond(made, reach, _size(known, done, made))
+
+
+def _size(known: Known, done: float, made: Prediction) -> SizeLaw | None:
+    if known.parameters is None or known.tokens_per_iter is None:
+        return None
+    now, then = (
+        law_for(known.parameters, at * known.tokens_per_iter, known.dataset) for at in (done, known.last)
+    )
+    return then.beside(now, float(made.median[0]), known.last / done)
 
 
 def numbers_of(prior: Prior) -> dict[str, float]:

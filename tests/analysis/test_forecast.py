@@ -115,13 +115,6 @@ def test_a_place_between_evaluations_has_the_loss_of_the_last_one_before() -> No
         asked(with_losses(5000), iterations=150)
 
 
-def test_a_place_farther_than_was_ever_tried_is_reported() -> None:
-    run = with_losses(900)
-    assert run.iterations == 800  # a loss every 200
-    assert found(run, iterations=8800)["forecast-far"].numbers == {"times": 11.0, "tried": 10}
-    assert "forecast-far" not in found(run, iterations=8000)
-
-
 def test_without_a_schedule_the_interval_is_wider_and_says_why() -> None:
     run = replace(with_losses(5000, settings={"decay_lr": None}), foreign=True)
     unknown = replace(run, settings={"max_iters": 10_000, "block_size": 1024, "batch_size": 512})

@@ -57,6 +57,8 @@ def every_finding() -> list[Finding]:
         *of(with_losses(5000, loss=lambda _: spiked), ForecastQuestion()),
         *of(grown(4000), ForecastQuestion()),
         *of(with_losses(400), ForecastQuestion()),
+        *of(with_losses(800), ForecastQuestion(iterations=8800)),
+        *of(replace(with_losses(800), data_vocab_size=256), ForecastQuestion(iterations=8800)),
         *of(OVERFIT, ForecastQuestion()),
         *of(DEAD, ForecastQuestion()),
         *of(replace(DEAD, evals=DEAD.evals[-2:]), ForecastQuestion()),
@@ -129,6 +131,24 @@ def test_the_first_page_fits_and_names_the_way_to_the_rest(language: Language) -
     assert len(page) <= FIRST_PAGE_LINES
     assert more in page[-1]
     assert more not in "\n".join(lines_of(forecast_page(many, 100, language, everything=True)))
+
+
+@pytest.mark.parametrize("language", LANGUAGES.values(), ids=lambda each: each.code)
+def test_the_first_page_of_two_runs_keeps_five_cautions(language: Language) -> None:
+    """The ends, which the comparison names already, and dots of the picture go first."""
+    accounts = RUN, replace(RUN, name="other")
+    made = tuple(forecast(each, ForecastQuestion(), PACE) for each in accounts)
+    cautions = [each for each in FOUND if each.code.startswith("warning")][:6]
+    ends = [finding for each, run in zip(made, accounts, strict=True) for finding in findings_of(each, run)]
+    both = Forecasts(accounts, made, (*lower_of(*made, rough=True), *ends, *cautions))
+    page = lines_of(forecast_page(both, 100, language))
+    text = "".join("".join(page).split())
+    assert len(page) <= FIRST_PAGE_LINES
+    rough = [each for each in both.findings if each.code == "ends-rough"]
+    for each in [*rough, *cautions[:4]]:
+        assert "".join(words(each, language).split()) in text
+    assert "".join(words(cautions[4], language).split()) not in text
+    assert language.say("forecast.more", runs="run other") in page[-1]
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])

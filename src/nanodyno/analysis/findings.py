@@ -273,6 +273,7 @@ OF_FORECASTS: Mapping[Code, FindingKind] = {
         lr_decay_iters="count", plain_iterations=("text", "iterations"), share="percent",
     ),
     "forecast-far": _kind(times="times", tried="text"),
+    "forecast-far-by-size": _kind(loss="forecast loss", times="times", tried="text"),
     "forecast-spikes-left-out": _kind(counted="count"),
     "forecast-without-biases": _kind(more="percent"),
     "forecast-batch-grows": _kind(tokens="amount", tokens_per_iter="amount"),

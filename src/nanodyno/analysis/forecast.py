@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from nanodyno.analysis.account import Account
+from nanodyno.analysis.forecast_far import FarForecast, beyond, is_far, reach_of, size_of_run
 from nanodyno.analysis.forecast_fit import Z80, Prediction, Prior, predict, shipped_prior
 from nanodyno.analysis.forecast_law import Array
 from nanodyno.analysis.forecast_overfit import (
@@ -39,11 +40,13 @@ from nanodyno.analysis.growth import BatchGrowth
 from nanodyno.errors import NanodynoError
 from nanodyno.records.imported import Setting
 
-FARTHEST_TRIED = 10
-"""Times the way so far: docs/forecast.md has replays from a tenth of a run on. Two losses say no more."""
+FARTHEST_OF_TWO = 10
+"""Times the way so far that two losses say something of."""
 PLACES = 80
 """Of the band in a picture, and between which a target is looked for."""
 ForecastBasis = Literal["curve", "curve-without-schedule", "siblings", "overfitting", "size", "ended", "dead"]
+
+OF_CURVE: tuple[ForecastBasis, ...] = ("curve", "curve-without-schedule")
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,8 @@ class Forecast:
     """Nats added to the upper end, because the data will be repeated or the loss rises."""
     measured: MeasuredLoss | None = None
     """The loss of a place that it has come to already."""
+    far: FarForecast | None = None
+    """Where the answer lies beyond what a curve says alone."""
 
     @property
     def final(self) -> ForecastLoss:
@@ -177,15 +182,16 @@ def forecast(
     sized = (prior or shipped_prior()).of_size(parameters_of(account))
     reported = np.isfinite(curve.losses)
     dead, prediction, raised = death_of(account, curve), None, 0.0
-    band, final, measured = None, None, None
+    band, final, measured, far = None, None, None, None
     basis: ForecastBasis = "dead"
     if dead is None and end <= done and reported.any():
         measured, basis = _latest(account, curve, end), "ended"
         final = ForecastLoss(measured.loss, measured.loss, measured.loss)
     elif dead is None:
         prediction, basis, rise = _predicted_or_risen(account, curve, plan, places, sized, siblings)
-        if prediction is not None and prediction.points == 2 and end > FARTHEST_TRIED * done:
+        if prediction is not None and prediction.points == 2 and end > FARTHEST_OF_TWO * done:
             prediction = None
+        prediction, far = _drawn_to_size(account, curve, prediction, basis, end)
         if prediction is None and size is None:
             raise _too_little(account, curve, plan)
         if prediction is None and size is not None:
@@ -202,7 +208,7 @@ def forecast(
         _reached(question.until_loss, behind, band, final, end),
         size, prediction, warned(account, curve, plan), int(reported.sum()), not account.evals,
         _lowest(account, curve), tuple(each.name for each in siblings) if basis == "siblings" else (), dead,
-        raised, measured,
+        raised, measured, far,
     )  # fmt: skip
 
 
@@ -256,6 +262,17 @@ def _predicted(
     ways = [predict(curve, each, places, prior) for each in schedules_open_to(account, last)]
     found = [each for each in ways if each is not None]
     return (_any_of(found), "curve-without-schedule") if found else (None, "curve")
+
+
+def _drawn_to_size(
+    account: Account, curve: Curve, made: Prediction | None, basis: ForecastBasis, end: int
+) -> tuple[Prediction | None, FarForecast | None]:
+    """Return a curve's forecast with what its distance changes, and what it was drawn to."""
+    reach = reach_of(curve, even(account, account.iterations))
+    if made is None or basis not in OF_CURVE or not is_far(even(account, end), reach):
+        return made, None
+    size = size_of_run(account, made, end)
+    return beyond(made, reach, size), FarForecast(size)
 
 
 def _any_of(ways: Sequence[Prediction]) -> Prediction:

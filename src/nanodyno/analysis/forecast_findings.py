@@ -9,14 +9,8 @@ from nanodyno.analysis.account_reading import account_of
 from nanodyno.analysis.audit import audit, with_found_shape
 from nanodyno.analysis.curves import are_of_other_text
 from nanodyno.analysis.findings import Code, Finding, Number, Severity
-from nanodyno.analysis.forecast import (
-    FARTHEST_TRIED,
-    Forecast,
-    ForecastBasis,
-    ForecastLoss,
-    ForecastQuestion,
-    forecast,
-)
+from nanodyno.analysis.forecast import Forecast, ForecastBasis, ForecastLoss, ForecastQuestion, forecast
+from nanodyno.analysis.forecast_far import NEAR
 from nanodyno.analysis.forecast_plan import IterationTimes, pace_of, pace_of_run, plan_of
 from nanodyno.analysis.forecast_siblings import siblings_of
 from nanodyno.analysis.forecast_size import without_biases
@@ -213,11 +207,12 @@ def _ground(made: Forecast) -> Iterator[Finding]:
             lr_decay_iters=plan.lr_decay_iters, min_lr=plan.min_lr, iterations=made.iterations,
             share=plan.min_lr / plan.learning_rate,
         )  # fmt: skip
-    if made.band is not None and made.iterations > FARTHEST_TRIED * made.iterations_done:
-        yield _of(
-            made, "forecast-far", "caution",
-            times=made.iterations / made.iterations_done, tried=FARTHEST_TRIED,
-        )  # fmt: skip
+    if made.far is not None:
+        numbers: dict[str, Number] = {"times": made.iterations / made.iterations_done, "tried": int(NEAR)}
+        if made.far.size is None:
+            yield _of(made, "forecast-far", "caution", **numbers)
+        else:
+            yield _of(made, "forecast-far-by-size", "caution", loss=made.far.size.median, **numbers)
     if made.band is not None and made.prediction is not None and made.prediction.spikes:
         yield _of(made, "forecast-spikes-left-out", "fact", count=made.prediction.spikes)
 

@@ -5,7 +5,7 @@ public run (llm.c's GPT-2 124M on FineWeb, 3.2722 after 10.26B tokens). So it is
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nanodyno.analysis.account import GPT2_VOCABULARY, Account
 from nanodyno.analysis.imported import known_shape
@@ -32,6 +32,15 @@ class SizeLaw:
     spread: float
     data: str
     """fineweb, fineweb-edu or other."""
+
+    def beside(self, now: "SizeLaw", loss: float, times: float) -> "SizeLaw":
+        """Return the law after so many times the tokens, for a run whose loss is below the law of now.
+
+        A better recipe is as if each token taught more, so that what it is ahead shrinks as the term of the
+        tokens does. A loss above the law is no sign of the end: a run is slow until its rate has risen.
+        """
+        ahead = min(loss - now.median, 0.0)
+        return replace(self, median=self.median + ahead * times**-LAW_BETA)
 
 
 def law_loss(size: float, tokens: float) -> float:

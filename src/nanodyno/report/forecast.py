@@ -28,7 +28,13 @@ ANSWERS: tuple[Code, ...] = (
     "forecast-ended", "forecast-over", "forecast-changed", "target-reached", "target-reached-perhaps",
     "target-behind", "target-not-reached", "target-missed", "forecast-time", "forecast-time-training-only",
 )  # fmt: skip
-PLOT_MAX_WIDTH, PLOT_HEIGHT, SMALL_PLOT_HEIGHT = 110, 14, 8
+COMPARED: tuple[Code, ...] = ("ends-lower", "ends-alike")
+"""These name the ends of both runs with their intervals."""
+PLOT_MAX_WIDTH, PLOT_HEIGHT = 110, 14
+FIRST_PAGE_PLOTS = (8, 6, 4)
+"""Heights on a first page: cautions go before dots."""
+MOST_CAUTIONS = 5
+"""On a first page."""
 DRAWN_FROM = 0.2
 """Of the way so far: the first fall would press all the rest flat."""
 LARGEST_DRAWN = 1e4
@@ -37,22 +43,34 @@ LARGEST_DRAWN = 1e4
 def forecast_page(
     made: Forecasts, width: int, language: Language = ENGLISH, everything: bool = False
 ) -> RenderableType:
-    """The answer, as many caveats as fit, or everything, and the curve."""
+    """The answer, the first cautions and the curve on one screen; or everything."""
     columns = min(width, PLOT_MAX_WIDTH)
     if everything:
         drawn = picture(made.forecasts, made.accounts, columns, language)
         return Group(to_terminal(sections(made.findings, language)), Text(), drawn)
-    drawn = picture(made.forecasts, made.accounts, columns, language, SMALL_PLOT_HEIGHT)
+    drawn = [picture(made.forecasts, made.accounts, columns, language, each) for each in FIRST_PAGE_PLOTS]
     more = language.say("forecast.more", runs=shlex.join(each.name for each in made.forecasts))
-    answer = answering(made.findings)
-    rest = [each for each in made.findings if each not in answer]
-    for count in range(len(rest), -1, -1):
-        hint = [Prose(more, style="dim")] if count < len(rest) else []
-        shown = to_terminal(sections([*answer, *rest[:count]], language))
-        page = Group(shown, Text(), drawn, *hint)
-        if fits_first_page(page, width):
-            return page
+    answer, cautions = _briefly(answering(made.findings)), _cautions(made.findings)
+    for count in range(min(len(cautions), MOST_CAUTIONS), -1, -1):
+        shown = [*answer, *cautions[:count]]
+        hint = [Prose(more, style="dim")] if len(shown) < len(made.findings) else []
+        for plot in drawn:
+            page = Group(to_terminal(sections(shown, language)), Text(), plot, *hint)
+            if fits_first_page(page, width):
+                return page
     return Group(to_terminal(sections(answer, language)), Prose(more, style="dim"))
+
+
+def _cautions(findings: Sequence[Finding]) -> list[Finding]:
+    """All but the answer, plain facts last."""
+    rest = [each for each in findings if each.code not in ANSWERS]
+    return sorted(rest, key=lambda each: each.severity == "fact")
+
+
+def _briefly(answer: Sequence[Finding]) -> list[Finding]:
+    """Without what the comparison of two ends repeats."""
+    compared = any(each.code in COMPARED for each in answer)
+    return [each for each in answer if not (compared and each.code == "forecast-end")]
 
 
 def sections(findings: Sequence[Finding], language: Language = ENGLISH) -> list[Section]:

@@ -141,8 +141,14 @@ ENDS: dict[str, Sentence] = {
         forecast(TRAINING, iterations=10_000),
         {"lr_decay_iters": 10_000, "min_lr": 6e-5, "iterations": 20_000},
     ),
+    # A loss every 200 iterations: the next one would be that of 1,000. Without tokens no size is known.
     "forecast-far": Sentence(
-        forecast(training(800), iterations=8800), forecast(training(800), iterations=8000), {"times": 11.0}
+        forecast(training(800, batch_size=None), iterations=8800),
+        forecast(training(800, batch_size=None), iterations=5000),
+        {"times": 11.0},
+    ),
+    "forecast-far-by-size": Sentence(
+        forecast(training(800), iterations=8800), forecast(training(800), iterations=5000), {"times": 11.0}
     ),
     "forecast-spikes-left-out": Sentence(
         forecast(training(evals=raised({3000: 1.5}))), forecast(TRAINING), {"count": 1}
