@@ -333,7 +333,7 @@ def _planned_end(account: Account, question: ForecastQuestion, plan: ForecastSch
     if not isinstance(planned, int | float):
         raise NanodynoError(
             f"{account.name}: the end of the run and its learning-rate schedule are unknown",
-            "set the end with --tokens or --iters, or give both --set max_iters=19000 and --set lr_decay_iters=19000",
+            "set the end with --tokens or --iters, or give --set max_iters=N and --set lr_decay_iters=N",
         )
     return int(planned)
 
