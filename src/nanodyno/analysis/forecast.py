@@ -333,7 +333,7 @@ def _planned_end(account: Account, question: ForecastQuestion, plan: ForecastSch
     if not isinstance(planned, int | float):
         raise NanodynoError(
             f"{account.name}: the end of the run and its learning-rate schedule are unknown",
-            "set the end with --tokens or --iters, or give --set max_iters=N and --set lr_decay_iters=N",
+            "give --tokens, --iters, or the whole schedule: --set max_iters=19000 --set lr_decay_iters=19000",
         )
     return int(planned)
 
