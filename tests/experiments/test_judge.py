@@ -108,14 +108,14 @@ def test_the_same_command_trains_nothing_twice_and_adds_no_verdict(tmp_path: Pat
     assert len(verdicts(tmp_path)) == 1
     anew = Trainings()
     judged(tmp_path, anew, again=True)
-    assert len(anew.made) == 6
+    assert len(anew.made) == 5
 
 
 def test_another_candidate_of_the_base_uses_the_trainings_of_the_base(tmp_path: Path) -> None:
     judged(tmp_path, Trainings())
     trainings = Trainings()
     judged(tmp_path, trainings, candidates={"other": changed(BASE, learning_rate=1.6e-3)})
-    assert [config.learning_rate for config in trainings.made] == [1.6e-3, 1.6e-3]
+    assert [config.learning_rate for config in trainings.made] == [1.6e-3]
 
 
 def test_a_candidate_that_fails_is_a_result_and_a_base_that_fails_an_error(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_ctrl_c_keeps_what_was_trained(tmp_path: Path) -> None:
     assert calls(found) == {"better": ("undecided", "interrupted")}
     trainings = Trainings()
     assert calls(judged(tmp_path, trainings)) == {"better": ("keep", "shown")}
-    assert len(trainings.made) == 2
+    assert len(trainings.made) == 1
 
 
 def test_killed_before_its_verdict_was_written_it_is_written_by_the_next(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_line_that_a_kill_cut_short_is_trained_again(tmp_path: Path) -> None:
     file.write_bytes(b"".join(lines[:3]) + lines[3][:40])
     trainings = Trainings()
     assert calls(judged(tmp_path, trainings)) == {"better": ("keep", "shown")}
-    assert len(trainings.made) == 4
+    assert len(trainings.made) == 3
     assert all(json.loads(line) for line in file.read_text().splitlines() if line.endswith("}"))
 
 
@@ -181,7 +181,7 @@ def test_a_clear_loser_is_stopped_by_its_forecast_and_not_trained_again(
         looks.append(look)
         return look == 19_500
 
-    monkeypatch.setattr("nanodyno.experiments.judge._Court._is_lost", is_lost)
+    monkeypatch.setattr("nanodyno.experiments.judge._Judging._is_lost", is_lost)
     events: list[Any] = []
 
     class Reporting(Trainings):
@@ -254,6 +254,99 @@ def test_a_speed_is_measured_beside_the_bases_own(tmp_path: Path) -> None:
     assert calls(found) == {"better": ("discard", "shown")}
     rates = [config.learning_rate for config in trainings.made[-2:]]
     assert rates == [1e-3, 1.5e-3]
+
+
+def test_what_cannot_change_the_speed_trains_as_long_as_the_base_by_a_machine_that_was_busy(
+    tmp_path: Path,
+) -> None:
+    """A base whose speed was taken beside other work gives all the same iterations."""
+
+    class Busy(Trainings):
+        def __call__(self, request: ShortTraining, watch: Any) -> Trained | Failure:
+            found = super().__call__(request, watch)
+            if len(self.made) == 1 and isinstance(found, Trained):
+                return found.model_copy(update={"tokens_per_second": SPEED / 2})
+            return found
+
+    found = judged(tmp_path, Busy())
+    assert found.iterations == {"base": 1500, "better": 1500}
+
+
+def test_speeds_are_compared_by_turns(tmp_path: Path) -> None:
+    trainings = Trainings()
+    judged(tmp_path, trainings, candidates={"deep": changed(BASE, n_layer=2)})
+    paces = [config.n_layer for config in trainings.made if config.max_iters < 100]
+    assert paces == [1, 1, 2, 1, 2, 1, 2]
+
+
+def test_a_candidate_too_slow_for_the_minutes_is_a_result(tmp_path: Path) -> None:
+    class Crawling(Trainings):
+        def __call__(self, request: ShortTraining, watch: Any) -> Trained | Failure:
+            found = super().__call__(request, watch)
+            if request.config.n_layer == 9 and isinstance(found, Trained):
+                return found.model_copy(update={"tokens_per_second": SPEED / 10_000})
+            return found
+
+    some = {"slow": changed(BASE, n_layer=9), "better": changed(BASE, learning_rate=1.5e-3)}
+    found = judged(tmp_path, Crawling(), candidates=some, rules=JudgeRules(candidates=2))
+    assert calls(found) == {"slow": ("discard", "failed"), "better": ("keep", "shown")}
+
+
+def test_another_device_has_trainings_of_its_own(tmp_path: Path) -> None:
+    judged(tmp_path, Trainings())
+    trainings = Trainings()
+    judged(tmp_path, trainings, candidates={"there": BASE.model_copy(update={"device": "mps"})})
+    assert [config.device for config in trainings.made].count(
+        "mps"
+    ) == 4  # three for the speed, one in a pair
+
+
+def test_a_speed_has_a_floor_of_neighbours_and_turns(tmp_path: Path) -> None:
+    """Six trainings of the base make three differences. The base begins a pair, then the candidate."""
+
+    class Drifting(Trainings):
+        def __call__(self, request: ShortTraining, watch: Any) -> Trained | Failure:
+            found = super().__call__(request, watch)
+            faster = 1.02 if request.config.learning_rate > 1e-3 else 1.0
+            wobble = 1 + 0.01 * (len(self.made) % 2)
+            if isinstance(found, Trained):
+                return found.model_copy(update={"tokens_per_second": SPEED * faster * wobble})
+            return found
+
+    trainings = Drifting()
+    found = judged(tmp_path, trainings, metric="tokens_per_second")
+    assert found.floor is not None
+    assert found.floor.degrees == 3
+    assert found.floor.sd == pytest.approx(0.00995, rel=0.01)
+    pairs = [config.learning_rate for config in trainings.made if config.max_iters > 100][6:]
+    assert pairs[:4] == [1e-3, 1.5e-3, 1.5e-3, 1e-3][: len(pairs)]
+    again = Drifting()
+    judged(tmp_path, again, metric="tokens_per_second")
+    assert again.made == []
+
+
+def test_a_candidate_that_is_ahead_or_drops_weights_is_not_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nanodyno.experiments.judge._Judging._is_lost", lambda *_: True)
+    monkeypatch.setattr("nanodyno.experiments.judge.WORTH_STOPPING_SECONDS", 0.0)
+    dropping = judged(tmp_path, Trainings(), candidates={"dropout": changed(BASE, dropout=0.1)})
+    assert all(each.reason != "clear-loser" for each in dropping.judged)
+    plain = judged(tmp_path, Trainings(), candidates={"worse": changed(BASE, learning_rate=0.5e-3)})
+    assert calls(plain) == {"worse": ("discard", "clear-loser")}
+
+
+@pytest.mark.parametrize(
+    ("shape", "depth", "width"),
+    [((12, 12, 768), 10, 640), ((12, 8, 768), 4, 288), ((6, 3, 288), 6, 288), ((6, 3, 288), 8, 384)],
+)
+def test_any_depth_has_whole_heads(shape: tuple[int, int, int], depth: int, width: int) -> None:
+    layers, heads, embd = shape
+    config = build_config({"n_layer": layers, "n_head": heads, "n_embd": embd})
+    sized = at_size(config, depth)
+    assert (sized.n_layer, sized.n_embd, sized.n_embd // sized.n_head) == (depth, width, embd // heads)
+    grouped = at_size(build_config({"n_layer": 12, "n_head": 12, "n_embd": 768, "n_kv_head": 4}), 10)
+    assert grouped.n_head % (grouped.n_kv_head or 1) == 0
 
 
 def test_a_size_keeps_the_proportion_and_the_size_of_heads() -> None:

@@ -183,6 +183,14 @@ def floor_of(values: Sequence[float], metric: str) -> NoiseFloor | None:
     return NoiseFloor(max(smallest, math.sqrt(2) * statistics.stdev(scale)), len(values) - 1)
 
 
+def floor_of_pairs(differences: Sequence[float]) -> NoiseFloor | None:
+    """Return the noise floor of speeds, by pairs of trainings of the base that were neighbours in time."""
+    if not differences:
+        return None
+    sd = math.sqrt(statistics.fmean(each**2 for each in differences))
+    return NoiseFloor(max(SMALLEST_FLOOR["tokens_per_second"], sd), len(differences))
+
+
 def is_clear_loser(final: float, low: float, base: float, floor: NoiseFloor) -> bool:
     """Return whether a forecast gives a training no chance: it ends above the base by more than three times
     what the forecast and the noise between seeds can be off together."""

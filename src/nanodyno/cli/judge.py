@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from nanodyno.report.judge import JudgePage
 
 MOST_DEPTH = 96
+LEAST_FALSE_KEEP = 0.002
+"""Of one candidate. Its bounds are found by 200,000 simulated judgements."""
 
 
 def judge(  # noqa: PLR0913 - one parameter per option
@@ -90,7 +92,7 @@ def judge(  # noqa: PLR0913 - one parameter per option
     Base and candidate train with the same seeds and the same order of data.
     Verdicts are keep, discard or undecided. --key=value after them applies to all.
 
-    Ctrl-C shows the results so far. The same command continues from there, and trains nothing twice.
+    Ctrl-C shows the results so far. The same command resumes, and trains nothing twice.
     """
     language = language_of(lang, json)
     if history:
@@ -112,6 +114,11 @@ def judge(  # noqa: PLR0913 - one parameter per option
     configs = {name: _config(name, base, shared) for name in [base, *typed]}
     if len(configs) < len(typed) + 1:
         raise NanodynoError("a candidate is named twice, or is the base", "name each once")
+    if false_keep / len(typed) < LEAST_FALSE_KEEP:
+        raise NanodynoError(
+            f"--false-keep={false_keep:g} for {len(typed)} candidates is too small to be kept",
+            f"give {LEAST_FALSE_KEEP:g} for each candidate or more",
+        )
     asked = JudgeRequest(
         base=configs[base],
         base_name=base,
@@ -145,13 +152,18 @@ def _judged(
     from nanodyno.experiments.judge import judge as decide
     from nanodyno.report.judging import make_judge_display
 
+    requests = [asked if depth is None else _at(asked, depth) for depth in depths]  # all, or none is begun
     found: list[JudgeResult] = []
     display = make_judge_display(console_for(json or not sys.stdout.isatty()), language)
     try:
-        for depth in depths:
-            found.append(decide(asked if depth is None else _at(asked, depth), display, bench()))
+        for request in requests:
+            found.append(decide(request, display, bench()))
             if found[-1].interrupted:
                 break
+    except NanodynoError as error:
+        if not found:
+            raise
+        typer.echo(f"error: {error.message}", err=True)  # what was judged before is shown
     finally:
         display.close()
     return found

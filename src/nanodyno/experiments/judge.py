@@ -1,6 +1,7 @@
 """Is this change better? Base and candidates trained in pairs on this machine until that is decided."""
 
 import math
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -18,11 +19,13 @@ from nanodyno.analysis.judging import (
     JudgeRules,
     NoiseFloor,
     floor_of,
+    floor_of_pairs,
     improvement,
     is_clear_loser,
     still_trained,
 )
-from nanodyno.config import RunConfig
+from nanodyno.analysis.moves import moves_speed
+from nanodyno.config import SETTINGS, RunConfig, changed
 from nanodyno.costs.flops import flops_per_token
 from nanodyno.data.resolve import EMBEDDED, vocabulary_of
 from nanodyno.errors import NanodynoError, RunFailed
@@ -43,9 +46,11 @@ from nanodyno.records.judging import (
     JudgeMetric,
     TrainingLine,
     VerdictLine,
+    digest_of,
 )
 from nanodyno.records.store import read_run
 
+PACE_TURNS = 3
 PACE_ITERATIONS = 12
 """Iterations that the speed of a config is taken from, before it is known how long it is to train."""
 FEWEST_ITERATIONS = 10
@@ -129,9 +134,9 @@ def judge(
     machine = JudgeMachine(machine=place.device.machine, torch=place.device.torch, nanodyno=__version__)
     journal = JudgeJournal(machine, request.again, bench.cache)
     with WarmChild() as warm:
-        court = _Court(request, journal, bench, watch, bench.train or warm.train)
+        judging = _Judging(request, journal, bench, watch, bench.train or warm.train)
         try:
-            return court.run()
+            return judging.run()
         finally:
             journal.close()
 
@@ -169,7 +174,7 @@ class WarmChild:
 
 
 @dataclass
-class _Court:
+class _Judging:
     request: JudgeRequest
     journal: JudgeJournal
     bench: JudgeBench
@@ -218,13 +223,20 @@ class _Court:
             own = tokens
             if self.request.equal == "flops":
                 own = tokens * _flops(base) / _flops(config)
-            elif self.request.equal == "time":
-                speed = self._pace(name, config)
-                if speed is None:
-                    self._conclude(self.candidates[name])
-                    continue
-                own = speed * seconds
-            self.lengths[name] = self._length(name, config, own)
+            elif self.request.equal == "time" and _changes_speed(base, config):
+                own = tokens * self._speed_ratio(name, config)
+            self._set_length(name, config, own)
+
+    def _set_length(self, name: str, config: RunConfig, tokens: float) -> None:
+        """Of a candidate. One that is too slow for the minutes has failed."""
+        candidate = self.candidates[name]
+        if candidate.failure is None:
+            try:
+                self.lengths[name] = self._length(name, config, tokens)
+            except NanodynoError as error:
+                candidate.failure = error.message
+        if candidate.failure is not None:
+            self._conclude(candidate)
 
     def _length(self, name: str, config: RunConfig, tokens: float) -> RunConfig:
         short = shortened(config, tokens)
@@ -237,54 +249,64 @@ class _Court:
             f"give --minutes {enough:g} or more, or a smaller tokens_per_iter",
         )
 
-    def _pace(self, name: str, config: RunConfig) -> float | None:
+    def _pace(self, name: str, config: RunConfig, beside: str = "") -> float | None:
         whole = config.ramp.tokens_after(config.max_iters)
         some = config.ramp.tokens_after(min(PACE_ITERATIONS, config.max_iters))
         began = self.spent
-        line = self._trained(name, None, shortened(config, min(whole, some)))
+        line = self._trained(name, None, shortened(config, min(whole, some)), near=beside)
         if name == self.request.base_name:
             self.bases[-1] = line
         else:
             candidate = self.candidates[name]
             candidate.cost_seconds += self.spent - began
-            candidate.failure = line.failure
+            candidate.failure = candidate.failure or line.failure
         return line.tokens_per_second
+
+    def _speed_ratio(self, name: str, config: RunConfig) -> float:
+        """Return the candidate's speed over the base's, by turns: an error in it would be in every pair."""
+        ratios: list[float] = []
+        for turn in range(PACE_TURNS):
+            base = self._pace(self.request.base_name, self.request.base, f"{digest_of(config)} {turn}")
+            own = self._pace(name, config, f"{digest_of(self.request.base)} {turn}")
+            if base is None or own is None:
+                return 1.0
+            ratios.append(own / base)
+        return statistics.median(ratios)
 
     def _decide(self) -> None:
         for pair in range(self.request.rules.pairs):
             waiting = still_trained(list(self.candidates.values()), pair)
             if not waiting:
                 break
-            while len([each for each in self.bases if each >= 0]) < max(pair + 1, self._for_floor()):
-                self._base(len([each for each in self.bases if each >= 0]))
+            while (made := sum(each >= 0 for each in self.bases)) < self._bases_needed(pair):
+                self._base(made)
             for candidate in waiting:
                 self._pair(candidate, pair)
 
-    def _for_floor(self) -> int:
-        return min(FEWEST_FOR_FLOOR, self.request.rules.pairs)
+    def _bases_needed(self, pair: int) -> int:
+        """For the floor, and as the base's side of this pair. Of speeds two make one difference."""
+        if self.paired_in_time:
+            return 2 * FEWEST_FOR_FLOOR
+        return max(pair + 1, min(FEWEST_FOR_FLOOR, self.request.rules.pairs))
 
     def _base(self, pair: int) -> TrainingLine:
-        name = self.request.base_name
-        line = self._trained(name, pair, _seeded(self.lengths[name], pair))
+        name, seed, near = self.request.base_name, pair, ""
+        if self.paired_in_time:  # two of each seed, one right after the other
+            seed, near = pair // 2, f"{self._day} alike {pair}"
+        line = self._trained(name, pair, _seeded(self.lengths[name], seed), near=near)
         if line.failure is not None:
             raise RunFailed(f"the base {name} cannot be trained: {line.failure}")
         self.bases[pair] = line
         return line
 
     def _pair(self, candidate: CandidateState, pair: int) -> None:
-        base = self.bases[pair]
-        if self.paired_in_time:
-            base = self._trained(
-                self.request.base_name, pair, _seeded(self.lengths[self.request.base_name], pair), anew=True
-            )
         began = self.spent
-        line = self._trained(
-            candidate.name,
-            pair,
-            _seeded(self.lengths[candidate.name], pair),
-            beside=base,
-            anew=self.paired_in_time,
-        )
+        if self.paired_in_time:
+            base, line = self._neighbours(candidate, pair)
+        else:
+            base = self.bases[pair]
+            config = _seeded(self.lengths[candidate.name], pair)
+            line = self._trained(candidate.name, pair, config, beside=base, candidate=candidate)
         candidate.cost_seconds += self.spent - began
         candidate.failure = candidate.failure or line.failure
         candidate.stopped = line.stopped_at_iteration
@@ -299,6 +321,24 @@ class _Court:
         candidate.look(floor)
         if candidate.is_decided:
             self._conclude(candidate)
+
+    def _neighbours(self, candidate: CandidateState, pair: int) -> tuple[TrainingLine, TrainingLine]:
+        """Return two trainings, one right after the other, in turns the base and the candidate first."""
+        names = [self.request.base_name, candidate.name]
+        found: dict[str, TrainingLine] = {}
+        for name in names if pair % 2 == 0 else reversed(names):
+            other = self.request.base if name == candidate.name else self.request.candidates[candidate.name]
+            near = f"{self._day} {digest_of(other)} {pair}"
+            found[name] = self._trained(name, pair, _seeded(self.lengths[name], pair), near=near)
+        base = found[self.request.base_name]
+        if base.failure is not None:
+            raise RunFailed(f"the base {self.request.base_name} cannot be trained: {base.failure}")
+        return base, found[candidate.name]
+
+    @property
+    def _day(self) -> int:
+        """A speed of another day is of another machine, as far as one knows."""
+        return int(self.bench.now() // 86_400)
 
     def _conclude(self, candidate: CandidateState) -> None:
         judged = candidate.judged()
@@ -317,14 +357,23 @@ class _Court:
             high=None if found is None else found.high,
             pairs=judged.pairs,
             cost_seconds=judged.cost_seconds,
+            n_layer=request.base.n_layer,
+            base_digest=digest_of(request.base),
         )
         if candidate.cost_seconds or not self.journal.has_verdict(line):
             self.journal.keep(line)
         self.watch(judged)
 
     def _floor(self) -> NoiseFloor | None:
-        values = [_value(line, self.request.metric) for pair, line in self.bases.items() if pair >= 0]
-        return floor_of(values, self.request.metric)
+        lines = [line for pair, line in self.bases.items() if pair >= 0]
+        if self.paired_in_time:
+            speeds = [_value(line, self.request.metric) for line in lines]
+            return floor_of_pairs([math.log(b / a) for a, b in zip(speeds[::2], speeds[1::2], strict=False)])
+        return floor_of([_value(line, self.request.metric) for line in lines], self.request.metric)
+
+    def _floor_of_training_loss(self) -> NoiseFloor | None:
+        losses = [line.train_loss for pair, line in self.bases.items() if pair >= 0]
+        return floor_of([each for each in losses if each is not None], "val_loss")
 
     def _trained(
         self,
@@ -332,11 +381,12 @@ class _Court:
         pair: int | None,
         config: RunConfig,
         beside: TrainingLine | None = None,
-        anew: bool = False,
+        near: str = "",
+        candidate: CandidateState | None = None,
     ) -> TrainingLine:
-        """Return the training of a config: of the journal, or made now."""
+        """Return the training of a config, of the journal or made now. `beside` is the base's."""
         tokens = None if config.dataset == EMBEDDED else vocabulary_of(config).train_tokens
-        known = None if anew and pair is not None else self.journal.trained(config, tokens)
+        known = self.journal.trained(config, tokens, near)
         if known is not None and _counts(known, beside):
             self.reused += 1
             return known
@@ -348,7 +398,7 @@ class _Court:
             stopped: int | None = None
             answer: Trained | Failure | None = None
             try:
-                answer = self.train(request, self._watcher(config, folder, beside))
+                answer = self.train(request, self._watcher(config, folder, beside, candidate))
             except ClearLoser as loser:
                 stopped = loser.iteration
         cost = self.bench.clock() - began
@@ -358,6 +408,7 @@ class _Court:
             config=config,
             train_tokens=tokens,
             cost_seconds=cost,
+            beside=near,
             val_loss=trained and trained.val_loss,
             train_loss=trained and trained.train_loss,
             tokens_per_second=trained and trained.tokens_per_second,
@@ -369,17 +420,22 @@ class _Court:
         self.journal.keep(line)
         return line
 
-    def _watcher(self, config: RunConfig, folder: Path, beside: TrainingLine | None) -> Watch:
+    def _watcher(
+        self, config: RunConfig, folder: Path, beside: TrainingLine | None, candidate: CandidateState | None
+    ) -> Watch:
         ahead = [round(share * config.max_iters) for share in LOOKED_AT]
         is_long = 60 * self.request.minutes >= WORTH_STOPPING_SECONDS
-        base = None if beside is None or self.request.metric != "val_loss" else beside.train_loss
+        may_win = candidate is not None and sum(candidate.improvements) > 0
+        # A training loss with dropout is no measure of the val loss.
+        alike = config.dropout == self.request.base.dropout
+        base = None if beside is None or may_win or not alike else beside.train_loss
 
         def watch(_: Child, iteration: int | None) -> None:
             if iteration is None:
                 return
             self.watch(TrainingReached(iteration + 1))
             while is_long and base is not None and ahead and iteration >= ahead[0]:
-                look, floor = ahead.pop(0), self._floor()
+                look, floor = ahead.pop(0), self._floor_of_training_loss()
                 if floor is not None and self._is_lost(folder, look, base, floor):
                     raise ClearLoser(look)
 
@@ -410,6 +466,15 @@ def changes_of(base: RunConfig, candidate: RunConfig) -> dict[str, object]:
     """Return the settings of a candidate that are not the base's, as JSON has them."""
     values = candidate.model_dump(mode="json")
     return {key: values[key] for key, value in candidate if getattr(base, key) != value}
+
+
+def _changes_speed(base: RunConfig, candidate: RunConfig) -> bool:
+    """Return whether any of the changes can affect the time of an iteration."""
+    before = base.model_dump()
+    changes = [
+        (key, before[key], value) for key, value in candidate.model_dump().items() if before[key] != value
+    ]
+    return any(moves_speed(*each) for each in changes if each[0] in SETTINGS)
 
 
 def _value(line: TrainingLine, metric: JudgeMetric) -> float:
@@ -448,9 +513,13 @@ def _refuse_unlike_data(request: JudgeRequest) -> None:
 
 
 def at_size(config: RunConfig, depth: int) -> RunConfig:
-    """Return the config at another depth, as wide as its own proportion has it."""
-    from nanodyno.config import changed
-
-    width = round(config.n_embd / config.n_layer * depth / 64) * 64 or 64
-    heads = max(1, round(width / (config.n_embd / config.n_head)))
-    return changed(config, n_layer=depth, n_embd=width, n_head=heads)
+    """Return the config at another depth, with heads of its own size and about its own proportion."""
+    if depth == config.n_layer:
+        return config
+    size = config.n_embd // config.n_head
+    heads = max(1, round(config.n_head * depth / config.n_layer))
+    sizes: dict[str, object] = {"n_layer": depth, "n_embd": heads * size, "n_head": heads}
+    if config.n_kv_head is not None:
+        most = max(1, round(config.n_kv_head * depth / config.n_layer))
+        sizes["n_kv_head"] = max(each for each in range(1, heads + 1) if heads % each == 0 and each <= most)
+    return changed(config, **sizes)

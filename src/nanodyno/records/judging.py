@@ -37,6 +37,8 @@ class TrainingLine(Record):
     train_tokens: int | None
     """Of its dataset, which could be prepared anew under its name."""
     cost_seconds: float
+    beside: str = ""
+    """What it was measured beside, of a speed: two of them are compared only if they were neighbours."""
     val_loss: float | None = None
     """None where it did not come to its end, as are the others."""
     train_loss: float | None = None
@@ -68,6 +70,9 @@ class VerdictLine(Record):
     high: float | None
     pairs: int
     cost_seconds: float
+    n_layer: int | None = None
+    base_digest: str | None = None
+    """Of the base's settings: the name of a file says little once it is edited."""
 
 
 JudgeLine = TrainingLine | VerdictLine
@@ -86,9 +91,10 @@ class JudgeJournal(QuestionFile[JudgeLine]):
         for line in () if again else self.lines:
             self._learn(line)
 
-    def trained(self, config: RunConfig, train_tokens: int | None) -> TrainingLine | None:
+    def trained(self, config: RunConfig, train_tokens: int | None, beside: str = "") -> TrainingLine | None:
         """Return the training of just this config on just these data, also one that was stopped."""
-        return self._known.get(_key(TrainingLine(config=config, train_tokens=train_tokens, cost_seconds=0.0)))
+        asked = TrainingLine(config=config, train_tokens=train_tokens, cost_seconds=0.0, beside=beside)
+        return self._known.get(_key(asked))
 
     def has_verdict(self, verdict: VerdictLine) -> bool:
         """Return whether this verdict is there already, of another time and cost."""
@@ -124,4 +130,10 @@ def _verdicts_of(text: str) -> Iterator[VerdictLine]:
 
 
 def _key(line: TrainingLine) -> str:
-    return json.dumps([settings_of(line.config), line.train_tokens], sort_keys=True)
+    """By all that a training depends on, the device too."""
+    place = [line.config.device, line.train_tokens, line.beside]
+    return json.dumps([settings_of(line.config), *place], sort_keys=True)
+
+
+def digest_of(config: RunConfig) -> str:
+    return hashlib.sha256(json.dumps(settings_of(config), sort_keys=True).encode()).hexdigest()[:16]

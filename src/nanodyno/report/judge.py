@@ -23,6 +23,8 @@ CALLS: dict[JudgeCall, str] = {
     "undecided": "judge.call.undecided",
 }
 COLOURS: dict[JudgeCall, str] = {"keep": "green", "discard": "red", "undecided": "yellow"}
+MOST_PAIRS = 64
+"""As --pairs of cli/judge.py takes them."""
 EXIT_CODES: dict[JudgeCall, int] = {"keep": 0, "discard": 3, "undecided": 4}
 BAR = 12
 
@@ -137,13 +139,16 @@ def _rests_on(page: JudgePage, language: Language) -> Sequence[str]:
 
 
 def next_command(page: JudgePage) -> str | None:
-    """Return the command that builds on the best one that is kept, or asks again with twice the pairs."""
+    """Return the command that builds on the best one that is kept, or asks again with twice the pairs.
+
+    It does not ask again about some of several candidates: their own data would have chosen them.
+    """
     kept = [each for each in page.judged if each.call == "keep" and each.improvement is not None]
     if kept:
         best = max(kept, key=lambda each: each.improvement.value if each.improvement else 0.0)
         return shlex.join(["nanodyno", "judge", source_of(page.base, best.name), "CANDIDATE", *page.typed])
     spent = [each.name for each in page.judged if each.reason == "pairs-spent"]
-    if spent:
+    if len(spent) == len(page.judged) and 2 * page.rules.pairs <= MOST_PAIRS:
         more = ["--pairs", str(2 * page.rules.pairs)]
         return shlex.join(["nanodyno", "judge", page.base, *spent, *page.typed, *more])
     return None
@@ -200,7 +205,10 @@ def exit_code(pages: Sequence[JudgePage]) -> int:
 
 
 def history_page(verdicts: Sequence[VerdictLine], language: Language = ENGLISH) -> RenderableType:
-    """What was kept, the oldest first, with a bar of what it adds up to."""
+    """What was kept, the oldest first, with a bar of what it adds up to.
+
+    Changes of one base are alternatives, of which the best counts.
+    """
     kept = [each for each in verdicts if each.call == "keep" and each.improvement is not None]
     said = language.say_plural("judge.history.count", len(verdicts), kept=language.number(len(kept), ","))
     if not kept:
@@ -211,23 +219,29 @@ def history_page(verdicts: Sequence[VerdictLine], language: Language = ENGLISH) 
     table.add_column(language.say("judge.column.improvement"), justify="right", no_wrap=True)
     table.add_column(language.say("judge.column.total"), justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    sums: dict[JudgeMetric, float] = {"val_loss": 0.0, "tokens_per_second": 0.0}
-    whole = {
-        metric: sum(each.improvement or 0.0 for each in kept if each.metric == metric) for metric in sums
-    }
-    for each in kept:
-        sums[each.metric] += each.improvement or 0.0
-        filled = round(BAR * sums[each.metric] / whole[each.metric]) if whole[each.metric] > 0 else 0
+    totals = [_total(kept[: place + 1], each.metric) for place, each in enumerate(kept)]
+    whole = {each.metric: _total(kept, each.metric) for each in kept}
+    for each, total in zip(kept, totals, strict=True):
+        filled = round(BAR * total / whole[each.metric]) if whole[each.metric] > 0 else 0
         day = datetime.fromtimestamp(each.at, UTC).date().isoformat()
         table.add_row(
             day,
             _foldable(each.base),
             _foldable(_named(each)),
             _size(each.improvement or 0.0, each.metric, language),
-            _size(sums[each.metric], each.metric, language),
+            _size(total, each.metric, language),
             "█" * filled,
         )
     return Group(Prose(said), Text(), table)
+
+
+def _total(kept: Sequence[VerdictLine], metric: JudgeMetric) -> float:
+    best: dict[tuple[str | None, int | None], float] = {}
+    for each in kept:
+        if each.metric == metric:
+            place = each.base_digest or each.base, each.n_layer
+            best[place] = max(best.get(place, 0.0), each.improvement or 0.0)
+    return sum(best.values())
 
 
 def _named(verdict: VerdictLine) -> str:
