@@ -29,9 +29,21 @@ def test_the_shipped_numbers_predict_half_of_the_rows_within_10_percent_and_85_o
     assert sum(size < 0.25 for size in sizes) >= 0.85 * len(sizes)
 
 
+@pytest.mark.parametrize(("gpu", "error"), [("RTX 4070", 0.10), ("L4", 0.15), ("RTX A5000", 0.10)])
+def test_a_gpu_that_the_fit_did_not_see_is_predicted_by_its_class(
+    public: ModuleType, gpu: str, error: float
+) -> None:
+    own = [row for row in public.rows() if row.gpu.name == gpu]
+    others = [row for row in public.rows() if row.gpu.name != gpu and row.fitted]
+    sizes = sorted(abs(math.expm1(each)) for each in public.ln_errors(own, public.fitted(others)))
+    assert sizes[len(sizes) // 2] < error
+
+
+@pytest.mark.nightly
 def test_gpus_that_the_fit_did_not_see_are_predicted_within_12_percent_in_the_median(
     public: ModuleType,
 ) -> None:
+    """Twenty-five fits: a minute."""
     found = public.left_out(public.rows())
     sizes = sorted(abs(math.expm1(error)) for _, error in found)
     assert len(sizes) == 53
