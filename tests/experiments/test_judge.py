@@ -328,8 +328,17 @@ def test_a_speed_has_a_floor_of_neighbours_and_turns(tmp_path: Path) -> None:
 def test_a_candidate_that_is_ahead_or_drops_weights_is_not_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nanodyno.experiments.judge._Judging._is_lost", lambda *_: True)
+    """The one that is ahead is so after its first pair, and the forecasts of later pairs call it lost."""
     monkeypatch.setattr("nanodyno.experiments.judge.WORTH_STOPPING_SECONDS", 0.0)
+    asked: list[bool] = []
+    forecasts = itertools.chain([False], itertools.repeat(True))
+    monkeypatch.setattr(
+        "nanodyno.experiments.judge._Judging._is_lost", lambda *_: asked.append(True) or next(forecasts)
+    )
+    ahead = judged(tmp_path, Trainings(), candidates={"little": changed(BASE, learning_rate=1.022e-3)})
+    assert ahead.judged[0].pairs > 1
+    assert ahead.judged[0].reason != "clear-loser"
+    assert len(asked) == 1
     dropping = judged(tmp_path, Trainings(), candidates={"dropout": changed(BASE, dropout=0.1)})
     assert all(each.reason != "clear-loser" for each in dropping.judged)
     plain = judged(tmp_path, Trainings(), candidates={"worse": changed(BASE, learning_rate=0.5e-3)})

@@ -249,11 +249,11 @@ class _Judging:
             f"give --minutes {enough:g} or more, or a smaller tokens_per_iter",
         )
 
-    def _pace(self, name: str, config: RunConfig, beside: str = "") -> float | None:
+    def _pace(self, name: str, config: RunConfig, neighbour: str = "") -> float | None:
         whole = config.ramp.tokens_after(config.max_iters)
         some = config.ramp.tokens_after(min(PACE_ITERATIONS, config.max_iters))
         began = self.spent
-        line = self._trained(name, None, shortened(config, min(whole, some)), near=beside)
+        line = self._trained(name, None, shortened(config, min(whole, some)), neighbour=neighbour)
         if name == self.request.base_name:
             self.bases[-1] = line
         else:
@@ -290,10 +290,10 @@ class _Judging:
         return max(pair + 1, min(FEWEST_FOR_FLOOR, self.request.rules.pairs))
 
     def _base(self, pair: int) -> TrainingLine:
-        name, seed, near = self.request.base_name, pair, ""
+        name, seed, neighbour = self.request.base_name, pair, ""
         if self.paired_in_time:  # two of each seed, one right after the other
-            seed, near = pair // 2, f"{self._day} alike {pair}"
-        line = self._trained(name, pair, _seeded(self.lengths[name], seed), near=near)
+            seed, neighbour = pair // 2, f"{self._day} alike {pair}"
+        line = self._trained(name, pair, _seeded(self.lengths[name], seed), neighbour=neighbour)
         if line.failure is not None:
             raise RunFailed(f"the base {name} cannot be trained: {line.failure}")
         self.bases[pair] = line
@@ -328,8 +328,8 @@ class _Judging:
         found: dict[str, TrainingLine] = {}
         for name in names if pair % 2 == 0 else reversed(names):
             other = self.request.base if name == candidate.name else self.request.candidates[candidate.name]
-            near = f"{self._day} {digest_of(other)} {pair}"
-            found[name] = self._trained(name, pair, _seeded(self.lengths[name], pair), near=near)
+            neighbour = f"{self._day} {digest_of(other)} {pair}"
+            found[name] = self._trained(name, pair, _seeded(self.lengths[name], pair), neighbour=neighbour)
         base = found[self.request.base_name]
         if base.failure is not None:
             raise RunFailed(f"the base {self.request.base_name} cannot be trained: {base.failure}")
@@ -381,12 +381,12 @@ class _Judging:
         pair: int | None,
         config: RunConfig,
         beside: TrainingLine | None = None,
-        near: str = "",
+        neighbour: str = "",
         candidate: CandidateState | None = None,
     ) -> TrainingLine:
         """Return the training of a config, of the journal or made now. `beside` is the base's."""
         tokens = None if config.dataset == EMBEDDED else vocabulary_of(config).train_tokens
-        known = self.journal.trained(config, tokens, near)
+        known = self.journal.trained(config, tokens, neighbour)
         if known is not None and _counts(known, beside):
             self.reused += 1
             return known
@@ -408,7 +408,7 @@ class _Judging:
             config=config,
             train_tokens=tokens,
             cost_seconds=cost,
-            beside=near,
+            neighbour=neighbour,
             val_loss=trained and trained.val_loss,
             train_loss=trained and trained.train_loss,
             tokens_per_second=trained and trained.tokens_per_second,

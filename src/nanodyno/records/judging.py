@@ -37,8 +37,8 @@ class TrainingLine(Record):
     train_tokens: int | None
     """Of its dataset, which could be prepared anew under its name."""
     cost_seconds: float
-    beside: str = ""
-    """What it was measured beside, of a speed: two of them are compared only if they were neighbours."""
+    neighbour: str = ""
+    """What trained right before or after it. Speeds are compared between neighbours alone."""
     val_loss: float | None = None
     """None where it did not come to its end, as are the others."""
     train_loss: float | None = None
@@ -91,9 +91,11 @@ class JudgeJournal(QuestionFile[JudgeLine]):
         for line in () if again else self.lines:
             self._learn(line)
 
-    def trained(self, config: RunConfig, train_tokens: int | None, beside: str = "") -> TrainingLine | None:
+    def trained(
+        self, config: RunConfig, train_tokens: int | None, neighbour: str = ""
+    ) -> TrainingLine | None:
         """Return the training of just this config on just these data, also one that was stopped."""
-        asked = TrainingLine(config=config, train_tokens=train_tokens, cost_seconds=0.0, beside=beside)
+        asked = TrainingLine(config=config, train_tokens=train_tokens, cost_seconds=0.0, neighbour=neighbour)
         return self._known.get(_key(asked))
 
     def has_verdict(self, verdict: VerdictLine) -> bool:
@@ -131,7 +133,7 @@ def _verdicts_of(text: str) -> Iterator[VerdictLine]:
 
 def _key(line: TrainingLine) -> str:
     """By all that a training depends on, the device too."""
-    place = [line.config.device, line.train_tokens, line.beside]
+    place = [line.config.device, line.train_tokens, line.neighbour]
     return json.dumps([settings_of(line.config), *place], sort_keys=True)
 
 
